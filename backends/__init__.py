@@ -1,0 +1,1 @@
+"""The adapters, one folder per framework, the same rooms in each."""

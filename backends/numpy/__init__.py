@@ -1,0 +1,14 @@
+"""NumPy: the CPU.
+
+Surprises: arrays know no other device, and before NumPy 2 have no ``device`` at all; the default
+number is a 64-bit float, where the other frameworks take 32 bits.
+"""
+
+import numpy as numpy
+
+CANNOT: dict[str, str] = {
+    "tensors_of": "NumPy has no models",
+    "move_model": "NumPy has no models",
+    "copy_model": "NumPy has no models",
+}
+"""What this framework cannot do, and why."""

@@ -1,0 +1,62 @@
+"""New NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from xdevice.device import Device
+
+    Array = np.ndarray[Any, Any]
+
+
+def dtype(name: str) -> Any:
+    try:
+        return np.dtype(name)
+    except TypeError:
+        return None
+
+
+def tensor(data: Any, dtype: Any, device: Device | None) -> Array:
+    array: Array = np.array(data, dtype=dtype)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"{array.dtype} is no type of number")
+    return array
+
+
+def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+    return np.empty(shape, dtype)
+
+
+def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+    return np.zeros(shape, dtype)
+
+
+def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+    return np.ones(shape, dtype)
+
+
+def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Array:
+    return np.full(shape, value, dtype)
+
+
+def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Array:
+    return np.arange(start, stop, step, dtype)
+
+
+def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+    return _as(np.random.random_sample(shape), dtype)
+
+
+def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+    return _as(np.random.standard_normal(shape), dtype)
+
+
+def seed(n: int) -> None:
+    np.random.seed(n)
+
+
+def _as(numbers: Any, dtype: Any) -> Array:
+    return np.asarray(numbers, dtype)  # of shape () NumPy makes a float: an array again

@@ -1,0 +1,49 @@
+"""The CPU, which is all that NumPy sees."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+import numpy
+
+from xdevice.device import Device
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xdevice.contract import Build, Properties
+
+
+def build() -> Build:
+    return {"version": numpy.__version__, "compute": "cpu", "toolkit": None}
+
+
+def kinds() -> tuple[str, ...]:
+    return ("cpu",)
+
+
+def count(kind: str) -> int:
+    return int(kind == "cpu")
+
+
+def native(device: Device) -> str:
+    return device.kind  # NumPy's word for the CPU is "cpu"
+
+
+def as_device(native: object) -> Device:
+    return Device("cpu", 0)
+
+
+def scope(device: Device) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def synchronize(devices: Sequence[Device]) -> None:
+    pass  # NumPy computes at once
+
+
+def properties(device: Device) -> Properties:
+    name = platform.processor() or platform.machine()
+    return {"name": name, "total_memory": None, "compute_capability": None, "uuid": None, "virtual": False}

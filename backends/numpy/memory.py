@@ -1,0 +1,21 @@
+"""NumPy keeps no account of its memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xdevice.contract import MemoryStats
+    from xdevice.device import Device
+
+
+def memory_stats(device: Device) -> MemoryStats:
+    return {}
+
+
+def empty_cache(device: Device | None) -> None:
+    pass  # NumPy keeps nothing back
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError)

@@ -1,0 +1,30 @@
+"""NumPy's arrays are on the CPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xdevice.device import Device
+
+if TYPE_CHECKING:
+    from xdevice.contract import Role
+
+_CPU = Device("cpu", 0)
+
+
+def role(cls: type) -> Role | None:
+    return "tensor" if issubclass(cls, (np.ndarray, np.generic)) else None
+
+
+def device_of(tensor: Any) -> Device:
+    return _CPU
+
+
+def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
+    return tensor  # never needed: there is one device
+
+
+def copy(tensor: Any) -> Any:
+    return tensor.copy()

@@ -1,0 +1,10 @@
+"""PyTorch: the CPU, and CUDA, ROCm, Intel XPU or Apple MPS devices as ``gpu``.
+
+Surprises: ``torch.device("cpu:1")`` is silently the CPU; ``cuda`` without an index is the *current*
+device; ``.to`` makes a plain tensor of a Parameter; ``non_blocking`` is safe only towards a GPU.
+"""
+
+import torch as torch
+
+CANNOT: dict[str, str] = {}
+"""What this framework cannot do, and why."""

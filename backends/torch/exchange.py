@@ -1,0 +1,26 @@
+"""PyTorch tensors out of PyTorch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from xdevice.errors import NotSupportedError, UnknownPlacementError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    host = tensor.detach().resolve_conj().resolve_neg()
+    if host.device.type == "meta":
+        raise UnknownPlacementError("a tensor on meta:0 has a shape and no values; make it on a real device")
+    host = host.clone() if host.device.type == "cpu" else host.cpu()
+    try:
+        array: np.ndarray[Any, Any] = host.numpy()
+    except TypeError as error:
+        raise NotSupportedError(
+            f"NumPy has no {host.dtype} ({error}); convert it first, for example with .float()"
+        ) from error
+    return array

@@ -1,0 +1,102 @@
+"""The devices that PyTorch sees."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from xdevice.device import Device
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xdevice.contract import Build, Properties
+
+
+def build() -> Build:
+    compute, toolkit = "cpu", None
+    if torch.version.hip:
+        compute, toolkit = "rocm", torch.version.hip
+    elif torch.version.cuda:
+        compute, toolkit = "cuda", torch.version.cuda
+    elif torch.backends.mps.is_built():
+        compute = "mps"
+    elif hasattr(torch, "xpu") and torch.xpu._is_compiled():
+        compute = "xpu"
+    return {"version": torch.__version__, "compute": compute, "toolkit": toolkit}
+
+
+def kinds() -> tuple[str, ...]:
+    return "cpu", "gpu"
+
+
+def count(kind: str) -> int:
+    if kind == "cpu":
+        return 1
+    return gpus()[1] if kind == "gpu" else 0
+
+
+def native(device: Device) -> torch.device:
+    return torch.device("cpu") if device.kind == "cpu" else torch.device(gpus()[0], device.index)
+
+
+def as_device(native: torch.device) -> Device:
+    if native.type == "cpu":
+        return Device("cpu", 0)  # torch takes cpu:1 and means the CPU
+    index = native.index
+    return Device(native.type, _current(native.type) if index is None else index)
+
+
+def scope(device: Device) -> AbstractContextManager[Any]:
+    return torch.device(native(device))  # type: ignore[return-value]  # a context manager since 2.0
+
+
+def synchronize(devices: Sequence[Device]) -> None:
+    kind, seen = gpus()
+    if not seen or (kind == "cuda" and not torch.cuda.is_initialized()):
+        return  # the CPU computes at once; a GPU never used has nothing queued
+    for device in devices:
+        if device.kind == "cpu":
+            continue
+        if kind == "mps":
+            torch.mps.synchronize()
+        else:
+            getattr(torch, kind).synchronize(device.index)
+
+
+def properties(device: Device) -> Properties:
+    kind = gpus()[0]
+    if device.kind == "cpu" or kind == "mps":
+        name = platform.processor() or platform.machine()
+        return {"name": name, "total_memory": None, "compute_capability": None, "uuid": None, "virtual": False}
+    found = getattr(torch, kind).get_device_properties(device.index)
+    major, minor = getattr(found, "major", None), getattr(found, "minor", None)
+    return {
+        "name": found.name,
+        "total_memory": found.total_memory,
+        "compute_capability": None if major is None else f"{major}.{minor}",
+        "uuid": str(found.uuid) if hasattr(found, "uuid") else None,
+        "virtual": False,
+    }
+
+
+def gpus() -> tuple[str, int]:
+    """The framework's word for its GPU, and how many there are; asks NVML, so makes no context."""
+    seen = torch.cuda.device_count()
+    if seen:
+        return "cuda", seen
+    if torch.backends.mps.is_available():
+        return "mps", 1
+    if hasattr(torch, "xpu") and torch.xpu.device_count():
+        return "xpu", torch.xpu.device_count()
+    return "cuda", 0
+
+
+def _current(kind: str) -> int:
+    module = getattr(torch, kind, None)
+    if kind in ("cuda", "xpu") and module is not None and module.is_initialized():
+        return int(module.current_device())
+    return 0  # what it is before anybody has set it, and on devices that are alone

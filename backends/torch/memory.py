@@ -1,0 +1,60 @@
+"""What PyTorch's allocators know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from xdevice.backends.torch.hardware import gpus
+
+if TYPE_CHECKING:
+    from xdevice.contract import MemoryStats
+    from xdevice.device import Device
+
+# In the words of cuBLAS, cuDNN, and the allocators of CPU and MPS.
+_WORDS = (
+    "CUDA out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "DefaultCPUAllocator: can't allocate memory",
+    "DefaultCPUAllocator: not enough memory",
+    "MPS backend out of memory",
+)
+
+
+def memory_stats(device: Device) -> MemoryStats:
+    kind, _ = gpus()
+    if device.kind == "cpu":
+        return {}  # the allocator of the host keeps no account
+    if kind == "mps":
+        return {
+            "total": torch.mps.recommended_max_memory(),
+            "allocated": torch.mps.current_allocated_memory(),
+            "reserved": torch.mps.driver_allocated_memory(),
+        }
+    module = getattr(torch, kind)
+    free, total = module.mem_get_info(device.index)
+    return {
+        "total": total,
+        "free": free,
+        "allocated": module.memory_allocated(device.index),
+        "reserved": module.memory_reserved(device.index),
+        "peak": module.max_memory_allocated(device.index),
+    }
+
+
+def empty_cache(device: Device | None) -> None:
+    kind, seen = gpus()
+    if not seen or (device is not None and device.kind == "cpu"):
+        return
+    if kind == "cuda" and device is not None:
+        with torch.cuda.device(device.index):  # restored afterwards
+            torch.cuda.empty_cache()
+    else:
+        getattr(torch, kind).empty_cache()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)

@@ -1,0 +1,109 @@
+"""One small language for where tensors live, under every framework.
+
+>>> import xdevice
+>>> xdevice.use("numpy")
+>>> x = xdevice.ones((2, 3), device=xdevice.try_gpu())
+>>> xdevice.device_of(x)
+Device('cpu:0')
+"""
+
+from xdevice.creation import arange, empty, full, ones, rand, randn, seed, tensor, zeros
+from xdevice.device import Device
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BackendNotInstalledError,
+    BrokenBackendError,
+    CopyNeededError,
+    DeviceFallbackWarning,
+    DeviceNotFoundError,
+    DeviceSpellingError,
+    DeviceTypeError,
+    MisplacedError,
+    MixedDeviceError,
+    NotATensorError,
+    NotSupportedError,
+    OutOfMemoryError,
+    UnknownBackendError,
+    UnknownPlacementError,
+    XDeviceError,
+)
+from xdevice.exchange import to_numpy
+from xdevice.hardware import (
+    as_device,
+    count,
+    cpu,
+    devices,
+    gpu,
+    native,
+    num_gpus,
+    properties,
+    synchronize,
+    try_all_gpus,
+    try_gpu,
+)
+from xdevice.memory import empty_cache, find_batch_size, is_out_of_memory, memory_stats
+from xdevice.placement import check_same_device, device_of, devices_of, is_same_device, to_device
+from xdevice.registry import available, backend, use, using
+from xdevice.scopes import scope
+from xdevice.timing import Benchmark, Timer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
+    "BackendNotInstalledError",
+    "Benchmark",
+    "BrokenBackendError",
+    "CopyNeededError",
+    "Device",
+    "DeviceFallbackWarning",
+    "DeviceNotFoundError",
+    "DeviceSpellingError",
+    "DeviceTypeError",
+    "MisplacedError",
+    "MixedDeviceError",
+    "NotATensorError",
+    "NotSupportedError",
+    "OutOfMemoryError",
+    "Timer",
+    "UnknownBackendError",
+    "UnknownPlacementError",
+    "XDeviceError",
+    "arange",
+    "as_device",
+    "available",
+    "backend",
+    "check_same_device",
+    "count",
+    "cpu",
+    "device_of",
+    "devices",
+    "devices_of",
+    "empty",
+    "empty_cache",
+    "find_batch_size",
+    "full",
+    "gpu",
+    "is_out_of_memory",
+    "is_same_device",
+    "memory_stats",
+    "native",
+    "num_gpus",
+    "ones",
+    "properties",
+    "rand",
+    "randn",
+    "scope",
+    "seed",
+    "synchronize",
+    "tensor",
+    "to_device",
+    "to_numpy",
+    "try_all_gpus",
+    "try_gpu",
+    "use",
+    "using",
+    "zeros",
+]

@@ -1,0 +1,145 @@
+"""What an adapter must provide: one Protocol per capability, one module of that name per adapter.
+
+An adapter is a package of plain functions. It translates; the core decides. Whatever reaches an
+adapter has been validated: a device exists, a shape is a tuple of ints, a move is needed. A
+function that the framework cannot have is left out, and the adapter's ``CANNOT`` says why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
+
+    import numpy as np
+
+    from xdevice.device import Device
+
+Role = Literal["tensor", "model", "device"]
+"""What a class of a framework's is: a tensor (or parameter), a holder of tensors, a native device."""
+
+
+class Build(TypedDict):
+    """How a framework was built."""
+
+    version: str
+    compute: str  # the GPU toolkit that it was built for: "cuda", "rocm", "mps", "xpu"; else "cpu"
+    toolkit: str | None  # that toolkit's version, "12.6"
+
+
+class Properties(TypedDict):
+    """What is known of a device; ``None`` is unknown. Memory in bytes."""
+
+    name: str
+    total_memory: int | None
+    compute_capability: str | None  # "9.0"
+    uuid: str | None  # joins the device with what the driver reports
+    virtual: bool
+
+
+class MemoryStats(TypedDict, total=False):
+    """Bytes, each ``None`` where it is not known."""
+
+    total: int | None  # the device's memory
+    free: int | None  # what any process could still take
+    allocated: int | None  # in live tensors of this process and framework
+    reserved: int | None  # taken from the device by the framework's allocator
+    peak: int | None  # the most that was ever allocated
+
+
+class Hardware(Protocol):
+    """What there is, and the framework's own objects for it."""
+
+    def build(self) -> Build: ...
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that this framework can have at all, ``cpu`` first."""
+
+    def count(self, kind: str) -> int:
+        """How many the framework can use now; 0 for an unknown kind. Creates no GPU context."""
+
+    def native(self, device: Device) -> Any: ...
+    def as_device(self, native: Any) -> Device:
+        """The device behind a native one; an index left open is the framework's current device."""
+
+    def scope(self, device: Device) -> AbstractContextManager[Any]:
+        """A fresh native context in which the framework's own factories use the device."""
+
+    def synchronize(self, devices: Sequence[Device]) -> None:
+        """Wait until all work queued on these devices is done."""
+
+    def properties(self, device: Device) -> Properties: ...
+
+
+class Placement(Protocol):
+    """Where tensors are, and moving them."""
+
+    def role(self, cls: type) -> Role | None:
+        """What this class is to the framework; ``None`` if it is not the framework's."""
+
+    def device_of(self, tensor: Any) -> Device:
+        """Where it is. `MixedDeviceError` for several, `UnknownPlacementError` where unknowable."""
+
+    def move(self, tensor: Any, device: Device, non_blocking: bool) -> Any:
+        """The tensor on another device, gradients flowing through. Blocks unless told not to."""
+
+    def copy(self, tensor: Any) -> Any:
+        """The tensor in memory of its own on the same device, gradients flowing through."""
+
+    def tensors_of(self, model: Any) -> Iterable[tuple[str, Any]]:
+        """Each parameter and buffer with its dotted name. `UnknownPlacementError` if not built."""
+
+    def move_model(self, model: Any, device: Device) -> Any:
+        """Move as the framework moves a model, in place where it does that."""
+
+    def copy_model(self, model: Any) -> Any:
+        """A model of its own with equal parameters, on the same device."""
+
+
+class Creation(Protocol):
+    """New tensors. A device of ``None`` is the framework's own default, a dtype likewise."""
+
+    def dtype(self, name: str) -> Any:
+        """The framework's dtype of that NumPy name (``float32``), or ``None`` if it has none."""
+
+    def tensor(self, data: Any, dtype: Any, device: Device | None) -> Any:
+        """Always a copy. ``data``: numbers, nested sequences, a NumPy array, an own tensor."""
+
+    def empty(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
+    def zeros(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
+    def ones(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
+    def full(self, shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any: ...
+    def arange(self, start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any: ...
+    def rand(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
+    def randn(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
+    def seed(self, n: int) -> None:
+        """Seed the framework's generators on every device."""
+
+
+class Exchange(Protocol):
+    """Out of the framework."""
+
+    def to_numpy(self, tensor: Any) -> np.ndarray[Any, Any]:
+        """A NumPy array on the host that shares no memory with the tensor and may be written."""
+
+
+class Memory(Protocol):
+    """What the framework's allocator knows."""
+
+    def memory_stats(self, device: Device) -> MemoryStats:
+        """Only what the framework knows; the core fills in the rest, and the host's own figures."""
+
+    def empty_cache(self, device: Device | None) -> None: ...
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether this one error is the framework's word for no memory left."""
+
+
+def _methods(protocol: type) -> tuple[str, ...]:
+    return tuple(n for n in vars(protocol) if not n.startswith("_"))
+
+
+ROOMS: dict[str, tuple[str, ...]] = {
+    p.__name__.lower(): _methods(p) for p in (Hardware, Placement, Creation, Exchange, Memory)
+}
+"""Each room with the functions it may have."""

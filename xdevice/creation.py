@@ -1,0 +1,276 @@
+"""New tensors of the chosen framework, on a device.
+
+Without ``device=`` they go where the innermost `scope` says, else where the framework's own
+default is. Without ``dtype=`` they have the framework's own default for that kind of number. A
+dtype is a NumPy name (``"float32"``), a NumPy dtype, or the framework's own.
+"""
+
+from __future__ import annotations
+
+import operator
+
+from xdevice.errors import ArgumentError, ArgumentTypeError
+from xdevice.hardware import as_device, require
+from xdevice.placement import device_of, misplaced
+from xdevice.registry import Backend, backend, role_of
+from xdevice.scopes import innermost
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    Shape = int | Sequence[int]
+
+_BUILTIN_DTYPES = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+
+
+def tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor with that data, always a copy of it.
+
+    ``data`` is a number, nested sequences of numbers, a NumPy array, or a tensor. A tensor's copy
+    is of its own framework and stays on its device unless a device or scope says otherwise.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.tensor([[1.0, 2.0], [3.0, 4.0]])
+    array([[1., 2.],
+           [3., 4.]])
+
+    Raises
+    ------
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    ArgumentError
+        The data, or the dtype, cannot be a tensor's.
+    """
+    owned = role_of(type(data))
+    chosen = backend()
+    if owned is not None and owned[1] == "tensor" and owned[0] != "numpy":
+        chosen = owned[0]
+        if device is None and innermost() is None:
+            device = device_of(data)
+    return _create(chosen, "tensor", dtype, device, data)
+
+
+def empty(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of that shape with whatever the memory held.
+
+    ``empty((2, 3))`` and ``empty(2, 3)`` are the same.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.empty((2, 3)).shape
+    (2, 3)
+
+    Raises
+    ------
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    ArgumentError
+        No such shape or dtype.
+    """
+    return _create(backend(), "empty", dtype, device, _shape(shape))
+
+
+def zeros(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of that shape full of zeros.
+
+    ``zeros((2, 3))`` and ``zeros(2, 3)`` are the same.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.zeros(3, dtype="int32")
+    array([0, 0, 0], dtype=int32)
+
+    Raises
+    ------
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    ArgumentError
+        No such shape or dtype.
+    """
+    return _create(backend(), "zeros", dtype, device, _shape(shape))
+
+
+def ones(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of that shape full of ones.
+
+    ``ones((2, 3))`` and ``ones(2, 3)`` are the same.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.ones((1, 2))
+    array([[1., 1.]])
+
+    Raises
+    ------
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    ArgumentError
+        No such shape or dtype.
+    """
+    return _create(backend(), "ones", dtype, device, _shape(shape))
+
+
+def full(shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of that shape with one number everywhere.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.full((2,), 7.0)
+    array([7., 7.])
+
+    Raises
+    ------
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    ArgumentError
+        No such shape or dtype.
+    """
+    return _create(backend(), "full", dtype, device, _shape((shape,)), fill_value)
+
+
+def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
+    """The numbers from ``start`` up to but without ``stop``; one number alone is ``stop``.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.arange(2, 8, 3)
+    array([2, 5])
+
+    Raises
+    ------
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    ArgumentError
+        A step of 0, or no such dtype.
+    """
+    if stop is None:
+        start, stop = 0, start
+    if step == 0:
+        raise ArgumentError(f"arange({start!r}, {stop!r}, {step!r}) never arrives; give a step other than 0")
+    return _create(backend(), "arange", dtype, device, start, stop, step)
+
+
+def rand(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of that shape, uniform random in [0, 1); `seed` makes it repeatable.
+
+    ``rand((2, 3))`` and ``rand(2, 3)`` are the same.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     float(xdevice.rand((1000,)).max()) < 1
+    True
+
+    Raises
+    ------
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    ArgumentError
+        No such shape or dtype.
+    """
+    return _create(backend(), "rand", dtype, device, _shape(shape))
+
+
+def randn(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of that shape, normal random with mean 0 and variance 1; `seed` makes it repeatable.
+
+    ``randn((2, 3))`` and ``randn(2, 3)`` are the same.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.randn(2, 3).shape
+    (2, 3)
+
+    Raises
+    ------
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    ArgumentError
+        No such shape or dtype.
+    """
+    return _create(backend(), "randn", dtype, device, _shape(shape))
+
+
+def seed(n: int) -> None:
+    """Seed the chosen framework's random numbers, on every device.
+
+    The same seed gives other numbers under another framework.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.seed(1)
+    ...     a = xdevice.rand(3)
+    ...     xdevice.seed(1)
+    ...     bool((a == xdevice.rand(3)).all())
+    True
+
+    Raises
+    ------
+    ArgumentError
+        No integer from 0 to ``2**32 - 1``, which is what every framework takes.
+    """
+    number = _integer(n)
+    if number is None:
+        raise ArgumentTypeError(f"seed {n!r} is no integer; give one from 0 to {2**32 - 1}")
+    if not 0 <= number < 2**32:
+        raise ArgumentError(f"seed {n!r} is out of range; give an integer from 0 to {2**32 - 1}")
+    backend().creation.seed(number)
+
+
+def _create(owner: Backend, factory: str, dtype: Any, device: Any, *args: Any) -> Any:
+    where = innermost() if device is None else as_device(device)
+    if where is not None:
+        require(owner, where)
+    make: Callable[..., Any] = getattr(owner.creation, factory)
+    native_dtype = _dtype(owner, dtype)
+    try:
+        made = make(*args, native_dtype, where)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(f"{owner} cannot make a tensor of this ({factory}: {error})") from error
+    if where is not None and device_of(made) is not where:
+        raise misplaced(owner, where, {device_of(made)})
+    return made
+
+
+def _dtype(owner: Backend, dtype: Any) -> Any:
+    if dtype is None:
+        return None
+    name = _BUILTIN_DTYPES.get(dtype, dtype) if isinstance(dtype, type) else dtype
+    if type(dtype).__module__.partition(".")[0] == "numpy" or getattr(dtype, "__module__", "") == "numpy":
+        import numpy as np
+
+        name = np.dtype(dtype).name
+    if not isinstance(name, str):
+        return dtype
+    found = owner.creation.dtype(name)
+    if found is None:
+        raise ArgumentError(f"dtype {dtype!r} does not exist under {owner}; write for example 'float32' or 'int64'")
+    return found
+
+
+def _shape(given: Sequence[Any]) -> tuple[int, ...]:
+    sizes = given[0] if len(given) == 1 and _integer(given[0]) is None else given
+    try:
+        shape = [_integer(size) for size in sizes]
+    except TypeError:
+        shape = [None]
+    if None in shape:
+        raise ArgumentTypeError(f"{_written(given)} is no shape; write (2, 3)")
+    if any(size is not None and size < 0 for size in shape):
+        raise ArgumentError(f"shape {_written(given)} has a negative size; write (2, 3)")
+    return tuple(size for size in shape if size is not None)
+
+
+def _written(given: Sequence[Any]) -> str:
+    return repr(given[0] if len(given) == 1 else tuple(given))
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None

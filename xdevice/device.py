@@ -1,0 +1,189 @@
+"""``Device``, the value: parse, compare, print."""
+
+from __future__ import annotations
+
+import operator
+
+from xdevice.errors import DeviceSpellingError, DeviceTypeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+    from types import TracebackType
+    from typing import Any
+
+MAX_INDEX = 2**31 - 1
+"""The largest index: DLPack's ``device_id`` is a signed 32-bit integer."""
+
+# What each maker calls its GPU. Any other word stands for itself.
+_GPU_WORDS = frozenset({"cuda", "rocm", "hip", "mps", "metal", "xpu"})
+
+_WORD, _INDEX = r"(?P<kind>[a-z][a-z_]*?)", r"(?P<index>0|[1-9][0-9]*)"
+_SPELLINGS = (
+    # gpu:1, cuda:1, /GPU:1, /device:GPU:1, /job:localhost/replica:0/task:0/device:GPU:1
+    rf"(?:/job:[a-z0-9_]+)?(?:/replica:\d+)?(?:/task:\d+)?(?:/?device:|/)?{_WORD}(?::{_INDEX})?",
+    rf"{_WORD}\({_INDEX}?\)",  # gpu(1), cpu()
+    rf"place\({_WORD}(?::{_INDEX})?\)",  # Place(gpu:1)
+    rf"tfrt_{_WORD}_{_INDEX}",  # TFRT_CPU_0
+    rf"{_WORD}device\(id={_INDEX}(?:, [^()]*(?:\([^()]*\)[^()]*)*)?\)",  # CudaDevice(id=1)
+)
+
+_devices: dict[tuple[str, int], Device] = {}  # every Device there is: equal means identical
+_spelled: dict[str, Device] = {}
+_patterns: list[re.Pattern[str]] = []
+
+
+class Device:
+    """Where a tensor can live: a kind and an index, ``gpu:1``.
+
+    ``kind`` is ``cpu``, ``gpu`` (whatever the framework calls its GPU), ``tpu``, or the framework's
+    own word. The index is always resolved, so ``gpu`` is ``gpu:0``. Any framework's spelling will
+    do. There is one object per device: comparing and hashing cost what they cost for identity.
+
+    Building a device says nothing about its existence; using one that is not there raises
+    `DeviceNotFoundError`. ``with device:`` is ``with scope(device):``.
+
+    >>> from xdevice import Device
+    >>> Device("gpu", 1)
+    Device('gpu:1')
+    >>> Device("cuda:1") is Device("/job:localhost/replica:0/task:0/device:GPU:1")
+    True
+    >>> print(Device("cpu"))
+    cpu:0
+
+    Raises
+    ------
+    DeviceSpellingError
+        A malformed spelling, or an index that is negative or over ``2**31 - 1``.
+    DeviceTypeError
+        A kind that is no string; an index that is no integer (``True`` and ``1.0`` are not).
+    """
+
+    __slots__ = ("index", "kind")
+    __match_args__ = ("kind", "index")
+    kind: str
+    index: int
+
+    def __new__(cls, kind: str, index: int | None = None) -> Device:
+        if not isinstance(kind, str):
+            raise DeviceTypeError(f"{kind!r} is no device kind; write Device('gpu', 1) or Device('gpu:1')")
+        if index is None:
+            return parse(kind)
+        if not (kind.isascii() and kind[:1].isalpha() and kind.replace("_", "").isalpha()):
+            raise DeviceSpellingError(f"{kind!r} is no device kind; write Device('gpu', {index!r})")
+        return _device(as_kind(kind), check_index(index))
+
+    def __repr__(self) -> str:
+        return f"Device('{self.kind}:{self.index}')"
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.index}"
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def __reduce__(self) -> tuple[type[Device], tuple[str, int]]:
+        return Device, (self.kind, self.index)
+
+    def __copy__(self) -> Device:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Device:
+        return self
+
+    def __setattr__(self, name: str, value: object) -> None:
+        from dataclasses import FrozenInstanceError  # loads `inspect`: only when it is needed
+
+        raise FrozenInstanceError(f"cannot set {name!r}: a Device never changes; build another one")
+
+    def __delattr__(self, name: str) -> None:
+        self.__setattr__(name, None)
+
+    def __lt__(self, other: object) -> bool:
+        return self._key() < other._key() if isinstance(other, Device) else NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        return self._key() <= other._key() if isinstance(other, Device) else NotImplemented
+
+    def __gt__(self, other: object) -> bool:
+        return self._key() > other._key() if isinstance(other, Device) else NotImplemented
+
+    def __ge__(self, other: object) -> bool:
+        return self._key() >= other._key() if isinstance(other, Device) else NotImplemented
+
+    def _key(self) -> tuple[str, int]:
+        return self.kind, self.index
+
+    def __enter__(self) -> Device:
+        from xdevice.scopes import enter  # scopes.py needs Device, so not at the top
+
+        enter(self, self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        from xdevice.scopes import leave
+
+        leave(self, kind, error, trace)
+
+
+def parse(spelling: str) -> Device:
+    """The device that a string names, in any framework's spelling."""
+    found = _spelled.get(spelling)
+    if found is not None:
+        return found
+    if not _patterns:
+        import re  # 5 ms on a bare interpreter: not at import
+
+        _patterns.extend(re.compile(p, re.IGNORECASE | re.ASCII) for p in _SPELLINGS)
+    for pattern in _patterns:
+        match = pattern.fullmatch(spelling)
+        if match:
+            break
+    else:
+        raise DeviceSpellingError(
+            f"{spelling!r} is no device; write 'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
+        )
+    digits = match["index"] or "0"
+    if len(digits) > 10 or int(digits) > MAX_INDEX:
+        raise DeviceSpellingError(_too_large(spelling))
+    # setdefault: two threads that parse at once agree on one object
+    return _spelled.setdefault(spelling, _device(as_kind(match["kind"]), int(digits)))
+
+
+def as_kind(word: str) -> str:
+    """The kind behind a framework's word for it: ``CUDA`` and ``mps`` are ``gpu``."""
+    if not isinstance(word, str):
+        raise DeviceTypeError(f"{word!r} is no device kind; write 'cpu' or 'gpu'")
+    word = word.lower()
+    return "gpu" if word in _GPU_WORDS else word
+
+
+def check_index(index: Any) -> int:
+    """The index as an int, if it can be one of a device."""
+    try:
+        number = None if isinstance(index, bool) else operator.index(index)
+    except TypeError:
+        number = None
+    if number is None:
+        raise DeviceTypeError(f"device index {index!r} is no integer; write gpu(0), gpu(1), …")
+    if number < 0:
+        raise DeviceSpellingError(f"device index {number} is negative; write gpu(0) for the first GPU")
+    if number > MAX_INDEX:
+        raise DeviceSpellingError(_too_large(index))
+    return number
+
+
+def _too_large(given: object) -> str:
+    return f"{given!r} has an index over {MAX_INDEX}, the largest a device can have; write gpu(0), gpu(1), …"
+
+
+def _device(kind: str, index: int) -> Device:
+    found = _devices.get((kind, index))
+    if found is None:
+        new = object.__new__(Device)
+        object.__setattr__(new, "kind", kind)
+        object.__setattr__(new, "index", index)
+        found = _devices.setdefault((kind, index), new)
+    return found

@@ -1,0 +1,353 @@
+"""Find, choose and load adapters; which adapter owns this object.
+
+All state of the package that is not a cache of a pure function lives here and in `xdevice.scopes`:
+the choice of this process (`use`), the choice of this context (`using`), and what has been loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextvars import ContextVar
+
+from xdevice.errors import (
+    BackendNotInstalledError,
+    BrokenBackendError,
+    NotSupportedError,
+    UnknownBackendError,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType, TracebackType
+    from typing import Any
+
+    from xdevice import contract
+
+GROUP = "xdevice.backends"
+"""The entry-point group; our own adapters are registered in it like anybody's."""
+
+ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
+"""Which installed framework is taken when nobody has chosen; others come behind, by name."""
+
+# Every framework brings this one along, so that it is imported says little about what is wanted.
+_COMPANION = "numpy"
+
+
+class Room:
+    """One capability of one adapter: its functions, and a reason for each that it lacks."""
+
+    def __init__(self, backend: Backend, name: str, module: ModuleType | None) -> None:
+        self._backend, self._name = backend, name
+        for function in _functions(name):
+            if hasattr(module, function):
+                setattr(self, function, getattr(module, function))
+
+    def __getattr__(self, function: str) -> Any:
+        if function.startswith("__"):
+            raise AttributeError(function)
+        raise NotSupportedError(f"{self._backend} cannot {function}: {self.why_not(function)}")
+
+    def why_not(self, function: str) -> str:
+        """Why the adapter lacks the function, in its own words where it has any."""
+        reasons: dict[str, str] = getattr(self._backend.adapter, "CANNOT", {})
+        home = f"{self._backend.module}.{self._name}"
+        return reasons.get(function) or reasons.get(self._name) or f"its adapter has no {home}.{function}"
+
+
+class Backend(str):
+    """A framework as xdevice sees it: its import name, which also opens the adapter's rooms.
+
+    It is a string, so it prints and compares as the name. ``framework`` is the native module,
+    imported safely whatever else is in the process.
+
+    >>> from xdevice import backend
+    >>> backend("numpy")
+    'numpy'
+    >>> backend("numpy").framework.__name__
+    'numpy'
+    """
+
+    module: str
+    # each room is loaded, and kept as an attribute, when first asked for
+    hardware: contract.Hardware
+    placement: contract.Placement
+    creation: contract.Creation
+    exchange: contract.Exchange
+    memory: contract.Memory
+
+    @property
+    def adapter(self) -> ModuleType:
+        """The adapter's package; importing it imports the framework."""
+        return _load(self, self.module)
+
+    @property
+    def framework(self) -> ModuleType:
+        """The framework's own module, imported."""
+        _load(self, self.module)
+        return sys.modules[str(self)]
+
+    def __getattr__(self, room: str) -> Any:
+        if room.startswith("_") or room not in _rooms():
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {room!r}")
+        _load(self, self.module)
+        try:
+            module: ModuleType | None = _load(self, f"{self.module}.{room}")
+        except _NoRoom:
+            module = None
+        opened = Room(self, room, module)
+        setattr(self, room, opened)
+        return opened
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return find, (str(self),)
+
+
+class _NoRoom(Exception):
+    pass
+
+
+_backends: dict[str, Backend] = {}  # by name, in order of preference
+_process_choice: Backend | None = None
+_guess: Backend | None = None
+_contextual: ContextVar[tuple[using, ...]] = ContextVar("xdevice.using", default=())
+_roles: dict[type, tuple[Backend, contract.Role]] = {}
+
+
+def use(name: str) -> None:
+    """Choose the framework for the whole process; `using` does it for a block.
+
+    Nothing is imported yet: that happens when the framework is first needed.
+
+    >>> import xdevice
+    >>> xdevice.use("numpy")
+    >>> xdevice.backend()
+    'numpy'
+
+    Raises
+    ------
+    UnknownBackendError
+        No adapter of that name.
+    BackendNotInstalledError
+        The adapter is there, the framework is not.
+    """
+    global _process_choice
+    _process_choice = _installed(name)
+
+
+class using:  # noqa: N801  (reads as a verb: `with using("numpy"):`)
+    """Choose the framework within a ``with`` block, in this thread or task only.
+
+    It beats `use` and may be nested.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.zeros((2, 3)).shape
+    (2, 3)
+
+    Raises
+    ------
+    UnknownBackendError, BackendNotInstalledError
+        As `use`.
+    """
+
+    __slots__ = ("backend",)
+
+    def __init__(self, name: str) -> None:
+        self.backend = _installed(name)
+
+    def __enter__(self) -> Backend:
+        _contextual.set((*_contextual.get(), self))
+        return self.backend
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _contextual.set(without_last(_contextual.get(), self))
+
+
+def backend(name: str | None = None) -> Backend:
+    """The framework of that name, or the one chosen now.
+
+    `using` beats `use` beats the environment variable ``XDEVICE_BACKEND`` beats the one framework
+    that is already imported (NumPy counts only if it is alone) beats the first that is installed
+    in the order of ``available()``. A guess, once made, stays.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.backend() == "numpy"
+    True
+
+    Raises
+    ------
+    UnknownBackendError
+        No adapter of that name.
+    BackendNotInstalledError
+        That framework, or any framework at all, is not installed.
+    """
+    if name is not None:
+        return _installed(name)
+    scopes = _contextual.get()
+    if scopes:
+        return scopes[-1].backend
+    if _process_choice is not None:
+        return _process_choice
+    wanted = os.environ.get("XDEVICE_BACKEND")
+    if wanted:
+        return _installed(wanted)
+    return _guessed()
+
+
+def available() -> list[str]:
+    """The names of the frameworks that are installed here, most preferred first; imports none.
+
+    >>> import xdevice
+    >>> "numpy" in xdevice.available()
+    True
+    """
+    return [str(b) for b in registered().values() if is_installed(b)]
+
+
+def registered() -> dict[str, Backend]:
+    """Every adapter that there is, by name, installed framework or not, in order of preference."""
+    if not _backends:
+        from importlib.metadata import entry_points  # 20 ms: not at import
+
+        modules = {entry.name: entry.value for entry in entry_points(group=GROUP)}
+        ranked = sorted(modules, key=lambda n: (ORDER.index(n) if n in ORDER else len(ORDER), n))
+        found = {}
+        for name in ranked:
+            found[name] = Backend(name)
+            found[name].module = modules[name]
+        if not _backends:  # another thread may have been quicker
+            _backends.update(found)
+    return _backends
+
+
+def find(name: str) -> Backend:
+    """The adapter of that name, whether or not its framework is installed."""
+    try:
+        return registered()[name]
+    except (KeyError, TypeError):
+        raise UnknownBackendError(
+            f"no backend {name!r}; there are {', '.join(registered()) or 'none'}; {_suggestion(name)}"
+        ) from None
+
+
+def is_installed(name: str) -> bool:
+    """Whether the framework could be imported; does not import it."""
+    if sys.modules.get(name) is not None:
+        return True
+    from importlib.util import find_spec
+
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):  # ValueError: sys.modules[name] is None
+        return False
+    return spec is not None and spec.origin is not None  # a bare folder of that name is no framework
+
+
+def imported() -> list[Backend]:
+    """The frameworks that this process has imported already."""
+    return [b for b in registered().values() if sys.modules.get(b) is not None]
+
+
+def role_of(cls: type) -> tuple[Backend, contract.Role] | None:
+    """Which framework owns objects of this type, and as what: a tensor, a model, a device.
+
+    Only frameworks that are already imported are asked, since no other can have made one.
+    """
+    known = _roles.get(cls)
+    if known is not None or cls in _PLAIN:
+        return known
+    for owner in imported():
+        try:
+            role = owner.placement.role(cls)
+        except BrokenBackendError:  # half imported by somebody else: it has made no tensor
+            continue
+        if role is not None:
+            return _roles.setdefault(cls, (owner, role))
+    return None
+
+
+def without_last(stack: tuple[Any, ...], entry: object) -> tuple[Any, ...]:
+    """The stack less its last occurrence of that entry: leaving out of order disturbs nobody."""
+    for i in reversed(range(len(stack))):
+        if stack[i] is entry:
+            return stack[:i] + stack[i + 1 :]
+    return stack
+
+
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set, type})
+
+
+def _installed(name: str) -> Backend:
+    found = find(name)
+    if not is_installed(found):
+        raise BackendNotInstalledError(
+            f"backend {name!r} needs the package {name!r}, which is not installed; installed are "
+            f"{', '.join(available()) or 'none'}; pip install 'xdevice[{name}]'",
+            name=name,
+        )
+    return found
+
+
+def _guessed() -> Backend:
+    global _guess
+    if _guess is None:
+        here = imported()
+        if len(here) > 1:
+            here = [b for b in here if b != _COMPANION]
+        if len(here) != 1:
+            here = [b for b in registered().values() if is_installed(b)]
+        if not here:
+            names = list(registered())
+            raise BackendNotInstalledError(
+                f"no framework is installed; xdevice knows {', '.join(names)}; "
+                f"pip install 'xdevice[{names[-1] if names else _COMPANION}]'"
+            )
+        _guess = here[0]
+    return _guess
+
+
+def _load(owner: Backend, module: str) -> ModuleType:
+    loaded = sys.modules.get(module)
+    if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
+        return loaded
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name == module and module != owner.module:
+            raise _NoRoom from None
+        if error.name == owner:
+            _installed(owner)
+        raise _broken(owner, error) from error
+    except Exception as error:
+        raise _broken(owner, error) from error
+
+
+def _broken(owner: Backend, error: Exception) -> BrokenBackendError:
+    return BrokenBackendError(
+        f"{owner} is installed but fails to import ({type(error).__name__}: {error}); "
+        f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure",
+        name=str(owner),
+    )
+
+
+def _rooms() -> dict[str, tuple[str, ...]]:
+    from xdevice.contract import ROOMS
+
+    return ROOMS
+
+
+def _functions(room: str) -> tuple[str, ...]:
+    return _rooms()[room]
+
+
+def _suggestion(name: object) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(str(name).lower().removeprefix("py"), list(registered()), 1, 0.5)
+    return f"did you mean {close[0]!r}?" if close else "xdevice info lists what is installed"
