@@ -17,8 +17,9 @@ MAX_INDEX = 2**31 - 1
 
 # What each maker calls its GPU. Any other word stands for itself.
 _GPU_WORDS = frozenset({"cuda", "rocm", "hip", "mps", "metal", "xpu"})
+_COMMON = frozenset({"cpu", "gpu", "tpu"})  # plainly words: no need to load `re` for these
 
-_WORD, _INDEX = r"(?P<kind>[a-z][a-z_]*?)", r"(?P<index>0|[1-9][0-9]*)"
+_WORD, _INDEX = r"(?P<kind>(?!place\b|tfrt_)[a-z]+(?:_[a-z]+)*)", r"(?P<index>0|[1-9][0-9]*)"
 _SPELLINGS = (
     # gpu:1, cuda:1, /GPU:1, /device:GPU:1, /job:localhost/replica:0/task:0/device:GPU:1
     rf"(?:/job:[a-z0-9_]+)?(?:/replica:\d+)?(?:/task:\d+)?(?:/?device:|/)?{_WORD}(?::{_INDEX})?",
@@ -69,7 +70,7 @@ class Device:
             raise DeviceTypeError(f"{kind!r} is no device kind; write Device('gpu', 1) or Device('gpu:1')")
         if index is None:
             return parse(kind)
-        if not (kind.isascii() and kind[:1].isalpha() and kind.replace("_", "").isalpha()):
+        if kind not in _COMMON and str(parse(kind)) != f"{as_kind(kind)}:0":
             raise DeviceSpellingError(f"{kind!r} is no device kind; write Device('gpu', {index!r})")
         return _device(as_kind(kind), check_index(index))
 

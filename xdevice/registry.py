@@ -95,9 +95,7 @@ class Backend(str):
             module: ModuleType | None = _load(self, f"{self.module}.{room}")
         except _NoRoom:
             module = None
-        opened = Room(self, room, module)
-        setattr(self, room, opened)
-        return opened
+        return self.__dict__.setdefault(room, Room(self, room, module))  # threads agree on one
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return find, (str(self),)
@@ -263,7 +261,7 @@ def role_of(cls: type) -> tuple[Backend, contract.Role] | None:
     for owner in imported():
         try:
             role = owner.placement.role(cls)
-        except BrokenBackendError:  # half imported by somebody else: it has made no tensor
+        except (BrokenBackendError, NotSupportedError):  # half imported, or half written
             continue
         if role is not None:
             return _roles.setdefault(cls, (owner, role))

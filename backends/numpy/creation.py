@@ -12,16 +12,20 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 
+_NUMBERS = "biufc"  # the kinds of dtype that are numbers: not text, not objects
+
+
 def dtype(name: str) -> Any:
     try:
-        return np.dtype(name)
+        found = np.dtype(name)
     except TypeError:
         return None
+    return found if found.kind in _NUMBERS else None
 
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> Array:
     array: Array = np.array(data, dtype=dtype)
-    if array.dtype.kind not in "biufc":
+    if array.dtype.kind not in _NUMBERS:
         raise TypeError(f"{array.dtype} is no type of number")
     return array
 

@@ -20,7 +20,12 @@ def dtype(name: str) -> Any:
 def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
     if isinstance(data, torch.Tensor):
         return data.detach().to(_native(device), dtype, copy=True)
-    return torch.tensor(data, dtype=dtype, device=_native(device))
+    try:
+        return torch.tensor(data, dtype=dtype, device=_native(device))
+    except RuntimeError as error:
+        if "infer dtype" in str(error):  # what torch says of objects that are no numbers
+            raise TypeError(str(error)) from error
+        raise
 
 
 def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:

@@ -1,0 +1,141 @@
+"""New tensors: the promises under every framework."""
+
+import numpy as np
+import pytest
+
+import xdevice
+
+FACTORIES = {
+    "empty": lambda **k: xdevice.empty((2, 3), **k),
+    "zeros": lambda **k: xdevice.zeros((2, 3), **k),
+    "ones": lambda **k: xdevice.ones((2, 3), **k),
+    "full": lambda **k: xdevice.full((2, 3), 7.5, **k),
+    "arange": lambda **k: xdevice.arange(6, **k),
+    "rand": lambda **k: xdevice.rand((2, 3), **k),
+    "randn": lambda **k: xdevice.randn((2, 3), **k),
+    "tensor": lambda **k: xdevice.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], **k),
+}
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+@pytest.mark.parametrize("device", [None, "cpu", "/CPU:0", xdevice.cpu()])
+def test_a_new_tensor_is_on_the_device_asked_for(backend, native, name, device):
+    made = FACTORIES[name](device=device)
+    assert type(made) is type(native.ones())
+    assert xdevice.device_of(made) == xdevice.cpu()
+    assert tuple(made.shape) == ((6,) if name == "arange" else (2, 3))
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+@pytest.mark.parametrize("dtype", ["float32", "float16", np.float32, np.dtype("float16")])
+def test_a_new_tensor_has_the_dtype_asked_for(backend, name, dtype):
+    assert xdevice.to_numpy(FACTORIES[name](dtype=dtype)).dtype == np.dtype(dtype)
+
+
+@pytest.mark.parametrize("name", ["zeros", "ones", "arange", "full", "tensor"])
+def test_integers_can_be_asked_for(backend, name):
+    assert xdevice.to_numpy(FACTORIES[name](dtype="int32")).dtype == np.int32
+
+
+def test_a_native_dtype_will_do(backend):
+    made = xdevice.ones(3, dtype=xdevice.zeros(1, dtype="float16").dtype)
+    assert xdevice.to_numpy(made).dtype == np.float16
+
+
+def test_values_are_what_was_asked_for(backend):
+    assert xdevice.to_numpy(xdevice.zeros((2, 3))).tolist() == [[0, 0, 0], [0, 0, 0]]
+    assert xdevice.to_numpy(xdevice.ones(2)).tolist() == [1, 1]
+    assert xdevice.to_numpy(xdevice.full((2,), 2.5)).tolist() == [2.5, 2.5]
+    assert xdevice.to_numpy(xdevice.arange(4)).tolist() == [0, 1, 2, 3]
+    assert xdevice.to_numpy(xdevice.arange(1, 2, 0.25)).tolist() == [1, 1.25, 1.5, 1.75]
+    assert xdevice.to_numpy(xdevice.arange(5, 0, -2)).tolist() == [5, 3, 1]
+    assert xdevice.to_numpy(xdevice.tensor(3.5)).shape == ()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (4,), [2, 3], 5, np.int64(3)])
+def test_a_shape_is_an_integer_or_a_sequence_even_an_empty_one(backend, shape):
+    expected = tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),)
+    for make in (xdevice.zeros, xdevice.ones, xdevice.rand, xdevice.randn, xdevice.empty):
+        assert tuple(make(shape).shape) == expected
+    assert tuple(xdevice.full(shape, 1.0).shape) == expected
+
+
+def test_a_shape_may_be_written_as_arguments(backend):
+    assert tuple(xdevice.zeros(2, 3).shape) == tuple(xdevice.rand(2, 3).shape) == (2, 3)
+
+
+@pytest.mark.parametrize("shape", ["23", 2.5, (2, 3.0), None, (True, 2), (-1, 2), object()])
+def test_what_is_no_shape_is_an_error(backend, shape):
+    with pytest.raises(xdevice.ArgumentError):
+        xdevice.zeros(shape)
+
+
+@pytest.mark.parametrize("dtype", ["float33", "text", "object"])
+def test_a_dtype_that_does_not_exist_is_an_error(backend, dtype):
+    with pytest.raises(xdevice.ArgumentError):
+        xdevice.zeros(3, dtype=dtype)
+
+
+@pytest.mark.parametrize("data", ["text", [[1, 2], [3]], object(), [1, "a"], None])
+def test_data_that_is_no_tensor_is_an_error(backend, data):
+    with pytest.raises(xdevice.ArgumentError):
+        xdevice.tensor(data)
+
+
+def test_a_range_without_a_step_is_an_error(backend):
+    with pytest.raises(xdevice.ArgumentError, match="never arrives"):
+        xdevice.arange(0, 3, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8", "int8", "bool"])
+def test_a_numpy_array_keeps_its_values_and_dtype(backend, dtype):
+    data = np.array([[0, 1], [1, 0]], dtype=dtype)
+    back = xdevice.to_numpy(xdevice.tensor(data))
+    assert back.dtype == data.dtype
+    assert np.array_equal(back, data)
+
+
+def test_whole_numbers_stay_whole(backend):
+    assert xdevice.to_numpy(xdevice.tensor([1, 2, 3])).dtype.kind == "i"
+    assert xdevice.to_numpy(xdevice.arange(3)).dtype.kind == "i"
+    assert xdevice.to_numpy(xdevice.tensor([1.0, 2.0])).dtype.kind == "f"
+
+
+def test_the_data_is_copied_always(backend):
+    data = np.arange(64, dtype="float32")
+    made = xdevice.tensor(data)
+    data[:] = -1
+    assert xdevice.to_numpy(made).tolist() == list(range(64))
+
+
+@pytest.mark.needs("address")
+def test_a_tensor_made_of_a_tensor_is_a_copy(backend, native):
+    x = native.ones()
+    y = xdevice.tensor(x)
+    assert native.address(x) != native.address(y)
+    assert type(y) is type(x)
+
+
+@pytest.mark.parametrize("make", [xdevice.rand, xdevice.randn])
+def test_a_seed_makes_random_numbers_repeat(backend, make):
+    xdevice.seed(7)
+    a, b = xdevice.to_numpy(make((50,))), xdevice.to_numpy(make((50,)))
+    xdevice.seed(7)
+    assert np.array_equal(xdevice.to_numpy(make((50,))), a)
+    assert not np.array_equal(a, b)
+    xdevice.seed(8)
+    assert not np.array_equal(xdevice.to_numpy(make((50,))), a)
+
+
+def test_random_numbers_have_their_distribution(backend):
+    xdevice.seed(1)
+    uniform, normal = xdevice.to_numpy(xdevice.rand((10000,))), xdevice.to_numpy(xdevice.randn((10000,)))
+    assert 0 <= uniform.min() and uniform.max() < 1
+    assert abs(uniform.mean() - 0.5) < 0.02
+    assert abs(normal.mean()) < 0.05 and abs(normal.std() - 1) < 0.05
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "one", None, True])
+def test_what_is_no_seed_is_an_error(backend, seed):
+    with pytest.raises(xdevice.ArgumentError):
+        xdevice.seed(seed)

@@ -1,0 +1,98 @@
+"""Memory: the promises under every framework."""
+
+import gc
+import weakref
+
+import pytest
+
+import xdevice
+
+
+def test_figures_are_bytes_or_none_never_an_invented_zero(backend):
+    for device in xdevice.devices():
+        stats = xdevice.memory_stats(device)
+        assert set(stats) == {"total", "free", "allocated", "reserved", "peak"}
+        assert stats["total"] is None or stats["total"] > 2**20
+        assert stats["free"] is None or 0 < stats["free"] <= stats["total"]
+        if device.kind == "cpu":
+            assert stats["total"] is not None
+
+
+def test_the_cache_can_be_emptied_and_tensors_stay(backend, native):
+    x = native.ones()
+    xdevice.empty_cache()
+    xdevice.empty_cache("cpu")
+    assert xdevice.to_numpy(x).sum() == 6
+
+
+def test_out_of_memory_is_recognised_and_nothing_else(backend):
+    assert xdevice.is_out_of_memory(MemoryError())
+    assert not xdevice.is_out_of_memory(ValueError("out of range"))
+    assert not xdevice.is_out_of_memory(RuntimeError("out of cheese"))
+    wrapped = RuntimeError("training failed")
+    wrapped.__cause__ = MemoryError()
+    assert xdevice.is_out_of_memory(wrapped)
+
+
+def test_an_allocation_that_no_machine_can_serve_is_out_of_memory(backend):
+    with pytest.raises(Exception) as error:
+        xdevice.to_numpy(xdevice.ones((2**22, 2**24), dtype="float32"))
+    assert xdevice.is_out_of_memory(error.value), repr(error.value)
+
+
+def test_the_batch_size_is_halved_until_it_fits_and_the_next_call_starts_anew(backend):
+    tried = []
+
+    @xdevice.find_batch_size(start=100)
+    def train(size, limit, *, bonus=0):
+        tried.append(size)
+        if size > limit:
+            raise MemoryError
+        return size + bonus
+
+    assert train(30) == 25
+    assert tried == [100, 50, 25]
+    assert train(100, bonus=1) == 101
+    assert train.__name__ == "train"
+
+
+def test_what_a_failed_try_held_is_freed_before_the_next(backend):
+    held = []
+
+    class Held:
+        pass
+
+    def train(size):
+        gc.disable()
+        assert all(ref() is None for ref in held)
+        block = Held()
+        held.append(weakref.ref(block))
+        if size > 2:
+            raise MemoryError
+        return size
+
+    try:
+        assert xdevice.find_batch_size(train, start=8)() == 2
+    finally:
+        gc.enable()
+
+
+def test_other_errors_pass_and_too_little_memory_says_so(backend):
+    def broken(size):
+        raise KeyError("mine")
+
+    def hopeless(size):
+        raise MemoryError("no")
+
+    with pytest.raises(KeyError, match="mine"):
+        xdevice.find_batch_size(broken)()
+    with pytest.raises(xdevice.OutOfMemoryError, match="batch size of 3") as error:
+        xdevice.find_batch_size(hopeless, start=8, minimum=3)()
+    assert isinstance(error.value, MemoryError)
+    assert isinstance(error.value.__cause__, MemoryError)
+
+
+@pytest.mark.parametrize("sizes", [{"start": 0}, {"start": 1.5}, {"start": True}, {"start": 2, "minimum": 4}, {"minimum": -1}])
+def test_impossible_batch_sizes_are_errors(sizes):
+    with pytest.raises(xdevice.ArgumentError):
+        xdevice.find_batch_size(len, **sizes)

@@ -1,0 +1,152 @@
+"""Scopes: the promises under every framework, in threads and tasks too."""
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+
+import xdevice
+
+
+@pytest.mark.parametrize("enter", [lambda: xdevice.scope("cpu"), xdevice.cpu])
+def test_factories_follow_a_scope(backend, native, enter):
+    with enter() as device:
+        assert device == xdevice.cpu()
+        assert xdevice.device_of(xdevice.zeros(2)) == xdevice.cpu()
+        assert xdevice.device_of(native.ones()) == xdevice.cpu()
+
+
+def test_scopes_nest_and_reenter_with_the_same_object(backend, native):
+    from xdevice.scopes import innermost
+
+    device, scope = xdevice.cpu(), xdevice.scope("cpu")
+    with device, scope, device, scope, xdevice.scope(device):
+        assert innermost() is device
+        assert xdevice.device_of(native.ones()) == device
+    assert innermost() is None
+
+
+def test_an_exception_leaves_the_scope(backend):
+    from xdevice.scopes import innermost
+
+    with pytest.raises(ZeroDivisionError), xdevice.cpu(), xdevice.scope("cpu"):
+        raise ZeroDivisionError
+    assert innermost() is None
+
+
+def test_a_scope_on_a_missing_device_is_an_error_and_leaves_nothing_behind(backend, native):
+    from xdevice.scopes import innermost
+
+    with pytest.raises(xdevice.DeviceNotFoundError), xdevice.gpu(99):
+        raise AssertionError("the block must not run")
+    assert innermost() is None
+    assert xdevice.device_of(native.ones()) == xdevice.device_of(xdevice.ones(1))
+
+
+def test_leaving_what_was_not_entered_is_an_error(backend):
+    with pytest.raises(RuntimeError, match="not entered"):
+        xdevice.scope("cpu").__exit__(None, None, None)
+
+
+def test_the_frameworks_default_is_what_it_was_after_a_scope(backend, native):
+    before = xdevice.device_of(native.ones())
+    with xdevice.cpu():
+        pass
+    assert xdevice.device_of(native.ones()) == before
+
+
+def test_threads_have_scopes_of_their_own(backend, native):
+    from xdevice.scopes import innermost
+
+    seen, errors = [], []
+
+    def work():
+        try:
+            seen.append(innermost())
+            for _ in range(20):
+                with xdevice.using(backend), shared, xdevice.cpu():
+                    assert xdevice.device_of(xdevice.zeros(1)) == xdevice.cpu()
+                    assert innermost() is xdevice.cpu()
+        except BaseException as error:
+            errors.append(error)
+
+    shared = xdevice.scope("cpu")
+    with shared:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not errors
+    assert seen == [None] * 4, "a thread starts outside the scopes of its parent"
+
+
+def test_interleaved_tasks_keep_their_scopes_apart(backend, native):
+    from xdevice.scopes import innermost
+
+    turns = []
+
+    async def task(name, first, second):
+        with xdevice.scope("cpu"):
+            turns.append(name)
+            first.set()
+            await second.wait()
+            assert innermost() is xdevice.cpu()
+            assert xdevice.device_of(xdevice.ones(1)) == xdevice.cpu()
+        assert innermost() is None
+
+    async def main():
+        a, b = asyncio.Event(), asyncio.Event()
+        await asyncio.gather(task("a", a, b), task("b", b, a))
+        assert innermost() is None
+
+    before = xdevice.device_of(native.ones())
+    asyncio.run(main())
+    assert turns == ["a", "b"]
+    assert xdevice.device_of(native.ones()) == before
+
+
+def test_in_a_coroutine_the_native_scope_is_left_alone(backend):
+    from xdevice.scopes import _stack
+
+    async def main():
+        with xdevice.cpu(), contextlib.ExitStack() as stack:
+            stack.enter_context(xdevice.scope("cpu"))
+            return [entry.native for entry in _stack.get()]
+
+    def plain():
+        with xdevice.cpu(), contextlib.ExitStack() as stack:
+            stack.enter_context(xdevice.scope("cpu"))
+            return [entry.native for entry in _stack.get()]
+
+    assert asyncio.run(main()) == [None, None]
+    assert None not in plain()
+
+
+def test_a_context_manager_written_as_a_generator_is_ordinary_code(backend):
+    from xdevice.scopes import _stack
+
+    @contextlib.contextmanager
+    def on_cpu():
+        with xdevice.cpu():
+            yield
+
+    with on_cpu():
+        assert [entry.native is None for entry in _stack.get()] == [False]
+    assert _stack.get() == ()
+
+
+def test_generators_that_interleave_leave_each_others_scopes_alone(backend):
+    from xdevice.scopes import innermost
+
+    def numbers():
+        with xdevice.scope("cpu"):
+            yield 1
+
+    first, second = numbers(), numbers()
+    next(first), next(second)
+    first.close()
+    assert innermost() is xdevice.cpu()
+    second.close()
+    assert innermost() is None

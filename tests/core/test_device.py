@@ -1,0 +1,159 @@
+"""`Device`, the value: every spelling, and none that is malformed."""
+
+import copy
+import dataclasses
+import pickle
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xdevice import Device, DeviceSpellingError, DeviceTypeError, XDeviceError, as_device, cpu, gpu
+from xdevice.device import MAX_INDEX
+
+SPELLINGS = {
+    "gpu:0": ["gpu", "gpu:0", "GPU", "GPU:0", "gpu(0)", "gpu()", "cuda", "cuda:0", "cuda(0)", "CUDA:0", "/GPU:0"]
+    + ["/gpu:0", "device:GPU:0", "/device:GPU:0", "/job:localhost/replica:0/task:0/device:GPU:0", "Place(gpu:0)"]
+    + ["Place(gpu)", "CudaDevice(id=0)", "rocm:0", "hip", "mps", "mps:0", "metal", "xpu:0", "RocmDevice(id=0)"],
+    "gpu:12": ["gpu:12", "cuda:12", "gpu(12)", "/GPU:12", "/job:worker/replica:0/task:3/device:GPU:12", "Place(gpu:12)"]
+    + ["CudaDevice(id=12)"],
+    "cpu:0": ["cpu", "cpu:0", "CPU:0", "cpu()", "cpu(0)", "/CPU:0", "/device:CPU:0", "Place(cpu)", "TFRT_CPU_0"]
+    + ["CpuDevice(id=0)", "/job:localhost/replica:0/task:0/device:CPU:0"],
+    "tpu:1": ["tpu:1", "TPU:1", "TpuDevice(id=1, process_index=0, coords=(1,0,0), core_on_chip=0)"],
+    "cpu_pinned:0": ["cpu_pinned(0)", "cpu_pinned"],
+    "meta:0": ["meta"],
+}
+
+
+@pytest.mark.parametrize(("device", "spelling"), [(d, s) for d, all_of_it in SPELLINGS.items() for s in all_of_it])
+def test_every_frameworks_spelling_is_one_device(device, spelling):
+    assert Device(spelling) is Device(device)
+    assert as_device(spelling) is Device(device)
+    assert str(Device(spelling)) == device
+
+
+MALFORMED = ["", " ", ":", ":0", "gpu:", "gpu:-1", "gpu:x", "gpu:1.0", "gpu:1.5", "gpu 0", "gpu:0:1", "gpu0", "0", "1:gpu", "gpu:01"]
+MALFORMED += ["gpu: 0", " gpu", "gpu\n", "gpu(0", "gpu(-1)", "gpu(0))", "Place()", "/job:a/device:GPU:0/", "//GPU:0", "gpu:٣", "gpu:1_0"]
+MALFORMED += ["gpu:+1", "_gpu", "cuda:", "cuda::0", "TFRT_CPU_", "CpuDevice(id=)", "cpu[0]", "gpu;0", "gpu:2147483648", "gpu:" + "9" * 40]
+
+
+@pytest.mark.parametrize("spelling", MALFORMED)
+def test_a_malformed_spelling_is_an_error_that_shows_it(spelling):
+    with pytest.raises(DeviceSpellingError) as error:
+        Device(spelling)
+    assert isinstance(error.value, ValueError)
+    assert repr(spelling) in str(error.value)
+
+
+@pytest.mark.parametrize("index", [-1, -(10**30), MAX_INDEX + 1, 10**30])
+def test_an_index_out_of_range_is_an_error_that_shows_it(index):
+    for build in (lambda: Device("gpu", index), lambda: gpu(index)):
+        with pytest.raises(DeviceSpellingError, match=str(index)):
+            build()
+
+
+@pytest.mark.parametrize("index", [1.0, 0.5, True, False, "1", "gpu:1", float("nan"), [1], object()])
+def test_an_index_that_is_no_integer_is_an_error_that_shows_it(index):
+    with pytest.raises(DeviceTypeError) as error:
+        Device("gpu", index)
+    assert isinstance(error.value, TypeError)
+    assert isinstance(error.value, ValueError)
+    assert repr(index) in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [0, None, 1.5, True, ["gpu"], b"gpu", cpu()])
+def test_a_kind_that_is_no_string_is_an_error(kind):
+    with pytest.raises(DeviceTypeError):
+        Device(kind)
+
+
+@pytest.mark.parametrize("kind", ["gpu:0", "gpu0", "", "/GPU", "_", "gpu()"])
+def test_a_kind_beside_an_index_is_a_word(kind):
+    with pytest.raises(DeviceSpellingError):
+        Device(kind, 0)
+
+
+@pytest.mark.parametrize("thing", [0, None, 1.5, True, object(), [], {}, int])
+def test_what_is_no_device_is_an_error(thing):
+    with pytest.raises(DeviceTypeError) as error:
+        as_device(thing)
+    assert isinstance(error.value, XDeviceError)
+
+
+def test_any_index_may_be_built_anywhere():
+    assert gpu(7) == Device("gpu:7")
+    assert Device("gpu", MAX_INDEX).index == MAX_INDEX
+
+
+kinds = st.from_regex(r"[a-z](_?[a-z]){0,8}", fullmatch=True).filter(lambda k: k not in {"rocm", "hip", "mps", "metal", "xpu", "cuda"})
+devices = st.builds(Device, kinds, st.integers(0, MAX_INDEX))
+
+
+@given(devices)
+def test_a_device_is_read_back_from_whatever_it_prints(device):
+    assert Device(str(device)) is device
+    assert eval(repr(device)) is device
+    assert Device(f"{device.kind}({device.index})") is device
+    assert Device(f"/job:localhost/replica:0/task:0/device:{device.kind.upper()}:{device.index}") is device
+    assert Device(f"Place({device})") is device
+    assert Device(device.kind, device.index) is device
+    assert pickle.loads(pickle.dumps(device)) is device
+    assert copy.deepcopy(device) is copy.copy(device) is device
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_a_device_or_a_clear_error(text):
+    try:
+        device = Device(text)
+    except DeviceSpellingError as error:
+        assert repr(text) in str(error)
+    else:
+        assert Device(str(device)) is device
+
+
+@given(devices, devices)
+def test_devices_are_ordered_by_kind_then_index(a, b):
+    ka, kb = (a.kind, a.index), (b.kind, b.index)
+    assert (a < b, a <= b, a > b, a >= b, a == b) == (ka < kb, ka <= kb, ka > kb, ka >= kb, ka == kb)
+    assert (hash(a) == hash(b)) >= (a == b)
+
+
+def test_devices_are_not_ordered_against_other_things():
+    assert cpu() != "cpu:0"
+    for compare in (lambda: cpu() < "gpu", lambda: cpu() <= 1, lambda: cpu() > None, lambda: cpu() >= ()):
+        with pytest.raises(TypeError):
+            compare()
+
+
+@pytest.mark.parametrize("change", [lambda d: setattr(d, "index", 3), lambda d: setattr(d, "new", 1), lambda d: delattr(d, "kind")])
+def test_a_device_never_changes(change):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        change(gpu(1))
+    assert (gpu(1).kind, gpu(1).index) == ("gpu", 1)
+
+
+def test_a_device_prints_and_formats_as_its_short_spelling():
+    assert f"{gpu(1)} {gpu(1):>6} {gpu(1)!r}" == "gpu:1  gpu:1 Device('gpu:1')"
+
+
+def test_a_device_can_be_taken_apart_by_a_match():
+    match gpu(2):
+        case Device("gpu", index):
+            assert index == 2
+
+
+def test_threads_that_build_a_device_at_once_get_one_object():
+    for index in range(1000, 1200):
+        found, ready = [], threading.Barrier(4)
+
+        def build(index=index, found=found, ready=ready):
+            ready.wait()
+            found.append(Device(f"gpu:{index}"))
+
+        threads = [threading.Thread(target=build) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(set(map(id, found))) == 1

@@ -1,0 +1,51 @@
+"""xdevice alone, with no framework at all and no NumPy: the tox environment `core`."""
+
+import pytest
+
+import xdevice
+
+pytestmark = pytest.mark.skipif(bool(xdevice.available()), reason="a framework is installed; `tox -e core` has none")
+
+CALLS = [
+    lambda: xdevice.backend(),
+    lambda: xdevice.count(),
+    lambda: xdevice.num_gpus(),
+    lambda: xdevice.devices(),
+    lambda: xdevice.try_gpu(),
+    lambda: xdevice.try_all_gpus(),
+    lambda: xdevice.native("cpu"),
+    lambda: xdevice.properties("cpu"),
+    lambda: xdevice.synchronize(),
+    lambda: xdevice.zeros(3),
+    lambda: xdevice.tensor([1.0]),
+    lambda: xdevice.seed(1),
+    lambda: xdevice.memory_stats("cpu"),
+    lambda: xdevice.empty_cache(),
+    lambda: xdevice.Timer(),
+    lambda: xdevice.cpu().__enter__(),
+    lambda: xdevice.scope("cpu").__enter__(),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_call_that_needs_a_framework_says_what_to_install(call):
+    with pytest.raises(xdevice.BackendNotInstalledError, match=r"pip install 'xdevice\[\w+\]'"):
+        call()
+
+
+@pytest.mark.parametrize("name", ["torch", "tensorflow", "paddle", "mxnet", "jax", "numpy"])
+def test_choosing_one_says_how_to_install_it(name):
+    with pytest.raises(xdevice.BackendNotInstalledError, match=rf"pip install 'xdevice\[{name}\]'"):
+        xdevice.use(name)
+
+
+def test_nothing_is_available():
+    assert xdevice.available() == []
+
+
+def test_what_needs_no_framework_works():
+    assert xdevice.Device("cuda:1") is xdevice.gpu(1)
+    assert xdevice.is_out_of_memory(MemoryError())
+    assert xdevice.find_batch_size(lambda size: size, start=4)() == 4
+    with pytest.raises(xdevice.NotATensorError):
+        xdevice.device_of([1, 2])

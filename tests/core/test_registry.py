@@ -1,0 +1,183 @@
+"""Choosing a framework, and adapters that are missing, broken, foreign or incomplete."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import xdevice
+
+TOY = {
+    "toy.py": "class Tensor: pass\n__version__ = '1'\n",
+    "xdevice_toy/__init__.py": "import toy\nCANNOT = {'synchronize': 'a toy never works'}\n",
+    "xdevice_toy/hardware.py": """
+        from xdevice import Device
+        def kinds(): return ("cpu",)
+        def count(kind): return int(kind == "cpu")
+        def native(device): return "toy-cpu"
+    """,
+    "xdevice_toy/placement.py": """
+        import toy
+        from xdevice import Device
+        def role(cls): return "tensor" if issubclass(cls, toy.Tensor) else None
+        def device_of(x): return Device("cpu")
+    """,
+    "xdevice_toy-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: xdevice-toy\nVersion: 1\n",
+    "xdevice_toy-1.dist-info/entry_points.txt": """
+        [xdevice.backends]
+        toy = xdevice_toy
+        ghost = xdevice_ghost
+        broken = xdevice_broken
+    """,
+    "broken.py": "raise OSError('libbroken.so: cannot open shared object file')\n",
+    "xdevice_broken/__init__.py": "import broken\n",
+    "halfway.py": "import a_module_that_nobody_has\n",
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    for name, text in TOY.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(textwrap.dedent(text))
+
+    def run(code, **env):
+        path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("XDEVICE")}
+        done = subprocess.run(
+            [sys.executable, "-c", "import xdevice\n" + textwrap.dedent(code)],
+            capture_output=True, text=True, timeout=300, env={**clean, "PYTHONPATH": path, **env}, cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run
+
+
+SHOW = textwrap.dedent("""
+    try: {call}
+    except xdevice.XDeviceError as error: print(type(error).__name__, [b.__name__ for b in type(error).__mro__[1:4]], error)
+""")
+
+
+def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(run):
+    out = run(SHOW.format(call="xdevice.use('pytorch')"))
+    assert "UnknownBackendError" in out and "LookupError" in out
+    assert "'pytorch'" in out and "torch, tensorflow, paddle, mxnet, jax, numpy" in out and "did you mean 'torch'?" in out
+
+
+@pytest.mark.parametrize("call", ["xdevice.use('ghost')", "xdevice.using('ghost')", "xdevice.backend('ghost')"])
+def test_a_known_backend_that_is_not_installed_says_what_to_type(run, call):
+    out = run(SHOW.format(call=call))
+    assert "BackendNotInstalledError" in out and "ImportError" in out and "pip install 'xdevice[ghost]'" in out
+
+
+def test_a_backend_that_is_installed_but_broken_says_how(run):
+    out = run(SHOW.format(call="xdevice.use('broken'); xdevice.count()"))
+    assert "BrokenBackendError" in out and "ImportError" in out and "libbroken.so" in out
+    assert "cannot open shared object" in run("xdevice.use('broken')\ntry: xdevice.count()\nexcept ImportError as e: print(repr(e.__cause__))")
+
+
+def test_a_broken_backend_does_not_disturb_the_others(run):
+    assert run("""
+        import sys, types, toy
+        sys.modules["broken"] = types.ModuleType("broken")  # as a half-finished import leaves it
+        print(xdevice.device_of(toy.Tensor()))
+    """) == "cpu:0"
+
+
+def test_a_folder_named_like_a_framework_is_no_framework(run, tmp_path):
+    (tmp_path / "ghost").mkdir()
+    assert "ghost" not in run("print(xdevice.available())")
+
+
+def test_a_third_party_adapter_is_found_and_used(run):
+    assert run("import toy; print(xdevice.device_of(toy.Tensor()), 'toy' in xdevice.available())") == "cpu:0 True"
+    assert run("xdevice.use('toy'); print(xdevice.native('cpu'), xdevice.count())") == "toy-cpu 0"
+
+
+def test_what_an_adapter_lacks_is_not_supported_and_says_why(run):
+    out = run("xdevice.use('toy')\n" + SHOW.format(call="xdevice.synchronize()"))
+    assert "NotSupportedError" in out and "toy cannot synchronize: a toy never works" in out
+    out = run("xdevice.use('toy')\n" + SHOW.format(call="xdevice.zeros(3)"))
+    assert "NotSupportedError" in out and "xdevice_toy.creation" in out
+
+
+def test_the_environment_chooses(run):
+    assert run("print(xdevice.backend())", XDEVICE_BACKEND="toy") == "toy"
+    assert "'nonsense'" in run(SHOW.format(call="xdevice.backend()"), XDEVICE_BACKEND="nonsense")
+
+
+def test_using_beats_use_beats_the_environment(run):
+    assert run("""
+        print(xdevice.backend())
+        xdevice.use("broken")
+        print(xdevice.backend())
+        with xdevice.using("toy"):
+            with xdevice.using("broken"): print(xdevice.backend())
+            print(xdevice.backend())
+        print(xdevice.backend())
+    """, XDEVICE_BACKEND="toy").split() == ["toy", "broken", "broken", "toy", "broken"]
+
+
+def test_the_one_framework_already_imported_is_taken_and_the_guess_stays(run):
+    assert run("import toy; print(xdevice.backend()); import sys, types; sys.modules['ghost'] = types.ModuleType('ghost'); print(xdevice.backend())").split() == ["toy", "toy"]
+
+
+def test_without_any_hint_the_first_installed_in_order_is_taken(run):
+    assert run("print(xdevice.backend() == xdevice.available()[0])") == "True"
+
+
+def test_choosing_imports_nothing(run):
+    assert run("import sys; xdevice.use('toy'); print('toy' in sys.modules)") == "False"
+
+
+def test_a_backend_is_its_name():
+    name = xdevice.available()[0]
+    found = xdevice.backend(name)
+    assert found == name and f"{found}" == name and found.framework.__name__ == name
+    with pytest.raises(AttributeError):
+        _ = found.kitchen
+
+
+def test_a_backend_can_be_pickled():
+    import pickle
+
+    found = xdevice.backend(xdevice.available()[0])
+    assert pickle.loads(pickle.dumps(found)) is found
+
+
+def test_threads_and_tasks_do_not_disturb_each_others_choice(run):
+    assert run("""
+        import asyncio, threading
+        async def task(name, mine, other):
+            with xdevice.using(name):
+                mine.set(); await other.wait()
+                assert xdevice.backend() == name
+        async def main():
+            a, b = asyncio.Event(), asyncio.Event()
+            await asyncio.gather(task("toy", a, b), task("broken", b, a))
+        xdevice.use("toy")
+        asyncio.run(main())
+        seen = []
+        with xdevice.using("broken"):
+            t = threading.Thread(target=lambda: seen.append(xdevice.backend())); t.start(); t.join()
+        print(*seen)
+    """) == "toy"
+
+
+def test_threads_that_ask_for_the_first_time_at_once_are_safe(run):
+    assert run("""
+        import threading, toy
+        answers, barrier = [], threading.Barrier(8)
+        def ask():
+            barrier.wait()
+            answers.append((xdevice.device_of(toy.Tensor()), xdevice.backend(), id(xdevice.backend().hardware)))
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        [t.start() for t in threads]; [t.join() for t in threads]
+        print(len(answers), len(set(answers)))
+    """) == "8 1"
+
+

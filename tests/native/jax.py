@@ -1,0 +1,31 @@
+"""JAX's own words for what the contract suite needs."""
+
+import jax
+import jax.numpy as jnp
+
+
+def ones():
+    return jnp.ones((2, 3))
+
+
+def address(x):
+    return x.unsafe_buffer_pointer()
+
+
+def owned():
+    return [jnp.ones(1), jnp.float32(1), jax.random.key(0), jnp.ones(3)[0]]
+
+
+def symbolic(ask):
+    """Ask about a tensor of a graph."""
+
+    @jax.jit
+    def graph(x):
+        ask(x)
+        return x
+
+    graph(jnp.ones(2))
+
+
+def native_devices():
+    return [(jax.devices("cpu")[0], "cpu:0")]

@@ -1,0 +1,67 @@
+"""MXNet's own words for what the contract suite needs."""
+
+import mxnet as mx
+from mxnet import autograd, gluon
+
+
+def ones():
+    return mx.np.ones((2, 3))
+
+
+def address(x):
+    import ctypes
+
+    x.wait_to_read()
+    pointer = ctypes.c_void_p()
+    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(x.handle, ctypes.byref(pointer)))
+    return pointer.value
+
+
+def owned():
+    parameter = gluon.Parameter("weight", shape=(1,))
+    parameter.initialize()
+    return [mx.np.ones(1), mx.nd.ones(1), parameter]
+
+
+def parameter(frozen=False):
+    made = gluon.Parameter("weight", shape=(2, 3), grad_req="null" if frozen else "write")
+    made.initialize()
+    return made
+
+
+def is_frozen(parameter):
+    return parameter.grad_req == "null"
+
+
+def model():
+    net = gluon.nn.Sequential()
+    net.add(gluon.nn.Dense(2, in_units=3), gluon.nn.BatchNorm(in_channels=2))
+    net.initialize()
+    return net
+
+
+def unbuilt_model():
+    return gluon.nn.Dense(2)
+
+
+def parameters(model):
+    return list(model.collect_params().values())
+
+
+def gradient(move):
+    """The gradient of sum(2 * move(x)) with respect to x, which is 2 everywhere."""
+    x = mx.np.ones(3)
+    x.attach_grad()
+    with autograd.record():
+        y = (2 * move(x)).sum()
+    y.backward()
+    return x.grad.asnumpy().tolist()
+
+
+def symbolic(ask):
+    """Ask about a tensor of a graph."""
+    ask(mx.sym.var("x"))
+
+
+def native_devices():
+    return [(mx.cpu(), "cpu:0"), (mx.gpu(12), "gpu:12"), (mx.cpu(1), "cpu:1")]

@@ -1,0 +1,56 @@
+"""PaddlePaddle's own words for what the contract suite needs."""
+
+import paddle
+
+
+def ones():
+    return paddle.ones([2, 3])
+
+
+def address(x):
+    return x.data_ptr()
+
+
+def owned():
+    layer = paddle.nn.Linear(1, 1)
+    return [paddle.ones([1]), layer.weight, paddle.to_tensor(1.0), paddle.ones([3])[0]]
+
+
+def parameter(frozen=False):
+    made = paddle.create_parameter([2, 3], "float32")
+    made.stop_gradient = frozen
+    return made
+
+
+def is_frozen(parameter):
+    return parameter.stop_gradient
+
+
+def model():
+    return paddle.nn.Sequential(paddle.nn.Linear(3, 2), paddle.nn.BatchNorm1D(2))
+
+
+def parameters(model):
+    return list(model.parameters())
+
+
+def gradient(move):
+    """The gradient of sum(2 * move(x)) with respect to x, which is 2 everywhere."""
+    x = paddle.ones([3])
+    x.stop_gradient = False
+    (2 * move(x)).sum().backward()
+    return x.grad.numpy().tolist()
+
+
+def symbolic(ask):
+    """Ask about a tensor of a graph."""
+    paddle.enable_static()
+    try:
+        with paddle.static.program_guard(paddle.static.Program()):
+            ask(paddle.static.data("x", [2, 3]))
+    finally:
+        paddle.disable_static()
+
+
+def native_devices():
+    return [(paddle.CPUPlace(), "cpu:0"), (paddle.CUDAPlace(12) if paddle.is_compiled_with_cuda() else paddle.ones([1]).place, "gpu:12" if paddle.is_compiled_with_cuda() else "cpu:0")]
