@@ -55,19 +55,24 @@ class Hardware(Protocol):
     def build(self) -> Build: ...
     def kinds(self) -> tuple[str, ...]:
         """The kinds that this framework can have at all, ``cpu`` first."""
+        ...
 
     def count(self, kind: str) -> int:
         """How many the framework can use now; 0 for an unknown kind. Creates no GPU context."""
+        ...
 
     def native(self, device: Device) -> Any: ...
     def as_device(self, native: Any) -> Device:
         """The device behind a native one; an index left open is the framework's current device."""
+        ...
 
     def scope(self, device: Device) -> AbstractContextManager[Any]:
         """A fresh native context in which the framework's own factories use the device."""
+        ...
 
     def synchronize(self, devices: Sequence[Device]) -> None:
         """Wait until all work queued on these devices is done."""
+        ...
 
     def properties(self, device: Device) -> Properties: ...
 
@@ -77,24 +82,31 @@ class Placement(Protocol):
 
     def role(self, cls: type) -> Role | None:
         """What this class is to the framework; ``None`` if it is not the framework's."""
+        ...
 
     def device_of(self, tensor: Any) -> Device:
         """Where it is. `MixedDeviceError` for several, `UnknownPlacementError` where unknowable."""
+        ...
 
     def move(self, tensor: Any, device: Device, non_blocking: bool) -> Any:
         """The tensor on another device, gradients flowing through. Blocks unless told not to."""
+        ...
 
     def copy(self, tensor: Any) -> Any:
         """The tensor in memory of its own on the same device, gradients flowing through."""
+        ...
 
     def tensors_of(self, model: Any) -> Iterable[tuple[str, Any]]:
         """Each parameter and buffer with its dotted name. `UnknownPlacementError` if not built."""
+        ...
 
     def move_model(self, model: Any, device: Device) -> Any:
         """Move as the framework moves a model, in place where it does that."""
+        ...
 
     def copy_model(self, model: Any) -> Any:
         """A model of its own with equal parameters, on the same device."""
+        ...
 
 
 class Creation(Protocol):
@@ -102,9 +114,11 @@ class Creation(Protocol):
 
     def dtype(self, name: str) -> Any:
         """The framework's dtype of that NumPy name (``float32``), or ``None`` if it has none."""
+        ...
 
     def tensor(self, data: Any, dtype: Any, device: Device | None) -> Any:
         """Always a copy. ``data``: numbers, nested sequences, a NumPy array, an own tensor."""
+        ...
 
     def empty(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
     def zeros(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
@@ -115,6 +129,7 @@ class Creation(Protocol):
     def randn(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
     def seed(self, n: int) -> None:
         """Seed the framework's generators on every device."""
+        ...
 
 
 class Exchange(Protocol):
@@ -122,6 +137,7 @@ class Exchange(Protocol):
 
     def to_numpy(self, tensor: Any) -> np.ndarray[Any, Any]:
         """A NumPy array on the host that shares no memory with the tensor and may be written."""
+        ...
 
 
 class Memory(Protocol):
@@ -129,10 +145,12 @@ class Memory(Protocol):
 
     def memory_stats(self, device: Device) -> MemoryStats:
         """Only what the framework knows; the core fills in the rest, and the host's own figures."""
+        ...
 
     def empty_cache(self, device: Device | None) -> None: ...
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether this one error is the framework's word for no memory left."""
+        ...
 
 
 def _methods(protocol: type) -> tuple[str, ...]:

@@ -165,7 +165,8 @@ def to_device(obj: T, device: Any, *, copy: bool | None = None, non_blocking: bo
         return obj
     if copy is not None and not isinstance(copy, bool):
         raise ArgumentError(f"copy={copy!r} is none of True, False and None")
-    return _Move(target, copy, non_blocking)(obj)
+    moved: T = _Move(target, copy, non_blocking)(obj)
+    return moved
 
 
 class _Move:

@@ -83,7 +83,7 @@ def enter(owner: object, device: Device) -> None:
     chosen = backend()
     require(chosen, device)
     native = None
-    if not _may_be_suspended(sys._getframe(2)):
+    if not _may_be_suspended(sys._getframe(2)):  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
         native = chosen.hardware.scope(device)
         native.__enter__()
     _stack.set((*_stack.get(), _Entry(owner, device, native)))

@@ -47,7 +47,7 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) 
 
 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Array:
-    return np.arange(start, stop, step, dtype)
+    return np.arange(start, stop, step, dtype=dtype)
 
 
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:

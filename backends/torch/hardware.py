@@ -24,7 +24,7 @@ def build() -> Build:
         compute, toolkit = "cuda", torch.version.cuda
     elif torch.backends.mps.is_built():
         compute = "mps"
-    elif hasattr(torch, "xpu") and torch.xpu._is_compiled():
+    elif getattr(torch.version, "xpu", None):
         compute = "xpu"
     return {"version": torch.__version__, "compute": compute, "toolkit": toolkit}
 
@@ -51,12 +51,12 @@ def as_device(native: torch.device) -> Device:
 
 
 def scope(device: Device) -> AbstractContextManager[Any]:
-    return torch.device(native(device))  # type: ignore[return-value]  # a context manager since 2.0
+    return torch.device(native(device))  # made anew each time; a context manager since 2.0
 
 
 def synchronize(devices: Sequence[Device]) -> None:
     kind, seen = gpus()
-    if not seen or (kind == "cuda" and not torch.cuda.is_initialized()):
+    if not seen or not _in_use(kind):
         return  # the CPU computes at once; a GPU never used has nothing queued
     for device in devices:
         if device.kind == "cpu":
@@ -96,7 +96,11 @@ def gpus() -> tuple[str, int]:
 
 
 def _current(kind: str) -> int:
-    module = getattr(torch, kind, None)
-    if kind in ("cuda", "xpu") and module is not None and module.is_initialized():
-        return int(module.current_device())
+    if kind in ("cuda", "xpu") and _in_use(kind):
+        return int(getattr(torch, kind).current_device())
     return 0  # what it is before anybody has set it, and on devices that are alone
+
+
+def _in_use(kind: str) -> bool:
+    """Whether the GPUs have been touched; asking more of them would create a context."""
+    return kind == "mps" or bool(getattr(torch, kind).is_initialized())

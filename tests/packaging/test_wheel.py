@@ -1,0 +1,74 @@
+"""What is shipped: the wheel holds every room, and nothing where it does not belong."""
+
+import json
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import xdevice
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    out = tmp_path_factory.mktemp("wheel")
+    source = tmp_path_factory.mktemp("source")
+    files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in files.stdout.split("\n")[:-1]:
+        if (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", out, source], check=True, timeout=300)
+    return next(out.glob("xdevice-*.whl"))
+
+
+def test_the_wheel_holds_every_module_under_its_own_name(wheel):
+    shipped = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
+    core = {str(p.relative_to(ROOT)) for p in (ROOT / "xdevice").rglob("*.py")}
+    adapters = {f"xdevice/{p.relative_to(ROOT)}" for p in (ROOT / "backends").rglob("*.py")}
+    assert shipped == core | adapters | {"xdevice/py.typed"}
+
+
+def test_the_wheel_declares_its_adapters_and_extras(wheel):
+    archive = zipfile.ZipFile(wheel)
+    meta = {Path(n).name: archive.read(n).decode() for n in archive.namelist() if ".dist-info/" in n}
+    for name in ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy"):
+        assert f"{name} = xdevice.backends.{name}" in meta["entry_points.txt"]
+    extras = {line.split(": ")[1] for line in meta["METADATA"].splitlines() if line.startswith("Provides-Extra")}
+    assert extras >= {"torch", "tensorflow", "paddle", "mxnet", "jax", "numpy", "cli", "test", "docs", "all"}
+
+
+def test_every_room_can_be_imported_from_the_wheel_alone(wheel, tmp_path):
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    site = Path(subprocess.check_output([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True).strip())
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", site, wheel], check=True, timeout=300
+    )
+    assert not (site / "backends").exists()
+    assert (site / "xdevice" / "py.typed").is_file()
+    # the frameworks, and nothing else, come from the environment that runs the tests
+    (site / "frameworks.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    code = """
+import json, xdevice
+rooms = {}
+for name in xdevice.available():
+    backend = xdevice.backend(name)
+    for room in ("hardware", "placement", "models", "creation", "exchange", "memory"):
+        getattr(backend, room)
+import sys
+files = {m: sys.modules[m].__file__ for m in sys.modules if m.startswith("xdevice.backends.")}
+print(json.dumps(files))
+"""
+    done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, timeout=300, check=True)
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    for name in xdevice.available():
+        rooms = {p.stem for p in (ROOT / "backends" / name).glob("*.py")} - {"__init__"}
+        assert {f"xdevice.backends.{name}.{room}" for room in rooms} <= set(loaded)
+    assert all(Path(file).is_relative_to(site) for file in loaded.values())

@@ -1,0 +1,30 @@
+"""mypy and pyright, strict, over the package as it is installed.
+
+Both look for `xdevice.backends` where an editable install does not have it, so the package is laid
+out once more as the wheel lays it out.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
+        shutil.copytree(ROOT / "xdevice", tree / "xdevice", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "backends", tree / "xdevice" / "backends", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("contract.py", "public.py"):
+            shutil.copy(ROOT / "tests" / "typing" / name, tree / name)
+        for name in ("mypy.ini", "pyrightconfig.json"):
+            shutil.copy(ROOT / "tests" / "typing" / name, tree / name)
+        checks = (["mypy", "xdevice", "contract.py", "public.py"], ["pyright", "--pythonpath", sys.executable])
+        return max(subprocess.run([sys.executable, "-m", *check], cwd=tree, check=False).returncode for check in checks)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
