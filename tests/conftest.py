@@ -33,7 +33,8 @@ def pytest_configure(config):
     missing = [n for n in names if n not in unknown and not is_installed(n)]
     if unknown or missing:
         raise pytest.UsageError(
-            f"--backend={asked}: " + "; ".join([f"unknown: {n}" for n in unknown] + [f"not installed: {n}" for n in missing])
+            f"--backend={asked}: "
+            + "; ".join([f"unknown: {n}" for n in unknown] + [f"not installed: {n}" for n in missing])
         )
     config.backends = names
 

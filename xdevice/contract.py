@@ -96,6 +96,10 @@ class Placement(Protocol):
         """The tensor in memory of its own on the same device, gradients flowing through."""
         ...
 
+
+class Models(Protocol):
+    """Models: what the framework keeps parameters in."""
+
     def tensors_of(self, model: Any) -> Iterable[tuple[str, Any]]:
         """Each parameter and buffer with its dotted name. `UnknownPlacementError` if not built."""
         ...
@@ -158,6 +162,6 @@ def _methods(protocol: type) -> tuple[str, ...]:
 
 
 ROOMS: dict[str, tuple[str, ...]] = {
-    p.__name__.lower(): _methods(p) for p in (Hardware, Placement, Creation, Exchange, Memory)
+    p.__name__.lower(): _methods(p) for p in (Hardware, Placement, Models, Creation, Exchange, Memory)
 }
 """Each room with the functions it may have."""

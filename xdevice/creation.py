@@ -11,7 +11,7 @@ import operator
 
 from xdevice.errors import ArgumentError, ArgumentTypeError
 from xdevice.hardware import as_device, require
-from xdevice.placement import device_of, misplaced
+from xdevice.placement import device_of
 from xdevice.registry import Backend, backend, role_of
 from xdevice.scopes import innermost
 
@@ -230,6 +230,8 @@ def _create(owner: Backend, factory: str, dtype: Any, device: Any, *args: Any) -
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"{owner} cannot make a tensor of this ({factory}: {error})") from error
     if where is not None and device_of(made) is not where:
+        from xdevice.explain import misplaced
+
         raise misplaced(owner, where, {device_of(made)})
     return made
 

@@ -163,9 +163,7 @@ def as_device(obj: Any) -> Device:
         return parse(obj)
     owned = role_of(type(obj))
     if owned is None or owned[1] != "device":
-        raise DeviceTypeError(
-            f"{_short(obj)} is no device; write gpu(1), 'gpu:1' or a framework's own device object"
-        )
+        raise DeviceTypeError(f"{_short(obj)} is no device; write gpu(1), 'gpu:1' or a framework's own device object")
     return owned[0].hardware.as_device(obj)
 
 

@@ -86,9 +86,7 @@ def is_out_of_memory(exc: BaseException) -> bool:
     return False
 
 
-def find_batch_size(
-    fn: Callable[..., T] | None = None, *, start: int = 1024, minimum: int = 1
-) -> Callable[..., Any]:
+def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, minimum: int = 1) -> Callable[..., Any]:
     """``fn`` with its first argument, the batch size, found by trial.
 
     Each call begins with ``start`` and halves it as long as ``fn`` runs out of memory; memory is

@@ -10,16 +10,12 @@ import os
 import sys
 from contextvars import ContextVar
 
-from xdevice.errors import (
-    BackendNotInstalledError,
-    BrokenBackendError,
-    NotSupportedError,
-    UnknownBackendError,
-)
+from xdevice.adapters import Backend, not_installed
+from xdevice.errors import BackendNotInstalledError, BrokenBackendError, NotSupportedError, UnknownBackendError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType, TracebackType
+    from types import TracebackType
     from typing import Any
 
     from xdevice import contract
@@ -32,77 +28,6 @@ ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
 
 # Every framework brings this one along, so that it is imported says little about what is wanted.
 _COMPANION = "numpy"
-
-
-class Room:
-    """One capability of one adapter: its functions, and a reason for each that it lacks."""
-
-    def __init__(self, backend: Backend, name: str, module: ModuleType | None) -> None:
-        self._backend, self._name = backend, name
-        for function in _functions(name):
-            if hasattr(module, function):
-                setattr(self, function, getattr(module, function))
-
-    def __getattr__(self, function: str) -> Any:
-        if function.startswith("__"):
-            raise AttributeError(function)
-        raise NotSupportedError(f"{self._backend} cannot {function}: {self.why_not(function)}")
-
-    def why_not(self, function: str) -> str:
-        """Why the adapter lacks the function, in its own words where it has any."""
-        reasons: dict[str, str] = getattr(self._backend.adapter, "CANNOT", {})
-        home = f"{self._backend.module}.{self._name}"
-        return reasons.get(function) or reasons.get(self._name) or f"its adapter has no {home}.{function}"
-
-
-class Backend(str):
-    """A framework as xdevice sees it: its import name, which also opens the adapter's rooms.
-
-    It is a string, so it prints and compares as the name. ``framework`` is the native module,
-    imported safely whatever else is in the process.
-
-    >>> from xdevice import backend
-    >>> backend("numpy")
-    'numpy'
-    >>> backend("numpy").framework.__name__
-    'numpy'
-    """
-
-    module: str
-    # each room is loaded, and kept as an attribute, when first asked for
-    hardware: contract.Hardware
-    placement: contract.Placement
-    creation: contract.Creation
-    exchange: contract.Exchange
-    memory: contract.Memory
-
-    @property
-    def adapter(self) -> ModuleType:
-        """The adapter's package; importing it imports the framework."""
-        return _load(self, self.module)
-
-    @property
-    def framework(self) -> ModuleType:
-        """The framework's own module, imported."""
-        _load(self, self.module)
-        return sys.modules[str(self)]
-
-    def __getattr__(self, room: str) -> Any:
-        if room.startswith("_") or room not in _rooms():
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {room!r}")
-        _load(self, self.module)
-        try:
-            module: ModuleType | None = _load(self, f"{self.module}.{room}")
-        except _NoRoom:
-            module = None
-        return self.__dict__.setdefault(room, Room(self, room, module))  # threads agree on one
-
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        return find, (str(self),)
-
-
-class _NoRoom(Exception):
-    pass
 
 
 _backends: dict[str, Backend] = {}  # by name, in order of preference
@@ -282,11 +207,7 @@ _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, list, tup
 def _installed(name: str) -> Backend:
     found = find(name)
     if not is_installed(found):
-        raise BackendNotInstalledError(
-            f"backend {name!r} needs the package {name!r}, which is not installed; installed are "
-            f"{', '.join(available()) or 'none'}; pip install 'xdevice[{name}]'",
-            name=name,
-        )
+        raise not_installed(name)
     return found
 
 
@@ -306,42 +227,6 @@ def _guessed() -> Backend:
             )
         _guess = here[0]
     return _guess
-
-
-def _load(owner: Backend, module: str) -> ModuleType:
-    loaded = sys.modules.get(module)
-    if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
-        return loaded
-    from importlib import import_module
-
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name == module and module != owner.module:
-            raise _NoRoom from None
-        if error.name == owner:
-            _installed(owner)
-        raise _broken(owner, error) from error
-    except Exception as error:
-        raise _broken(owner, error) from error
-
-
-def _broken(owner: Backend, error: Exception) -> BrokenBackendError:
-    return BrokenBackendError(
-        f"{owner} is installed but fails to import ({type(error).__name__}: {error}); "
-        f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure",
-        name=str(owner),
-    )
-
-
-def _rooms() -> dict[str, tuple[str, ...]]:
-    from xdevice.contract import ROOMS
-
-    return ROOMS
-
-
-def _functions(room: str) -> tuple[str, ...]:
-    return _rooms()[room]
 
 
 def _suggestion(name: object) -> str:

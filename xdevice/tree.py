@@ -22,13 +22,19 @@ _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 _owned: dict[type, bool] = {}
 
 
-def leaves(tree: Any) -> list[Any]:
-    """Every leaf, containers opened, in a fixed order."""
-    flat = _flatten(tree)[0]
+def leaves(tree: Any) -> list[Any] | None:
+    """Every leaf, containers opened, in a fixed order; ``None`` of what is no container."""
+    flat, spec = _flatten(tree)
+    if spec.is_leaf():
+        inner = _children(tree)
+        if inner is None:
+            return None
+        flat = [child for _, child in inner]
     for i in range(len(flat) - 1, -1, -1):
-        inner = _children(flat[i])
-        if inner is not None:
-            flat[i : i + 1] = [leaf for _, child in inner for leaf in leaves(child)]
+        if not _owned.get(type(flat[i])):  # else a tensor, as most leaves are
+            deeper = leaves(flat[i])
+            if deeper is not None:
+                flat[i : i + 1] = deeper
     return flat
 
 
@@ -55,13 +61,6 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
     if all(map(_is, flat, new)):
         return tree
     return spec.unflatten(new)
-
-
-def is_container(obj: Any) -> bool:
-    """Whether the object would be opened rather than taken as a leaf."""
-    if _is_owned(obj):
-        return False
-    return not _flatten(obj)[1].is_leaf() or _children(obj) is not None
 
 
 def _is(a: object, b: object) -> bool:

@@ -7,8 +7,6 @@ number is a 64-bit float, where the other frameworks take 32 bits.
 import numpy as numpy
 
 CANNOT: dict[str, str] = {
-    "tensors_of": "NumPy has no models",
-    "move_model": "NumPy has no models",
-    "copy_model": "NumPy has no models",
+    "models": "NumPy has no models; a tree of arrays will do",
 }
 """What this framework cannot do, and why."""

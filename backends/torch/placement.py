@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy as copying
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
@@ -13,8 +12,6 @@ from xdevice.device import Device
 from xdevice.backends.torch.hardware import as_device, native
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from xdevice.contract import Role
 
 _CPU = Device("cpu", 0)
@@ -46,19 +43,3 @@ def move(tensor: torch.Tensor, device: Device, non_blocking: bool) -> torch.Tens
 
 def copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone()
-
-
-def tensors_of(model: torch.nn.Module | PackedSequence) -> Iterator[tuple[str, torch.Tensor]]:
-    if isinstance(model, PackedSequence):
-        yield "data", model.data  # its lengths stay on the host wherever it is
-        return
-    yield from model.named_parameters()
-    yield from model.named_buffers()
-
-
-def move_model(model: Any, device: Device) -> Any:
-    return model.to(native(device))
-
-
-def copy_model(model: Any) -> Any:
-    return copying.deepcopy(model)

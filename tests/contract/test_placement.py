@@ -64,7 +64,9 @@ def test_all_of_a_frameworks_tensor_types_are_owned_by_it(backend, native):
         assert role_of(type(tensor)) == (backend, "tensor"), type(tensor)
         assert xdevice.device_of(tensor) == xdevice.cpu()
         assert xdevice.to_device(tensor, "cpu") is tensor
-        assert isinstance(xdevice.to_numpy(tensor) if "key" not in str(getattr(tensor, "dtype", "")) else np.ones(1), np.ndarray)
+        assert isinstance(
+            xdevice.to_numpy(tensor) if "key" not in str(getattr(tensor, "dtype", "")) else np.ones(1), np.ndarray
+        )
 
 
 def test_asking_follows_the_tensor_whatever_is_chosen(backend, x):
@@ -300,7 +302,7 @@ def test_a_model_is_where_its_parameters_and_buffers_are(backend, native):
     assert xdevice.device_of(model) == xdevice.cpu()
     assert xdevice.device_of({"net": model, "lr": 0.1}) == xdevice.cpu()
     assert all(xdevice.device_of(p) == xdevice.cpu() for p in native.parameters(model))
-    named = dict(xdevice.backend().placement.tensors_of(model))
+    named = dict(xdevice.backend().models.tensors_of(model))
     assert len(named) >= 6, "a dense layer's two and a batch norm's four"
 
 

@@ -33,9 +33,48 @@ def test_every_frameworks_spelling_is_one_device(device, spelling):
     assert str(Device(spelling)) == device
 
 
-MALFORMED = ["", " ", ":", ":0", "gpu:", "gpu:-1", "gpu:x", "gpu:1.0", "gpu:1.5", "gpu 0", "gpu:0:1", "gpu0", "0", "1:gpu", "gpu:01"]
-MALFORMED += ["gpu: 0", " gpu", "gpu\n", "gpu(0", "gpu(-1)", "gpu(0))", "Place()", "/job:a/device:GPU:0/", "//GPU:0", "gpu:٣", "gpu:1_0"]
-MALFORMED += ["gpu:+1", "_gpu", "cuda:", "cuda::0", "TFRT_CPU_", "CpuDevice(id=)", "cpu[0]", "gpu;0", "gpu:2147483648", "gpu:" + "9" * 40]
+MALFORMED = [
+    "",
+    " ",
+    ":",
+    ":0",
+    "gpu:",
+    "gpu:-1",
+    "gpu:x",
+    "gpu:1.0",
+    "gpu:1.5",
+    "gpu 0",
+    "gpu:0:1",
+    "gpu0",
+    "0",
+    "1:gpu",
+    "gpu:01",
+]
+MALFORMED += [
+    "gpu: 0",
+    " gpu",
+    "gpu\n",
+    "gpu(0",
+    "gpu(-1)",
+    "gpu(0))",
+    "Place()",
+    "/job:a/device:GPU:0/",
+    "//GPU:0",
+    "gpu:٣",
+    "gpu:1_0",
+]
+MALFORMED += [
+    "gpu:+1",
+    "_gpu",
+    "cuda:",
+    "cuda::0",
+    "TFRT_CPU_",
+    "CpuDevice(id=)",
+    "cpu[0]",
+    "gpu;0",
+    "gpu:2147483648",
+    "gpu:" + "9" * 40,
+]
 
 
 @pytest.mark.parametrize("spelling", MALFORMED)
@@ -86,7 +125,9 @@ def test_any_index_may_be_built_anywhere():
     assert Device("gpu", MAX_INDEX).index == MAX_INDEX
 
 
-kinds = st.from_regex(r"[a-z](_?[a-z]){0,8}", fullmatch=True).filter(lambda k: k not in {"rocm", "hip", "mps", "metal", "xpu", "cuda"})
+kinds = st.from_regex(r"[a-z](_?[a-z]){0,8}", fullmatch=True).filter(
+    lambda k: k not in {"rocm", "hip", "mps", "metal", "xpu", "cuda"}
+)
 devices = st.builds(Device, kinds, st.integers(0, MAX_INDEX))
 
 
@@ -126,7 +167,9 @@ def test_devices_are_not_ordered_against_other_things():
             compare()
 
 
-@pytest.mark.parametrize("change", [lambda d: setattr(d, "index", 3), lambda d: setattr(d, "new", 1), lambda d: delattr(d, "kind")])
+@pytest.mark.parametrize(
+    "change", [lambda d: setattr(d, "index", 3), lambda d: setattr(d, "new", 1), lambda d: delattr(d, "kind")]
+)
 def test_a_device_never_changes(change):
     with pytest.raises(dataclasses.FrozenInstanceError):
         change(gpu(1))

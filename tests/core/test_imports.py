@@ -4,18 +4,48 @@ import json
 import subprocess
 import sys
 
-HEAVY = ["numpy", "torch", "tensorflow", "keras", "paddle", "mxnet", "jax", "optree", "importlib.metadata", "dataclasses"]
-HEAVY += ["inspect", "typing", "re", "rich", "psutil", "pynvml", "asyncio", "subprocess", "xdevice.contract", "xdevice.backends"]
+HEAVY = [
+    "numpy",
+    "torch",
+    "tensorflow",
+    "keras",
+    "paddle",
+    "mxnet",
+    "jax",
+    "optree",
+    "importlib.metadata",
+    "dataclasses",
+]
+HEAVY += [
+    "inspect",
+    "typing",
+    "re",
+    "rich",
+    "psutil",
+    "pynvml",
+    "asyncio",
+    "subprocess",
+    "xdevice.contract",
+    "xdevice.backends",
+]
 
 
 def in_a_fresh_interpreter(code):
-    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=120, env={"PYTHONPATH": ":".join(sys.path)})
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_importing_loads_the_standard_library_only_and_little_of_it():
-    loaded = in_a_fresh_interpreter("import sys; a = set(sys.modules); import xdevice, json; print(json.dumps(sorted(set(sys.modules) - a)))")
+    loaded = in_a_fresh_interpreter(
+        "import sys; a = set(sys.modules); import xdevice, json; print(json.dumps(sorted(set(sys.modules) - a)))"
+    )
     ours = [m for m in loaded if m.partition(".")[0] == "xdevice"]
     others = {m.partition(".")[0] for m in loaded} - {"xdevice", "json"}
     assert ours

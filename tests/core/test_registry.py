@@ -48,7 +48,11 @@ def run(tmp_path):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("XDEVICE")}
         done = subprocess.run(
             [sys.executable, "-c", "import xdevice\n" + textwrap.dedent(code)],
-            capture_output=True, text=True, timeout=300, env={**clean, "PYTHONPATH": path, **env}, cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={**clean, "PYTHONPATH": path, **env},
+            cwd=tmp_path,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
@@ -65,7 +69,9 @@ SHOW = textwrap.dedent("""
 def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(run):
     out = run(SHOW.format(call="xdevice.use('pytorch')"))
     assert "UnknownBackendError" in out and "LookupError" in out
-    assert "'pytorch'" in out and "torch, tensorflow, paddle, mxnet, jax, numpy" in out and "did you mean 'torch'?" in out
+    assert (
+        "'pytorch'" in out and "torch, tensorflow, paddle, mxnet, jax, numpy" in out and "did you mean 'torch'?" in out
+    )
 
 
 @pytest.mark.parametrize("call", ["xdevice.use('ghost')", "xdevice.using('ghost')", "xdevice.backend('ghost')"])
@@ -77,15 +83,20 @@ def test_a_known_backend_that_is_not_installed_says_what_to_type(run, call):
 def test_a_backend_that_is_installed_but_broken_says_how(run):
     out = run(SHOW.format(call="xdevice.use('broken'); xdevice.count()"))
     assert "BrokenBackendError" in out and "ImportError" in out and "libbroken.so" in out
-    assert "cannot open shared object" in run("xdevice.use('broken')\ntry: xdevice.count()\nexcept ImportError as e: print(repr(e.__cause__))")
+    assert "cannot open shared object" in run(
+        "xdevice.use('broken')\ntry: xdevice.count()\nexcept ImportError as e: print(repr(e.__cause__))"
+    )
 
 
 def test_a_broken_backend_does_not_disturb_the_others(run):
-    assert run("""
+    assert (
+        run("""
         import sys, types, toy
         sys.modules["broken"] = types.ModuleType("broken")  # as a half-finished import leaves it
         print(xdevice.device_of(toy.Tensor()))
-    """) == "cpu:0"
+    """)
+        == "cpu:0"
+    )
 
 
 def test_a_folder_named_like_a_framework_is_no_framework(run, tmp_path):
@@ -111,7 +122,8 @@ def test_the_environment_chooses(run):
 
 
 def test_using_beats_use_beats_the_environment(run):
-    assert run("""
+    assert run(
+        """
         print(xdevice.backend())
         xdevice.use("broken")
         print(xdevice.backend())
@@ -119,11 +131,15 @@ def test_using_beats_use_beats_the_environment(run):
             with xdevice.using("broken"): print(xdevice.backend())
             print(xdevice.backend())
         print(xdevice.backend())
-    """, XDEVICE_BACKEND="toy").split() == ["toy", "broken", "broken", "toy", "broken"]
+    """,
+        XDEVICE_BACKEND="toy",
+    ).split() == ["toy", "broken", "broken", "toy", "broken"]
 
 
 def test_the_one_framework_already_imported_is_taken_and_the_guess_stays(run):
-    assert run("import toy; print(xdevice.backend()); import sys, types; sys.modules['ghost'] = types.ModuleType('ghost'); print(xdevice.backend())").split() == ["toy", "toy"]
+    assert run(
+        "import toy; print(xdevice.backend()); import sys, types; sys.modules['ghost'] = types.ModuleType('ghost'); print(xdevice.backend())"
+    ).split() == ["toy", "toy"]
 
 
 def test_without_any_hint_the_first_installed_in_order_is_taken(run):
@@ -150,7 +166,8 @@ def test_a_backend_can_be_pickled():
 
 
 def test_threads_and_tasks_do_not_disturb_each_others_choice(run):
-    assert run("""
+    assert (
+        run("""
         import asyncio, threading
         async def task(name, mine, other):
             with xdevice.using(name):
@@ -165,11 +182,14 @@ def test_threads_and_tasks_do_not_disturb_each_others_choice(run):
         with xdevice.using("broken"):
             t = threading.Thread(target=lambda: seen.append(xdevice.backend())); t.start(); t.join()
         print(*seen)
-    """) == "toy"
+    """)
+        == "toy"
+    )
 
 
 def test_threads_that_ask_for_the_first_time_at_once_are_safe(run):
-    assert run("""
+    assert (
+        run("""
         import threading, toy
         answers, barrier = [], threading.Barrier(8)
         def ask():
@@ -178,6 +198,6 @@ def test_threads_that_ask_for_the_first_time_at_once_are_safe(run):
         threads = [threading.Thread(target=ask) for _ in range(8)]
         [t.start() for t in threads]; [t.join() for t in threads]
         print(len(answers), len(set(answers)))
-    """) == "8 1"
-
-
+    """)
+        == "8 1"
+    )

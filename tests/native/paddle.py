@@ -53,4 +53,10 @@ def symbolic(ask):
 
 
 def native_devices():
-    return [(paddle.CPUPlace(), "cpu:0"), (paddle.CUDAPlace(12) if paddle.is_compiled_with_cuda() else paddle.ones([1]).place, "gpu:12" if paddle.is_compiled_with_cuda() else "cpu:0")]
+    return [
+        (paddle.CPUPlace(), "cpu:0"),
+        (
+            paddle.CUDAPlace(12) if paddle.is_compiled_with_cuda() else paddle.ones([1]).place,
+            "gpu:12" if paddle.is_compiled_with_cuda() else "cpu:0",
+        ),
+    ]

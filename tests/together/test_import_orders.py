@@ -45,7 +45,9 @@ def test_all_six_work_in_one_process_in_this_order(order):
 @pytest.mark.parametrize("first", ["import tensorflow", "import tensorflow, jax, torch", "import paddle, tensorflow"])
 def test_frameworks_that_the_user_has_imported_do_no_harm(first):
     code = first + "\n" + USE_ALL
-    done = subprocess.run([sys.executable, "-c", code, "paddle mxnet tensorflow"], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "paddle mxnet tensorflow"], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -1,0 +1,49 @@
+"""MXNet's words: Gluon.
+
+MXNet's last release uses names that newer NumPys have dropped. ``xdevice.backend().framework`` lends
+them while it imports MXNet, so let xdevice do that first; afterwards ``import mxnet`` is harmless.
+"""
+
+from mxnet import autograd, gluon, init, np
+from mxnet.gluon import nn
+
+
+def linear(weight, bias):
+    layer = nn.Dense(len(bias), in_units=len(weight))
+    layer.initialize()
+    layer.weight.set_data(np.array(weight).T)  # kept as (outputs, inputs)
+    layer.bias.set_data(np.array(bias))
+    return layer
+
+
+def parameters(model):
+    return {"weight": model.weight, "bias": model.bias}
+
+
+def norm(x):
+    return np.linalg.norm(x)
+
+
+def stack(tensors):
+    return np.stack(tensors)
+
+
+def classifier(inputs, hidden, classes):
+    net = nn.Sequential()
+    net.add(nn.Dense(hidden, activation="relu", in_units=inputs), nn.Dense(classes, in_units=hidden))
+    net.initialize(init.Xavier())
+    return net
+
+
+def trainer(net, rate):
+    optimizer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": rate})
+    cross_entropy = gluon.loss.SoftmaxCrossEntropyLoss()
+
+    def step(x, labels):
+        with autograd.record():
+            loss = cross_entropy(net(x), labels).mean()
+        loss.backward()
+        optimizer.step(1)  # by what to divide the gradient; the mean has done so
+        return loss
+
+    return step
