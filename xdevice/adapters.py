@@ -71,21 +71,16 @@ class Backend(str):
     def __getattr__(self, room: str) -> Any:
         if room.startswith("_") or room not in _rooms():
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {room!r}")
-        _load(self, self.module)
-        try:
-            module: ModuleType | None = _load(self, f"{self.module}.{room}")
-        except _NoRoom:
-            module = None
+        from importlib.util import find_spec
+
+        name, package = f"{self.module}.{room}", self.adapter
+        module = _load(self, name) if find_spec(f".{room}", package.__name__) else None
         return self.__dict__.setdefault(room, Room(self, room, module))  # threads agree on one
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         from xdevice.registry import find
 
         return find, (str(self),)
-
-
-class _NoRoom(Exception):
-    pass
 
 
 def _load(owner: Backend, module: str) -> ModuleType:
@@ -97,8 +92,6 @@ def _load(owner: Backend, module: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name == module and module != owner.module:
-            raise _NoRoom from None
         if error.name == owner:
             raise not_installed(owner) from error
         raise _broken(owner, error) from error

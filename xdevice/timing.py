@@ -5,6 +5,7 @@ Frameworks queue work and return: a clock read without waiting measures the queu
 
 from __future__ import annotations
 
+import itertools
 import time
 
 from xdevice.hardware import synchronize
@@ -57,7 +58,7 @@ class Timer:
 
     def cumsum(self) -> list[float]:
         """The running sums of the times."""
-        return [sum(self.times[: i + 1]) for i in range(len(self.times))]
+        return list(itertools.accumulate(self.times))
 
 
 class Benchmark:

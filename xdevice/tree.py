@@ -95,6 +95,8 @@ def _children(node: Any) -> list[tuple[str, Any]] | None:
         return [(f"[{key!r}]", value) for key, value in node.items()]
     if isinstance(node, (list, UserList, tuple)):
         return [(f"[{i}]", value) for i, value in enumerate(node)]
+    if isinstance(node, (set, frozenset)):
+        return [(f".{{{i}}}", value) for i, value in enumerate(node)]
     if _is_dataclass(cls):
         return [(f".{name}", getattr(node, name)) for name in _fields(cls) if hasattr(node, name)]
     return None
@@ -107,6 +109,8 @@ def _map_children(fn: Callable[[Any], Any], node: Any) -> Any:
         return node
     if isinstance(node, tuple):
         return tuple.__new__(type(node), new)
+    if isinstance(node, (set, frozenset)):
+        return type(node)(new)
     rebuilt = copy.copy(node)
     if isinstance(node, (dict, UserDict)):
         for key, value in zip(node, new, strict=True):

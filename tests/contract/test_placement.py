@@ -269,6 +269,17 @@ def test_a_tree_in_which_nothing_moves_is_returned_itself(backend, x, which):
     assert shape_of(tree) == before
 
 
+def test_tensors_in_a_set_do_not_stay_behind(backend, x):
+    try:
+        tree = [{x, 1}, frozenset([x])]
+    except TypeError:  # this framework's tensors cannot be in a set
+        return
+    moved = xdevice.to_device(tree, "cpu", copy=True)
+    assert [type(part) for part in moved] == [set, frozenset]
+    assert all(x is not element for part in moved for element in part)
+    assert xdevice.device_of(tree) == xdevice.cpu()
+
+
 @pytest.mark.parametrize("empty", [[], {}, (), deque(), defaultdict(int), {"a": []}, [None, "text"]])
 def test_an_empty_tree_passes_through(backend, empty):
     assert xdevice.to_device(empty, "cpu", copy=True) == empty

@@ -1,0 +1,62 @@
+"""What the README says of the adapters is what the registry says."""
+
+from pathlib import Path
+
+import pytest
+
+import xdevice
+from xdevice.contract import ROOMS
+from xdevice.registry import ORDER, registered
+
+README = Path(__file__).parents[2] / "README.md"
+
+pytestmark = pytest.mark.skipif(
+    not set(ORDER) <= set(xdevice.available()), reason="needs all six frameworks side by side: `tox -e all`"
+)
+
+
+def capabilities():
+    """The table of what each adapter can do, with a note for each thing that it cannot."""
+    notes = []
+    lines = ["| | " + " | ".join(ORDER) + " |", "| --- |" + " --- |" * len(ORDER)]
+    for room, functions in ROOMS.items():
+        cells = [cell(registered()[name], room, functions, notes) for name in ORDER]
+        lines.append(f"| {room} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", *(f"{i}. {note}" for i, note in enumerate(notes, 1))]).strip()
+
+
+def cell(backend, room, functions, notes):
+    opened = getattr(backend, room)
+    lacking = [f for f in functions if f not in vars(opened)]
+    if not lacking:
+        return "yes"
+    reasons = sorted({opened.why_not(f) for f in lacking})
+    numbers = []
+    for reason in reasons:
+        note = f"{backend}: {reason}."
+        if note not in notes:
+            notes.append(note)
+        numbers.append(str(notes.index(note) + 1))
+    what = "no" if len(lacking) == len(functions) else "all but `" + "`, `".join(lacking) + "`"
+    return f"{what} ({', '.join(numbers)})"
+
+
+def test_the_table_of_capabilities_is_what_the_registry_says():
+    text = README.read_text(encoding="utf-8")
+    begin, end = "<!-- capabilities -->\n", "\n<!-- /capabilities -->"
+    written = text[text.index(begin) + len(begin) : text.index(end)]
+    assert written.strip() == capabilities(), f"the README's table is stale; write:\n\n{capabilities()}\n"
+
+
+def test_the_tested_versions_are_those_that_are_tested():
+    text = README.read_text(encoding="utf-8")
+    for name in ORDER:
+        version = registered()[name].hardware.build()["version"].partition("+")[0]
+        assert version in text, f"the README does not name {name} {version}, which this environment tests"
+
+
+def test_every_reason_is_a_phrase_that_ends_an_error_well():
+    for name in ORDER:
+        for reason in registered()[name].adapter.CANNOT.values():
+            assert reason == reason.strip()
+            assert not reason.endswith(".")
