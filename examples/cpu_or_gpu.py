@@ -37,43 +37,42 @@ class Work:
 
 def elementwise(device: Device, scale: float) -> Iterator[Work]:
     """result += a * b on large tensors"""
-    shape = (sized(100, scale), 1000, 1000)
-    for where in (xdevice.cpu(), device):
-        label = f"{shape[0]} × 1000 × 1000 on {where}"
-        yield Work(label, sized(1000, scale), accumulation(random(shape, where), random(shape, where)))
+    shape, times = (sized(100, scale), 1000, 1000), sized(1000, scale)
+    for name, where in sides(device):
+        a, b = random(shape, where), random(shape, where)
+        yield Work(f"{shape[0]} × 1000 × 1000 on {name}", times, accumulation(a, b))
 
 
 def large(device: Device, scale: float) -> Iterator[Work]:
     """a @ b of large matrices"""
     size = sized(10_000, scale)
-    for where in (xdevice.cpu(), device):
-        yield Work(f"{size} × {size} on {where}", 10, products(random((size, size), where)))
+    for name, where in sides(device):
+        a, b = random((size, size), where), random((size, size), where)
+        yield Work(f"{size} × {size} on {name}", 10, products(a, b))
 
 
 def tiny(device: Device, scale: float) -> Iterator[Work]:
     """a @ b of tiny matrices"""
-    for where in (xdevice.cpu(), device):
-        yield Work(f"10 × 10 on {where}", sized(10_000, scale), products(random((10, 10), where)))
+    for name, where in sides(device):
+        a, b = random((10, 10), where), random((10, 10), where)
+        yield Work(f"10 × 10 on {name}", sized(10_000, scale), products(a, b))
 
 
 def transfer(device: Device, scale: float) -> Iterator[Work]:
     """a @ b of 200 × 200: where are the operands?"""
-    a = np.random.default_rng(0).random((200, 200), dtype="float32")
+    a, b = np.random.default_rng(0).random((2, 200, 200), dtype="float32")
     times = sized(10_000, scale)
-    yield Work("in NumPy", times, products(a))
-    yield Work(f"on {device}", times, products(xdevice.tensor(a, device=device)))
-    yield Work(f"copied to {device} and back each time", times, round_trips(a, device))
+    yield Work("in NumPy", times, products(a, b))
+    yield Work("on the device", times, products(*sent(a, b, device)))
+    yield Work("sent there and back each time", times, round_trips(a, b, device))
 
 
 def log(device: Device, scale: float) -> Iterator[Work]:
     """Frobenius norms of products of 100 × 100, logged"""
-    a, times = random((100, 100), device), sized(1000, scale)
-    yield Work("fetched one by one", times, lambda n: [to_numpy(native.norm(a @ a)).item() for _ in range(n)])
-    yield Work(
-        f"kept on {device} and fetched once",
-        times,
-        lambda n: to_numpy(native.stack([native.norm(a @ a) for _ in range(n)])).tolist(),
-    )
+    a, b = random((100, 100), device), random((100, 100), device)
+    times = sized(1000, scale)
+    yield Work("fetched one by one", times, fetching(a, b))
+    yield Work("kept on the device, fetched together", times, keeping(a, b))
 
 
 EXPERIMENTS = {experiment.__name__: experiment for experiment in (elementwise, large, tiny, transfer, log)}
@@ -88,21 +87,44 @@ def accumulation(a, b):
     return run
 
 
-def products(a):
+def products(a, b):
     def run(times):
         for _ in range(times):
-            a @ a
+            a @ b
 
     return run
 
 
-def round_trips(a, device):
+def round_trips(a, b, device):
     def run(times):
         for _ in range(times):
-            x, y = xdevice.tensor(a, device=device), xdevice.tensor(a, device=device)
+            x, y = sent(a, b, device)
             to_numpy(x @ y)
 
     return run
+
+
+def fetching(a, b):
+    def run(times):
+        return [to_numpy(native.norm(a @ b)).item() for _ in range(times)]
+
+    return run
+
+
+def keeping(a, b):
+    def run(times):
+        norms = [native.norm(a @ b) for _ in range(times)]
+        return to_numpy(native.stack(norms)).tolist()
+
+    return run
+
+
+def sides(device):
+    return ("the CPU", xdevice.cpu()), ("the device", device)
+
+
+def sent(a, b, device):
+    return xdevice.tensor(a, device=device), xdevice.tensor(b, device=device)
 
 
 def random(shape, device):
@@ -118,9 +140,9 @@ def main() -> None:
     options = parse_arguments()
     console = Console()
     device = xdevice.as_device(options.device) if options.device else xdevice.try_gpu()
-    console.print(f"{xdevice.backend()}, scale {options.scale:g}", highlight=False)
+    console.print(f"{xdevice.backend()}; the device is {device}; scale {options.scale:g}", highlight=False)
     if device.kind == "cpu":
-        console.print("The device is the CPU, not a GPU: what is on both sides of a comparison is the same.")
+        console.print("this is no GPU: what is compared with the CPU is the CPU itself")
     done = {}
     for name in options.experiments or EXPERIMENTS:
         experiment = EXPERIMENTS[name]
@@ -134,7 +156,8 @@ def main() -> None:
 def timed(work: Work, experiment: str) -> Work:
     """The work with its seconds, after one round that is not counted: the first loads and compiles."""
     columns = SpinnerColumn(), "{task.description}", TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as progress:
+    terminal = Console(stderr=True)
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
         progress.add_task(f"{experiment}: {work.label}, {work.times} times")
         work.run(1)
         timer = xdevice.Timer()
@@ -144,13 +167,13 @@ def timed(work: Work, experiment: str) -> Work:
 
 
 def table(title: str, works: list[Work]) -> Table:
-    made = Table(title=title, title_justify="left", min_width=76)
-    made.add_column("what", ratio=1)
-    for heading in ("times", "seconds", "ms each", "speed"):
-        made.add_column(heading, justify="right")
+    made = Table(title=title, title_justify="left")
+    made.add_column("what", min_width=36)
+    for heading in ("times", "seconds", "µs each", "speed"):
+        made.add_column(heading, justify="right", min_width=7)
     for work in works:
-        each, speed = 1000 * work.seconds / work.times, works[0].seconds / work.seconds
-        made.add_row(work.label, str(work.times), f"{work.seconds:.3f}", f"{each:.3f}", f"{speed:.2f} ×")
+        each, speed = 1e6 * work.seconds / work.times, works[0].seconds / work.seconds
+        made.add_row(work.label, str(work.times), f"{work.seconds:.3f}", f"{each:.1f}", f"{speed:.2f} ×")
     return made
 
 
@@ -160,11 +183,12 @@ def plot(done: dict[str, list[Work]], file: Path) -> None:
     figure = Figure(figsize=(9, 1.6 * len(done) + 0.6), layout="constrained")
     figure.suptitle(f"{xdevice.backend()}: time of one piece of work")
     for axes, (title, works) in zip(figure.subplots(len(done), squeeze=False)[:, 0], done.items(), strict=True):
-        milliseconds = [1000 * work.seconds / work.times for work in works]
-        bars = axes.barh([work.label for work in works], milliseconds, color=["C7", *["C0"] * len(works)][: len(works)])
-        axes.bar_label(bars, fmt="%.3g", padding=3)
-        axes.set(title=title, xlabel="milliseconds")
-        axes.margins(x=0.1)
+        rows = range(len(works))
+        microseconds = [1e6 * work.seconds / work.times for work in works]
+        axes.bar_label(axes.barh(rows, microseconds), fmt="%.1f", padding=3)
+        axes.set_yticks(rows, [work.label for work in works])
+        axes.set(title=title, xlabel="microseconds")
+        axes.margins(x=0.15)
         axes.invert_yaxis()
     figure.savefig(file, dpi=120)
 
@@ -208,3 +232,7 @@ if __name__ == "__main__":
         main()
     except xdevice.XDeviceError as error:
         raise SystemExit(f"cpu_or_gpu.py: {error}") from error
+    except Exception as error:
+        if not xdevice.is_out_of_memory(error):
+            raise
+        raise SystemExit("cpu_or_gpu.py: out of memory; give a smaller --scale") from error

@@ -31,7 +31,7 @@ print("  try_all_gpus():", *try_all_gpus())
 
 print("Where is a tensor?")
 first, second = try_gpu(), try_gpu(1)
-x = xdevice.tensor([1.0, 2.0, 3.0], device=cpu())
+x = xdevice.tensor([1.0, 2.0, 3.0])  # left to the framework: most choose the CPU, some the first GPU
 print("  x is on", device_of(x))
 X = xdevice.ones((2, 3), device=first)
 print("  X is on", device_of(X), "and holds", numbers(X))
@@ -39,7 +39,7 @@ xdevice.seed(0)  # repeatable, though the same seed gives each framework numbers
 Y = xdevice.rand((2, 3), device=second)
 print("  Y is on", device_of(Y), "and is", *Y.shape)
 with second:
-    print("  made with this device as the default:", device_of(xdevice.zeros(3)))
+    print("  made where that device is the default:", device_of(xdevice.zeros(3)))
 
 print("Copying")
 Z = to_device(X, second)
@@ -49,10 +49,9 @@ print("  unless a copy is asked for:", to_device(Z, second, copy=True) is not Z)
 
 print("Computing")
 # Operands must be on one device, and that is where the result is.
-print("  Y and Z are together:", is_same_device(Y, Z))
-print("  Y + Z is on", device_of(Y + Z))
+print("  Y and Z are together:", is_same_device(Y, Z), "and Y + Z is on", device_of(Y + Z))
 print("  Z + Z holds", numbers(Z + Z))
-if not is_same_device(X, Y):
+if not is_same_device(X, Y):  # so there are two devices
     try:
         print("  X + Y: this framework copied in silence, to", device_of(X + Y))
     except Exception as error:  # each framework has a type of its own for this

@@ -45,12 +45,13 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Any:
         The data, or the dtype, cannot be a tensor's.
     """
     owned = role_of(type(data))
-    chosen = backend()
-    if owned is not None and owned[1] == "tensor" and owned[0] != "numpy":
-        chosen = owned[0]
-        if device is None and innermost() is None:
-            device = device_of(data)
-    return _create(chosen, "tensor", dtype, device, data)
+    if owned is None or owned[1] != "tensor":
+        return _create(backend(), "tensor", dtype, device, data)
+    if owned[0] == "numpy":
+        return _create(backend(), "tensor", dtype, device, _plain(data))
+    if device is None and innermost() is None:
+        device = device_of(data)
+    return _create(owned[0], "tensor", dtype, device, data)
 
 
 def empty(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
@@ -250,6 +251,13 @@ def _dtype(owner: Backend, dtype: Any) -> Any:
     if found is None:
         raise ArgumentError(f"dtype {dtype!r} does not exist under {owner}; write for example 'float32' or 'int64'")
     return found
+
+
+def _plain(array: Any) -> Any:
+    """The NumPy array in the one layout that every framework takes: C order, native bytes."""
+    import numpy as np
+
+    return np.asarray(array).astype(array.dtype.newbyteorder("="), order="C", copy=False)
 
 
 def _shape(given: Sequence[Any]) -> tuple[int, ...]:

@@ -1,12 +1,53 @@
-"""What the machine itself has, asked without any framework."""
+"""What the machine itself has, asked without any framework; ``None`` is unknown.
+
+NVIDIA's GPUs are asked of NVML (the optional package ``nvidia-ml-py``), else read from the driver's
+own files; AMD's are read from theirs. Other makers' are not looked for. Nothing is imported before
+it is needed: the core imports this module.
+"""
 
 from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypedDict
+
+    class Gpu(TypedDict):
+        """One GPU. ``index`` is the driver's, which ignores CUDA_VISIBLE_DEVICES: join by ``uuid``."""
+
+        maker: str  # "nvidia" or "amd"
+        index: int
+        name: str | None
+        uuid: str | None
+        total_memory: int | None
+        free_memory: int | None
+
+    class Gpus(TypedDict):
+        """The GPUs, and the drivers that serve them."""
+
+        gpus: list[Gpu]
+        drivers: dict[str, str | None]  # version by maker; a maker without a loaded driver is not in it
+        driver_error: str | None  # what NVML said instead of answering
+        given: bool  # False in a container that was not given the machine's GPUs
+
+    class Host(TypedDict):
+        """The CPU, and memory in bytes."""
+
+        name: str | None
+        cores: int | None  # physical
+        threads: int | None  # those that this process may use
+        total_memory: int | None
+        available_memory: int | None
+
+
+_PCI_NVIDIA = "0x10de"
+_PCI_DISPLAY = "0x03"  # the class of VGA, 3D and other display controllers
 
 
 def host_memory() -> tuple[int | None, int | None]:
     """Total and available memory of the host in bytes; available is known only with psutil."""
-    import os
-
     try:
         import psutil  # of the extra `cli`
     except ModuleNotFoundError:
@@ -16,3 +57,190 @@ def host_memory() -> tuple[int | None, int | None]:
             return None, None
     memory = psutil.virtual_memory()
     return memory.total, memory.available
+
+
+def host(root: str = "/") -> Host:
+    """The CPU's name and cores, and the memory."""
+    total, available = host_memory()
+    cores = None
+    try:
+        import psutil
+
+        cores = psutil.cpu_count(logical=False)
+    except ModuleNotFoundError:
+        pass
+    return {
+        "name": _cpu_name(root),
+        "cores": cores,
+        "threads": usable_threads(),
+        "total_memory": total,
+        "available_memory": available,
+    }
+
+
+def usable_threads() -> int | None:
+    """How many hardware threads this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS and Windows
+        return os.cpu_count()
+
+
+def gpus(root: str = "/") -> Gpus:
+    """The machine's GPUs, visible to frameworks or not; makes no GPU context.
+
+    ``root`` is where the system's files are read from.
+    """
+    found, drivers, error = _ask_nvml() if root == "/" else ([], {}, None)
+    if not found:
+        found = _nvidia_files(root)
+        version = _read(root, "proc/driver/nvidia/version")
+        if version is not None:
+            drivers.setdefault("nvidia", _version_in(version))
+    found += _amd_files(root)
+    if os.path.exists(os.path.join(root, "sys/module/amdgpu")):
+        drivers["amd"] = (_read(root, "sys/module/amdgpu/version") or "").strip() or None
+    if "nvidia" not in drivers:  # no driver to speak for a card that may be there all the same
+        found += [_gpu("nvidia", i) for i in range(_nvidia_on_the_bus(root))]
+    given = "nvidia" not in drivers or os.name == "nt" or _has_nodes(root)
+    return {"gpus": found, "drivers": drivers, "driver_error": error, "given": given}
+
+
+def same_gpu(uuid: str | None, other: str | None) -> bool:
+    """Whether two reports mean one GPU: NVML writes ``GPU-1f2e…``, some frameworks only ``1f2e…``."""
+    return uuid is not None and other is not None and bare_uuid(uuid) == bare_uuid(other)
+
+
+def bare_uuid(uuid: str) -> str:
+    """The UUID without the maker's prefix, in lower case."""
+    return uuid.lower().removeprefix("gpu-")
+
+
+def _gpu(maker: str, index: int, **known: Any) -> Gpu:
+    return {  # type: ignore[typeddict-item, return-value]  # the keywords are the class's own
+        "maker": maker,
+        "index": index,
+        "name": None,
+        "uuid": None,
+        "total_memory": None,
+        "free_memory": None,
+        **known,
+    }
+
+
+def _ask_nvml() -> tuple[list[Gpu], dict[str, str | None], str | None]:
+    """The GPUs, the driver's version, and NVML's complaint if it made one."""
+    try:
+        import pynvml
+    except ModuleNotFoundError:
+        return [], {}, None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError_LibraryNotFound:  # no driver: nothing wrong on most machines
+        return [], {}, None
+    except pynvml.NVMLError as error:
+        return [], {}, str(error)
+    try:
+        driver = _answer(pynvml, pynvml.nvmlSystemGetDriverVersion)
+        found = [_nvml_gpu(pynvml, i) for i in range(_answer(pynvml, pynvml.nvmlDeviceGetCount) or 0)]
+    finally:
+        pynvml.nvmlShutdown()
+    return found, {"nvidia": _text(driver)}, None
+
+
+def _nvml_gpu(pynvml: Any, index: int) -> Gpu:
+    handle = _answer(pynvml, pynvml.nvmlDeviceGetHandleByIndex, index)
+    if handle is None:  # fallen off the bus, or not for this user
+        return _gpu("nvidia", index)
+    memory = _answer(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle)
+    return _gpu(
+        "nvidia",
+        index,
+        name=_text(_answer(pynvml, pynvml.nvmlDeviceGetName, handle)),
+        uuid=_text(_answer(pynvml, pynvml.nvmlDeviceGetUUID, handle)),
+        total_memory=None if memory is None else int(memory.total),
+        free_memory=None if memory is None else int(memory.free),
+    )
+
+
+def _answer(pynvml: Any, query: Callable[..., Any], *args: Any) -> Any:
+    """NVML's answer, or ``None`` where this GPU or driver has none to this question."""
+    try:
+        return query(*args)
+    except pynvml.NVMLError:
+        return None
+
+
+def _text(answer: str | bytes | None) -> str | None:
+    return answer.decode(errors="replace") if isinstance(answer, bytes) else answer  # bytes before 11.5
+
+
+def _nvidia_files(root: str) -> list[Gpu]:
+    """What the loaded driver says in /proc, one folder per GPU."""
+    found = []
+    for i, folder in enumerate(_folders(root, "proc/driver/nvidia/gpus")):
+        text = _read(root, f"proc/driver/nvidia/gpus/{folder}/information") or ""
+        fields = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in text.splitlines())}
+        uuid = fields.get("GPU UUID")
+        known = uuid if uuid and "?" not in uuid else None  # question marks until the GPU is first used
+        found.append(_gpu("nvidia", i, name=fields.get("Model"), uuid=known))
+    return found
+
+
+def _amd_files(root: str) -> list[Gpu]:
+    """What the loaded driver says of each node that is a GPU; CPUs are nodes too, without a gpu_id."""
+    nodes = "sys/class/kfd/kfd/topology/nodes"
+    gpu_nodes = [n for n in _folders(root, nodes) if (_read(root, f"{nodes}/{n}/gpu_id") or "0").strip() != "0"]
+    return [
+        _gpu("amd", i, name=(_read(root, f"{nodes}/{node}/name") or "").strip() or None)
+        for i, node in enumerate(gpu_nodes)
+    ]
+
+
+def _nvidia_on_the_bus(root: str) -> int:
+    """How many of NVIDIA's display controllers are plugged in. AMD's are often part of a CPU: not asked."""
+    bus = "sys/bus/pci/devices"
+    return sum(
+        (_read(root, f"{bus}/{slot}/vendor") or "").strip() == _PCI_NVIDIA
+        and (_read(root, f"{bus}/{slot}/class") or "").startswith(_PCI_DISPLAY)
+        for slot in _folders(root, bus)
+    )
+
+
+def _has_nodes(root: str) -> bool:
+    """Whether there is a device node to open a GPU by: a container may lack it (WSL has /dev/dxg)."""
+    names = os.listdir(os.path.join(root, "dev")) if os.path.isdir(os.path.join(root, "dev")) else []
+    return any(name == "dxg" or name.removeprefix("nvidia").isdigit() and name.startswith("nvidia") for name in names)
+
+
+def _cpu_name(root: str) -> str | None:
+    for line in (_read(root, "proc/cpuinfo") or "").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    import platform
+
+    return platform.processor() or platform.machine() or None
+
+
+def _version_in(text: str) -> str | None:
+    """The driver's version in a line such as ``NVRM version: … Kernel Module  535.104.05  Sat …``."""
+    for word in text.splitlines()[0].split() if text else ():
+        if "." in word and word.replace(".", "").isdigit():
+            return word
+    return None
+
+
+def _folders(root: str, path: str) -> list[str]:
+    try:
+        return sorted(os.listdir(os.path.join(root, path)))
+    except OSError:
+        return []
+
+
+def _read(root: str, path: str) -> str | None:
+    try:
+        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return None

@@ -17,7 +17,7 @@ def linear(weight, bias):
 
 
 def parameters(model):
-    return {"weight": model.weight, "bias": model.bias}
+    return {"weight": model.weight.data(), "bias": model.bias.data()}
 
 
 def norm(x):

@@ -7,7 +7,8 @@ import tensorflow as tf
 def linear(weight, bias):
     layer = keras.layers.Dense(len(bias))
     layer.build((None, len(weight)))
-    layer.set_weights([weight, bias])
+    layer.kernel.assign(weight)
+    layer.bias.assign(bias)
     return layer
 
 

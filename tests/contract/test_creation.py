@@ -95,6 +95,26 @@ def test_a_numpy_array_keeps_its_values_and_dtype(backend, dtype):
     assert np.array_equal(back, data)
 
 
+LAYOUTS = {
+    "negative strides": np.arange(4.0, dtype="float32")[::-1],
+    "strided": np.arange(8.0, dtype="float32")[::2],
+    "transposed": np.arange(6.0, dtype="float32").reshape(2, 3).T,
+    "broadcast": np.broadcast_to(np.float32(3), (2, 2)),
+    "other byte order": np.arange(4, dtype=">f4"),
+    "a scalar": np.float32(2.5),
+    "empty": np.zeros((0, 3), dtype="float32"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_numpy_array_of_any_layout_will_do(backend, layout):
+    data = LAYOUTS[layout]
+    back = xdevice.to_numpy(xdevice.tensor(data))
+    assert back.dtype == np.float32
+    assert back.shape == data.shape
+    assert np.array_equal(back, data)
+
+
 def test_whole_numbers_stay_whole(backend):
     assert xdevice.to_numpy(xdevice.tensor([1, 2, 3])).dtype.kind == "i"
     assert xdevice.to_numpy(xdevice.arange(3)).dtype.kind == "i"

@@ -1,0 +1,117 @@
+"""The examples run under every framework, and show what they say they show.
+
+GPUs are hidden, so that what is printed does not depend on the machine.
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from xdevice.registry import registered
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@cache
+def run(backend, script, *arguments):
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    return subprocess.run(
+        [sys.executable, EXAMPLES / script, *map(str, arguments)],
+        env={**os.environ, **hidden, "XDEVICE_BACKEND": backend, "COLUMNS": "100", "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=180,
+        check=False,
+    )
+
+
+def output(*command):
+    done = run(*command)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def code_of(script):
+    """The script without its comments and docstrings."""
+    tree = ast.parse((EXAMPLES / script).read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
+            node.body[0] = ast.Pass()
+    return ast.unparse(tree)
+
+
+@pytest.mark.parametrize(
+    ("script", "allowed"), [("use_gpu.py", set()), ("cpu_or_gpu.py", {"numpy"}), ("digits.py", {"numpy"})]
+)
+def test_no_example_names_a_framework_other_than_numpy_for_the_host(script, allowed):
+    assert set(registered()) & set(re.findall(r"\w+", code_of(script))) == allowed
+
+
+def test_the_lesson_prints_the_same_lines_under_every_framework(backend):
+    assert output(backend, "use_gpu.py") == output("numpy", "use_gpu.py")
+
+
+def test_the_lesson_shows_its_points_without_a_gpu(backend):
+    facts = dict(line.strip().split(": ", 1) for line in output(backend, "use_gpu.py").splitlines() if ": " in line)
+    assert facts["GPUs to use here"] == "0"
+    assert facts["try_gpu(10)"] == facts["try_all_gpus()"] == "cpu:0"
+    assert facts["going where it is already copies nothing"] == "True"
+    assert facts["unless a copy is asked for"] == "True"
+    lines = [line.strip() for line in output(backend, "use_gpu.py").splitlines()]
+    assert "Z + Z holds [[2.0, 2.0, 2.0], [2.0, 2.0, 2.0]]" in lines
+    assert "net(X) is on cpu:0 and holds [[1.75], [1.75]]" in lines
+    assert "its weight holds [0.5, -1.0, 2.0]" in lines
+
+
+def test_each_experiment_times_all_of_its_work(backend, tmp_path_factory):
+    file = tmp_path_factory.mktemp("plot") / "times.png"
+    printed = output(backend, "cpu_or_gpu.py", "--scale", "0.001", "--plot", file)
+    rows = re.findall(r"^│ (.+?) +│ +(\d+) │ +([\d.]+) │ +([\d.]+) │ +([\d.]+) × │$", printed, re.MULTILINE)
+    assert len(rows) == 11
+    assert all(int(times) >= 1 and float(each) > 0 for _, times, _, each, _ in rows)
+    assert f"{backend}; the device is cpu:0" in printed
+    assert "this is no GPU" in printed
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_digits_are_learnt_where_there_are_gradients(backend):
+    done = run(backend, "digits.py")
+    if "def trainer" in (EXAMPLES / "native" / f"{backend}.py").read_text(encoding="utf-8"):
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert float(re.search(r"^test accuracy ([\d.]+) after", done.stdout, re.MULTILINE)[1]) > 0.95
+    else:
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"digits.py: {backend} has no gradients")
+
+
+@pytest.mark.needs("model")
+def test_training_is_repeatable(backend):
+    first = re.compile(r"^epoch +1 .* accuracy [\d.]+", re.MULTILINE)
+    again = output(backend, "digits.py", "--epochs", "1")
+    assert first.search(again)[0] == first.search(output(backend, "digits.py"))[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("cpu_or_gpu.py", "lage"), "no experiment 'lage'; there are elementwise, large, tiny"),
+        (("cpu_or_gpu.py", "--scale", "0"), "0 is not between 0 and 10"),
+        (("cpu_or_gpu.py", "--scale", "nan"), "nan is not between 0 and 10"),
+        (("cpu_or_gpu.py", "--plot", "times.doc"), "'times.doc' is no .png, .svg or .pdf"),
+        (("cpu_or_gpu.py", "--plot", "nowhere/times.png"), "there is no folder 'nowhere' to draw in"),
+        (("cpu_or_gpu.py", "--device", "gpu:x"), "'gpu:x' is no device"),
+        (("cpu_or_gpu.py", "tiny", "--device", "gpu:3"), "gpu:3 does not exist under numpy"),
+        (("digits.py", "--epochs", "0"), "0 is not positive"),
+    ],
+)
+def test_bad_arguments_are_named(command, message):
+    done = run("numpy", *command)
+    assert done.returncode != 0
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,139 @@
+"""What only PyTorch does."""
+
+import copy
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_sequence
+
+import xdevice
+from xdevice import Device, cpu, device_of, to_device
+
+
+@pytest.fixture(autouse=True)
+def chosen():
+    with xdevice.using("torch"):
+        yield
+
+
+def test_a_cpu_index_that_torch_ignores_is_the_cpu():
+    assert torch.empty(1, device="cpu:1").device == torch.device("cpu"), "torch no longer ignores it: mend as_device"
+    assert xdevice.as_device(torch.device("cpu:1")) is cpu()
+    with pytest.raises(xdevice.DeviceNotFoundError):
+        xdevice.native("cpu:1")
+
+
+def test_cuda_without_an_index_is_the_current_device_and_asking_makes_no_context():
+    assert xdevice.as_device(torch.device("cuda")) == Device("gpu", 0)
+    assert not torch.cuda.is_initialized()
+
+
+def test_a_meta_tensor_is_on_meta_and_has_no_values():
+    x = torch.ones(3, device="meta")
+    assert device_of(x) == Device("meta")
+    assert xdevice.devices_of([x, torch.ones(1)]) == {Device("meta"), cpu()}
+    with pytest.raises(xdevice.MixedDeviceError, match=r"on cpu:0: \[1\]; on meta:0: \[0\]"):
+        device_of([x, torch.ones(1)])
+    with pytest.raises(xdevice.UnknownPlacementError, match="no values"):
+        xdevice.to_numpy(x)
+
+
+def test_a_model_on_two_devices_names_its_parameters_by_device():
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, device="meta"))
+    with pytest.raises(xdevice.MixedDeviceError, match=r"on cpu:0: 0\.weight, 0\.bias; on meta:0: 1\.weight, 1\.bias"):
+        device_of(net)
+    assert not xdevice.is_same_device(net)
+    with pytest.raises(xdevice.MixedDeviceError, match=r"\['net'\]\.1\.weight"):
+        device_of({"net": net})
+
+
+def test_a_buffer_elsewhere_counts_too():
+    net = torch.nn.BatchNorm1d(2)
+    net.running_mean = net.running_mean.to("meta")
+    assert xdevice.devices_of(net) == {cpu(), Device("meta")}
+
+
+def test_a_module_without_parameters_is_nowhere_but_may_be_moved():
+    assert to_device(torch.nn.ReLU(), "cpu")(torch.ones(1)) == 1
+    with pytest.raises(xdevice.NotATensorError, match="no parameters"):
+        device_of(torch.nn.ReLU())
+
+
+def test_a_lost_optimiser_cannot_happen_where_nothing_moves():
+    net = torch.nn.Linear(2, 1)
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+    before = copy.deepcopy(net.state_dict())
+    to_device(net, "cpu")(torch.ones(1, 2)).sum().backward()
+    optimiser.step()
+    assert not torch.equal(before["weight"], net.weight)
+
+
+def test_tied_parameters_stay_tied_in_a_copy():
+    net = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)])
+    net[1].weight = net[0].weight
+    copied = to_device(net, "cpu", copy=True)
+    assert copied[0].weight is copied[1].weight
+    assert copied[0].weight is not net[0].weight
+
+
+def test_a_packed_sequence_is_taken_whole():
+    packed = pack_sequence([torch.ones(3, 2), torch.ones(1, 2)])
+    assert device_of(packed) == cpu()
+    assert to_device({"batch": packed}, "cpu")["batch"] is packed
+
+
+def test_gradients_and_frozen_parameters_survive_a_forced_copy():
+    weight = torch.nn.Parameter(torch.ones(2))
+    (to_device(weight, "cpu", copy=True) * 3).sum().backward()
+    assert weight.grad.tolist() == [3, 3]
+    frozen = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    assert not to_device(frozen, "cpu", copy=True).requires_grad
+
+
+def test_the_frameworks_own_default_is_followed():
+    torch.set_default_device("meta")
+    try:
+        assert device_of(xdevice.ones(2)) == Device("meta")
+        with cpu():
+            assert device_of(xdevice.ones(2)) == device_of(torch.ones(2)) == cpu()
+        assert device_of(torch.ones(2)) == Device("meta")
+    finally:
+        torch.set_default_device(None)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert xdevice.ones(2).dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_lazy_conjugates_and_negations_are_resolved_on_the_way_to_numpy():
+    z = torch.tensor([1 + 2j])
+    assert xdevice.to_numpy(z.conj()).tolist() == [1 - 2j]
+    assert xdevice.to_numpy(z.conj().imag).tolist() == [-2]
+
+
+def test_a_dtype_that_numpy_lacks_is_not_supported():
+    with pytest.raises(xdevice.NotSupportedError, match="bfloat16"):
+        xdevice.to_numpy(torch.ones(2, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 5.00 GB)"),
+    ],
+)
+def test_all_of_its_words_for_no_memory_are_known(error):
+    assert xdevice.is_out_of_memory(error)
+
+
+def test_a_tensor_subclass_is_followed():
+    class Mine(torch.Tensor):
+        pass
+
+    x = torch.ones(3).as_subclass(Mine)
+    assert device_of(x) == cpu()
+    assert type(to_device(x, "cpu", copy=True)) is Mine
