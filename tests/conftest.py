@@ -1,7 +1,7 @@
 """Every test that takes the ``backend`` fixture runs once for each framework asked for.
 
-``--backend=torch,numpy`` asks for those, ``--backend=all`` (the default) for every one installed. A
-framework that is asked for and missing is an error. ``@pytest.mark.needs("model")`` keeps a promise
+``--backend=torch,numpy`` asks for those, ``--backend=all`` for all that are registered; a framework that
+is asked for and missing is an error. ``--backend=installed``, the default, takes what is there. ``@pytest.mark.needs("model")`` keeps a promise
 to the frameworks whose file in ``tests/native`` has that function.
 """
 
@@ -20,7 +20,7 @@ _loaded: dict[str, object] = {}
 
 
 def pytest_addoption(parser):
-    parser.addoption("--backend", default="all", help="frameworks to test: a,b or all that are installed")
+    parser.addoption("--backend", default="installed", help="frameworks to test: a,b or all or installed")
 
 
 def pytest_configure(config):
@@ -28,7 +28,8 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "not_theirs: no framework asked for can have it")
     config.addinivalue_line("markers", "gpu(n=1): needs n real GPUs under the framework")
     asked = config.getoption("--backend")
-    names = xdevice.available() if asked == "all" else [n for n in asked.split(",") if n]
+    groups = {"installed": xdevice.available, "all": lambda: list(registered())}
+    names = groups[asked]() if asked in groups else [n for n in asked.split(",") if n]
     unknown = [n for n in names if n not in registered()]
     missing = [n for n in names if n not in unknown and not is_installed(n)]
     if unknown or missing:
@@ -37,6 +38,12 @@ def pytest_configure(config):
             + "; ".join([f"unknown: {n}" for n in unknown] + [f"not installed: {n}" for n in missing])
         )
     config.backends = names
+
+
+# a framework's own tests are collected where it is tested
+def pytest_ignore_collect(collection_path, config):
+    name = collection_path.stem.removeprefix("test_")
+    return True if collection_path.parent.name == "quirks" and name not in ["quirks", *config.backends] else None
 
 
 def pytest_generate_tests(metafunc):

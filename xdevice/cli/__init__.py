@@ -1,0 +1,159 @@
+"""The command line: ``xdevice info``, ``xdevice doctor``, ``xdevice run``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import xdevice
+from xdevice.errors import XDeviceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+USAGE_ERROR = 2
+
+_RUN_HELP = """\
+Options may stand before or after SCRIPT. An option that xdevice run does not know goes to the
+script, and so does everything behind --.
+
+Exit status: 0 if the script succeeds everywhere, 1 if it fails somewhere (with --strict also if
+outputs differ), 2 for a mistake in the command, 130 after Ctrl-C.
+
+Wall time is that of the whole process, imports included. Peak memory is that of the script and all
+it starts: the most that samples have seen at once, or the kernel's figure for the script if larger.
+
+Outputs are compared without colours and other control characters, and of a line written over the
+last state is taken. What a failed run prints is not compared but shown apart. The first mebibyte
+and 2000 lines of each output count, and a script that prints over 256 mebibytes is stopped.
+
+--env tox makes each framework's environment ready with tox, as the project in this folder
+configures it, and runs the script with that environment's Python. Names of environments are those
+of the frameworks; all means those that the project has."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status comes back."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character is no reason to fail
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser()
+    try:
+        options = _parse(parser, arguments)
+        return int(options.command(options))
+    except ModuleNotFoundError as error:
+        if error.name not in ("rich", "psutil"):
+            raise
+        return _fail(f"the command line needs {error.name}; pip install 'xdevice[cli]'")
+    except XDeviceError as error:
+        return _fail(str(error))
+    except BrokenPipeError:  # the reader, head or less, has had enough
+        sys.stderr.close()
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with the errors of the rest of the command line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(_fail(f"{message}; {self.prog} --help shows what to type"))
+
+
+def _parse(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
+    """The options; for ``run``, whatever is not ours goes to the script."""
+    ours, theirs = arguments, []
+    if "--" in arguments and arguments[:1] == ["run"]:
+        cut = arguments.index("--")
+        # the first word behind -- may be SCRIPT itself; if SCRIPT is known, it comes back as unknown
+        first = cut + 2 if arguments[cut + 1 : cut + 2] and arguments[cut + 1][:1] != "-" else cut + 1
+        ours, theirs = arguments[:cut] + arguments[cut + 1 : first], arguments[first:]
+    options, unknown = parser.parse_known_args(ours)
+    if unknown and (options.name != "run" or ours.index(unknown[0]) < ours.index(options.script)):
+        parser.error(f"unknown option {unknown[0]!r}")
+    options.args = unknown + theirs
+    return options
+
+
+def _parser() -> _Parser:
+    parser = _Parser("xdevice", description="Where tensors live, under every framework.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"xdevice {xdevice.__version__}")
+    commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
+    info = _command(commands, "info", "what this machine has, and what each framework sees of it")
+    doctor = _command(commands, "doctor", "why a framework does not see the GPU, and what to type")
+    for command in (info, doctor):
+        command.add_argument(
+            "--timeout", type=_seconds, default=120.0, metavar="S", help="seconds that a framework may take (120)"
+        )
+    _add_run_options(_command(commands, "run", "one script under several frameworks, side by side", _RUN_HELP))
+    return parser
+
+
+def _command(commands: Any, name: str, summary: str, epilog: str | None = None) -> argparse.ArgumentParser:
+    def start(options: argparse.Namespace) -> int:
+        from importlib import import_module  # rich and psutil, which `xdevice --version` can do without
+
+        function: Callable[[argparse.Namespace], int] = import_module(f"xdevice.cli.{name}").main
+        return function(options)
+
+    command: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.add_argument("--json", action="store_true", help="print JSON on stdout, and nothing else there")
+    command.set_defaults(command=start)
+    return command
+
+
+def _add_run_options(run: argparse.ArgumentParser) -> None:
+    run.usage = "xdevice run SCRIPT [ARGS ...] [options] [-- ARGS ...]"
+    add = run.add_argument
+    add("script", metavar="SCRIPT", help="a Python file; XDEVICE_BACKEND names the framework in its environment")
+    add("--backend", default="all", metavar="all|A,B,…", help="frameworks; all (the default) is all that are installed")
+    add("--jobs", type=_positive, metavar="N", help="how many at once (half of the processor's threads)")
+    add("--timeout", type=_seconds, metavar="S", help="stop a run after so many seconds")
+    add("--normalize", action="store_true", help="take all spellings of a device for one: cuda:0, gpu(0), Place(gpu:0)")
+    add("--tolerance", type=_tolerance, default=1e-5, metavar="T",
+        help="numbers are equal up to this relative difference, or a thousandth of it absolute (1e-5); whole ones exactly")  # fmt: skip
+    add("--strict", action="store_true", help="exit with 1 also if outputs differ")
+    add("--env", choices=["tox"], metavar="tox", help="run each in its tox environment instead of the present one")
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = _number(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return number
+
+
+def _tolerance(text: str) -> float:
+    number = _number(text)
+    if not 0 <= number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no tolerance from 0 to below 1")
+    return number
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")  # fails every comparison
+
+
+def _fail(message: str) -> int:
+    print(f"xdevice: error: {message}", file=sys.stderr)
+    return USAGE_ERROR

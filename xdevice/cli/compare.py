@@ -50,7 +50,7 @@ def compare(
     ``normalize`` takes all spellings of a device for one: ``cuda:0``, ``Place(gpu:0)`` and ``gpu(0)``.
     """
     names = list(outputs)
-    lines = {name: outputs[name].splitlines() for name in names}
+    lines = {name: outputs[name].removesuffix("\n").split("\n") if outputs[name] else [] for name in names}
     if normalize:
         lines = {name: [with_devices_spelled_alike(line) for line in lines[name]] for name in names}
     classes = _Classes(tolerance)
@@ -62,8 +62,7 @@ def compare(
         ends = {n: len(lines[n]) if mark is None else marked[n].index(mark, at[n]) for n in names}
         view += _between(names, lines, marked, at, ends)
         if mark is not None:
-            texts = [lines[n][ends[n]] for n in names]
-            view.append(Same(texts[0], close=any(text != texts[0] for text in texts)))
+            view.append(_same([lines[n][ends[n]] for n in names]))
         at = {n: ends[n] + 1 for n in names}
     return view
 
@@ -122,8 +121,11 @@ def _common(sequences: Sequence[list[int]]) -> list[int]:
     """A long sequence that is part of each of these, in order."""
     common = sequences[0] if sequences else []
     for other in sequences[1:]:
-        blocks = SequenceMatcher(None, common, other, autojunk=False).get_matching_blocks()
-        common = [mark for block in blocks for mark in common[block.a : block.a + block.size]]
+        shorter = min(len(common), len(other))
+        start = next((i for i in range(shorter) if common[i] != other[i]), shorter)
+        matcher = SequenceMatcher(None, common[start:], other[start:], autojunk=False)
+        rest = [common[start + b.a + i] for b in matcher.get_matching_blocks() for i in range(b.size)]
+        common = common[:start] + rest
     return common
 
 
@@ -133,21 +135,28 @@ def _between(
     marked: Mapping[str, list[int]],
     at: Mapping[str, int],
     ends: Mapping[str, int],
-) -> list[Differ]:
+) -> list[Same | Differ]:
     """What stands before the next common line: line by line where all have equally many."""
     lengths = {ends[n] - at[n] for n in names}
     if lengths == {0}:
         return []
     size = lengths.pop() if len(lengths) == 1 else None
     steps = [(0, None)] if size is None else [(i, i + 1) for i in range(size)]
-    found = []
+    found: list[Same | Differ] = []
     for start, stop in steps:
         cut = {n: slice(at[n] + start, ends[n] if stop is None else at[n] + stop) for n in names}
         groups: dict[tuple[int, ...], list[str]] = {}
         for n in names:
             groups.setdefault(tuple(marked[n][cut[n]]), []).append(n)
-        found.append(Differ(tuple((tuple(g), tuple(lines[g[0]][cut[g[0]]])) for g in groups.values())))
+        if len(groups) == 1:  # as good as a common line: only the order of the lines around it hid that
+            found.append(_same([lines[n][cut[n]][0] for n in names]))
+        else:
+            found.append(Differ(tuple((tuple(g), tuple(lines[g[0]][cut[g[0]]])) for g in groups.values())))
     return found
+
+
+def _same(texts: list[str]) -> Same:
+    return Same(texts[0], close=any(text != texts[0] for text in texts))
 
 
 def _respelled(token: str) -> str:

@@ -51,11 +51,10 @@ class Child:
         self._next_sample = 0.0
 
     def start(self) -> None:
-        """Start it, or end as failed where there is no such program."""
+        """Start it, with nothing to read on its stdin."""
         self._spools = [tempfile.TemporaryFile(), tempfile.TemporaryFile()]  # noqa: SIM115  (closed in `output`)
         self._our_peak = _peak_of_this_process()
         self._started = time.perf_counter()
-        self.status = "running"
         self._process = subprocess.Popen(
             self.argv,
             env=self.env,
@@ -64,6 +63,7 @@ class Child:
             stderr=self._spools[1],
             start_new_session=True,
         )
+        self.status = "running"
 
     @property
     def ended(self) -> bool:

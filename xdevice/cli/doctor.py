@@ -1,0 +1,76 @@
+"""``xdevice doctor``: why a framework does not see the GPU, one line each with what to type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from xdevice.cli.probe import probe_all
+from xdevice.cli.terminal import printable, write, write_json
+from xdevice.machine import gpus
+
+if TYPE_CHECKING:
+    import argparse
+
+_SIGNS = {"good": ("✓", "green"), "note": ("–", "dim"), "wrong": ("✗", "red")}
+
+
+def main(options: argparse.Namespace) -> int:
+    """Show the findings; 1 if something is wrong, else 0."""
+    machine = gpus()
+    backends, interrupted = probe_all(options.timeout, quiet=options.json)
+    if interrupted:
+        return 128 + interrupted
+    findings = [_of_machine(machine), *(_of_backend(backend, bool(machine["gpus"])) for backend in backends)]
+    if not any(backend["installed"] for backend in backends):
+        first = backends[0]["install"] if backends else "pip install xdevice again: it has lost its adapters"
+        findings.append(_finding("frameworks", "wrong", "no framework is installed", first))
+    if options.json:
+        write_json({"wrong": any(f["state"] == "wrong" for f in findings), "findings": findings})
+    else:
+        write(_lines(findings))
+    return int(any(finding["state"] == "wrong" for finding in findings))
+
+
+def _of_machine(machine: Any) -> dict[str, Any]:
+    there = machine["gpus"]
+    if not there:
+        return _finding("machine", "note", "no GPU in this machine; nothing to mend")
+    names = ", ".join(gpu["name"] or f"{gpu['maker'].upper()} GPU" for gpu in there)
+    drivers = ", ".join(f"{maker} driver {version or 'of unknown version'}" for maker, version in machine["drivers"].items())
+    return _finding("machine", "good", f"{names}; {drivers or 'no driver'}")
+
+
+def _of_backend(backend: dict[str, Any], has_gpu: bool) -> dict[str, Any]:
+    name = backend["name"]
+    if not backend["installed"]:
+        return _finding(name, "note", "not installed", backend["install"])
+    if backend["status"] != "ok":
+        cure = f"python -c 'import {name}' shows all of it; pip install --force-reinstall 'xdevice[{name}]' may mend it"
+        return _finding(name, "wrong", f"{backend['status']}: {backend['error']}", cure)
+    if backend["problem"]:
+        problem = backend["problem"]
+        return _finding(name, "wrong" if problem["wrong"] else "note", problem["reason"], problem["cure"])
+    seen = [device["device"] for device in backend["devices"] if not device["device"].startswith("cpu")]
+    if seen:
+        return _finding(name, "good", f"{backend['version']} sees {', '.join(seen)}")
+    return _finding(name, "good", f"{backend['version']} works on the CPU" + ("" if has_gpu else ", all that there is"))
+
+
+def _finding(subject: str, state: str, reason: str, cure: str | None = None) -> dict[str, Any]:
+    return {"subject": subject, "state": state, "reason": reason, "cure": cure}
+
+
+def _lines(findings: list[dict[str, Any]]) -> Table:
+    lines = Table.grid(padding=(0, 2))
+    lines.add_column(no_wrap=True)
+    lines.add_column(overflow="fold")
+    for finding in findings:
+        sign, style = _SIGNS[finding["state"]]
+        text = Text(printable(finding["reason"]), style="dim" if style == "dim" else "")
+        if finding["cure"]:
+            text.append("; ").append(finding["cure"], style="bold" if finding["state"] == "wrong" else "")
+        lines.add_row(Text(f"{sign} {finding['subject']}", style=style), text)
+    return lines

@@ -1,0 +1,105 @@
+"""``xdevice info``: what the machine has, and what each framework sees of it."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+import xdevice
+from xdevice.cli.probe import probe_all
+from xdevice.cli.terminal import duration, printable, size, table, write, write_json
+from xdevice.machine import gpus, host, same_gpu
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.table import Table
+
+
+def main(options: argparse.Namespace) -> int:
+    """Show it; a framework that crashes is a row, and no reason to fail."""
+    machine = {"host": host(), **gpus()}
+    backends, interrupted = probe_all(options.timeout, quiet=options.json)
+    if interrupted:
+        return 128 + interrupted
+    _join(backends, machine["gpus"])
+    if options.json:
+        write_json({"xdevice": xdevice.__version__, "python": platform.python_version(),
+                    "platform": platform.platform(), "machine": machine, "backends": backends})  # fmt: skip
+    else:
+        write(_machine(machine), "", _backends(backends))
+    return 0
+
+
+def _join(backends: list[dict[str, Any]], there: list[Any]) -> None:
+    """Tell each framework's GPU by its UUID which of the machine's it is; ``None`` where that is unknown."""
+    for device in (d for backend in backends for d in backend.get("devices", ())):
+        if not device["device"].startswith("cpu"):
+            known = (g["index"] for g in there if same_gpu(g["uuid"], device.get("uuid")))
+            device["machine_gpu"] = next(known, None)
+
+
+def _machine(machine: dict[str, Any]) -> Table:
+    found = table("machine", "", "memory", right=("memory",))
+    cpu = machine["host"]
+    cores = f", {_plural(cpu['cores'], 'core')}" if cpu["cores"] else ""
+    threads = f", {_plural(cpu['threads'], 'thread')}" if cpu["threads"] else ""
+    free = f" ({size(cpu['available_memory'])} free)" if cpu["available_memory"] is not None else ""
+    found.add_row("CPU", f"{cpu['name'] or 'unknown'}{cores}{threads}", size(cpu["total_memory"]) + free)
+    for gpu in machine["gpus"]:
+        driver = machine["drivers"].get(gpu["maker"])
+        free = f" ({size(gpu['free_memory'])} free)" if gpu["free_memory"] is not None else ""
+        name = gpu["name"] or f"{gpu['maker'].upper()} GPU"
+        found.add_row(
+            f"GPU {gpu['index']}", f"{name}, {f'driver {driver}' if driver else 'no known driver'}",
+            size(gpu["total_memory"]) + free,
+        )  # fmt: skip
+    if not machine["gpus"]:
+        found.add_row("GPU", Text("none found", style="dim"), "")
+    return found
+
+
+def _backends(backends: list[dict[str, Any]]) -> Table:
+    found = table("framework", "version", "built for", "import", "device", "", "memory", right=("import", "memory"))
+    for backend in backends:
+        if backend["status"] != "ok":
+            found.add_row(backend["name"], *_state(backend))
+            continue
+        built = " ".join(filter(None, (backend["compute"], backend["toolkit"])))
+        head = [backend["name"], backend["version"] or "?", built or "?", duration(backend["import_seconds"])]
+        for device in backend["devices"] or [{"device": "none"}]:
+            found.add_row(*head, device["device"], _about(device), _memory(device))
+            head = [""] * 4
+    return found
+
+
+def _state(backend: dict[str, Any]) -> tuple[Text, ...]:
+    """The cells of a framework that has not answered; the reason stands where its devices would."""
+    blank = Text("")
+    if not backend["installed"]:
+        return Text("–", style="dim"), blank, blank, blank, Text(f"not installed: {backend['install']}", style="dim")
+    words = backend.get("stderr") or [""]
+    last = f"; {printable(words[-1])}" if words[-1] and backend["status"] == "crashed" else ""
+    why = Text(f"{backend['status']}: {printable(backend['error'])}{last}", style="red")
+    return Text("✗", style="red"), blank, blank, blank, why
+
+
+def _about(device: dict[str, Any]) -> str:
+    notes = [device.get("name") or ""]
+    if device.get("compute_capability"):
+        notes.append(f"compute capability {device['compute_capability']}")
+    if device.get("virtual"):
+        notes.append("virtual")
+    if device.get("machine_gpu") is not None:
+        notes.append(f"the machine's GPU {device['machine_gpu']}")
+    return ", ".join(filter(None, notes))
+
+
+def _memory(device: dict[str, Any]) -> str:
+    return "" if device["device"].startswith("cpu") else size(device.get("total_memory"))
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

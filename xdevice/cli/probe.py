@@ -1,0 +1,116 @@
+"""Asking a framework what it is and sees, in a process of its own: it may crash, hang or print."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xdevice.cli.processes import Child
+    from xdevice.registry import Backend
+
+_CODE = "from xdevice.cli.probe import main; main()"
+
+
+def probe_all(timeout: float, quiet: bool) -> tuple[list[dict[str, Any]], int | None]:
+    """What there is to say of each backend, and the signal that cut the asking short, if one did."""
+    from xdevice.cli.processes import Child, run_all
+    from xdevice.cli.terminal import Progress
+    from xdevice.machine import usable_threads
+    from xdevice.registry import is_installed, registered
+
+    safe = ["-P"] if sys.version_info >= (3, 11) else []  # no module of the current folder is a framework
+    children = [
+        Child(name, [sys.executable, *safe, "-c", _CODE, name])
+        for name, backend in registered().items()
+        if is_installed(backend)
+    ]
+    with Progress("asking the frameworks", quiet) as progress:
+        interrupted = run_all(children, max(1, (usable_threads() or 2) // 2), timeout, progress)
+    answers = {child.name: _answer(child, timeout) for child in children}
+    return [answers.get(name) or _missing(name) for name in registered()], interrupted
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The child's side: print what the framework named in ``argv`` is, as one line of JSON."""
+    from xdevice.errors import XDeviceError
+    from xdevice.registry import find
+
+    name = (arguments or sys.argv[1:])[0]
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a framework prints belongs on stderr
+    try:
+        found = _ask(find(name))
+    except XDeviceError as error:
+        cause = error.__cause__
+        found = {"status": "broken", "error": f"{type(cause).__name__}: {cause}" if cause else str(error)}
+    json.dump(found, answers)
+    answers.flush()
+    os._exit(0)  # a framework that crashes on its way out has answered all the same
+
+
+def _ask(backend: Backend) -> dict[str, Any]:
+    from xdevice.diagnosis import diagnose, facts_of
+    from xdevice.errors import NotSupportedError
+
+    began = time.perf_counter()
+    _ = backend.framework
+    took = time.perf_counter() - began
+    facts = facts_of(backend)
+    problem = diagnose(facts)
+    try:
+        version = backend.hardware.build()["version"]
+    except NotSupportedError:
+        version = str(getattr(backend.framework, "__version__", "")) or None
+    return {
+        "status": "ok",
+        "version": version,
+        "compute": facts.compute,
+        "toolkit": facts.toolkit,
+        "import_seconds": round(took, 3),
+        "devices": _devices(backend),
+        "problem": problem.as_dict() if problem else None,
+    }
+
+
+def _devices(backend: Backend) -> list[dict[str, Any]]:
+    from xdevice.device import Device
+    from xdevice.errors import NotSupportedError
+
+    found = []
+    for kind in backend.hardware.kinds():
+        for i in range(backend.hardware.count(kind)):
+            try:
+                known = dict(backend.hardware.properties(Device(kind, i)))
+            except NotSupportedError:
+                known = {}
+            found.append({"device": f"{kind}:{i}", **known})
+    return found
+
+
+def _answer(child: Child, timeout: float) -> dict[str, Any]:
+    """What the child has printed, or how it failed to."""
+    from xdevice.cli.terminal import exit_text
+
+    stdout, stderr, _ = child.output()
+    row: dict[str, Any] = {"name": child.name, "installed": True}
+    if child.status == "ok":
+        try:
+            return {**row, **json.loads(stdout)}
+        except ValueError:  # a framework that ends the process by itself
+            pass
+    words = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
+    error = {"timed out": f"no answer after {timeout:g} s", "stopped": "interrupted"}.get(
+        child.status, f"{exit_text(child.exit_status)} without an answer"
+    )
+    status = child.status if child.status in ("timed out", "stopped") else "crashed"
+    return {**row, "status": status, "error": error, "exit_status": child.exit_status, "stderr": words[-5:]}
+
+
+def _missing(name: str) -> dict[str, Any]:
+    return {"name": name, "installed": False, "status": "not installed", "install": f"pip install 'xdevice[{name}]'"}
