@@ -23,7 +23,7 @@ TOLERANCE = 1e-5
 """The largest relative difference of equal numbers; a thousandth of it is the largest absolute one."""
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w|\.\w)")
-_DEVICE = re.compile(r"[A-Za-z/][\w/:]*(?:\([^()\s]*\))?")
+_DEVICE = re.compile(r"(?<![\w.-])[A-Za-z/][\w/:]*(?:\([^()\s]*\))?(?![\w-])")
 _KINDS = frozenset({"cpu", "gpu", "tpu"})  # any word is a device's kind to the parser: not to a reader
 
 
@@ -138,7 +138,7 @@ def _between(
 ) -> list[Same | Differ]:
     """What stands before the next common line: line by line where all have equally many."""
     lengths = {ends[n] - at[n] for n in names}
-    if lengths == {0}:
+    if lengths <= {0}:
         return []
     size = lengths.pop() if len(lengths) == 1 else None
     steps = [(0, None)] if size is None else [(i, i + 1) for i in range(size)]

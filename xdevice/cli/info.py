@@ -77,13 +77,11 @@ def _backends(backends: list[dict[str, Any]]) -> Table:
 
 def _state(backend: dict[str, Any]) -> tuple[Text, ...]:
     """The cells of a framework that has not answered; the reason stands where its devices would."""
-    blank = Text("")
-    if not backend["installed"]:
-        return Text("–", style="dim"), blank, blank, blank, Text(f"not installed: {backend['install']}", style="dim")
-    words = backend.get("stderr") or [""]
-    last = f"; {printable(words[-1])}" if words[-1] and backend["status"] == "crashed" else ""
-    why = Text(f"{backend['status']}: {printable(backend['error'])}{last}", style="red")
-    return Text("✗", style="red"), blank, blank, blank, why
+    if backend["installed"]:
+        sign, why, style = "✗", f"{backend['status']}: {printable(backend['error'])}", "red"
+    else:
+        sign, why, style = "–", f"not installed; {backend['install']}", "dim"
+    return Text(sign, style=style), Text(), Text(), Text(), Text(why, style=style)
 
 
 def _about(device: dict[str, Any]) -> str:

@@ -104,12 +104,12 @@ def _answer(child: Child, timeout: float) -> dict[str, Any]:
             return {**row, **json.loads(stdout)}
         except ValueError:  # a framework that ends the process by itself
             pass
-    words = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
-    error = {"timed out": f"no answer after {timeout:g} s", "stopped": "interrupted"}.get(
-        child.status, f"{exit_text(child.exit_status)} without an answer"
-    )
-    status = child.status if child.status in ("timed out", "stopped") else "crashed"
-    return {**row, "status": status, "error": error, "exit_status": child.exit_status, "stderr": words[-5:]}
+    if child.status in ("timed out", "stopped"):
+        error = f"no answer after {timeout:g} s" if child.status == "timed out" else "interrupted"
+        return {**row, "status": child.status, "error": error}
+    words = [line.strip() for line in stderr.decode(errors="replace").splitlines() if line.strip()]
+    error = f"{exit_text(child.exit_status)} without an answer" + (f"; its last words: {words[-1]}" if words else "")
+    return {**row, "status": "crashed", "error": error, "exit_status": child.exit_status}
 
 
 def _missing(name: str) -> dict[str, Any]:

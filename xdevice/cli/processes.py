@@ -92,6 +92,7 @@ class Child:
         elif self._kill_at is None:
             self._cause = self._cause or cause
             self._kill_at = time.perf_counter() + GRACE
+            self._sample()  # whoever has left the session is found only as long as its parent lives
             self._signal("terminate")
 
     def kill(self) -> None:

@@ -1,0 +1,341 @@
+"""``xdevice run``, the real command on real scripts, under every framework that is installed here."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+import xdevice
+
+NAMES = xdevice.available()
+ONE = NAMES[-1] if NAMES else None  # the lightest
+pytestmark = pytest.mark.skipif(not NAMES, reason="no framework is installed here; the others' environments have one")
+
+# Written in the style of a script that any user might have.
+WHERE = """
+    import xdevice
+    x = xdevice.ones((2, 3))
+    print("the sum is", float(x.sum()))
+    print("under", xdevice.backend())
+    print("x is on", xdevice.device_of(x))
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(text, name="script.py"):
+        import textwrap
+
+        path = tmp_path / name
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "xdevice", *map(str, arguments)]
+
+
+def clean_environment():
+    return {k: v for k, v in os.environ.items() if not k.startswith("XDEVICE")}
+
+
+def run(*arguments, timeout=300):
+    return subprocess.run(
+        command("run", *arguments), capture_output=True, text=True, timeout=timeout, env=clean_environment()
+    )
+
+
+def run_json(*arguments):
+    done = run(*arguments, "--json")
+    return done.returncode, json.loads(done.stdout)
+
+
+def alive(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def gone(pids, within=5):
+    until = time.monotonic() + within
+    while time.monotonic() < until and any(map(alive, pids)):
+        time.sleep(0.05)
+    return not any(map(alive, pids))
+
+
+def test_one_script_runs_under_every_framework_side_by_side(script):
+    status, report = run_json(script(WHERE), "--backend", "all")
+    assert status == 0
+    assert [r["backend"] for r in report["runs"]] == NAMES
+    for one in report["runs"]:
+        assert one["status"] == "ok" and one["exit_status"] == 0
+        assert f"under {one['backend']}\n" in one["stdout"]
+        assert one["seconds"] > 0 and one["peak_memory"] > 10 * 2**20
+    lines = [part["line"] for part in report["output"] if "line" in part]
+    assert "the sum is 6.0" in lines and "x is on cpu:0" in lines
+
+
+def test_a_table_and_the_unified_view_are_shown(script):
+    done = run(script(WHERE))
+    assert done.returncode == 0
+    for name in NAMES:
+        assert f"✓ {name}" in done.stdout
+    for heading in ("framework", "result", "wall time", "peak memory"):
+        assert heading in done.stdout
+    assert done.stdout.count("the sum is 6.0") == 1
+
+
+def test_without_a_terminal_there_are_no_control_characters_and_nothing_is_cut(script):
+    done = run(script("print('\\x1b[31mred\\x1b[0m', '\\a', 'x' * 500)"), "--backend", ONE)
+    assert "red ␇ " + "x" * 500 in done.stdout
+    for stream in (done.stdout, done.stderr):
+        assert all(c == "\n" or c.isprintable() for c in stream)
+        assert all(line == line.rstrip() for line in stream.splitlines())
+
+
+@pytest.mark.parametrize("arguments", [
+    ["{script}", "--backend", ONE, "--steps", "3", "-v", "word"],
+    ["--backend", ONE, "{script}", "--steps", "3", "-v", "word"],
+    ["--backend", ONE, "{script}", "--", "--steps", "3", "-v", "word"],
+    ["--backend", ONE, "--", "{script}", "--steps", "3", "-v", "word"],
+    ["{script}", "--steps", "3", "-v", "--backend", ONE, "word"],
+])  # fmt: skip
+def test_options_stand_before_or_after_the_script_and_the_rest_is_the_scripts(script, arguments):
+    path = script("import sys; print(sys.argv[1:])")
+    status, report = run_json_first([a.replace("{script}", path) for a in arguments])
+    assert status == 0 and report["runs"][0]["stdout"].strip() == "['--steps', '3', '-v', 'word']"
+
+
+def run_json_first(arguments):
+    done = run("--json", *arguments)
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_what_stands_behind_two_dashes_is_the_scripts_even_if_it_looks_like_ours(script):
+    status, report = run_json_first([script("import sys; print(sys.argv[1:])"), "--backend", ONE, "--", "--json", "--jobs"])
+    assert status == 0 and report["runs"][0]["stdout"].strip() == "['--json', '--jobs']"
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["nowhere.py"], "'nowhere.py' is no such script"),
+    (["."], "'.' is a folder, no script"),
+    ([], "SCRIPT"),
+    (["--stepz", "nowhere.py"], "unknown option '--stepz'"),
+    (["{script}", "--backend", "pytorch"], "no backend 'pytorch'"),
+    (["{script}", "--backend", ""], "no backend ''"),
+    (["{script}", "--jobs", "0"], "'0' is no whole number"),
+    (["{script}", "--timeout", "-1"], "'-1' is no number of seconds"),
+    (["{script}", "--timeout", "soon"], "'soon' is no number of seconds"),
+    (["{script}", "--tolerance", "nan"], "'nan' is no tolerance"),
+    (["{script}", "--env", "nox"], "'nox'"),
+])  # fmt: skip
+def test_a_mistake_in_the_command_is_one_line_and_exit_status_2_before_anything_runs(script, tmp_path, arguments, says):
+    mark = tmp_path / "ran"
+    path = script(f"open({str(mark)!r}, 'w')")
+    done = run(*(a.replace("{script}", path) for a in arguments))
+    assert done.returncode == 2 and done.stdout == "" and not mark.exists()
+    assert done.stderr.startswith("xdevice: error: ") and says in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_framework_that_is_not_installed_is_an_error_that_says_what_to_type(script):
+    missing = [n for n in ("torch", "tensorflow", "paddle", "mxnet", "jax") if n not in NAMES]
+    for name in missing:
+        done = run(script("print(1)"), "--backend", f"{ONE},{name}")
+        assert done.returncode == 2 and f"pip install 'xdevice[{name}]'" in done.stderr
+
+
+def test_a_failing_script_shows_its_tracebacks_end_and_fails_the_command(script):
+    path = script("print('so far'); import xdevice; raise ValueError(f'no luck under {xdevice.backend()}')")
+    done = run(path)
+    assert done.returncode == 1
+    for name in NAMES:
+        assert f"{name}: exit 1; the end of its stderr:" in done.stdout
+        assert f"ValueError: no luck under {name}" in done.stdout
+
+
+def test_one_failing_framework_is_enough_and_the_others_are_compared(script):
+    if len(NAMES) < 2:
+        pytest.skip("this environment has one framework: the promise is about several")
+    path = script(f"import xdevice, sys; print('hi'); sys.exit(7 if xdevice.backend() == {ONE!r} else 0)")
+    status, report = run_json(path, "--backend", f"{NAMES[0]},{ONE}")
+    assert status == 1 and report["compared"] == [NAMES[0]]
+    assert {r["backend"]: r["exit_status"] for r in report["runs"]} == {NAMES[0]: 0, ONE: 7}
+
+
+def test_a_script_that_crashes_is_a_row_with_its_signal(script):
+    path = script("import os, signal; print('about to', flush=True); os.kill(os.getpid(), signal.SIGSEGV)")
+    status, report = run_json(path, "--backend", ONE)
+    (row,) = report["runs"]
+    assert status == 1 and row["status"] == "failed" and row["signal"] == "SIGSEGV" and row["stdout"] == "about to\n"
+    assert "killed by SIGSEGV" in run(path, "--backend", ONE).stdout
+
+
+def test_a_script_that_hangs_times_out_and_so_do_its_children(script, tmp_path):
+    path = script(f"""
+        import subprocess, sys, time
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        print(child.pid, flush=True)
+        time.sleep(600)
+    """)
+    began = time.monotonic()
+    status, report = run_json(path, "--backend", ONE, "--timeout", "1.5")
+    (row,) = report["runs"]
+    assert status == 1 and row["status"] == "timed out" and time.monotonic() - began < 30
+    assert gone([int(row["stdout"])], within=0.1)
+
+
+def test_a_script_that_ignores_being_asked_to_stop_is_killed(script):
+    path = script("""
+        import os, signal, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print(os.getpid(), flush=True)
+        time.sleep(600)
+    """)
+    status, report = run_json(path, "--backend", ONE, "--timeout", "1")
+    (row,) = report["runs"]
+    assert status == 1 and row["status"] == "timed out" and row["signal"] == "SIGKILL"
+    assert not alive(int(row["stdout"]))
+
+
+def test_what_a_script_leaves_running_is_stopped(script):
+    path = script("""
+        import subprocess, sys
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        print(child.pid)
+    """)
+    status, report = run_json(path, "--backend", ONE)
+    assert status == 0 and not alive(int(report["runs"][0]["stdout"]))
+
+
+def test_binary_output_is_shown_and_said_to_be_binary(script):
+    path = script("import sys; sys.stdout.buffer.write(bytes(range(256)) * 3 + b'\\nend\\n')")
+    status, report = run_json(path, "--backend", ONE)
+    assert status == 0 and report["runs"][0]["binary"] and report["runs"][0]["stdout"].endswith("end\n")
+    done = run(path, "--backend", ONE)
+    assert done.returncode == 0 and "no text (UTF-8)" in done.stdout and "end" in done.stdout
+    assert all(c == "\n" or c.isprintable() or c == "\t" for c in done.stdout)
+
+
+def test_text_in_any_language_is_text(script):
+    status, report = run_json(script("print('设备 Gerät 🙂')"), "--backend", ONE)
+    assert status == 0 and not report["runs"][0]["binary"] and report["runs"][0]["stdout"] == "设备 Gerät 🙂\n"
+
+
+def test_more_output_than_a_pipe_holds_neither_blocks_nor_floods(script):
+    path = script("""
+        import sys
+        for i in range(200_000):
+            print("line", i)
+            print("x" * 20, file=sys.stderr)
+    """)
+    status, report = run_json(path, "--backend", ONE)
+    (row,) = report["runs"]
+    assert status == 0 and row["cut"] and len(row["stdout"]) <= 2**20 and len(row["stderr"]) <= 2**20
+    done = run(path, "--backend", ONE)
+    assert "prints more than is shown" in done.stdout and done.stdout.count("\n") < 2100
+
+
+def test_a_script_has_nothing_to_wait_for_on_its_stdin(script):
+    status, report = run_json(script("import sys; print(repr(sys.stdin.read()))"), "--backend", ONE)
+    assert status == 0 and report["runs"][0]["stdout"] == "''\n"
+
+
+def test_peak_memory_includes_that_of_children(script):
+    path = script("""
+        import subprocess, sys, time
+        hold = "import time; x = bytearray(200 * 2**20); print(len(x), flush=True); time.sleep(1.5)"
+        children = [subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.DEVNULL) for _ in range(2)]
+        for child in children: child.wait()
+    """)
+    _, report = run_json(path, "--backend", ONE)
+    assert 380 * 2**20 < report["runs"][0]["peak_memory"] < 700 * 2**20
+
+
+def test_peak_memory_sees_a_short_peak_of_the_script_itself(script):
+    path = script("x = bytearray(300 * 2**20); del x")
+    _, report = run_json(path, "--backend", ONE)
+    assert 300 * 2**20 < report["runs"][0]["peak_memory"] < 600 * 2**20
+
+
+def test_differing_outputs_fail_the_command_only_if_asked_to(script):
+    if len(NAMES) < 2:
+        pytest.skip("this environment has one framework: outputs of two are compared")
+    pair = f"{NAMES[0]},{ONE}"
+    path = script("import xdevice; print('under', xdevice.backend())")
+    status, report = run_json(path, "--backend", pair)
+    assert status == 0 and report["agree"] is False
+    assert run(path, "--backend", pair, "--strict").returncode == 1
+    assert run(script("print('one')"), "--backend", pair, "--strict").returncode == 0
+
+
+def test_numbers_within_the_tolerance_agree(script):
+    if len(NAMES) < 2:
+        pytest.skip("this environment has one framework: outputs of two are compared")
+    pair = f"{NAMES[0]},{ONE}"
+    path = script(f"import xdevice; print('loss', 0.5 + 1e-4 * (xdevice.backend() == {ONE!r}))")
+    assert run_json(path, "--backend", pair)[1]["agree"] is False
+    assert run_json(path, "--backend", pair, "--tolerance", "1e-3")[1]["agree"] is True
+
+
+def test_spellings_of_a_device_agree_only_if_normalized(script):
+    if len(NAMES) < 2:
+        pytest.skip("this environment has one framework: outputs of two are compared")
+    pair = f"{NAMES[0]},{ONE}"
+    path = script(f"import xdevice; print('on', 'Place(cpu)' if xdevice.backend() == {ONE!r} else '/CPU:0')")
+    assert run_json(path, "--backend", pair)[1]["agree"] is False
+    assert run_json(path, "--backend", pair, "--normalize")[1]["agree"] is True
+
+
+SLEEPERS = """
+    import os, subprocess, sys, time
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    away = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    open(sys.argv[1], "a").write(f"{os.getpid()} {child.pid} {away.pid}\\n")
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_stops_every_child_and_grandchild(script, tmp_path, number):
+    pids = tmp_path / "pids"
+    path = script(SLEEPERS)
+    process = subprocess.Popen(
+        command("run", path, pids, "--backend", ",".join(NAMES[-2:]), "--jobs", 2),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while (not pids.exists() or pids.read_text().count("\n") < len(NAMES[-2:])) and time.monotonic() < until:
+        time.sleep(0.05)
+    family = [int(pid) for pid in pids.read_text().split()]
+    assert len(family) == 3 * len(NAMES[-2:]) and all(map(alive, family))
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert gone(family, within=0.1), "a child or grandchild has survived"
+    assert "stopped" in stdout and "Traceback" not in stderr
+
+
+def test_ctrl_c_keeps_what_has_not_started_from_starting(script, tmp_path):
+    if len(NAMES) < 2:
+        pytest.skip("this environment has one framework: nothing waits")
+    pids = tmp_path / "pids"
+    process = subprocess.Popen(
+        command("run", script(SLEEPERS), pids, "--backend", f"{ONE},{NAMES[0]}", "--jobs", 1, "--json"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),
+    )  # fmt: skip
+    while not pids.exists() or not pids.read_text().endswith("\n"):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    stdout, _ = process.communicate(timeout=30)
+    report = json.loads(stdout)
+    assert process.returncode == 130 and report["interrupted"] is True
+    assert [r["status"] for r in report["runs"]] == ["stopped", "stopped"] and report["runs"][1]["exit_status"] is None
+    assert pids.read_text().count("\n") == 1

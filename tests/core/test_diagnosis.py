@@ -1,0 +1,178 @@
+"""Why a GPU is not seen: the rules, on facts as recorded on machines of all kinds."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import xdevice
+from xdevice.diagnosis import MINIMUM_DRIVER, Facts, diagnose, facts_of, minimum_driver
+from xdevice.registry import Backend
+
+
+def gpu(index=0, maker="nvidia", uuid=None):
+    uuid = uuid or f"GPU-{index}f2e3d4c-0000-1111-2222-333344445555"
+    return {
+        "maker": maker, "index": index, "name": "NVIDIA H200", "uuid": uuid,
+        "total_memory": 150_754_820_096, "free_memory": None,
+    }  # fmt: skip
+
+
+def facts(**changed):
+    """A good CUDA build on a machine with one GPU and a fresh driver, which yet sees nothing."""
+    good = {
+        "backend": "torch", "compute": "cuda", "toolkit": "12.6", "gpus": (gpu(),), "drivers": {"nvidia": "570.86.15"},
+        "gpu_build": "pip install torch-for-gpus",
+    }  # fmt: skip
+    return Facts(**{**good, **changed})
+
+
+TWO = (gpu(0), gpu(1))
+HIDDEN = [
+    ("", TWO), ("-1", TWO), ("-1,0", TWO), ("2", TWO), ("2,0", TWO), (" 7 ", TWO), ("NoDevFiles", TWO), ("none", TWO),
+    ("GPU-ffff", TWO), ("99999999999999999999", TWO),
+]  # fmt: skip
+NOT_HIDDEN = [
+    ("0", TWO), ("1", TWO), ("1,0", TWO), ("0,7", TWO), ("0,-1", TWO), ("GPU-1f2e", TWO), ("gpu-0f2e3d4c", TWO),
+    ("MIG-1234", TWO), ("0x1", TWO), ("1gpu", TWO), ("+1", TWO),
+]  # fmt: skip
+
+
+def test_a_machine_without_a_gpu_has_no_problem():
+    assert diagnose(facts(gpus=(), drivers={}, compute="cpu")) is None
+
+
+def test_a_gpu_that_is_seen_is_no_problem():
+    assert diagnose(facts(seen=1, environment={"CUDA_VISIBLE_DEVICES": "0"})) is None
+
+
+def test_a_cpu_build_says_what_to_install_in_the_adapters_words():
+    problem = diagnose(facts(compute="cpu", toolkit=None))
+    assert problem.wrong and problem.reason == "this torch is built for the CPU only"
+    assert problem.cure == "pip install torch-for-gpus"
+    assert "toy" in diagnose(facts(backend="toy", compute="cpu", gpu_build=None)).cure
+
+
+def test_a_framework_that_can_have_no_gpu_is_a_note_and_nothing_wrong():
+    problem = diagnose(facts(backend="numpy", compute="cpu", gpu_kind=False))
+    assert not problem.wrong and "numpy computes on the CPU only" in problem.reason
+
+
+@pytest.mark.parametrize(("value", "gpus"), HIDDEN)
+def test_cuda_visible_devices_that_leaves_none_is_found(value, gpus):
+    problem = diagnose(facts(gpus=gpus, environment={"CUDA_VISIBLE_DEVICES": value}))
+    assert problem.wrong and f"CUDA_VISIBLE_DEVICES={value!r} hides all 2 GPUs" in problem.reason
+    assert problem.cure == "unset CUDA_VISIBLE_DEVICES, or export CUDA_VISIBLE_DEVICES=0,1"
+
+
+@pytest.mark.parametrize(("value", "gpus"), NOT_HIDDEN)
+def test_cuda_visible_devices_that_leaves_some_is_not_blamed(value, gpus):
+    assert "VISIBLE" not in diagnose(facts(gpus=gpus, environment={"CUDA_VISIBLE_DEVICES": value})).reason
+
+
+@given(st.text(max_size=20))
+def test_no_value_of_cuda_visible_devices_is_too_odd(value):
+    assert diagnose(facts(environment={"CUDA_VISIBLE_DEVICES": value})).reason
+
+
+def test_amds_variables_hide_amds_gpus():
+    amd = facts(compute="rocm", toolkit="6.2", gpus=(gpu(maker="amd"),), drivers={"amd": "6.8"})
+    for variable in ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+        assert variable in diagnose(Facts(**{**vars_of(amd), "environment": {variable: "-1"}})).reason
+    assert "HIP" not in diagnose(facts(environment={"HIP_VISIBLE_DEVICES": "-1"})).reason
+
+
+def vars_of(recorded):
+    return {name: getattr(recorded, name) for name in Facts.__slots__}
+
+
+def test_a_container_that_was_not_given_the_gpu_is_told_how():
+    assert "docker run --gpus all" in diagnose(facts(given=False)).cure
+    assert "NVIDIA_VISIBLE_DEVICES='void'" in diagnose(facts(environment={"NVIDIA_VISIBLE_DEVICES": "void"})).reason
+    for harmless in ("all", "", "0"):
+        assert "VISIBLE" not in diagnose(facts(environment={"NVIDIA_VISIBLE_DEVICES": harmless})).reason
+
+
+def test_a_card_without_a_driver_is_told_to_install_one():
+    problem = diagnose(facts(drivers={}))
+    assert "no NVIDIA driver is loaded" in problem.reason and "ubuntu-drivers" in problem.cure
+
+
+def test_a_driver_that_does_not_fit_its_library_asks_for_a_restart():
+    problem = diagnose(facts(driver_error="Driver/library version mismatch"))
+    assert "mismatch" in problem.reason and problem.cure.startswith("restart the machine")
+    assert "nvidia-smi" in diagnose(facts(driver_error="Unknown Error")).cure
+
+
+@pytest.mark.parametrize(("toolkit", "driver", "needed"), [
+    ("13.0", "570.86.15", "580"), ("12.6", "520.61.05", "525.60.13"), ("12.0", "525.60.12", "525.60.13"),
+    ("11.8", "450.36.06", "450.80.02"), ("11.0", "440.33", "450.36.06"), ("10.2", "418.39", "440.33"), ("9.0", "375.26", "384.81"),
+])  # fmt: skip
+def test_a_driver_too_old_for_the_toolkit_names_the_one_needed(toolkit, driver, needed):
+    problem = diagnose(facts(toolkit=toolkit, drivers={"nvidia": driver}))
+    assert problem.reason == f"the driver {driver} is too old for CUDA {toolkit}, which needs {needed}"
+    assert needed in problem.cure
+
+
+@pytest.mark.parametrize(("toolkit", "driver"), [
+    ("12.6", "525.60.13"), ("12.8", "525.105.17"), ("11.8", "450.80.02"), ("11.0", "450.36.06"), ("13.0", "580.65.06"),
+    ("12.6", "1000"), ("99.0", "1"), (None, "1"), ("12.6", None), ("12", "525.60.13"), ("11.7.1", "450.80.02"),
+])  # fmt: skip
+def test_a_driver_that_will_do_or_a_pair_that_is_unknown_is_not_blamed(toolkit, driver):
+    assert "too old" not in diagnose(facts(toolkit=toolkit, drivers={"nvidia": driver})).reason
+
+
+def test_the_table_of_drivers_rises_with_the_toolkit():
+    def numbers(version):
+        return [int(part) for part in version.split(".")]
+
+    table = sorted(MINIMUM_DRIVER, key=numbers)
+    assert [MINIMUM_DRIVER[t] for t in table] == sorted(MINIMUM_DRIVER.values(), key=numbers)
+    assert minimum_driver("12.4") == "525.60.13" and minimum_driver("7.5") is None
+
+
+def test_a_build_for_another_makers_gpus_says_so():
+    problem = diagnose(facts(gpus=(gpu(maker="amd"),), drivers={"amd": None}))
+    assert problem.reason == "this torch is built for cuda, the GPU is AMD's"
+    assert "NVIDIA's" in diagnose(facts(compute="rocm")).reason
+    assert "NVIDIA's" in diagnose(facts(compute="xpu")).reason
+
+
+def test_what_no_rule_explains_still_gets_a_line_with_something_to_do():
+    problem = diagnose(facts())
+    assert problem.wrong and "built for cuda 12.6" in problem.reason and "pip install torch-for-gpus" in problem.cure
+    assert diagnose(facts(compute=None, toolkit=None, gpu_build=None)).cure
+
+
+def test_what_can_never_work_is_said_before_what_only_needs_a_setting():
+    both = facts(compute="cpu", toolkit=None, environment={"CUDA_VISIBLE_DEVICES": ""}, drivers={"nvidia": "300.1"})
+    assert "CPU only" in diagnose(both).reason
+    hidden_and_old = facts(environment={"CUDA_VISIBLE_DEVICES": ""}, drivers={"nvidia": "300.1"})
+    assert "hides" in diagnose(hidden_and_old).reason
+
+
+def test_every_problem_is_one_line_in_the_style_of_our_errors():
+    kinds = [
+        facts(), facts(compute="cpu"), facts(gpu_kind=False), facts(given=False), facts(drivers={}), facts(driver_error="x"),
+        facts(environment={"CUDA_VISIBLE_DEVICES": ""}), facts(toolkit="13.0"), facts(compute="rocm"),
+    ]  # fmt: skip
+    problems = [diagnose(one) for one in kinds]
+    assert len({p.reason for p in problems}) == len(kinds)
+    for problem in problems:
+        for text in (problem.reason, problem.cure):
+            assert text and "\n" not in text and not text.endswith(".")
+
+
+def test_the_facts_of_every_framework_can_be_taken(backend, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    machine = {"gpus": [gpu()], "drivers": {"nvidia": "1.0"}, "driver_error": None, "given": True}
+    taken = facts_of(xdevice.backend(), machine)
+    assert isinstance(xdevice.backend(), Backend) and taken.backend == backend
+    assert taken.compute in ("cpu", "cuda", "rocm", "mps", "xpu")
+    assert taken.gpus == (gpu(),) and taken.environment["CUDA_VISIBLE_DEVICES"] == "0"
+    assert taken.seen == xdevice.count("gpu")
+    assert taken.seen or diagnose(taken) is not None
+
+
+def test_a_framework_that_can_have_gpus_names_its_build_for_them(backend):
+    taken = facts_of(xdevice.backend())
+    assert (taken.gpu_build is not None) == taken.gpu_kind

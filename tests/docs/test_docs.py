@@ -1,0 +1,103 @@
+"""The pages of the documentation say what is so: their examples run, and every public name is in the reference."""
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import xdevice
+from xdevice import registry
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted(page.name for page in DOCS.glob("*.md"))
+
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# (\S+\.py)\n")  # a block that opens with its name is a file, not a session
+
+
+def blocks(page):
+    return BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def numpy_chosen(monkeypatch):
+    """NumPy, and whatever a page chooses forgotten after it."""
+    monkeypatch.setattr(registry, "_process_choice", None)
+    monkeypatch.setenv("XDEVICE_BACKEND", "numpy")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if ">>> " in (DOCS / page).read_text(encoding="utf-8")])
+def test_the_examples_of_a_page_run_in_order(page, numpy_chosen):
+    sessions = "\n".join(block for block in blocks(page) if not FILE.match(block))
+    test = doctest.DocTestParser().get_doctest(sessions, {}, page, page, 0)
+    assert test.examples
+    report = []
+    result = doctest.DocTestRunner(verbose=False).run(test, out=report.append)
+    assert result.failed == 0, "".join(report)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_python_block_is_run(page):
+    assert all(FILE.match(block) or block.startswith(">>> ") for block in blocks(page))
+
+
+def test_the_adapter_in_the_documentation_works(tmp_path):
+    for block in blocks("adapters.md"):
+        file = tmp_path / FILE.match(block)[1]
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(block, encoding="utf-8")
+    toml = re.search(
+        r"^```toml\n\[project\.entry-points\.\"(.+)\"\]\n(\w+) = \"(\w+)\"\n```$", page_text(), re.MULTILINE
+    )
+    info = tmp_path / "xdevice_array-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: xdevice-array\nVersion: 1\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[{}]\n{} = {}\n".format(*toml.groups()), encoding="utf-8")
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    command = [sys.executable, tmp_path / "try_it.py"]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def page_text():
+    return (DOCS / "adapters.md").read_text(encoding="utf-8")
+
+
+def test_every_public_name_is_in_the_reference():
+    reference = (DOCS / "api.md").read_text(encoding="utf-8")
+    errors = {name for name in xdevice.__all__ if hasattr(xdevice.errors, name)}
+    assert set(re.findall(r"^::: xdevice\.(\w+)$", reference, re.MULTILINE)) - {"errors", "contract"} == (
+        set(xdevice.__all__) - errors
+    )
+
+
+def test_every_error_is_in_the_tree_with_its_builtin():
+    tree = re.search(
+        r"^```text\n(XDeviceError\n.*?)^```$", (DOCS / "errors.md").read_text(encoding="utf-8"), re.M | re.S
+    )
+    listed = dict(re.findall(r"(\w+(?:Error|Warning)) +(\w+(?:Error|Warning)) ", tree[1]))
+    errors = {name: getattr(xdevice, name) for name in xdevice.__all__ if hasattr(xdevice.errors, name)}
+    assert set(listed) == set(errors) - {"XDeviceError"}
+    builtins = vars(__import__("builtins"))
+    assert all(issubclass(errors[name], builtins[builtin]) for name, builtin in listed.items())
+    assert textwrap.dedent(tree[1]) == tree[1]
+
+
+def test_the_command_line_has_the_options_on_its_page(capsys):
+    from xdevice.cli import main
+
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^## xdevice (\w+)$", page, re.MULTILINE)) == {"info", "doctor", "run"}
+    with pytest.raises(SystemExit, match="0"):
+        main(["run", "--help"])
+    said = capsys.readouterr().out
+    options = set(re.findall(r"--[a-z]+", page))
+    assert options
+    assert {option for option in options if option not in said} == set()

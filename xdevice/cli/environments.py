@@ -1,0 +1,61 @@
+"""The tox environments of the project in this folder: one per framework, named like it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xdevice.cli.processes import Child
+from xdevice.errors import ArgumentError
+from xdevice.registry import find, registered
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def names(asked: str) -> list[str]:
+    """The frameworks asked for; ``all`` means those that the project has an environment for."""
+    there = _tox("list", "-q", "--no-desc").split()
+    if asked == "all":
+        chosen = [name for name in registered() if name in there]
+        if not chosen:
+            raise ArgumentError(
+                f"no tox environment here is named like a framework; there are {', '.join(there) or 'none'}; "
+                "go to a folder whose tox.ini has some"
+            )
+        return chosen
+    chosen = [str(find(name)) for name in dict.fromkeys(asked.split(","))]
+    missing = [name for name in chosen if name not in there]
+    if missing:
+        raise ArgumentError(
+            f"no tox environment {missing[0]!r} here; there are {', '.join(there) or 'none'}; "
+            "name these, or leave --env tox out"
+        )
+    return chosen
+
+
+def preparations(chosen: Sequence[str]) -> list[Child]:
+    """A child per environment that creates it and installs what it needs."""
+    return [Child(name, [*_command(), "run", "-e", name, "--notest"]) for name in chosen]
+
+
+def python(name: str) -> str:
+    """The environment's own Python."""
+    return _tox("config", "-q", "-e", name, "-k", "env_python").partition("=")[2].strip()
+
+
+def _command() -> list[str]:
+    if find_spec("tox") is None:
+        raise ArgumentError("--env tox needs tox; pip install tox")
+    return [sys.executable, "-m", "tox"]
+
+
+def _tox(*arguments: str) -> str:
+    done = subprocess.run([*_command(), *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip().splitlines() or [f"exit {done.returncode}"]
+        raise ArgumentError(f"tox fails in {str(Path.cwd())!r} ({said[-1]}); tox list should show its environments")
+    return done.stdout

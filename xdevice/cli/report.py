@@ -1,0 +1,197 @@
+"""What came of a run, as tables and as JSON."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from xdevice.cli.compare import Differ, Same
+from xdevice.cli.terminal import duration, exit_text, printable, signal_name, size, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+TAIL = 20
+"""Lines of a failed run's last words that are shown."""
+
+_COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
+
+
+@dataclass(slots=True)
+class Run:
+    """How one framework's run has ended."""
+
+    name: str
+    status: str
+    exit_status: int | None
+    seconds: float
+    peak_memory: int | None
+    stdout: str
+    stderr: str
+    cut: bool
+    binary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All runs, and the unified view of the outputs of those that succeeded."""
+
+    script: str
+    args: list[str]
+    runs: list[Run]
+    tolerance: float
+    normalize: bool
+    compared: list[str]
+    view: list[Same | Differ]
+    agree: bool
+
+
+def as_json(report: Report, interrupted: bool) -> dict[str, Any]:
+    """The report as JSON can hold it; stable."""
+    return {
+        "script": report.script,
+        "args": report.args,
+        "interrupted": interrupted,
+        "tolerance": report.tolerance,
+        "normalize": report.normalize,
+        "runs": [_run_as_json(run) for run in report.runs],
+        "compared": report.compared,
+        "agree": report.agree if report.compared else None,
+        "output": [_part_as_json(part) for part in report.view],
+    }
+
+
+def rendered(report: Report) -> Iterator[RenderableType]:
+    """The report for people: how each ended, the outputs, the last words of those that failed."""
+    yield _table(report.runs)
+    if report.compared and report.view:
+        yield ""
+        yield Text(_headline(report), style="bold")
+        yield from _notes(report)
+        yield ""
+        yield _unified(report)
+    elif report.compared:
+        yield Text(f"\n{_them(report)} {'prints' if len(report.compared) == 1 else 'print'} nothing", style="bold")
+    for run in report.runs:
+        if run.status not in ("ok", "stopped"):
+            yield from _last_words(run)
+
+
+def _run_as_json(run: Run) -> dict[str, Any]:
+    return {
+        "backend": run.name,
+        "status": run.status,
+        "exit_status": run.exit_status,
+        "signal": signal_name(run.exit_status),
+        "seconds": round(run.seconds, 3),
+        "peak_memory": run.peak_memory,
+        "stdout": run.stdout,
+        "stderr": run.stderr,
+        "cut": run.cut,
+        "binary": run.binary,
+    }
+
+
+def _part_as_json(part: Same | Differ) -> dict[str, Any]:
+    if isinstance(part, Same):
+        return {"line": part.line, "close": part.close}
+    return {"differ": [{"backends": list(names), "lines": list(lines)} for names, lines in part.groups]}
+
+
+def _table(runs: list[Run]) -> Table:
+    found = table("framework", "result", "wall time", "peak memory", right=("wall time", "peak memory"))
+    for run in runs:
+        style = "green" if run.status == "ok" else "red"
+        sign = "✓" if run.status == "ok" else "✗"
+        ran = run.seconds > 0
+        found.add_row(
+            Text(f"{sign} {run.name}", style=style),
+            Text(_result(run), style=style),
+            duration(run.seconds) if ran else "–",
+            size(run.peak_memory) if ran else "–",
+        )
+    return found
+
+
+def _result(run: Run) -> str:
+    if run.status in ("ok", "failed"):
+        return exit_text(run.exit_status)
+    return "stopped: too much output" if run.status == "flooded" else run.status
+
+
+def _last_words(run: Run) -> Iterator[RenderableType]:
+    """The end of its stderr, from its last traceback on; or of its stdout, if it said nothing there."""
+    stream, text = ("stderr", run.stderr) if run.stderr.strip() else ("stdout", run.stdout)
+    lines = printable(text).rstrip().split("\n")
+    starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    if starts:
+        lines = lines[starts[-1] :]
+    yield Text(f"\n{run.name}: {_result(run)}; " + (f"the end of its {stream}:" if text.strip() else "it said nothing"), style="bold red")
+    if len(lines) > TAIL:
+        yield Text("  …", style="dim")
+    for line in lines[-TAIL:] if text.strip() else ():
+        yield Text(f"  {line}")
+
+
+def _headline(report: Report) -> str:
+    lines = sum(isinstance(part, Same) for part in report.view)
+    differ = len(report.view) - lines
+    if len(report.compared) == 1:
+        return f"{_call(report)} prints under {report.compared[0]}"
+    if report.agree:
+        return f"{_them(report)} agree"
+    places = "1 place" if differ == 1 else f"{differ} places"
+    return f"{_them(report)} differ in {places}; {lines} {'line is' if lines == 1 else 'lines are'} the same everywhere"
+
+
+def _notes(report: Report) -> Iterator[Text]:
+    close = any(isinstance(part, Same) and part.close for part in report.view)
+    if close:
+        yield Text(f"≈ numbers within {report.tolerance:g}, spaces aside: {report.compared[0]}'s are shown", style="dim")
+    for run in report.runs:
+        if run.name in report.compared and run.cut:
+            yield Text(f"{run.name} prints more than is shown and compared here", style="dim")
+        if run.name in report.compared and run.binary:
+            yield Text(f"{run.name} prints bytes that are no text (UTF-8); they are shown as � and ␀", style="dim")
+
+
+def _unified(report: Report) -> Table:
+    """Labels left, lines right: a common line has no label."""
+    view = Table.grid(padding=(0, 1))
+    view.add_column(no_wrap=True, justify="right")
+    view.add_column(no_wrap=True)
+    view.add_column(overflow="fold")
+    for part in report.view:
+        if isinstance(part, Same):
+            view.add_row("", Text("≈" if part.close else "", style="dim"), Text(part.line))
+            continue
+        for i, (names, lines) in enumerate(part.groups):
+            style = _COLOURS[i % len(_COLOURS)]
+            label = _label(names, report.compared)
+            for line in lines or (None,):
+                text = Text("(nothing)", style="dim") if line is None else Text(line, style=style)
+                view.add_row(Text(label, style=style), Text("│", style=style), text)
+                label = ""
+    return view
+
+
+def _label(names: tuple[str, ...], everyone: list[str]) -> str:
+    others = [name for name in everyone if name not in names]
+    if len(names) > 2 and len(others) == 1:
+        return f"all but {others[0]}"
+    return ", ".join(names)
+
+
+def _them(report: Report) -> str:
+    names = report.compared
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _call(report: Report) -> str:
+    return shlex.join([report.script, *report.args])

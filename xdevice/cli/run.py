@@ -1,0 +1,126 @@
+"""``xdevice run``: one script under several frameworks, each in a process of its own, side by side."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xdevice.cli import environments
+from xdevice.cli.compare import Differ, compare
+from xdevice.cli.processes import Child, run_all
+from xdevice.cli.report import Report, Run, as_json, rendered
+from xdevice.cli.terminal import Progress, printable, write, write_json
+from xdevice.errors import ArgumentError
+from xdevice.machine import usable_threads
+from xdevice.registry import available, backend
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+COMPARED_LINES = 2000
+"""Lines of each output that are compared: aligning takes the square of it at worst."""
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the script, show what came of it, and give the exit status of the whole."""
+    script = _script(options.script)
+    names = environments.names(options.backend) if options.env else _names(options.backend)
+    pythons, failed, interrupted = _pythons(names, options)
+    children = [
+        Child(name, [pythons[name], script, *options.args], _environment(name, bool(options.env)))
+        for name in names
+        if name in pythons
+    ]
+    if not interrupted:
+        with Progress(script, quiet=options.json) as progress:
+            interrupted = run_all(children, options.jobs or _jobs(), options.timeout, progress)
+    ended = {child.name: child for child in (*children, *failed)}
+    report = _report(script, [_run(ended[name]) for name in names], options)
+    if options.json:
+        write_json(as_json(report, interrupted is not None))
+    else:
+        write(*rendered(report))
+    if interrupted:
+        return 128 + interrupted
+    return int(any(r.status != "ok" for r in report.runs) or (options.strict and not report.agree))
+
+
+def _script(path: str) -> str:
+    if Path(path).is_file():
+        return path
+    what = "a folder, no script" if Path(path).is_dir() else "no such script"
+    raise ArgumentError(f"{path!r} is {what}; give the path of a Python file, as seen from {str(Path.cwd())!r}")
+
+
+def _names(asked: str) -> list[str]:
+    """The frameworks asked for, all of them installed."""
+    if asked == "all":
+        return available() or [str(backend())]  # which says what to install
+    return [str(backend(name)) for name in dict.fromkeys(asked.split(","))]
+
+
+def _jobs() -> int:
+    return max(1, (usable_threads() or 2) // 2)
+
+
+def _pythons(names: Sequence[str], options: argparse.Namespace) -> tuple[dict[str, str], list[Child], int | None]:
+    """Each framework's Python, the preparations that failed, and the signal that cut them short."""
+    if not options.env:
+        return dict.fromkeys(names, sys.executable), [], None
+    children = environments.preparations(names)
+    with Progress("tox makes the environments ready", quiet=options.json) as progress:
+        interrupted = run_all(children, 1, None, progress)  # they share tox's packaging environment
+    good = [child.name for child in children if child.status == "ok"]
+    failed = [child for child in children if child.status != "ok" or interrupted]
+    return ({} if interrupted else {name: environments.python(name) for name in good}), failed, interrupted
+
+
+def _environment(name: str, foreign: bool) -> Mapping[str, str]:
+    """The environment variables of a run."""
+    env = {**os.environ, "XDEVICE_BACKEND": name}
+    env.setdefault("PYTHONUNBUFFERED", "1")  # a run that is stopped has shown all it printed
+    env.setdefault("PYTHONIOENCODING", "utf-8")
+    if foreign:  # these are about the present environment's packages
+        env.pop("PYTHONPATH", None)
+        env.pop("PYTHONHOME", None)
+    return env
+
+
+def _run(child: Child) -> Run:
+    stdout, stderr, cut = child.output()
+    return Run(
+        name=child.name,
+        status=child.status,
+        exit_status=child.exit_status,
+        seconds=child.seconds,
+        peak_memory=child.peak_memory,
+        stdout=stdout.decode(errors="replace"),
+        stderr=stderr.decode(errors="replace"),
+        cut=cut,
+        binary=not _is_text(stdout, cut),
+    )
+
+
+def _report(script: str, runs: list[Run], options: argparse.Namespace) -> Report:
+    """What ran to its end, compared."""
+    outputs = {run.name: _compared(run) for run in runs if run.status == "ok"}
+    view = compare(outputs, options.tolerance, options.normalize)
+    agree = not any(isinstance(part, Differ) for part in view)
+    return Report(script, options.args, runs, options.tolerance, options.normalize, list(outputs), view, agree)
+
+
+def _compared(run: Run) -> str:
+    lines = printable(run.stdout).split("\n")
+    run.cut = run.cut or len(lines) > COMPARED_LINES + 1
+    return "\n".join(lines[:COMPARED_LINES])
+
+
+def _is_text(data: bytes, cut: bool) -> bool:
+    """Whether it is UTF-8 without NUL; a character cut in two at the end is no fault."""
+    try:
+        return b"\0" not in data.decode().encode()
+    except UnicodeDecodeError as error:
+        return cut and error.start > len(data) - 4 and b"\0" not in data
