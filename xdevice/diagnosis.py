@@ -15,8 +15,8 @@ from xdevice.machine import bare_uuid, gpus
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from xdevice.adapters import Backend
     from xdevice.machine import Gpu, Gpus
-    from xdevice.registry import Backend
 
 VARIABLES = {
     "nvidia": ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
@@ -42,7 +42,8 @@ MINIMUM_DRIVER = {
 }
 """The oldest Linux driver that each CUDA runs on. From 11.1 on the first driver of a major version serves
 all its minor ones. From the CUDA Toolkit Release Notes, table "CUDA Toolkit and Corresponding Driver
-Versions", and NVIDIA's "CUDA Compatibility", chapter "Minor Version Compatibility". Windows asks for slightly newer ones."""
+Versions", and NVIDIA's "CUDA Compatibility", chapter "Minor Version Compatibility". Windows asks for
+slightly newer ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,9 @@ class Facts:
     gpu_kind: bool = True  # whether the framework can have GPUs at all
     seen: int = 0  # how many it sees
     gpu_build: str | None = None  # what to type to get a build for GPUs, in the adapter's words
-    environment: Mapping[str, str] = field(default_factory=dict)  # of VARIABLES, those that are set
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])  # of VARIABLES, those that are set
     gpus: tuple[Gpu, ...] = ()
-    drivers: Mapping[str, str | None] = field(default_factory=dict)
+    drivers: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     driver_error: str | None = None
     given: bool = True
 
@@ -127,7 +128,7 @@ def _other_maker(facts: Facts) -> Problem | None:
     makers = {gpu["maker"] for gpu in facts.gpus}
     if facts.compute is None or MAKERS.get(facts.compute) in makers:
         return None
-    there = " and ".join(sorted(_maker_name(m) for m in makers))
+    there = " and ".join(sorted(maker.upper() for maker in makers))
     return Problem(
         f"this {facts.backend} is built for {facts.compute}, the GPU is {there}'s",
         f"install a build of {facts.backend} for {there} GPUs",
@@ -156,7 +157,8 @@ def _not_given(facts: Facts) -> Problem | None:
     if facts.given or "nvidia" not in _wanted(facts):
         return None
     return Problem(
-        "this container was not given the machine's GPU", "start it with docker run --gpus all (and nvidia-container-toolkit)"
+        "this container was not given the machine's GPU",
+        "start it with docker run --gpus all (and nvidia-container-toolkit)",
     )
 
 
@@ -167,8 +169,10 @@ def _hidden(facts: Facts) -> Problem | None:
         for variable in VARIABLES[maker]:
             value = facts.environment.get(variable)
             if value is not None and _hides_all(variable, value, mine):
+                them = "the machine's GPU" if len(mine) == 1 else f"all {len(mine)} GPUs"
+                indices = ",".join(str(i) for i in range(len(mine)))
                 return Problem(
-                    f"{variable}={value!r} hides {_them(mine)}", f"unset {variable}, or export {variable}={_indices(mine)}"
+                    f"{variable}={value!r} hides {them}", f"unset {variable}, or export {variable}={indices}"
                 )
     return None
 
@@ -196,7 +200,8 @@ RULES: tuple[Callable[[Facts], Problem | None], ...] = (
 
 
 def _unexplained(facts: Facts) -> Problem:
-    built = f"is built for {' '.join(filter(None, (facts.compute, facts.toolkit)))}" if facts.compute else "has a GPU kind"
+    target = " ".join(filter(None, (facts.compute, facts.toolkit)))
+    built = f"is built for {target}" if target else "can have GPUs"
     cure = f"its GPU libraries may be missing: {facts.gpu_build}" if facts.gpu_build else "its own log may say why"
     return Problem(f"{facts.backend} {built} and nothing hides the GPU, yet it finds none", cure)
 
@@ -219,10 +224,10 @@ def _wanted(facts: Facts) -> set[str]:
 
 def _hides_all(variable: str, value: str, mine: list[Gpu]) -> bool:
     """Whether no GPU is left. CUDA takes the list up to the first entry that it does not know."""
-    first = value.split(",")[0].strip()
+    first = value.partition(",")[0].strip()
     if variable == "NVIDIA_VISIBLE_DEVICES":
         return first in ("void", "none")  # unset or empty means that no container runtime had a say
-    if first.lstrip("+-").isdigit():
+    if first.isascii() and first.lstrip("+-").isdigit():
         return not 0 <= int(first) < len(mine)
     if first.upper().startswith(("GPU-", "MIG-")):
         uuids = [bare_uuid(gpu["uuid"]) for gpu in mine if gpu["uuid"]]
@@ -231,17 +236,5 @@ def _hides_all(variable: str, value: str, mine: list[Gpu]) -> bool:
     return not first[:1].isdigit()  # '', NoDevFiles, none; CUDA reads '0x' as 0
 
 
-def _them(mine: list[Gpu]) -> str:
-    return "the machine's GPU" if len(mine) == 1 else f"all {len(mine)} GPUs"
-
-
-def _indices(mine: list[Gpu]) -> str:
-    return ",".join(str(i) for i in range(len(mine)))
-
-
-def _maker_name(maker: str) -> str:
-    return {"nvidia": "NVIDIA", "amd": "AMD"}.get(maker, maker)
-
-
 def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

@@ -92,7 +92,8 @@ def gpus(root: str = "/") -> Gpus:
     ``root`` is where the system's files are read from.
     """
     found, drivers, error = _ask_nvml() if root == "/" else ([], {}, None)
-    if not found:
+    asked = bool(found)
+    if not asked:
         found = _nvidia_files(root)
         version = _read(root, "proc/driver/nvidia/version")
         if version is not None:
@@ -102,7 +103,7 @@ def gpus(root: str = "/") -> Gpus:
         drivers["amd"] = (_read(root, "sys/module/amdgpu/version") or "").strip() or None
     if "nvidia" not in drivers:  # no driver to speak for a card that may be there all the same
         found += [_gpu("nvidia", i) for i in range(_nvidia_on_the_bus(root))]
-    given = "nvidia" not in drivers or os.name == "nt" or _has_nodes(root)
+    given = asked or "nvidia" not in drivers or _has_nodes(root)
     return {"gpus": found, "drivers": drivers, "driver_error": error, "given": given}
 
 
@@ -116,27 +117,34 @@ def bare_uuid(uuid: str) -> str:
     return uuid.lower().removeprefix("gpu-")
 
 
-def _gpu(maker: str, index: int, **known: Any) -> Gpu:
-    return {  # type: ignore[typeddict-item, return-value]  # the keywords are the class's own
+def _gpu(
+    maker: str,
+    index: int,
+    name: str | None = None,
+    uuid: str | None = None,
+    memory: tuple[int | None, int | None] = (None, None),
+) -> Gpu:
+    total, free = memory
+    return {
         "maker": maker,
         "index": index,
-        "name": None,
-        "uuid": None,
-        "total_memory": None,
-        "free_memory": None,
-        **known,
+        "name": name,
+        "uuid": uuid,
+        "total_memory": total,
+        "free_memory": free,
     }
 
 
 def _ask_nvml() -> tuple[list[Gpu], dict[str, str | None], str | None]:
     """The GPUs, the driver's version, and NVML's complaint if it made one."""
     try:
-        import pynvml
+        import pynvml as nvml
     except ModuleNotFoundError:
         return [], {}, None
+    pynvml: Any = nvml  # its error classes are made while it is imported: no checker knows them
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError_LibraryNotFound:  # no driver: nothing wrong on most machines
+    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):  # as most machines are
         return [], {}, None
     except pynvml.NVMLError as error:
         return [], {}, str(error)
@@ -158,8 +166,7 @@ def _nvml_gpu(pynvml: Any, index: int) -> Gpu:
         index,
         name=_text(_answer(pynvml, pynvml.nvmlDeviceGetName, handle)),
         uuid=_text(_answer(pynvml, pynvml.nvmlDeviceGetUUID, handle)),
-        total_memory=None if memory is None else int(memory.total),
-        free_memory=None if memory is None else int(memory.free),
+        memory=(None, None) if memory is None else (int(memory.total), int(memory.free)),
     )
 
 
@@ -177,7 +184,7 @@ def _text(answer: str | bytes | None) -> str | None:
 
 def _nvidia_files(root: str) -> list[Gpu]:
     """What the loaded driver says in /proc, one folder per GPU."""
-    found = []
+    found: list[Gpu] = []
     for i, folder in enumerate(_folders(root, "proc/driver/nvidia/gpus")):
         text = _read(root, f"proc/driver/nvidia/gpus/{folder}/information") or ""
         fields = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in text.splitlines())}
@@ -209,8 +216,8 @@ def _nvidia_on_the_bus(root: str) -> int:
 
 def _has_nodes(root: str) -> bool:
     """Whether there is a device node to open a GPU by: a container may lack it (WSL has /dev/dxg)."""
-    names = os.listdir(os.path.join(root, "dev")) if os.path.isdir(os.path.join(root, "dev")) else []
-    return any(name == "dxg" or name.removeprefix("nvidia").isdigit() and name.startswith("nvidia") for name in names)
+    nodes = _folders(root, "dev")
+    return "dxg" in nodes or any(node.startswith("nvidia") and node[len("nvidia") :].isdigit() for node in nodes)
 
 
 def _cpu_name(root: str) -> str | None:
@@ -232,6 +239,7 @@ def _version_in(text: str) -> str | None:
 
 
 def _folders(root: str, path: str) -> list[str]:
+    """What is in that folder, in order; nothing if it is not there."""
     try:
         return sorted(os.listdir(os.path.join(root, path)))
     except OSError:

@@ -1,1 +1,73 @@
-"""TODO"""
+"""MXNet: the CPU, and CUDA GPUs. One CPU is counted, yet ``mx.cpu(1)`` holds arrays too, as ``cpu:1``.
+
+Surprises: work is queued on the CPU as well, so an error may only be raised when a value is read or
+waited for. Creating and copying scalars and empty arrays needs NumPy's shapes, which xdevice turns on
+for the call alone: `mxnet.npx.set_np` remains the user's choice. xdevice makes ``mx.np`` arrays, keeps
+whole numbers whole where MXNet makes floats of them, and moves Gluon parameters in place.
+
+MXNet 1.9.1 was written for NumPy before 1.24 and looks up names at import that are gone since. They
+are lent to NumPy while MXNet is imported. What MXNet looks up later stays missing: ``mx.np.pad``
+(``numpy.compat``), the Gluon estimator's handlers (``numpy.Inf``) and parts of ``mx.test_utils`` need
+an older NumPy.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+
+def _gone(*args: Any, **kwargs: Any) -> Any:
+    raise NotImplementedError("this NumPy no longer has the function behind this name; install numpy<1.20 for it")
+
+
+# Name in NumPy before 1.24: what it is called today.
+_TODAY: dict[str, str] = {
+    **dict.fromkeys(("Inf", "PINF"), "inf"),
+    **dict.fromkeys(("NAN", "NaN"), "nan"),
+    "alltrue": "all",
+    "in1d": "isin",
+    "product": "prod",
+    "round_": "round",
+    "sometrue": "any",
+    "trapz": "trapezoid",
+}
+_VALUES: dict[str, Any] = {
+    "NINF": -np.inf,
+    "NZERO": -0.0,
+    "PZERO": 0.0,
+    "bool": builtins.bool,
+    "msort": lambda a: np.sort(a, axis=0),
+    **dict.fromkeys(("mirr", "npv", "pmt", "ppmt", "pv", "rate"), _gone),  # moved to numpy-financial
+}
+
+
+@contextmanager
+def _names_lent() -> Iterator[list[str]]:
+    """Lend NumPy the names that MXNet 1.9.1 misses in it, and take back exactly these."""
+    # apache/mxnet is archived: no release will mend this. What NumPy only answers with a warning
+    # (`bool` in 1.23) is not in its namespace either, and is lent too.
+    known = {name: getattr(np, today, _gone) for name, today in _TODAY.items()} | _VALUES
+    missing = [name for name in known if name not in vars(np)]
+    for name in missing:
+        setattr(np, name, known[name])
+    try:
+        yield missing
+    finally:
+        for name in missing:
+            if vars(np).get(name) is known[name]:
+                delattr(np, name)
+
+
+with _names_lent():
+    import mxnet as mxnet
+
+CANNOT: dict[str, str] = {}
+"""What this framework cannot do, and why."""
+
+GPU_BUILD = "pip install mxnet-cu112 in place of mxnet"
+"""What to type to get a build for GPUs."""

@@ -1,1 +1,38 @@
-"""TODO"""
+"""PaddlePaddle: the CPU, ``gpu`` (CUDA, ROCm or Kunlun XPU), and plug-in devices under their own word.
+
+Surprises: moving a tensor with ``.to``, ``.cuda`` or ``.cpu`` cuts its gradient (here it flows on), and
+``.to`` may free the tensor that it moves; ``set_device`` and so a native scope are the whole
+process's; uint16 data becomes bfloat16 in silence, and the other way round in ``.numpy()``;
+page-locked memory is a place of its own, ``gpu_pinned``, which is told but cannot be asked for.
+"""
+
+import os
+import sys
+import warnings
+
+CANNOT: dict[str, str] = {}
+"""What this framework cannot do, and why."""
+
+GPU_BUILD = "install paddlepaddle-gpu in place of paddlepaddle; its install page has the command for each CUDA"
+"""What to type to get a build for GPUs."""
+
+
+def _import_safely() -> None:
+    # PaddlePaddle 3.3.1 segfaults on import where TensorFlow 2.21 has been loaded before: it binds to
+    # TensorFlow's copies of symbols that both libraries export. RTLD_DEEPBIND makes it prefer its own.
+    # No upstream issue is known to us; tests/quirks/test_paddle.py says when this can go.
+    deep = getattr(os, "RTLD_DEEPBIND", 0) if "tensorflow" in sys.modules else 0
+    if deep:
+        flags = sys.getdlopenflags()
+        sys.setdlopenflags(os.RTLD_NOW | deep)
+    try:
+        with warnings.catch_warnings():
+            # PaddlePaddle 3.3.1 looks for a compiler cache on every import and warns that there is none
+            warnings.filterwarnings("ignore", "No ccache found", UserWarning)
+            import paddle as paddle
+    finally:
+        if deep:
+            sys.setdlopenflags(flags)
+
+
+_import_safely()

@@ -10,4 +10,4 @@ CANNOT: dict[str, str] = {}
 """What this framework cannot do, and why."""
 
 GPU_BUILD = "pip install --force-reinstall torch on Linux; elsewhere choose CUDA on pytorch.org/get-started/locally"
-"""What to type where this build cannot use the machine's GPU."""
+"""What to type to get a build for GPUs."""

@@ -4,8 +4,10 @@ MXNet's last release uses names that newer NumPys have dropped. ``xdevice.backen
 them while it imports MXNet, so let xdevice do that first; afterwards ``import mxnet`` is harmless.
 """
 
-from mxnet import autograd, gluon, init, np
+from mxnet import autograd, gluon, init, np, npx
 from mxnet.gluon import nn
+
+npx.set_np()  # Gluon's layers take and give NumPy-like arrays, which xdevice makes
 
 
 def linear(weight, bias):

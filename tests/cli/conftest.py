@@ -9,19 +9,24 @@ from pathlib import Path
 import pytest
 
 _spec = importlib.util.spec_from_file_location("cli_toy", Path(__file__).with_name("toy.py"))
-toy = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(toy)
+_toy = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_toy)
 
 
 @pytest.fixture
-def with_toy(tmp_path):
+def toy():
+    """What writes a third party's framework, the module toy.py."""
+    return _toy
+
+
+@pytest.fixture
+def with_toy(toy, tmp_path):
     """Runs a command where a third party's framework is installed too, in a condition of one's choice."""
 
-    def run(framework, *arguments, nvml=True, status=None, **env):
-        done = subprocess.run(
-            [sys.executable, "-m", "xdevice", *arguments],
-            capture_output=True, text=True, timeout=300, cwd=tmp_path, env={**toy.write(tmp_path, framework, nvml), **env},
-        )  # fmt: skip
+    def run(framework, *arguments, nvml=True, status=None, cwd=tmp_path, **env):
+        command = [sys.executable, "-m", "xdevice", *arguments]
+        env = {**toy.write(tmp_path, framework, nvml), **env}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd, check=False, env=env)
         assert status is None or done.returncode == status, done.stderr
         return done
 

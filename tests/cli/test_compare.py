@@ -113,8 +113,10 @@ def test_those_that_agree_stand_together_in_the_order_given():
 
 
 def test_differing_lines_in_a_row_are_shown_line_by_line_if_all_have_as_many():
-    view = compare({"a": "x\n1\nq", "b": "x\n2\nr"})
-    assert view == [Same("x"), Differ(((("a",), ("1",)), (("b",), ("2",)))), Differ(((("a",), ("q",)), (("b",), ("r",))))]
+    common, first, second = compare({"a": "x\n1\nq", "b": "x\n2\nr"})
+    assert common == Same("x")
+    assert first == Differ(((("a",), ("1",)), (("b",), ("2",))))
+    assert second == Differ(((("a",), ("q",)), (("b",), ("r",))))
 
 
 def test_nothing_compared_with_something_differs():
@@ -123,14 +125,17 @@ def test_nothing_compared_with_something_differs():
 
 
 @pytest.mark.parametrize("spelling", [
-    "gpu:1", "cuda:1", "/GPU:1", "/device:GPU:1", "/job:localhost/replica:0/task:0/device:GPU:1", "gpu(1)", "Place(gpu:1)", "CudaDevice(id=1)",
+    "gpu:1", "cuda:1", "/GPU:1", "/device:GPU:1", "/job:localhost/replica:0/task:0/device:GPU:1", "gpu(1)",
+    "Place(gpu:1)", "CudaDevice(id=1)",
 ])  # fmt: skip
 @pytest.mark.parametrize("around", ["on {}", "[{}]", "({})", "'{}'", "{}, {}", "device={}", "print({})", "{}."])
 def test_every_spelling_of_a_device_normalizes_to_one(spelling, around):
     assert with_devices_spelled_alike(around.replace("{}", spelling)) == around.replace("{}", "gpu:1")
 
 
-@pytest.mark.parametrize("text", ["hello", "the mean is 0.5", "tpu-like", "a/b/c.py:12", "x:1", "f(x)", "(()", "Linear(in=3)", "/", "", "http://cpu.org"])
+@pytest.mark.parametrize("text", [
+    "hello", "the mean is 0.5", "tpu-like", "a/b/c.py:12", "x:1", "f(x)", "(()", "Linear(in=3)", "/", "", "http://cpu.org",
+])  # fmt: skip
 def test_what_names_no_device_is_left_alone(text):
     assert with_devices_spelled_alike(text) == text
 

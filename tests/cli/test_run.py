@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -48,12 +49,22 @@ def clean_environment():
 
 def run(*arguments, timeout=300):
     return subprocess.run(
-        command("run", *arguments), capture_output=True, text=True, timeout=timeout, env=clean_environment()
+        command("run", *arguments),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+        env=clean_environment(),
     )
 
 
 def run_json(*arguments):
     done = run(*arguments, "--json")
+    return done.returncode, json.loads(done.stdout)
+
+
+def run_json_first(arguments):
+    done = run("--json", *arguments)
     return done.returncode, json.loads(done.stdout)
 
 
@@ -114,13 +125,9 @@ def test_options_stand_before_or_after_the_script_and_the_rest_is_the_scripts(sc
     assert status == 0 and report["runs"][0]["stdout"].strip() == "['--steps', '3', '-v', 'word']"
 
 
-def run_json_first(arguments):
-    done = run("--json", *arguments)
-    return done.returncode, json.loads(done.stdout)
-
-
 def test_what_stands_behind_two_dashes_is_the_scripts_even_if_it_looks_like_ours(script):
-    status, report = run_json_first([script("import sys; print(sys.argv[1:])"), "--backend", ONE, "--", "--json", "--jobs"])
+    path = script("import sys; print(sys.argv[1:])")
+    status, report = run_json_first([path, "--backend", ONE, "--", "--json", "--jobs"])
     assert status == 0 and report["runs"][0]["stdout"].strip() == "['--json', '--jobs']"
 
 
@@ -179,7 +186,7 @@ def test_a_script_that_crashes_is_a_row_with_its_signal(script):
 
 
 def test_a_script_that_hangs_times_out_and_so_do_its_children(script, tmp_path):
-    path = script(f"""
+    path = script("""
         import subprocess, sys, time
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         print(child.pid, flush=True)
@@ -292,6 +299,25 @@ def test_spellings_of_a_device_agree_only_if_normalized(script):
     path = script(f"import xdevice; print('on', 'Place(cpu)' if xdevice.backend() == {ONE!r} else '/CPU:0')")
     assert run_json(path, "--backend", pair)[1]["agree"] is False
     assert run_json(path, "--backend", pair, "--normalize")[1]["agree"] is True
+
+
+def test_on_a_terminal_the_progress_is_live_and_gone_in_the_end(script):
+    path = script("import time; time.sleep(0.5); print('the end')")
+    outer, inner = pty.openpty()
+    started = command("run", path, "--backend", ONE)
+    process = subprocess.Popen(started, stdin=inner, stdout=inner, stderr=inner, env={**os.environ, "TERM": "xterm"})
+    os.close(inner)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(outer, 65536)
+        except OSError:  # the last writer has closed it
+            break
+    os.close(outer)
+    live, _, final = shown.decode().rpartition("\x1b[?25h")  # the cursor is shown again
+    assert process.wait() == 0
+    assert f"{ONE}  running" in live and "wall time" not in live
+    assert "wall time" in final and "the end" in final and "running" not in final
 
 
 SLEEPERS = """

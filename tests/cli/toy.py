@@ -18,7 +18,8 @@ ADAPTER = {
         def count(kind): return {{"cpu": 1, "gpu": int(os.environ.get("TOY_GPUS", "2"))}}.get(kind, 0)
         def properties(device):
             uuid = {UUID[4:]!r} if device.index == 0 else "another"
-            return {{"name": "Toy GPU", "total_memory": 2**34, "compute_capability": "9.0", "uuid": uuid, "virtual": False}}
+            known = {{"name": "Toy GPU", "total_memory": 2**34, "compute_capability": "9.0", "virtual": False}}
+            return {{**known, "uuid": uuid}}
     """,
     "xdevice_toy-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: xdevice-toy\nVersion: 1\n",
     "xdevice_toy-1.dist-info/entry_points.txt": "[xdevice.backends]\ntoy = xdevice_toy\nghost = xdevice_ghost\n",
@@ -36,6 +37,7 @@ FRAMEWORKS = {
 NVML = f"""
     class NVMLError(Exception): pass
     class NVMLError_LibraryNotFound(NVMLError): pass
+    class NVMLError_DriverNotLoaded(NVMLError): pass
     class Memory: total, free = 150754820096, 149000000000
     def nvmlInit(): pass
     def nvmlShutdown(): pass

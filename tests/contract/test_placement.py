@@ -272,7 +272,7 @@ def test_a_tree_in_which_nothing_moves_is_returned_itself(backend, x, which):
 def test_tensors_in_a_set_do_not_stay_behind(backend, x):
     try:
         tree = [{x, 1}, frozenset([x])]
-    except TypeError:  # this framework's tensors cannot be in a set
+    except (TypeError, NotImplementedError):  # this framework's tensors cannot be in a set
         return
     moved = xdevice.to_device(tree, "cpu", copy=True)
     assert [type(part) for part in moved] == [set, frozenset]

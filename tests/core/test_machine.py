@@ -26,12 +26,11 @@ IRQ:   \t\t 130
 GPU UUID: \t GPU-1f2e3d4c-0000-1111-2222-333344445555
 Bus Location: \t 0000:19:00.0
 """
-VERSIONS = {
-    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version: 12.3.0\n": "535.104.05",
-    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs@builder)\n": "570.86.15",
-    "": None,
-    "NVRM version: something else\n": None,
-}  # fmt: skip
+CLOSED = (
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version: 12.3.0\n"
+)
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs@builder)\n"
+VERSIONS = {CLOSED: "535.104.05", OPEN: "570.86.15", "": None, "NVRM version: something else\n": None}
 
 
 @pytest.mark.parametrize("text", VERSIONS)

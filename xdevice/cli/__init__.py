@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -36,7 +37,7 @@ of the frameworks; all means those that the project has."""
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status comes back."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character is no reason to fail
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = _parser()
@@ -44,9 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = _parse(parser, arguments)
         return int(options.command(options))
     except ModuleNotFoundError as error:
-        if error.name not in ("rich", "psutil"):
+        package = (error.name or "").partition(".")[0]
+        if package not in ("rich", "psutil"):
             raise
-        return _fail(f"the command line needs {error.name}; pip install 'xdevice[cli]'")
+        return _fail(f"the command line needs {package}; pip install 'xdevice[cli]'")
     except XDeviceError as error:
         return _fail(str(error))
     except BrokenPipeError:  # the reader, head or less, has had enough
@@ -85,6 +87,7 @@ def _parser() -> _Parser:
     info = _command(commands, "info", "what this machine has, and what each framework sees of it")
     doctor = _command(commands, "doctor", "why a framework does not see the GPU, and what to type")
     for command in (info, doctor):
+        _add_backend_option(command, "frameworks; all (the default) is all that xdevice knows")
         command.add_argument(
             "--timeout", type=_seconds, default=120.0, metavar="S", help="seconds that a framework may take (120)"
         )
@@ -116,14 +119,18 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     run.usage = "xdevice run SCRIPT [ARGS ...] [options] [-- ARGS ...]"
     add = run.add_argument
     add("script", metavar="SCRIPT", help="a Python file; XDEVICE_BACKEND names the framework in its environment")
-    add("--backend", default="all", metavar="all|A,B,…", help="frameworks; all (the default) is all that are installed")
+    _add_backend_option(run, "frameworks; all (the default) is all that are installed")
     add("--jobs", type=_positive, metavar="N", help="how many at once (half of the processor's threads)")
     add("--timeout", type=_seconds, metavar="S", help="stop a run after so many seconds")
     add("--normalize", action="store_true", help="take all spellings of a device for one: cuda:0, gpu(0), Place(gpu:0)")
-    add("--tolerance", type=_tolerance, default=1e-5, metavar="T",
-        help="numbers are equal up to this relative difference, or a thousandth of it absolute (1e-5); whole ones exactly")  # fmt: skip
+    equal = "numbers are equal within T of their size, or within T/1000 (1e-5); whole ones only exactly"
+    add("--tolerance", type=_tolerance, default=1e-5, metavar="T", help=equal)
     add("--strict", action="store_true", help="exit with 1 also if outputs differ")
     add("--env", choices=["tox"], metavar="tox", help="run each in its tox environment instead of the present one")
+
+
+def _add_backend_option(command: argparse.ArgumentParser, help: str) -> None:
+    command.add_argument("--backend", default="all", metavar="all|A,B,…", help=help)
 
 
 def _positive(text: str) -> int:

@@ -42,9 +42,7 @@ class Differ:
     groups: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]  # (names, lines), lines maybe none
 
 
-def compare(
-    outputs: Mapping[str, str], tolerance: float = TOLERANCE, normalize: bool = False
-) -> list[Same | Differ]:
+def compare(outputs: Mapping[str, str], tolerance: float = TOLERANCE, normalize: bool = False) -> list[Same | Differ]:
     """The unified view of the outputs, in the order in which they were given.
 
     ``normalize`` takes all spellings of a device for one: ``cuda:0``, ``Place(gpu:0)`` and ``gpu(0)``.

@@ -20,7 +20,7 @@ _SIGNS = {"good": ("✓", "green"), "note": ("–", "dim"), "wrong": ("✗", "re
 def main(options: argparse.Namespace) -> int:
     """Show the findings; 1 if something is wrong, else 0."""
     machine = gpus()
-    backends, interrupted = probe_all(options.timeout, quiet=options.json)
+    backends, interrupted = probe_all(options.backend, options.timeout, quiet=options.json)
     if interrupted:
         return 128 + interrupted
     findings = [_of_machine(machine), *(_of_backend(backend, bool(machine["gpus"])) for backend in backends)]
@@ -39,7 +39,7 @@ def _of_machine(machine: Any) -> dict[str, Any]:
     if not there:
         return _finding("machine", "note", "no GPU in this machine; nothing to mend")
     names = ", ".join(gpu["name"] or f"{gpu['maker'].upper()} GPU" for gpu in there)
-    drivers = ", ".join(f"{maker} driver {version or 'of unknown version'}" for maker, version in machine["drivers"].items())
+    drivers = ", ".join(f"{maker.upper()} driver {version or '?'}" for maker, version in machine["drivers"].items())
     return _finding("machine", "good", f"{names}; {drivers or 'no driver'}")
 
 

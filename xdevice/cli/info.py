@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def main(options: argparse.Namespace) -> int:
     """Show it; a framework that crashes is a row, and no reason to fail."""
-    machine = {"host": host(), **gpus()}
-    backends, interrupted = probe_all(options.timeout, quiet=options.json)
+    machine: dict[str, Any] = {"host": host(), **gpus()}
+    backends, interrupted = probe_all(options.backend, options.timeout, quiet=options.json)
     if interrupted:
         return 128 + interrupted
     _join(backends, machine["gpus"])

@@ -11,29 +11,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from xdevice.adapters import Backend
     from xdevice.cli.processes import Child
-    from xdevice.registry import Backend
 
 _CODE = "from xdevice.cli.probe import main; main()"
 
 
-def probe_all(timeout: float, quiet: bool) -> tuple[list[dict[str, Any]], int | None]:
-    """What there is to say of each backend, and the signal that cut the asking short, if one did."""
+def probe_all(asked: str, timeout: float, quiet: bool) -> tuple[list[dict[str, Any]], int | None]:
+    """What there is to say of each backend asked for, and the signal that cut the asking short, if one did."""
     from xdevice.cli.processes import Child, run_all
     from xdevice.cli.terminal import Progress
     from xdevice.machine import usable_threads
-    from xdevice.registry import is_installed, registered
+    from xdevice.registry import find, is_installed, registered
 
     safe = ["-P"] if sys.version_info >= (3, 11) else []  # no module of the current folder is a framework
-    children = [
-        Child(name, [sys.executable, *safe, "-c", _CODE, name])
-        for name, backend in registered().items()
-        if is_installed(backend)
-    ]
+    names = list(registered()) if asked == "all" else [str(find(name)) for name in dict.fromkeys(asked.split(","))]
+    children = [Child(name, [sys.executable, *safe, "-c", _CODE, name]) for name in names if is_installed(name)]
     with Progress("asking the frameworks", quiet) as progress:
         interrupted = run_all(children, max(1, (usable_threads() or 2) // 2), timeout, progress)
     answers = {child.name: _answer(child, timeout) for child in children}
-    return [answers.get(name) or _missing(name) for name in registered()], interrupted
+    return [answers.get(name) or _missing(name) for name in names], interrupted
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -64,7 +61,7 @@ def _ask(backend: Backend) -> dict[str, Any]:
     facts = facts_of(backend)
     problem = diagnose(facts)
     try:
-        version = backend.hardware.build()["version"]
+        version: str | None = backend.hardware.build()["version"]
     except NotSupportedError:
         version = str(getattr(backend.framework, "__version__", "")) or None
     return {
@@ -82,7 +79,7 @@ def _devices(backend: Backend) -> list[dict[str, Any]]:
     from xdevice.device import Device
     from xdevice.errors import NotSupportedError
 
-    found = []
+    found: list[dict[str, Any]] = []
     for kind in backend.hardware.kinds():
         for i in range(backend.hardware.count(kind)):
             try:

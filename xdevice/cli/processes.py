@@ -111,7 +111,8 @@ class Child:
         more = bool(out.read(1))
         err.seek(max(0, err.seek(0, os.SEEK_END) - KEPT))
         last = err.read()
-        out.close(), err.close()
+        out.close()
+        err.close()
         del self._spools
         return first, last, more
 
@@ -159,7 +160,7 @@ class Child:
 
     def _members(self) -> list[psutil.Process]:
         """Who of the family is still alive: all of the session, and those known to have left it."""
-        found = dict(self._family)
+        found: dict[int, Any] = dict(self._family)
         for pid in psutil.pids() if hasattr(os, "getsid") else ():
             try:
                 if os.getsid(pid) == self._process.pid and pid not in found:
@@ -192,8 +193,8 @@ class Signals:
 
     def __enter__(self) -> Signals:
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            if hasattr(signal, name):
-                number = getattr(signal, name)
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
                 self._before[number] = signal.signal(number, self._note)
         return self
 
@@ -239,7 +240,7 @@ def run_all(
 
 def _alive(process: psutil.Process) -> bool:
     try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
 

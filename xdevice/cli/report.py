@@ -132,7 +132,8 @@ def _last_words(run: Run) -> Iterator[RenderableType]:
     starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
     if starts:
         lines = lines[starts[-1] :]
-    yield Text(f"\n{run.name}: {_result(run)}; " + (f"the end of its {stream}:" if text.strip() else "it said nothing"), style="bold red")
+    end = f"the end of its {stream}:" if text.strip() else "it said nothing"
+    yield Text(f"\n{run.name}: {_result(run)}; {end}", style="bold red")
     if len(lines) > TAIL:
         yield Text("  …", style="dim")
     for line in lines[-TAIL:] if text.strip() else ():
@@ -153,7 +154,7 @@ def _headline(report: Report) -> str:
 def _notes(report: Report) -> Iterator[Text]:
     close = any(isinstance(part, Same) and part.close for part in report.view)
     if close:
-        yield Text(f"≈ numbers within {report.tolerance:g}, spaces aside: {report.compared[0]}'s are shown", style="dim")
+        yield Text(f"≈ the same but for spaces and numbers within {report.tolerance:g}", style="dim")
     for run in report.runs:
         if run.name in report.compared and run.cut:
             yield Text(f"{run.name} prints more than is shown and compared here", style="dim")

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 _ENDLESS = 10_000  # columns, where nobody looks at a screen: nothing is wrapped or cut
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_CONTROL = {i: 0x2400 + i for i in range(32) if chr(i) not in "\t\n"} | {127: 0x2421}
-_CONTROL |= dict.fromkeys(range(128, 160), 0xFFFD)
+_CONTROL = {
+    **{i: 0x2400 + i for i in range(32) if chr(i) not in "\t\n"},
+    127: 0x2421,
+    **dict.fromkeys(range(128, 160), 0xFFFD),
+}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STYLES = {"ok": "green", "waiting": "dim", "running": "cyan"}
 

@@ -1,0 +1,25 @@
+"""JAX's arrays out of JAX."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from xdevice.backends.jax.placement import check_alive
+
+from xdevice.errors import NotSupportedError, UnknownPlacementError
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, Any]
+
+
+def to_numpy(tensor: Any) -> Array:
+    array = check_alive(tensor)
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        raise NotSupportedError(f"NumPy has no {array.dtype}; convert it first with jax.random.key_data")
+    if not (array.is_fully_addressable or array.is_fully_replicated):
+        raise UnknownPlacementError(
+            f"an array of {array.sharding} is spread over several processes; gather it, or read its addressable_shards"
+        )
+    return np.array(array)

@@ -1,0 +1,116 @@
+"""The devices that JAX sees from this process."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import AbstractContextManager
+from importlib.metadata import distributions
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from xdevice.device import Device, as_kind
+from xdevice.errors import UnknownPlacementError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xdevice.contract import Build, Properties
+
+_tokens: dict[jax.Device, jax.Array] = {}  # a number on each device, for `synchronize` to compute with
+_successor = jax.jit(lambda number: number + 1)
+
+
+def build() -> Build:
+    # the GPU part of JAX is a plug-in of its own: jax-cuda12-plugin, jax-rocm60-plugin
+    for distribution in distributions():
+        name = distribution.name or ""
+        for compute in ("cuda", "rocm"):
+            toolkit = name.removeprefix(f"jax-{compute}").removesuffix("-plugin")
+            if name == f"jax-{compute}{toolkit}-plugin" and toolkit.isdigit():
+                return {"version": jax.__version__, "compute": compute, "toolkit": toolkit}
+    return {"version": jax.__version__, "compute": "cpu", "toolkit": None}
+
+
+def kinds() -> tuple[str, ...]:
+    return "cpu", "gpu", "tpu"
+
+
+def count(kind: str) -> int:
+    return len(local_devices(kind))
+
+
+def native(device: Device) -> jax.Device:
+    return local_devices(device.kind)[device.index]
+
+
+def as_device(native: jax.Device | jax.sharding.SingleDeviceSharding) -> Device:
+    if isinstance(native, jax.sharding.SingleDeviceSharding):
+        kind = native.memory_kind
+        (native,) = native.device_set
+        if native.platform != "cpu" and kind is not None and kind.endswith("host"):
+            return Device(kind, _position(native))  # pinned_host: memory of the host, kept for a GPU
+    return Device(as_kind(native.platform), _position(native))
+
+
+def scope(device: Device) -> AbstractContextManager[Any]:
+    return jax.default_device(native(device))  # made anew each time: one entered twice never leaves
+
+
+def synchronize(devices: Sequence[Device]) -> None:
+    """Wait for what other threads keep, for callbacks, and for all that was queued on the devices.
+
+    A device's stream is served in order, so a new computation ends after all earlier ones, dropped
+    results among them. On the CPU each thread has an order of its own: there, work of *another*
+    thread is waited for only if its result is still alive.
+    """
+    for kind in {device.kind for device in devices}:
+        for array in jax.live_arrays(kind):
+            _wait(array)
+    jax.effects_barrier()
+    with jax.ensure_compile_time_eval():  # or a call inside a traced function would be traced
+        for last in [_successor(_token(native(device))) for device in devices]:
+            last.block_until_ready()
+
+
+def properties(device: Device) -> Properties:
+    name = platform.processor() or platform.machine()
+    return {
+        "name": name if device.kind == "cpu" else str(native(device).device_kind),
+        "total_memory": None,
+        "compute_capability": getattr(native(device), "compute_capability", None),
+        "uuid": None,
+        "virtual": False,
+    }
+
+
+def local_devices(kind: str) -> list[jax.Device]:
+    """Those of this process; JAX raises where it has none of the kind, and for unknown kinds."""
+    try:
+        return jax.local_devices(backend=kind)
+    except RuntimeError:
+        return []
+
+
+def _position(native: jax.Device) -> int:
+    """Which of this process's devices of its kind it is; ``id`` counts over all processes."""
+    try:
+        return jax.local_devices(backend=native.platform).index(native)
+    except ValueError:
+        raise UnknownPlacementError(
+            f"{native} belongs to process {native.process_index}; ask there, or use one of {jax.local_devices()}"
+        ) from None
+
+
+def _token(native: jax.Device) -> jax.Array:
+    if native not in _tokens:
+        _tokens[native] = jax.device_put(0, native)
+    return _tokens[native]
+
+
+def _wait(array: jax.Array) -> None:
+    try:
+        array.block_until_ready()
+    except RuntimeError:
+        if not array.is_deleted():  # another thread may delete it meanwhile; any other error is the work's
+            raise

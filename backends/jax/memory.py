@@ -1,0 +1,42 @@
+"""What XLA's allocators know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax
+from xdevice.backends.jax.hardware import native
+
+if TYPE_CHECKING:
+    from xdevice.contract import MemoryStats
+    from xdevice.device import Device
+
+# In the words of XLA, CUDA, cuBLAS and cuDNN.
+_WORDS = (
+    "RESOURCE_EXHAUSTED",
+    "CUDA_ERROR_OUT_OF_MEMORY",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
+_ERROR: type[Exception] = getattr(jax.errors, "JaxRuntimeError", RuntimeError)  # has the name since JAX 0.4.36
+
+
+def memory_stats(device: Device) -> MemoryStats:
+    known = native(device).memory_stats()
+    if not known:  # the CPU's allocator keeps no account
+        return {}
+    return {
+        # what XLA may take at most, a share of the device's memory: JAX does not know the whole
+        "total": known.get("bytes_limit"),
+        "allocated": known.get("bytes_in_use"),
+        "reserved": known.get("pool_bytes"),
+        "peak": known.get("peak_bytes_in_use"),
+    }
+
+
+def empty_cache(device: Device | None) -> None:
+    pass  # what XLA has taken it keeps until the process ends, and has no call to give it back
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, _ERROR) and any(words in str(error) for words in _WORDS)

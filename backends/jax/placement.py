@@ -1,0 +1,94 @@
+"""Where JAX's arrays are, and moving them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+from jax.sharding import SingleDeviceSharding
+from xdevice.backends.jax.hardware import as_device, native
+
+from xdevice.device import Device
+from xdevice.errors import MixedDeviceError, UnknownPlacementError
+
+if TYPE_CHECKING:
+    from xdevice.contract import Role
+
+_known: dict[SingleDeviceSharding, Device] = {}
+
+
+def role(cls: type) -> Role | None:
+    if issubclass(cls, (jax.Array, Tracer)):  # isinstance calls a tracer an Array, issubclass does not
+        return "tensor"
+    return "device" if issubclass(cls, (jax.Device, SingleDeviceSharding)) else None
+
+
+def device_of(tensor: Any) -> Device:
+    if isinstance(tensor, Tracer):
+        return device_of(concrete(tensor))
+    if tensor.is_deleted():
+        raise _deleted(tensor)
+    where = tensor.sharding
+    try:
+        return _known[where]
+    except KeyError:
+        return _place(where)
+
+
+def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
+    there = native(device)
+    # the memory is named because a bare device leaves an array in pinned host memory where it is
+    moved = jax.device_put(tensor, SingleDeviceSharding(there, memory_kind=there.default_memory().kind))
+    if not (isinstance(moved, Tracer) or (non_blocking and device.kind != "cpu")):
+        moved.block_until_ready()
+    return moved
+
+
+def copy(tensor: Any) -> Any:
+    # the copy of an array that is uncommitted would go to the default device, so make that its own;
+    # device_put(…, may_alias=False) does not copy at all before JAX 0.5
+    with jax.default_device(min(concrete(tensor).sharding.addressable_devices, key=lambda d: d.id)):
+        return jnp.copy(tensor)
+
+
+def concrete(tensor: Any) -> Any:
+    """The array itself, or the one behind a tracer that has one: under ``jax.grad``, not ``jax.jit``."""
+    if not isinstance(tensor, Tracer):
+        return tensor
+    value = tensor.to_concrete_value() if hasattr(tensor, "to_concrete_value") else None
+    if value is None:
+        raise UnknownPlacementError(
+            f"a {type(tensor).__name__} stands for an array while JAX traces a function, and is nowhere yet; "
+            f"ask, move and read outside jax.jit and jax.vmap"
+        )
+    return value
+
+
+def check_alive(tensor: Any) -> Any:
+    """The array behind the tensor, if its values are still there."""
+    array = concrete(tensor)
+    if array.is_deleted():
+        raise _deleted(array)
+    return array
+
+
+def _place(where: Any) -> Device:
+    if isinstance(where, SingleDeviceSharding):
+        return _known.setdefault(where, as_device(where))
+    if not where.is_fully_addressable:
+        raise UnknownPlacementError(
+            f"an array of {where} is spread over several processes; ask about its addressable_shards"
+        )
+    found = {as_device(SingleDeviceSharding(native, memory_kind=where.memory_kind)) for native in where.device_set}
+    if len(found) == 1:
+        return found.pop()
+    listed = ", ".join(map(str, sorted(found)))
+    raise MixedDeviceError(f"one array is spread over {listed}; ask devices_of, or bring it to one device", found)
+
+
+def _deleted(array: Any) -> UnknownPlacementError:
+    return UnknownPlacementError(
+        f"an array of shape {array.shape} was deleted or donated, and is nowhere; keep what the call returned"
+    )

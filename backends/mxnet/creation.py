@@ -1,0 +1,107 @@
+"""New MXNet arrays: ``mx.np.ndarray``, whether or not NumPy's semantics are set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+from mxnet.ndarray import NDArray
+from xdevice.backends.mxnet.hardware import native
+from xdevice.backends.mxnet.placement import arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xdevice.device import Device
+
+    Array = mx.np.ndarray
+
+_DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float16", "float32", "float64")
+_EXACT = 2**53  # MXNet passes numbers to its operators as 64-bit floats
+
+
+def dtype(name: str) -> Any:
+    return np.dtype(name) if name in _DTYPES else None
+
+
+def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
+    if isinstance(data, (NDArray, mx.gluon.Parameter, mx.sym.Symbol)):
+        with mx.util.np_shape(True), autograd.pause():  # a copy of the values alone
+            array = arrays(data)[0]
+            return array.astype(array.dtype if dtype is None else dtype).as_in_ctx(_context(device))
+    with mx.util.np_shape(True), autograd.pause():
+        numbers = _numbers(data, dtype)
+        return mx.np.array(numbers, numbers.dtype, _context(device))
+
+
+def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+    with mx.util.np_shape(True):
+        return mx.np.empty(shape, dtype or "float32", ctx=_context(device))
+
+
+def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+    with mx.util.np_shape(True):
+        return mx.np.zeros(shape, dtype or "float32", ctx=_context(device))
+
+
+def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+    with mx.util.np_shape(True):
+        return mx.np.ones(shape, dtype or "float32", ctx=_context(device))
+
+
+def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Array:
+    number = _numbers(value, dtype)
+    if number.ndim or (number.dtype.kind == "i" and abs(number.item()) > _EXACT):
+        return tensor(np.full(shape, number), number.dtype, device)
+    with mx.util.np_shape(True):
+        return mx.np.full(shape, number.item(), number.dtype, ctx=_context(device))
+
+
+def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any:
+    numbers = np.arange(start, stop, step, dtype)  # NumPy's is exact for every dtype
+    if dtype is None and numbers.dtype.kind == "f":
+        dtype = np.dtype("float32")
+    return tensor(numbers, dtype, device)
+
+
+def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+    made = _draw(mx.np.random.uniform, shape, dtype, device)
+    with mx.util.np_shape(True), autograd.pause():
+        # MXNet rounds to 1 now and then: one number in 4000 of float16, one in 2e7 of float32
+        largest = np.nextafter(made.dtype.type(1), made.dtype.type(0))
+        return mx.np.minimum(made, float(largest), out=made)
+
+
+def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+    return _draw(mx.np.random.normal, shape, dtype, device)
+
+
+def seed(n: int) -> None:
+    mx.random.seed(n)  # every device's generator
+
+
+def _draw(sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+    wanted = np.dtype(dtype or "float32")
+    if wanted.kind != "f":
+        raise TypeError(f"random numbers are floats, not {wanted}")
+    with mx.util.np_shape(True):
+        return sample(size=shape, dtype=wanted.name, ctx=_context(device))
+
+
+def _numbers(data: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    """The data as NumPy sees it; Python's floats in 32 bits, as is MXNet's default."""
+    try:
+        array = np.asarray(data, dtype)
+    except Warning as error:  # NumPy 1.23 warns of a ragged list, and a warning may be an error
+        raise ValueError(str(error)) from error
+    if array.dtype.kind == "f" and dtype is None and not isinstance(data, (np.ndarray, np.generic)):
+        array = array.astype("float32")
+    if array.dtype.name not in _DTYPES:
+        raise TypeError(f"MXNet has no {array.dtype}; its numbers are {', '.join(_DTYPES)}")
+    return array
+
+
+def _context(device: Device | None) -> mx.Context:
+    return mx.current_context() if device is None else native(device)

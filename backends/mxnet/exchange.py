@@ -1,0 +1,19 @@
+"""MXNet's arrays out of MXNet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xdevice.backends.mxnet.placement import arrays
+
+from xdevice.errors import NotSupportedError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
+    values: np.ndarray[Any, Any] = arrays(tensor)[0].asnumpy()  # a parameter's copies are equal
+    if values.dtype.names:  # MXNet gives bfloat16 as a record of two bytes
+        raise NotSupportedError(f"NumPy has no {values.dtype.names[0]}; convert it first with .astype('float32')")
+    return values

@@ -1,0 +1,62 @@
+"""The devices that MXNet sees."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+
+from xdevice.device import Device
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xdevice.contract import Build, Properties
+
+
+def build() -> Build:
+    compute = "cuda" if mx.runtime.Features().is_enabled("CUDA") else "cpu"
+    return {"version": mx.__version__, "compute": compute, "toolkit": None}
+
+
+def kinds() -> tuple[str, ...]:
+    return "cpu", "gpu"
+
+
+def count(kind: str) -> int:
+    if kind == "cpu":
+        return 1
+    return gpus() if kind == "gpu" else 0
+
+
+def native(device: Device) -> mx.Context:
+    return mx.Context(device.kind, device.index)
+
+
+def as_device(native: mx.Context) -> Device:
+    return Device(native.device_type, native.device_id)  # cpu_pinned and cpu_shared are kinds of their own
+
+
+def scope(device: Device) -> AbstractContextManager[Any]:
+    return native(device)  # made anew each time: one entered twice never leaves
+
+
+def synchronize(devices: Sequence[Device]) -> None:
+    mx.nd.waitall()  # all devices: MXNet has nothing finer. Raises what went wrong in the queue
+
+
+def properties(device: Device) -> Properties:
+    if device.kind == "cpu":
+        name, total = platform.processor() or platform.machine(), None
+    else:
+        name, total = str(native(device)), mx.context.gpu_memory_info(device.index)[1]
+    return {"name": name, "total_memory": total, "compute_capability": None, "uuid": None, "virtual": False}
+
+
+def gpus() -> int:
+    try:
+        return int(mx.context.num_gpus())
+    except mx.MXNetError:  # a CUDA build without a driver
+        return 0

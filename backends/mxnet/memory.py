@@ -1,0 +1,40 @@
+"""What MXNet's storage manager knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import mxnet as mx
+from xdevice.backends.mxnet.hardware import gpus, native
+
+from xdevice.device import Device
+
+if TYPE_CHECKING:
+    from xdevice.contract import MemoryStats
+
+# In the words of MXNet's storage managers, cuBLAS and cuDNN. A tensor of over 2**31 elements, which
+# the official builds cannot hold, is cured as lack of memory is: by a smaller one.
+_WORDS = (
+    "Failed to allocate CPU Memory",
+    "out of memory",
+    "Memory allocation failed",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "Size of tensor you are trying to allocate is larger than 2^31 elements",
+)
+
+
+def memory_stats(device: Device) -> MemoryStats:
+    if device.kind == "cpu":
+        return {}  # the storage manager of the host keeps no account
+    free, total = mx.context.gpu_memory_info(device.index)
+    return {"total": total, "free": free}
+
+
+def empty_cache(device: Device | None) -> None:
+    for each in [Device("gpu", i) for i in range(gpus())] if device is None else [device]:
+        native(each).empty_cache()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, mx.MXNetError) and any(words in str(error) for words in _WORDS)

@@ -1,0 +1,108 @@
+"""Where MXNet's arrays, parameters and symbols are, and moving them."""
+
+from __future__ import annotations
+
+import copy as copying
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+from mxnet import autograd
+from mxnet.gluon import Block, Parameter, ParameterDict
+from mxnet.ndarray import NDArray
+from xdevice.backends.mxnet.hardware import as_device, native
+
+from xdevice.device import Device
+from xdevice.errors import MixedDeviceError, UnknownPlacementError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from xdevice.contract import Role
+
+_known: dict[tuple[int, int], Device] = {}
+
+
+def role(cls: type) -> Role | None:
+    if issubclass(cls, (NDArray, Parameter, mx.sym.Symbol)):
+        return "tensor"
+    if issubclass(cls, (Block, ParameterDict)):
+        return "model"
+    return "device" if issubclass(cls, mx.Context) else None
+
+
+def device_of(tensor: Any) -> Device:
+    if not isinstance(tensor, NDArray):
+        return _device_of_parameter(tensor)
+    where = tensor.ctx
+    try:  # by the numbers: hashing a Context takes longer
+        return _known[where.device_typeid, where.device_id]
+    except KeyError:
+        return _known.setdefault((where.device_typeid, where.device_id), as_device(where))
+
+
+def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
+    there = native(device)
+    if isinstance(tensor, Parameter):
+        tensor.reset_ctx(there)  # in place, as Gluon moves its parameters
+        return tensor
+    with mx.util.np_shape(True):  # without it MXNet takes scalars and empty arrays for unknown ones
+        moved = tensor.copyto(there)
+    if not non_blocking or device.kind != "gpu":
+        moved.wait_to_read()
+    return moved
+
+
+def copy(tensor: Any) -> Any:
+    with mx.util.np_shape(True):
+        return copy_parameters(tensor, [tensor], {}) if isinstance(tensor, Parameter) else tensor.copy()
+
+
+def arrays(tensor: Any) -> list[NDArray]:
+    """The array itself, or those of a parameter, one for each device that it is on."""
+    if isinstance(tensor, NDArray):
+        return [tensor]
+    _check_not_symbolic(tensor)
+    try:
+        found: list[NDArray] = tensor.list_data()
+        return found
+    except RuntimeError as error:  # and DeferredInitializationError, which is one
+        raise UnknownPlacementError(
+            f"parameter {tensor.name!r} has no values yet; initialize() it, and give its layer one batch "
+            f"if its shape is not known"
+        ) from error
+
+
+def copy_parameters(holder: Any, parameters: Iterable[Parameter], memo: dict[int, Any]) -> Any:
+    """A deep copy of what holds the parameters, without their Trainer and with gradients of its own."""
+    for parameter in parameters:
+        if parameter._trainer is not None:  # it drags its optimizer and every other parameter along
+            memo[id(parameter._trainer)] = None
+    copied = copying.deepcopy(holder, memo)
+    for parameter in parameters:
+        twin: Parameter = memo[id(parameter)]
+        if twin._grad is not None:  # MXNet copies the arrays, and forgets which is whose gradient
+            autograd.mark_variables(twin.list_data(), twin.list_grad(), twin.grad_req)
+    return copied
+
+
+def _device_of_parameter(parameter: Any) -> Device:
+    _check_not_symbolic(parameter)
+    try:
+        found = {as_device(context) for context in parameter.list_ctx()}
+    except RuntimeError as error:
+        raise UnknownPlacementError(
+            f"parameter {parameter.name!r} is nowhere yet; call initialize(ctx=…) on it or its model first"
+        ) from error
+    if len(found) == 1:
+        return found.pop()
+    listed = ", ".join(map(str, sorted(found)))
+    raise MixedDeviceError(
+        f"parameter {parameter.name!r} has a copy on each of {listed}; ask devices_of, or bring it to one device", found
+    )
+
+
+def _check_not_symbolic(tensor: Any) -> None:
+    if isinstance(tensor, mx.sym.Symbol):
+        raise UnknownPlacementError(
+            f"symbol {tensor.name!r} is a node of a graph, and nowhere; ask about the arrays it is bound to"
+        )

@@ -1,0 +1,121 @@
+"""New PaddlePaddle tensors."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import paddle
+
+from xdevice.backends.paddle.exchange import FOREIGN
+from xdevice.backends.paddle.hardware import native, scope
+from xdevice.backends.paddle.placement import dense, device_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xdevice.device import Device
+
+# Not paddle.uint16 to uint64: 3.3.1 has the names, but takes uint16 for bfloat16 and fills none of them.
+_NUMPY = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128")
+_RANGED = ("int32", "int64", "float32", "float64")  # what paddle.arange can count in
+_FRACTION = {"float16": 11, "bfloat16": 8}  # bits after the point that survive in every number of [0, 1)
+
+_TAKES_DEVICE = "device" in inspect.signature(paddle.ones).parameters  # since 3.3
+
+
+def dtype(name: str) -> Any:
+    return getattr(paddle, name, None) if name in _NUMPY + FOREIGN else None
+
+
+def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
+    if isinstance(data, paddle.Tensor):
+        source = dense(data).detach()
+        return _placed(source.clone() if dtype in (None, data.dtype) else source.astype(dtype), device)
+    array = np.asarray(data)
+    wanted = _kept(data, array) if dtype is None else _name(dtype)
+    if (array.dtype.kind not in "biufc" and array.dtype.name not in FOREIGN) or wanted not in _NUMPY + FOREIGN:
+        raise TypeError(f"PaddlePaddle has no {array.dtype}; give a dtype that it has, such as 'int64'")
+    # in the order and in this machine's bytes that Paddle reads, and never in those that it misreads
+    array = np.asarray(array, "float32" if wanted in FOREIGN else wanted, order="C")
+    made = paddle.to_tensor(array, place=None if device is None else native(device))
+    return _placed(made.astype(wanted) if wanted in FOREIGN else made, device)
+
+
+def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+    return _made(paddle.empty, shape, dtype=dtype, device=device)
+
+
+def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+    return _made(paddle.zeros, shape, dtype=dtype, device=device)
+
+
+def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+    return _made(paddle.ones, shape, dtype=dtype, device=device)
+
+
+def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"{value!r} is no number")  # Paddle takes 'a' for 0
+    if dtype is None and isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        dtype = paddle.int64  # as everywhere else in Paddle, but full makes a float of it
+    return _made(paddle.full, shape, value, dtype=dtype, device=device)
+
+
+def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any:
+    if dtype is None or _name(dtype) in _RANGED:
+        return _made(paddle.arange, start, stop, step, dtype=dtype, device=device)
+    wide = paddle.int64 if _name(dtype).startswith(("int", "uint", "bool")) else paddle.float64
+    return _made(paddle.arange, start, stop, step, dtype=wide, device=device).astype(dtype)
+
+
+def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+    wanted = paddle.get_default_dtype() if dtype is None else _name(dtype)
+    bits = _FRACTION.get(wanted)
+    if bits is None:
+        return _made(paddle.rand, shape, dtype=wanted, device=device)
+    # rounded to 16 bits a number just under 1 would become 1, as it does in paddle.rand
+    numbers = _made(paddle.rand, shape, dtype=paddle.float32, device=device)
+    return (paddle.floor(numbers * 2**bits) / 2**bits).astype(wanted)
+
+
+def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+    return _made(paddle.randn, shape, dtype=dtype, device=device)
+
+
+def seed(n: int) -> None:
+    paddle.seed(n)  # every device's generator
+
+
+def _made(factory: Callable[..., Any], *args: Any, dtype: Any, device: Device | None) -> Any:
+    try:
+        if device is None:
+            return factory(*args, dtype=dtype)
+        if _TAKES_DEVICE:
+            return factory(*args, dtype=dtype, device=native(device))
+        with scope(device):
+            return factory(*args, dtype=dtype)
+    except RuntimeError as error:
+        if "is not registered" in str(error):  # what Paddle says of a dtype that this factory cannot fill
+            raise TypeError(f"paddle.{factory.__name__} has no {_name(dtype)}") from error
+        raise
+
+
+def _placed(made: Any, device: Device | None) -> Any:
+    # to_tensor of one number, asked for a GPU, makes it on the default one (PaddlePaddle 3.0 and 3.3.1)
+    return made if device is None or device_of(made) is device else made._copy_to(native(device), True)
+
+
+def _kept(data: Any, array: np.ndarray[Any, Any]) -> str:
+    """The dtype to make of data for which none was asked: NumPy's own, or Paddle's for Python's numbers."""
+    if array.dtype.kind not in "fc" or isinstance(data, (np.ndarray, np.generic)):
+        return array.dtype.name
+    default = str(paddle.get_default_dtype())
+    if array.dtype.kind == "f":
+        return default
+    return "complex128" if default == "float64" else "complex64"
+
+
+def _name(dtype: Any) -> str:
+    return str(dtype).removeprefix("paddle.")

@@ -1,0 +1,163 @@
+"""What xdevice costs: each question timed beside the framework's own call and beside other libraries.
+
+    python benchmarks/overhead.py --backend torch,numpy --rounds 101
+
+Everything runs in one process. A round times every contender once, in an order shuffled anew, for about
+a millisecond each, so that what disturbs the machine disturbs all alike. What is shown is the median
+over the rounds of the ratio to the native call in the same round, and half the distance between its
+quartiles. All statements are compiled into the same loop by `timeit`, with their names as globals and
+garbage collection off; what the empty loop takes in the same round is taken away from each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from statistics import median
+from time import perf_counter_ns
+from timeit import Timer
+from typing import Any
+
+from contenders import NATIVE, PEERS, QUESTIONS, Question
+from report import Result, as_json, quartiles_of_ratio, show
+
+import xdevice
+
+SLICE = 1_000_000
+"""Nanoseconds for which a statement is repeated between two looks at the clock."""
+
+
+class Bench:
+    """The contenders under one framework, and why some are not there."""
+
+    def __init__(self, name: str, rounds: int, seconds: float) -> None:
+        self.name, self.rounds, self.seconds = name, rounds, seconds
+        framework = xdevice.backend(name).framework  # safely imported, whatever else is here
+        self.native = NATIVE.get(name, {})
+        self.missing: dict[str, str] = {}  # a contender, or one with its question: why there is no figure
+        self.names: dict[str, dict[str, Any]] = {
+            "native": vars(framework) | {"here": xdevice.native("cpu", name)},
+            "xdevice": vars(xdevice) | {"here": xdevice.cpu()},
+        }
+        for peer in PEERS:
+            self._open(peer)
+
+    def _open(self, peer: str) -> None:
+        found = PEERS[peer]
+        if self.name not in found.serves:
+            return
+        try:
+            module = import_module(found.module)
+            exec(found.prepare.format(self.name), vars(module))
+            self.names[peer] = vars(module) | {"here": self.names["native"]["here"]}
+        except Exception as error:
+            self.missing[f"{peer} under {self.name}"] = _short(error)
+
+    def run(self) -> Iterator[Result]:
+        """Every contender's result for every question."""
+        with xdevice.using(self.name):
+            for question in QUESTIONS:
+                if sys.stderr.isatty():
+                    print(f"\r\033[K{self.name}: {question.title}", end="\r", file=sys.stderr)
+                yield from self._results(question, self._measure(self._timers(question)))
+
+    def _statement(self, question: Question, contender: str) -> str | None:
+        wait = self.native.get("wait", "") if question.key == "copy" else ""
+        if contender == "xdevice":
+            return question.ours + wait
+        if contender != "native":
+            return PEERS[contender].calls.get(question.key)
+        if question.key == "tree":
+            move = self.native.get("to_device")
+            return move and f"for x in flat:\n    {move}"
+        own = self.native.get(question.key)
+        return own and own + wait
+
+    def _timers(self, question: Question) -> dict[str, Timer]:
+        flat = [xdevice.ones(6) for _ in range(question.leaves)]
+        values = {"x": xdevice.ones(question.size), "y": xdevice.ones(6), "flat": flat}
+        timers = {}
+        for contender, names in self.names.items():
+            statement = self._statement(question, contender)
+            if statement is None:
+                continue
+            try:
+                own = {**names, **values, "tree": nested(flat)}  # one may write into its tree
+                timer = Timer(statement, timer=perf_counter_ns, globals=own)
+                timer.timeit(1)
+                timers[contender] = timer
+            except Exception as error:  # a library's claim that fails, a framework too old for the attribute
+                self.missing[f"{contender} under {self.name}, {question.title}"] = _short(error)
+        return timers
+
+    def _measure(self, timers: dict[str, Timer]) -> dict[str, list[float]]:
+        """Nanoseconds that each contender took, round by round."""
+        timers = {"": Timer("pass", timer=perf_counter_ns), **timers}
+        repeats = {name: _repeats(timer) for name, timer in timers.items()}
+        shuffled = random.Random(0)
+        taken: dict[str, list[float]] = {name: [] for name in timers}
+        end = perf_counter_ns() + self.seconds * 1e9
+        for done in range(self.rounds):
+            if done >= 5 and perf_counter_ns() > end:
+                break
+            for name in shuffled.sample(list(timers), len(timers)):
+                taken[name].append(timers[name].timeit(repeats[name]) / repeats[name])
+        empty = taken.pop("")
+        return {name: [t - e for t, e in zip(times, empty, strict=True)] for name, times in taken.items()}
+
+    def _results(self, question: Question, taken: dict[str, list[float]]) -> Iterator[Result]:
+        for name, times in taken.items():
+            low, ratio, high = quartiles_of_ratio(times, taken.get("native"))
+            against_budget = quartiles_of_ratio(times, taken.get(question.against))[1]
+            yield Result(
+                self.name, question.title, name, len(times), median(times), low, ratio, high, against_budget
+            )
+
+
+def nested(flat: list[Any]) -> dict[str, Any]:
+    """The tensors as a training state holds them: one dict and one tuple for every three."""
+    parts = iter(flat)
+    layers = [{"weight": next(parts), "moments": (next(parts), next(parts))} for _ in range(len(flat) // 3)]
+    return {"layers": layers, "rest": list(parts)}
+
+
+def _repeats(timer: Timer) -> int:
+    """How often the statement fits into a slice; it is warm afterwards."""
+    number = 1
+    while (taken := timer.timeit(number)) < SLICE / 4:
+        number *= 4
+    return max(1, round(number * SLICE / taken))
+
+
+def _short(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error.name} is not installed"
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:160]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What xdevice costs beside the frameworks' own calls.")
+    parser.add_argument("--backend", default=",".join(xdevice.available()), help="a,b,c; all that are installed")
+    parser.add_argument("--rounds", type=int, default=101)
+    parser.add_argument("--seconds", type=float, default=10, help="after these, a question ends before its last round")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
+    parser.add_argument("--markdown", action="store_true", help="print the table as the README has it")
+    asked = parser.parse_args()
+    results: list[Result] = []
+    missing: dict[str, str] = {}
+    for name in asked.backend.split(","):
+        bench = Bench(name, asked.rounds, asked.seconds)
+        results += bench.run()
+        missing |= bench.missing
+    print(show(results, missing, asked.markdown))
+    if asked.json:
+        asked.json.write_text(json.dumps(as_json(results, missing), indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""The command itself: both ways to start it, its help, its errors, and tox's environments."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import xdevice
+
+ONE = xdevice.available()[-1] if xdevice.available() else None
+
+
+def run(*arguments, start=(sys.executable, "-m", "xdevice"), **options):
+    return subprocess.run([*start, *arguments], capture_output=True, text=True, timeout=300, check=False, **options)
+
+
+def test_the_installed_command_and_the_module_are_one():
+    script = Path(sys.executable).with_name("xdevice")
+    assert run("--version", start=[script]).stdout == run("--version").stdout == f"xdevice {xdevice.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["info", "--help"], ["doctor", "--help"], ["run", "--help"]])
+def test_help_is_given_in_lines_that_fit(arguments):
+    done = run(*arguments, env={**os.environ, "COLUMNS": "120"})
+    assert done.returncode == 0 and done.stdout.startswith("usage: xdevice")
+    assert max(map(len, done.stdout.splitlines())) <= 120
+
+
+MISTAKES = [[], ["inform"], ["info", "extra"], ["doctor", "--jsno"], ["info", "--timeout", "x"]]
+
+
+@pytest.mark.parametrize("arguments", MISTAKES)
+def test_a_mistake_is_one_line_that_says_what_to_type(arguments):
+    done = run(*arguments)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("xdevice: error: ") and done.stderr.count("\n") == 1 and "--help" in done.stderr
+
+
+def test_help_and_version_load_neither_rich_nor_a_framework():
+    code = "import sys; from xdevice.cli import main\ntry: main(['--version'])\nexcept SystemExit: pass\n"
+    code += "print([m for m in ('rich', 'psutil', 'numpy', 'torch', 'optree') if m in sys.modules])"
+    assert run("-c", code, start=[sys.executable]).stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("package", ["rich", "psutil"])
+def test_without_the_packages_of_the_extra_it_says_what_to_install(package):
+    code = f"import sys; sys.modules[{package!r}] = None; from xdevice.cli import main; sys.exit(main(['info']))"
+    done = run("-c", code, start=[sys.executable])
+    assert done.returncode == 2
+    assert done.stderr == f"xdevice: error: the command line needs {package}; pip install 'xdevice[cli]'\n"
+
+
+def test_a_reader_that_has_had_enough_is_no_error():
+    started = f"{sys.executable} -m xdevice info --json --backend {ONE} | head -n 1"
+    done = subprocess.run(["bash", "-c", started], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "{\n" and "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+
+
+def test_a_terminal_that_cannot_show_a_sign_is_no_error(tmp_path):
+    (tmp_path / "script.py").write_text("print('done')")
+    done = run("run", "script.py", "--backend", ONE, cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0 and "done" in done.stdout and done.stdout.isascii()
+
+
+TOX = """
+[tox]
+env_list = lint, {name}
+no_package = true
+[testenv]
+allowlist_externals = true
+"""
+needs_tox = pytest.mark.skipif(find_spec("tox") is None, reason="tox is not installed here, so there is none to call")
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A folder with a tox.ini of its own, and a script that says which Python runs it."""
+    (tmp_path / "tox.ini").write_text(TOX.format(name=ONE))
+    says = "import os, sys; print(os.environ['XDEVICE_BACKEND'], sys.prefix, sys.argv[1:], sep='\\n')"
+    (tmp_path / "script.py").write_text(says)
+    return tmp_path
+
+
+def in_tox(project, *arguments):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("TOX", "XDEVICE"))}
+    return run("run", "script.py", "--env", "tox", *arguments, cwd=project, env=clean)
+
+
+@needs_tox
+def test_each_framework_runs_in_its_tox_environment(project):
+    done = in_tox(project, "--json", "--", "--flag")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["runs"]
+    assert row["stdout"].splitlines() == [ONE, str(project / ".tox" / ONE), "['--flag']"]
+
+
+@needs_tox
+def test_an_environment_that_cannot_be_made_is_a_row_with_toxs_words(project):
+    with open(project / "tox.ini", "a") as config:
+        config.write("deps = {toxinidir}/no_such_file.whl\n")
+    done = in_tox(project)
+    assert done.returncode == 1 and f"✗ {ONE}" in done.stdout and "no_such_file.whl" in done.stdout
+
+
+@needs_tox
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["--backend", "pytorch"], "no backend 'pytorch'"),
+    (["--backend", "torch,jax,mxnet"], "no tox environment 'torch' here; there are lint, "),
+])  # fmt: skip
+def test_a_framework_without_an_environment_is_a_mistake(project, arguments, says):
+    (project / "tox.ini").write_text(TOX.format(name="style"))
+    done = in_tox(project, *arguments)
+    assert done.returncode == 2 and says in done.stderr and done.stderr.startswith("xdevice: error: ")
+
+
+@needs_tox
+def test_a_folder_without_environments_is_a_mistake(project):
+    (project / "tox.ini").unlink()
+    done = in_tox(project)
+    assert done.returncode == 2
+    assert done.stderr.startswith("xdevice: error: no tox environment here is named like a framework")

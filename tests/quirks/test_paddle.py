@@ -1,0 +1,380 @@
+"""What only PaddlePaddle does."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+import xdevice
+from xdevice import cpu, device_of, to_device, to_numpy
+
+paddle = xdevice.backend("paddle").framework  # a plain import would crash after TensorFlow's
+placement, hardware = xdevice.backend("paddle").placement, xdevice.backend("paddle").hardware
+
+beside_tensorflow = pytest.mark.skipif(find_spec("tensorflow") is None, reason="needs TensorFlow too: `tox -e all`")
+on_a_cpu_build = pytest.mark.skipif(
+    paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu(), reason="needs PaddlePaddle's CPU build"
+)
+
+
+@pytest.fixture(autouse=True)
+def chosen():
+    with xdevice.using("paddle"):
+        yield
+
+
+def python(code, *options, **environment):
+    environment = {**os.environ, **environment}
+    done = subprocess.run(
+        [sys.executable, *options, "-c", code], capture_output=True, text=True, timeout=300, env=environment, check=False
+    )
+    return done.returncode, done.stderr
+
+
+# Importing
+
+
+@beside_tensorflow
+def test_a_plain_import_after_tensorflow_still_crashes():
+    status, _ = python("import tensorflow, paddle")
+    assert status < 0, "no signal ended it: the import in backends/paddle/__init__.py may be plain again"
+
+
+@beside_tensorflow
+def test_after_tensorflow_the_import_through_xdevice_works_and_the_flags_are_put_back():
+    status, errors = python(
+        "import sys, tensorflow, xdevice\n"
+        "before = sys.getdlopenflags()\n"
+        "paddle = xdevice.backend('paddle').framework\n"
+        "assert sys.getdlopenflags() == before\n"
+        "layer = paddle.nn.Linear(2, 2)\n"
+        "layer(paddle.ones([1, 2])).sum().backward()\n"
+        "assert layer.weight.grad.tolist() == [[1, 1], [1, 1]]\n"
+    )
+    assert status == 0, errors[-3000:]
+
+
+def test_a_plain_import_still_warns_that_there_is_no_compiler_cache():
+    status, errors = python("import paddle", "-W", "error::UserWarning", PATH="")
+    assert status == 1 and "No ccache found" in errors, "the filter in backends/paddle/__init__.py may go"
+
+
+def test_importing_prints_nothing_and_leaves_the_users_warnings_alone():
+    status, errors = python(
+        "import warnings, xdevice\n"
+        "before = list(warnings.filters)\n"
+        "xdevice.backend('paddle').framework\n"
+        "assert warnings.filters == before\n",
+        *("-W", "error::UserWarning"),
+    )
+    assert (status, errors) == (0, "")
+
+
+@on_a_cpu_build
+def test_a_cpu_build_asked_for_a_gpu_keeps_quiet(capfd):
+    assert (xdevice.try_gpu(), xdevice.num_gpus(), xdevice.devices()) == (cpu(), 0, [cpu()])
+    with pytest.raises(xdevice.DeviceNotFoundError):
+        xdevice.zeros(1, device="gpu")
+    assert capfd.readouterr().err == ""
+    with pytest.raises(ValueError, match="use wrong place"):
+        paddle.CUDAPlace(0)
+    assert "Cannot use GPU" in capfd.readouterr().err, "Paddle itself keeps quiet now"
+
+
+# Where is it
+
+
+@pytest.mark.parametrize(
+    ("cls", "role"),
+    [
+        (paddle.Tensor, "tensor"),
+        (type(paddle.nn.Linear(1, 1).weight), "tensor"),
+        (paddle.pir.Value, "tensor"),
+        (paddle.static.Variable, "tensor"),
+        (paddle.nn.Linear, "model"),
+        (paddle.DataParallel, "model"),
+        (paddle.CPUPlace, "device"),
+        (paddle.CUDAPlace, "device"),
+        (paddle.CUDAPinnedPlace, "device"),
+        (paddle.CustomPlace, "device"),
+        (paddle.base.core.XPUPlace, "device"),
+        (type(paddle.ones([1]).place), "device"),
+        (paddle.optimizer.SGD, None),
+        (paddle.dtype, None),
+    ],
+)
+def test_every_class_has_its_role(cls, role):
+    assert placement.role(cls) == role
+
+
+def test_a_place_of_any_class_is_the_device_it_stands_for():
+    assert xdevice.as_device(paddle.CPUPlace()) is xdevice.as_device(paddle.ones([1]).place) is cpu()
+    with pytest.raises(xdevice.DeviceTypeError, match="undefined"):
+        xdevice.as_device(paddle.base.core.Place())
+
+
+def test_a_tensor_without_data_is_nowhere():
+    with paddle.LazyGuard():
+        lazy = paddle.nn.Linear(2, 2)
+    emptied, cleared = paddle.ones([2]), paddle.ones([2])
+    emptied._clear_data()
+    cleared._clear()
+    for obj in (lazy, emptied, cleared):
+        with pytest.raises(xdevice.UnknownPlacementError, match="give it a value first"):
+            device_of(obj)
+        with pytest.raises(xdevice.UnknownPlacementError):
+            to_device(obj, "cpu", copy=True)
+    with pytest.raises(xdevice.UnknownPlacementError):
+        to_numpy(cleared)
+
+
+def test_inside_a_compiled_function_a_tensor_is_symbolic():
+    seen = []
+
+    def ask(x):
+        with pytest.raises(xdevice.UnknownPlacementError, match="symbolic") as error:
+            device_of(x)
+        seen.append(error)
+
+    @paddle.jit.to_static(full_graph=True)
+    def compiled(x):
+        ask(x)
+        return x + 1
+
+    assert compiled(paddle.ones([2])).tolist() == [2, 2]
+    assert seen
+
+
+# Moving. On a CPU build there is one place, so the adapter's own function is called: it always copies.
+
+
+def leaf(values=(1.0, 2.0, 3.0)):
+    x = paddle.to_tensor(values)
+    x.stop_gradient = False
+    return x
+
+
+def test_paddles_own_copy_to_a_place_still_cuts_the_gradient():
+    assert leaf()._copy_to(paddle.CPUPlace(), True).stop_gradient, "_Move may no longer be needed"
+
+
+def test_gradients_of_first_and_second_order_flow_through_a_move():
+    x = leaf()
+    y = placement.move(x, cpu(), False)
+    assert y.data_ptr() != x.data_ptr()
+    (first,) = paddle.grad((y**3).sum(), x, create_graph=True)
+    (second,) = paddle.grad(first.sum(), x)
+    assert (first.tolist(), second.tolist()) == ([3, 12, 27], [6, 12, 18])
+
+
+def test_a_moved_parameter_is_a_plain_tensor_that_leads_back_to_it():
+    weight = paddle.nn.Linear(2, 2).weight
+    moved = placement.move(weight, cpu(), True)
+    assert type(moved) is paddle.Tensor
+    moved.sum().backward()
+    assert weight.grad.tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("carry", [lambda x: placement.move(x, cpu(), False), placement.copy], ids=["move", "copy"])
+def test_what_is_frozen_stays_frozen(carry):
+    weight = paddle.nn.Linear(2, 2).weight
+    weight.stop_gradient = True
+    assert carry(weight).stop_gradient and carry(weight).is_leaf
+    assert carry(paddle.ones([2])).stop_gradient
+    with paddle.no_grad():
+        assert carry(leaf()).stop_gradient
+
+
+def test_a_sparse_tensor_has_a_place_and_cannot_be_copied():
+    sparse = paddle.sparse.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], [2, 2])
+    assert device_of(sparse) is cpu()
+    assert to_device(sparse, "cpu") is sparse
+    for carry in (lambda: to_device(sparse, "cpu", copy=True), lambda: to_numpy(sparse), lambda: xdevice.tensor(sparse)):
+        with pytest.raises(xdevice.NotSupportedError, match="to_dense"):
+            carry()
+
+
+class Tied(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = paddle.nn.Linear(2, 2), paddle.nn.Linear(2, 2)
+        self.second.weight = self.first.weight
+        self.first.bias.stop_gradient = True
+        self.register_buffer("steps", paddle.zeros([1]))
+
+
+def test_a_copied_layer_keeps_ties_and_frozen_parameters():
+    model = Tied()
+    copied = to_device(model, "cpu", copy=True)
+    assert copied.first.weight is copied.second.weight
+    assert copied.first.weight is not model.first.weight
+    assert copied.first.bias.stop_gradient and not copied.second.bias.stop_gradient
+    names = [name for name, _ in xdevice.backend().models.tensors_of(copied)]
+    assert sorted(names) == ["first.bias", "first.weight", "second.bias", "steps"]
+
+
+# Scopes
+
+
+def test_a_scope_puts_back_what_the_user_had_set():
+    before = paddle.device.get_device()
+    paddle.device.set_device("cpu")
+    try:
+        with xdevice.cpu():
+            assert device_of(paddle.ones([1])) is cpu()
+        assert paddle.device.get_device() == "cpu"
+    finally:
+        paddle.device.set_device(before)
+
+
+def test_a_scope_left_before_a_later_one_hands_on_what_was_before_it():
+    first, second = hardware.scope(cpu()), hardware.scope(cpu())
+    before = paddle.device.get_device()
+    first.__enter__()
+    second.__enter__()
+    second.before = "the first scope's device"
+    first.__exit__(None, None, None)
+    assert second.before == before
+    second.__exit__(None, None, None)
+    assert paddle.device.get_device() == before
+
+
+def test_set_device_still_refuses_an_indexed_cpu():
+    with pytest.raises(ValueError, match="device must be a string"):
+        paddle.device.set_device("cpu:0")
+
+
+# Creating
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_whole_numbers_that_paddle_lacks_are_an_error_never_other_numbers(dtype):
+    data = np.array([1, 2], dtype)
+    for given in (data, data[0], list(data)):
+        with pytest.raises(xdevice.ArgumentError, match=f"no {dtype}"):
+            xdevice.tensor(given)
+    with pytest.raises(xdevice.ArgumentError, match=dtype):
+        xdevice.zeros(2, dtype=dtype)
+    assert xdevice.tensor(data, dtype="int64").tolist() == [1, 2]
+    assert xdevice.tensor(data, dtype="bfloat16").astype("float32").tolist() == [1, 2]
+
+
+def test_paddle_still_takes_uint16_for_bfloat16():
+    assert paddle.to_tensor(np.array([1], "uint16")).dtype == paddle.bfloat16
+
+
+@pytest.mark.parametrize("name", ["float", "int", "half", "raw", "pstring", "Tensor"])
+def test_a_name_that_means_something_else_to_numpy_is_no_dtype(name):
+    with pytest.raises(xdevice.ArgumentError, match="does not exist"):
+        xdevice.zeros(2, dtype=name)
+
+
+def test_an_array_in_any_layout_and_order_of_bytes_keeps_its_values():
+    data = np.arange(6, dtype="float32").reshape(2, 3)
+    for given in (data[::-1, ::-1], np.asfortranarray(data), data.T, data.astype(">f4"), np.broadcast_to(data[0], (4, 3))):
+        made = xdevice.tensor(given)
+        assert made.dtype == paddle.float32
+        assert np.array_equal(to_numpy(made), given)
+
+
+def test_pythons_numbers_follow_paddles_default_and_numpys_keep_their_dtype():
+    dtypes = [xdevice.tensor(data).dtype for data in ([1.5], [1], [True], [1j], np.float64(1.5), np.array([1j]))]
+    assert dtypes == [paddle.float32, paddle.int64, paddle.bool, paddle.complex64, paddle.float64, paddle.complex128]
+    paddle.set_default_dtype("float64")
+    try:
+        assert xdevice.tensor([1.5]).dtype == xdevice.rand(1).dtype == paddle.float64
+    finally:
+        paddle.set_default_dtype("float32")
+
+
+def test_full_keeps_whole_numbers_whole_and_takes_no_text():
+    assert xdevice.full(2, 2**40 + 1).tolist() == [2**40 + 1] * 2
+    assert paddle.full([1], 2**40 + 1).dtype == paddle.float32, "Paddle keeps them itself now"
+    with pytest.raises(xdevice.ArgumentError, match="'a' is no number"):
+        xdevice.full(2, "a")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "uint8", "int16", "complex64"])
+def test_a_range_can_have_a_dtype_that_paddle_cannot_count_in(dtype):
+    made = xdevice.arange(1, 4, dtype=dtype)
+    assert str(made.dtype) == f"paddle.{dtype}"
+    assert made.astype("int64").tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_uniform_numbers_of_16_bits_stay_under_one(dtype):
+    xdevice.seed(0)
+    numbers = xdevice.rand(100_000, dtype=dtype).astype("float32")
+    assert 0 <= float(numbers.min()) and float(numbers.max()) < 1
+    assert abs(float(numbers.mean()) - 0.5) < 0.01
+
+
+def test_paddles_own_uniform_numbers_still_reach_one():
+    paddle.seed(0)
+    assert float(paddle.rand([100_000], dtype="bfloat16").astype("float32").max()) == 1
+
+
+def test_a_factory_without_the_dtype_says_so():
+    with pytest.raises(xdevice.ArgumentError, match="rand has no int32"):
+        xdevice.rand(2, dtype="int32")
+
+
+def test_a_tensor_made_of_a_tensor_has_left_its_graph():
+    x = leaf()
+    made, cast = xdevice.tensor(x), xdevice.tensor(x, dtype="float64")
+    assert made.stop_gradient and cast.stop_gradient and cast.dtype == paddle.float64
+    made[0] = 9.0
+    assert x.tolist() == [1, 2, 3]
+
+
+# To the host, memory, time
+
+
+@pytest.mark.skipif(find_spec("ml_dtypes") is None, reason="needs ml_dtypes, which TensorFlow and JAX bring along")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_numbers_that_numpy_lacks_keep_their_values_with_ml_dtypes(dtype):
+    array = to_numpy(xdevice.tensor([1.0, -2.5], dtype=dtype))
+    assert array.dtype.name == dtype
+    assert array.astype("float32").tolist() == [1.0, -2.5]
+    assert xdevice.tensor(array).dtype == getattr(paddle, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+def test_numbers_that_numpy_lacks_are_an_error_without_ml_dtypes(dtype, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(xdevice.NotSupportedError, match=f"NumPy has no {dtype}"):
+        to_numpy(xdevice.ones(2, dtype=dtype))
+
+
+def test_paddle_still_hands_out_the_bits_of_bfloat16_as_integers():
+    assert paddle.ones([1], dtype="bfloat16").numpy().dtype == np.uint16
+
+
+@on_a_cpu_build
+def test_what_paddle_raises_for_on_a_cpu_build_is_unknown_or_nothing():
+    with pytest.raises(ValueError, match="CPU-only"):
+        paddle.device.cuda.memory_allocated()
+    with pytest.raises(TypeError):
+        paddle.device.synchronize()
+    stats = xdevice.memory_stats("cpu")
+    assert (stats["allocated"], stats["reserved"], stats["peak"]) == (None, None, None)
+    xdevice.synchronize()
+    xdevice.empty_cache()
+    assert hardware.build() == {"version": paddle.__version__, "compute": "cpu", "toolkit": None}
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError("(External) CUDA error(2), out of memory."), True),
+        (OSError("(External) CUDNN error(2), CUDNN_STATUS_ALLOC_FAILED."), True),
+        (OSError(28, "No space left on device"), False),
+        (OSError("(External) CUDA error(209), no kernel image is available for execution on the device."), False),
+        (ValueError("CUDA error(2)"), False),
+    ],
+)
+def test_the_words_of_the_gpu_libraries_for_no_memory_are_known(error, expected):
+    assert xdevice.is_out_of_memory(error) is expected
