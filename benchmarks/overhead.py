@@ -129,7 +129,7 @@ def nested(flat: list[Any]) -> dict[str, Any]:
 def _repeats(timer: Timer) -> int:
     """How often the statement fits into a slice; it is warm afterwards."""
     number = 1
-    while (taken := timer.timeit(number)) < SLICE / 4:
+    while (taken := min(timer.repeat(3, number))) < SLICE / 4:  # the least: a first call may import or allocate
         number *= 4
     return max(1, round(number * SLICE / taken))
 

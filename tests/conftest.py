@@ -1,8 +1,9 @@
 """Every test that takes the ``backend`` fixture runs once for each framework asked for.
 
 ``--backend=torch,numpy`` asks for those, ``--backend=all`` for all that are registered; a framework that
-is asked for and missing is an error. ``--backend=installed``, the default, takes what is there. ``@pytest.mark.needs("model")`` keeps a promise
-to the frameworks whose file in ``tests/native`` has that function.
+is asked for and missing is an error. ``--backend=installed``, the default, takes what is there.
+``@pytest.mark.needs("model")`` keeps a promise to the frameworks whose file in ``tests/native`` has that
+function.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import operator
 from xdevice.errors import ArgumentError, ArgumentTypeError
 from xdevice.hardware import as_device, require
 from xdevice.placement import device_of
-from xdevice.registry import Backend, backend, role_of
+from xdevice.registry import backend, role_of
 from xdevice.scopes import innermost
 
 TYPE_CHECKING = False
@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from xdevice.adapters import Backend
+
     Shape = int | Sequence[int]
 
+# Words of which each framework has a width of its own in mind.
+_AMBIGUOUS = frozenset({"float", "double", "half", "int", "uint", "long", "short", "complex", "cfloat", "cdouble"})
 _BUILTIN_DTYPES = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
@@ -247,7 +251,7 @@ def _dtype(owner: Backend, dtype: Any) -> Any:
         name = np.dtype(dtype).name
     if not isinstance(name, str):
         return dtype
-    found = owner.creation.dtype(name)
+    found = None if name in _AMBIGUOUS else owner.creation.dtype(name)
     if found is None:
         raise ArgumentError(f"dtype {dtype!r} does not exist under {owner}; write for example 'float32' or 'int64'")
     return found

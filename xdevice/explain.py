@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from xdevice.adapters import Backend
     from xdevice.device import Device
-    from xdevice.registry import Backend
 
 
 def misplaced(owner: Backend, asked: Device, found: set[Device]) -> MisplacedError:

@@ -6,12 +6,13 @@ import warnings
 
 from xdevice.device import Device, as_kind, check_index, parse
 from xdevice.errors import DeviceFallbackWarning, DeviceNotFoundError, DeviceTypeError
-from xdevice.registry import Backend, backend, role_of
+from xdevice.registry import backend, role_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from xdevice.adapters import Backend
     from xdevice.contract import Properties
 
 _CPU = Device("cpu", 0)

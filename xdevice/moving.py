@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from xdevice.adapters import Backend
     from xdevice.device import Device
-    from xdevice.registry import Backend
 
     Item = tuple[Any, Backend, str]  # what to move, whose it is, and its role
 
@@ -45,18 +45,22 @@ class Move:
         todo: dict[int, Item] = {}
         for leaf in flat:
             try:
-                where = where_by_type.get(type(leaf))
-                if where is not None and self.copy is not True and where(leaf) is self.target:
+                if self.copy is not True and self._is_there(leaf):
                     continue
                 owned = owned_by(leaf)
                 if owned is not None and id(leaf) not in todo:
                     self._check(leaf, *owned)
                     todo[id(leaf)] = (leaf, *owned)
-            except MixedDeviceError:
-                raise
             except XDeviceError as error:
                 raise type(error)(f"{error} (at {explain.path_of(leaf, tree)})") from error
         return list(todo.values())
+
+    def _is_there(self, leaf: Any) -> bool:
+        where = where_by_type.get(type(leaf))
+        try:
+            return where is not None and where(leaf) is self.target
+        except MixedDeviceError:
+            return False  # one tensor spread over several devices: it is brought together
 
     def _check(self, obj: Any, owner: Backend, role: str) -> None:
         here = places_of(obj)
@@ -95,7 +99,7 @@ class Move:
             return self._verified(source, owner)
         moved = owner.placement.move(source, self.target, self.non_blocking)
         if moved is tensor and len(here) == 1:
-            self.undo.append(lambda: owner.placement.move(tensor, *here, False))
+            self.undo.append(lambda: owner.placement.move(tensor, next(iter(here)), False))
         return self._verified(moved, owner)
 
     def _move_model(self, model: Any, owner: Backend) -> Any:
@@ -105,7 +109,7 @@ class Move:
         if not here or here == {self.target}:
             return model
         if not self.copy and len(here) == 1:
-            self.undo.append(lambda: owner.models.move_model(model, *here))
+            self.undo.append(lambda: owner.models.move_model(model, next(iter(here))))
         return self._verified(owner.models.move_model(model, self.target), owner)
 
     def _verified(self, moved: Any, owner: Backend) -> Any:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, TypeVar
 
-    from xdevice.registry import Backend
+    from xdevice.adapters import Backend
 
     T = TypeVar("T")
 
@@ -156,8 +156,12 @@ def to_device(obj: T, device: Any, *, copy: bool | None = None, non_blocking: bo
     """
     target = device if type(device) is Device else as_device(device)
     where = where_by_type.get(type(obj))
-    if where is not None and copy is None and where(obj) is target:
-        return obj
+    if where is not None and copy is None:
+        try:
+            if where(obj) is target:
+                return obj
+        except MixedDeviceError:
+            pass  # one tensor spread over several devices: it is brought together
     if copy is not None and not isinstance(copy, bool):
         raise ArgumentError(f"copy={copy!r} is none of True, False and None")
     from xdevice.moving import Move  # most calls have nothing to move

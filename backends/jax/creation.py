@@ -26,7 +26,7 @@ def dtype(name: str) -> Any:
     return np.dtype(found) if isinstance(found, type(jnp.float32)) else None
 
 
-def tensor(data: Any, dtype: Any, device: Device | None) -> jax.Array:
+def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
     _check_width(dtype)
     if isinstance(data, jax.Array):
         copied = copy(data) if dtype is None else copy(data).astype(dtype)
@@ -69,11 +69,11 @@ def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) 
     return jnp.arange(start, stop, step, dtype, device=_native(device))
 
 
-def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
+def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
     return _draw(jax.random.uniform, shape, dtype, device)
 
 
-def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
+def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
     return _draw(jax.random.normal, shape, dtype, device)
 
 
@@ -83,7 +83,7 @@ def seed(n: int) -> None:
         _key = jax.random.key(n)
 
 
-def _draw(sample: Callable[..., jax.Array], shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
+def _draw(sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
     _check_width(dtype)
     options = {} if dtype is None else {"dtype": dtype}
     if device is None:
@@ -92,7 +92,7 @@ def _draw(sample: Callable[..., jax.Array], shape: tuple[int, ...], dtype: Any, 
         return jax.device_put(sample(_next_key(), shape, **options), native(device))
 
 
-def _next_key() -> jax.Array:
+def _next_key() -> Any:
     global _key
     # never traced: a key made inside jax.jit must not be kept beyond it
     with _lock, jax.ensure_compile_time_eval():
@@ -116,11 +116,11 @@ def _check_range(dtype: Any, *numbers: Any) -> None:
     target = jax.dtypes.canonicalize_dtype(np.int64 if dtype is None else dtype)
     if not jnp.issubdtype(target, jnp.integer):
         return
-    limits = jnp.iinfo(target)
+    limits: Any = jnp.iinfo(target)  # type: ignore[no-untyped-call]  # JAX has left it without types
     for number in numbers:
         if isinstance(number, (int, np.integer)) and not limits.min <= number <= limits.max:
             raise OverflowError(f"{number} does not fit into {target}, from {limits.min} to {limits.max}")
 
 
-def _native(device: Device | None) -> jax.Device | None:
+def _native(device: Device | None) -> Any:
     return None if device is None else native(device)

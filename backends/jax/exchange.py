@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from xdevice.backends.jax.placement import check_alive
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def to_numpy(tensor: Any) -> Array:
     array = check_alive(tensor)
-    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         raise NotSupportedError(f"NumPy has no {array.dtype}; convert it first with jax.random.key_data")
     if not (array.is_fully_addressable or array.is_fully_replicated):
         raise UnknownPlacementError(

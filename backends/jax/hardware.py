@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xdevice.contract import Build, Properties
 
-_tokens: dict[jax.Device, jax.Array] = {}  # a number on each device, for `synchronize` to compute with
+_tokens: dict[Any, jax.Array] = {}  # a number on each device, for `synchronize` to compute with
 _successor = jax.jit(lambda number: number + 1)
 
 
@@ -40,11 +40,11 @@ def count(kind: str) -> int:
     return len(local_devices(kind))
 
 
-def native(device: Device) -> jax.Device:
+def native(device: Device) -> Any:
     return local_devices(device.kind)[device.index]
 
 
-def as_device(native: jax.Device | jax.sharding.SingleDeviceSharding) -> Device:
+def as_device(native: Any) -> Device:
     if isinstance(native, jax.sharding.SingleDeviceSharding):
         kind = native.memory_kind
         (native,) = native.device_set
@@ -54,7 +54,8 @@ def as_device(native: jax.Device | jax.sharding.SingleDeviceSharding) -> Device:
 
 
 def scope(device: Device) -> AbstractContextManager[Any]:
-    return jax.default_device(native(device))  # made anew each time: one entered twice never leaves
+    fresh: AbstractContextManager[Any] = jax.default_device(native(device))  # one entered twice never leaves
+    return fresh
 
 
 def synchronize(devices: Sequence[Device]) -> None:
@@ -65,9 +66,9 @@ def synchronize(devices: Sequence[Device]) -> None:
     thread is waited for only if its result is still alive.
     """
     for kind in {device.kind for device in devices}:
-        for array in jax.live_arrays(kind):
+        for array in jax.live_arrays(kind):  # type: ignore[no-untyped-call]  # JAX has left it without types
             _wait(array)
-    jax.effects_barrier()
+    jax.effects_barrier()  # type: ignore[no-untyped-call]  # likewise
     with jax.ensure_compile_time_eval():  # or a call inside a traced function would be traced
         for last in [_successor(_token(native(device))) for device in devices]:
             last.block_until_ready()
@@ -84,25 +85,25 @@ def properties(device: Device) -> Properties:
     }
 
 
-def local_devices(kind: str) -> list[jax.Device]:
+def local_devices(kind: str) -> list[Any]:
     """Those of this process; JAX raises where it has none of the kind, and for unknown kinds."""
     try:
-        return jax.local_devices(backend=kind)
+        return list(jax.local_devices(backend=kind))
     except RuntimeError:
         return []
 
 
-def _position(native: jax.Device) -> int:
+def _position(native: Any) -> int:
     """Which of this process's devices of its kind it is; ``id`` counts over all processes."""
     try:
-        return jax.local_devices(backend=native.platform).index(native)
+        return local_devices(native.platform).index(native)
     except ValueError:
         raise UnknownPlacementError(
             f"{native} belongs to process {native.process_index}; ask there, or use one of {jax.local_devices()}"
         ) from None
 
 
-def _token(native: jax.Device) -> jax.Array:
+def _token(native: Any) -> jax.Array:
     if native not in _tokens:
         _tokens[native] = jax.device_put(0, native)
     return _tokens[native]

@@ -57,7 +57,7 @@ def concrete(tensor: Any) -> Any:
     """The array itself, or the one behind a tracer that has one: under ``jax.grad``, not ``jax.jit``."""
     if not isinstance(tensor, Tracer):
         return tensor
-    value = tensor.to_concrete_value() if hasattr(tensor, "to_concrete_value") else None
+    value = getattr(tensor, "to_concrete_value", lambda: None)()  # JAX 0.4.36 brought it
     if value is None:
         raise UnknownPlacementError(
             f"a {type(tensor).__name__} stands for an array while JAX traces a function, and is nowhere yet; "

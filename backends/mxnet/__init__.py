@@ -3,18 +3,19 @@
 Surprises: work is queued on the CPU as well, so an error may only be raised when a value is read or
 waited for. Creating and copying scalars and empty arrays needs NumPy's shapes, which xdevice turns on
 for the call alone: `mxnet.npx.set_np` remains the user's choice. xdevice makes ``mx.np`` arrays, keeps
-whole numbers whole where MXNet makes floats of them, and moves Gluon parameters in place.
+whole numbers whole where MXNet makes floats of them, and moves Gluon parameters in place; a ``Trainer``
+made before such a move must be made again.
 
 MXNet 1.9.1 was written for NumPy before 1.24 and looks up names at import that are gone since. They
-are lent to NumPy while MXNet is imported. What MXNet looks up later stays missing: ``mx.np.pad``
-(``numpy.compat``), the Gluon estimator's handlers (``numpy.Inf``) and parts of ``mx.test_utils`` need
-an older NumPy.
+are lent to NumPy while MXNet is imported. What it needs later stays missing: with NumPy 2
+``mx.np.pad`` (``numpy.compat``), some of the Gluon estimator's handlers (``numpy.Inf``), the ``Orthogonal``
+initializer, and NumPy's own integers as arguments of operators (they print otherwise) fail.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,7 +48,7 @@ _VALUES: dict[str, Any] = {
 
 
 @contextmanager
-def _names_lent() -> Iterator[list[str]]:
+def _names_lent() -> Generator[list[str], None, None]:
     """Lend NumPy the names that MXNet 1.9.1 misses in it, and take back exactly these."""
     # apache/mxnet is archived: no release will mend this. What NumPy only answers with a warning
     # (`bool` in 1.23) is not in its namespace either, and is lent too.

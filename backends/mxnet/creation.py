@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
 
-    Array = mx.np.ndarray
-
 _DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float16", "float32", "float64")
+_FLOAT: Any = np.dtype("float32")  # what MXNet makes of Python's floats
 _EXACT = 2**53  # MXNet passes numbers to its operators as 64-bit floats
 
 
@@ -36,22 +35,22 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
         return mx.np.array(numbers, numbers.dtype, _context(device))
 
 
-def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
     with mx.util.np_shape(True):
-        return mx.np.empty(shape, dtype or "float32", ctx=_context(device))
+        return mx.np.empty(shape, dtype or _FLOAT, ctx=_context(device))
 
 
-def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
     with mx.util.np_shape(True):
-        return mx.np.zeros(shape, dtype or "float32", ctx=_context(device))
+        return mx.np.zeros(shape, dtype or _FLOAT, ctx=_context(device))
 
 
-def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
     with mx.util.np_shape(True):
-        return mx.np.ones(shape, dtype or "float32", ctx=_context(device))
+        return mx.np.ones(shape, dtype or _FLOAT, ctx=_context(device))
 
 
-def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Array:
+def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:
     number = _numbers(value, dtype)
     if number.ndim or (number.dtype.kind == "i" and abs(number.item()) > _EXACT):
         return tensor(np.full(shape, number), number.dtype, device)
@@ -60,13 +59,13 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) 
 
 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any:
-    numbers = np.arange(start, stop, step, dtype)  # NumPy's is exact for every dtype
+    numbers = np.arange(start, stop, step, dtype=dtype)  # NumPy's is exact for every dtype
     if dtype is None and numbers.dtype.kind == "f":
-        dtype = np.dtype("float32")
+        dtype = _FLOAT
     return tensor(numbers, dtype, device)
 
 
-def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
     made = _draw(mx.np.random.uniform, shape, dtype, device)
     with mx.util.np_shape(True), autograd.pause():
         # MXNet rounds to 1 now and then: one number in 4000 of float16, one in 2e7 of float32
@@ -74,7 +73,7 @@ def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
         return mx.np.minimum(made, float(largest), out=made)
 
 
-def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
+def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
     return _draw(mx.np.random.normal, shape, dtype, device)
 
 
@@ -83,7 +82,7 @@ def seed(n: int) -> None:
 
 
 def _draw(sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    wanted = np.dtype(dtype or "float32")
+    wanted = np.dtype(dtype or _FLOAT)
     if wanted.kind != "f":
         raise TypeError(f"random numbers are floats, not {wanted}")
     with mx.util.np_shape(True):
@@ -91,13 +90,13 @@ def _draw(sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, device
 
 
 def _numbers(data: Any, dtype: Any) -> np.ndarray[Any, Any]:
-    """The data as NumPy sees it; Python's floats in 32 bits, as is MXNet's default."""
+    """The data as NumPy sees it, but Python's floats in 32 bits."""
     try:
         array = np.asarray(data, dtype)
     except Warning as error:  # NumPy 1.23 warns of a ragged list, and a warning may be an error
         raise ValueError(str(error)) from error
     if array.dtype.kind == "f" and dtype is None and not isinstance(data, (np.ndarray, np.generic)):
-        array = array.astype("float32")
+        array = array.astype(_FLOAT)
     if array.dtype.name not in _DTYPES:
         raise TypeError(f"MXNet has no {array.dtype}; its numbers are {', '.join(_DTYPES)}")
     return array

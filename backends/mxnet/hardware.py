@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
+from mxnet.runtime import Features
 
 from xdevice.device import Device
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def build() -> Build:
-    compute = "cuda" if mx.runtime.Features().is_enabled("CUDA") else "cpu"
+    compute = "cuda" if Features().is_enabled("CUDA") else "cpu"
     return {"version": mx.__version__, "compute": compute, "toolkit": None}
 
 
@@ -31,7 +32,7 @@ def count(kind: str) -> int:
     return gpus() if kind == "gpu" else 0
 
 
-def native(device: Device) -> mx.Context:
+def native(device: Device) -> Any:
     return mx.Context(device.kind, device.index)
 
 
@@ -40,7 +41,8 @@ def as_device(native: mx.Context) -> Device:
 
 
 def scope(device: Device) -> AbstractContextManager[Any]:
-    return native(device)  # made anew each time: one entered twice never leaves
+    fresh: AbstractContextManager[Any] = native(device)  # one entered twice never leaves
+    return fresh
 
 
 def synchronize(devices: Sequence[Device]) -> None:

@@ -75,12 +75,13 @@ def arrays(tensor: Any) -> list[NDArray]:
 def copy_parameters(holder: Any, parameters: Iterable[Parameter], memo: dict[int, Any]) -> Any:
     """A deep copy of what holds the parameters, without their Trainer and with gradients of its own."""
     for parameter in parameters:
-        if parameter._trainer is not None:  # it drags its optimizer and every other parameter along
-            memo[id(parameter._trainer)] = None
+        trainer = vars(parameter)["_trainer"]
+        if trainer is not None:  # it would drag its optimizer and every other parameter along
+            memo[id(trainer)] = None
     copied = copying.deepcopy(holder, memo)
     for parameter in parameters:
-        twin: Parameter = memo[id(parameter)]
-        if twin._grad is not None:  # MXNet copies the arrays, and forgets which is whose gradient
+        twin = memo[id(parameter)]
+        if vars(twin)["_grad"] is not None:  # the arrays are copied, and not which is whose gradient
             autograd.mark_variables(twin.list_data(), twin.list_grad(), twin.grad_req)
     return copied
 

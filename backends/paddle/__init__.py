@@ -21,17 +21,17 @@ def _import_safely() -> None:
     # PaddlePaddle 3.3.1 segfaults on import where TensorFlow 2.21 has been loaded before: it binds to
     # TensorFlow's copies of symbols that both libraries export. RTLD_DEEPBIND makes it prefer its own.
     # No upstream issue is known to us; tests/quirks/test_paddle.py says when this can go.
-    deep = getattr(os, "RTLD_DEEPBIND", 0) if "tensorflow" in sys.modules else 0
-    if deep:
-        flags = sys.getdlopenflags()
-        sys.setdlopenflags(os.RTLD_NOW | deep)
+    crashes = "tensorflow" in sys.modules and hasattr(os, "RTLD_DEEPBIND")
+    flags = sys.getdlopenflags() if crashes else 0
+    if crashes:
+        sys.setdlopenflags(os.RTLD_NOW | os.RTLD_DEEPBIND)
     try:
         with warnings.catch_warnings():
             # PaddlePaddle 3.3.1 looks for a compiler cache on every import and warns that there is none
             warnings.filterwarnings("ignore", "No ccache found", UserWarning)
             import paddle as paddle
     finally:
-        if deep:
+        if crashes:
             sys.setdlopenflags(flags)
 
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
 
-# Not paddle.uint16 to uint64: 3.3.1 has the names, but takes uint16 for bfloat16 and fills none of them.
-_NUMPY = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128")
+# Not uint16, uint32 and uint64: 3.3.1 has the names, but takes uint16 for bfloat16 and can fill none of them.
+_WHOLE = ("bool", "uint8", "int8", "int16", "int32", "int64")
+_NUMPY = (*_WHOLE, "float16", "float32", "float64", "complex64", "complex128")
 _RANGED = ("int32", "int64", "float32", "float64")  # what paddle.arange can count in
 _FRACTION = {"float16": 11, "bfloat16": 8}  # bits after the point that survive in every number of [0, 1)
 
@@ -40,7 +41,7 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
     # in the order and in this machine's bytes that Paddle reads, and never in those that it misreads
     array = np.asarray(array, "float32" if wanted in FOREIGN else wanted, order="C")
     made = paddle.to_tensor(array, place=None if device is None else native(device))
-    return _placed(made.astype(wanted) if wanted in FOREIGN else made, device)
+    return _placed(made.astype(getattr(paddle, wanted)) if wanted in FOREIGN else made, device)
 
 
 def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
@@ -66,7 +67,7 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any:
     if dtype is None or _name(dtype) in _RANGED:
         return _made(paddle.arange, start, stop, step, dtype=dtype, device=device)
-    wide = paddle.int64 if _name(dtype).startswith(("int", "uint", "bool")) else paddle.float64
+    wide = paddle.int64 if _name(dtype) in _WHOLE else paddle.float64
     return _made(paddle.arange, start, stop, step, dtype=wide, device=device).astype(dtype)
 
 
@@ -109,8 +110,9 @@ def _placed(made: Any, device: Device | None) -> Any:
 
 def _kept(data: Any, array: np.ndarray[Any, Any]) -> str:
     """The dtype to make of data for which none was asked: NumPy's own, or Paddle's for Python's numbers."""
+    own: str = array.dtype.name
     if array.dtype.kind not in "fc" or isinstance(data, (np.ndarray, np.generic)):
-        return array.dtype.name
+        return own
     default = str(paddle.get_default_dtype())
     if array.dtype.kind == "f":
         return default

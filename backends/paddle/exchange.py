@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xdevice.errors import NotSupportedError
-
 from xdevice.backends.paddle.placement import dense, device_of
+from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
     import numpy as np

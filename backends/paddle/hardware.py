@@ -7,6 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import paddle
+from paddle import version
 from paddle.base import core
 
 from xdevice.device import Device
@@ -23,7 +24,7 @@ def build() -> Build:
     if paddle.is_compiled_with_rocm():
         compute = "rocm"
     elif paddle.is_compiled_with_cuda():
-        compute, toolkit = "cuda", str(paddle.version.cuda())
+        compute, toolkit = "cuda", str(version.cuda())
     elif paddle.is_compiled_with_xpu():
         compute = "xpu"
     return {"version": paddle.__version__, "compute": compute, "toolkit": toolkit}
@@ -38,7 +39,7 @@ def count(kind: str) -> int:
         return 1
     try:
         if kind == "gpu":
-            return int(core.get_xpu_device_count() if _xpu() else paddle.device.cuda.device_count())
+            return int((paddle.device.xpu if _xpu() else paddle.device.cuda).device_count())
         if kind in core.get_all_custom_device_type():
             return int(core.get_custom_device_count(kind))
     except (RuntimeError, OSError):  # a driver that is missing or too old; OSError is Paddle's for the GPU library's

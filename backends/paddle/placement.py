@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import paddle
 from paddle.base import core
 
+from xdevice.backends.paddle.hardware import device_at, native
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
-
-from xdevice.backends.paddle.hardware import device_at, native
 
 if TYPE_CHECKING:
     from xdevice.contract import Role
@@ -57,7 +56,7 @@ def device_of(tensor: Any) -> Device:
     try:
         place = tensor.place
     except RuntimeError as error:  # cleared, or never given a value
-        raise UnknownPlacementError(f"{_named(tensor)} holds no data, so it is nowhere; give it a value first") from error
+        raise UnknownPlacementError(f"{_named(tensor)} holds no data; give it a value first") from error
     # asking the place's own methods: hashing it would cost 840 ns, its name 300, this 150
     if _is_cpu(place):
         return _CPU
@@ -81,7 +80,7 @@ def copy(tensor: Any) -> Any:
     return dense(tensor).clone()
 
 
-class _Move(paddle.autograd.PyLayer):  # type: ignore[misc]  # Paddle ships no types
+class _Move(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # Any to mypy unless installed
     """A copy to another place through which gradients flow, of any order.
 
     In PaddlePaddle 3.0 and 3.3.1 all its own ways (``to``, ``cuda``, ``cpu``, ``_copy_to``) cut them.
@@ -93,8 +92,8 @@ class _Move(paddle.autograd.PyLayer):  # type: ignore[misc]  # Paddle ships no t
         return tensor.detach()._copy_to(place, wait)  # detached, a parameter's copy is a plain tensor
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        return _Move.apply(gradient, ctx.source, True)
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return _Move.apply(*gradients, ctx.source, True)
 
 
 def dense(tensor: Any) -> Any:

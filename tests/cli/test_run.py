@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -250,6 +251,12 @@ def test_more_output_than_a_pipe_holds_neither_blocks_nor_floods(script):
     assert "prints more than is shown" in done.stdout and done.stdout.count("\n") < 2100
 
 
+def test_a_script_that_prints_without_end_is_stopped(script):
+    status, report = run_json(script("while True: print('x' * 2**20)"), "--backend", ONE)
+    (row,) = report["runs"]
+    assert status == 1 and row["status"] == "flooded" and row["cut"] and len(row["stdout"]) == 2**20
+
+
 def test_a_script_has_nothing_to_wait_for_on_its_stdin(script):
     status, report = run_json(script("import sys; print(repr(sys.stdin.read()))"), "--backend", ONE)
     assert status == 0 and report["runs"][0]["stdout"] == "''\n"
@@ -316,6 +323,7 @@ def test_on_a_terminal_the_progress_is_live_and_gone_in_the_end(script):
     os.close(outer)
     live, _, final = shown.decode().rpartition("\x1b[?25h")  # the cursor is shown again
     assert process.wait() == 0
+    live = re.sub(r"\x1b\[[\d;]*m", "", live)  # without the colours
     assert f"{ONE}  running" in live and "wall time" not in live
     assert "wall time" in final and "the end" in final and "running" not in final
 

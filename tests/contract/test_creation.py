@@ -70,7 +70,7 @@ def test_what_is_no_shape_is_an_error(backend, shape):
         xdevice.zeros(shape)
 
 
-@pytest.mark.parametrize("dtype", ["float33", "text", "object"])
+@pytest.mark.parametrize("dtype", ["float33", "text", "object", "float", "int", "half", ""])
 def test_a_dtype_that_does_not_exist_is_an_error(backend, dtype):
     with pytest.raises(xdevice.ArgumentError):
         xdevice.zeros(3, dtype=dtype)

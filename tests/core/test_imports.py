@@ -55,7 +55,8 @@ def test_importing_loads_the_standard_library_only_and_little_of_it():
 
 def test_importing_changes_neither_the_environment_nor_the_warnings():
     assert in_a_fresh_interpreter(
-        "import os, sys, json, warnings; e, w, p = dict(os.environ), list(warnings.filters), list(sys.path); import xdevice;"
+        "import os, sys, json, warnings;"
+        "e, w, p = dict(os.environ), list(warnings.filters), list(sys.path); import xdevice;"
         "print(json.dumps([e == dict(os.environ), w == list(warnings.filters), p == list(sys.path)]))"
     ) == [True, True, True]
 

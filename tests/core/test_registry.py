@@ -7,8 +7,6 @@ import textwrap
 
 import pytest
 
-import xdevice
-
 TOY = {
     "toy.py": "class Tensor: pass\n__version__ = '1'\n",
     "xdevice_toy/__init__.py": "import toy\nCANNOT = {'synchronize': 'a toy never works'}\n",
@@ -62,7 +60,8 @@ def run(tmp_path):
 
 SHOW = textwrap.dedent("""
     try: {call}
-    except xdevice.XDeviceError as error: print(type(error).__name__, [b.__name__ for b in type(error).__mro__[1:4]], error)
+    except xdevice.XDeviceError as error:
+        print(type(error).__name__, [b.__name__ for b in type(error).__mro__[1:4]], error)
 """)
 
 
@@ -137,9 +136,12 @@ def test_using_beats_use_beats_the_environment(run):
 
 
 def test_the_one_framework_already_imported_is_taken_and_the_guess_stays(run):
-    assert run(
-        "import toy; print(xdevice.backend()); import sys, types; sys.modules['ghost'] = types.ModuleType('ghost'); print(xdevice.backend())"
-    ).split() == ["toy", "toy"]
+    assert run("""
+        import sys, types, toy
+        print(xdevice.backend())
+        sys.modules["ghost"] = types.ModuleType("ghost")
+        print(xdevice.backend())
+    """).split() == ["toy", "toy"]
 
 
 def test_without_any_hint_the_first_installed_in_order_is_taken(run):

@@ -27,10 +27,8 @@ def chosen():
 
 
 def python(code, *options, **environment):
-    environment = {**os.environ, **environment}
-    done = subprocess.run(
-        [sys.executable, *options, "-c", code], capture_output=True, text=True, timeout=300, env=environment, check=False
-    )
+    command, environment = [sys.executable, *options, "-c", code], {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
     return done.returncode, done.stderr
 
 
@@ -79,9 +77,8 @@ def test_a_cpu_build_asked_for_a_gpu_keeps_quiet(capfd):
     with pytest.raises(xdevice.DeviceNotFoundError):
         xdevice.zeros(1, device="gpu")
     assert capfd.readouterr().err == ""
-    with pytest.raises(ValueError, match="use wrong place"):
-        paddle.CUDAPlace(0)
-    assert "Cannot use GPU" in capfd.readouterr().err, "Paddle itself keeps quiet now"
+    status, errors = python("import paddle; paddle.CUDAPlace(0)")  # which in 3.0 ended the process
+    assert status != 0 and "Cannot use GPU" in errors, "Paddle itself keeps quiet now"
 
 
 # Where is it
@@ -192,9 +189,9 @@ def test_a_sparse_tensor_has_a_place_and_cannot_be_copied():
     sparse = paddle.sparse.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], [2, 2])
     assert device_of(sparse) is cpu()
     assert to_device(sparse, "cpu") is sparse
-    for carry in (lambda: to_device(sparse, "cpu", copy=True), lambda: to_numpy(sparse), lambda: xdevice.tensor(sparse)):
+    for carry in (lambda x: to_device(x, "cpu", copy=True), to_numpy, xdevice.tensor):
         with pytest.raises(xdevice.NotSupportedError, match="to_dense"):
-            carry()
+            carry(sparse)
 
 
 class Tied(paddle.nn.Layer):
@@ -274,7 +271,8 @@ def test_a_name_that_means_something_else_to_numpy_is_no_dtype(name):
 
 def test_an_array_in_any_layout_and_order_of_bytes_keeps_its_values():
     data = np.arange(6, dtype="float32").reshape(2, 3)
-    for given in (data[::-1, ::-1], np.asfortranarray(data), data.T, data.astype(">f4"), np.broadcast_to(data[0], (4, 3))):
+    repeated = np.broadcast_to(data[0], (4, 3))
+    for given in (data[::-1, ::-1], np.asfortranarray(data), data.T, data.astype(">f4"), repeated):
         made = xdevice.tensor(given)
         assert made.dtype == paddle.float32
         assert np.array_equal(to_numpy(made), given)
@@ -308,7 +306,7 @@ def test_a_range_can_have_a_dtype_that_paddle_cannot_count_in(dtype):
 def test_uniform_numbers_of_16_bits_stay_under_one(dtype):
     xdevice.seed(0)
     numbers = xdevice.rand(100_000, dtype=dtype).astype("float32")
-    assert 0 <= float(numbers.min()) and float(numbers.max()) < 1
+    assert float(numbers.min()) >= 0 and float(numbers.max()) < 1
     assert abs(float(numbers.mean()) - 0.5) < 0.01
 
 

@@ -52,6 +52,10 @@ def test_frameworks_that_the_user_has_imported_do_no_harm(first):
 
 
 def test_the_user_may_import_a_framework_plainly_once_xdevice_has_loaded_it():
-    code = "import tensorflow, xdevice; xdevice.use('paddle'); xdevice.count(); xdevice.backend('mxnet').framework\nimport paddle, mxnet"
+    code = """
+import tensorflow, xdevice
+xdevice.use("paddle"); xdevice.count(); xdevice.backend("mxnet").framework
+import paddle, mxnet
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]

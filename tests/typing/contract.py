@@ -1,19 +1,72 @@
 """Every room of every adapter is what the contract says: checked by mypy and pyright, never run."""
 
 from xdevice import contract
+from xdevice.backends.jax import creation as jax_creation
+from xdevice.backends.jax import exchange as jax_exchange
+from xdevice.backends.jax import hardware as jax_hardware
+from xdevice.backends.jax import memory as jax_memory
+from xdevice.backends.jax import placement as jax_placement
+from xdevice.backends.mxnet import creation as mxnet_creation
+from xdevice.backends.mxnet import exchange as mxnet_exchange
+from xdevice.backends.mxnet import hardware as mxnet_hardware
+from xdevice.backends.mxnet import memory as mxnet_memory
+from xdevice.backends.mxnet import models as mxnet_models
+from xdevice.backends.mxnet import placement as mxnet_placement
 from xdevice.backends.numpy import creation as numpy_creation
 from xdevice.backends.numpy import exchange as numpy_exchange
 from xdevice.backends.numpy import hardware as numpy_hardware
 from xdevice.backends.numpy import memory as numpy_memory
 from xdevice.backends.numpy import placement as numpy_placement
+from xdevice.backends.paddle import creation as paddle_creation
+from xdevice.backends.paddle import exchange as paddle_exchange
+from xdevice.backends.paddle import hardware as paddle_hardware
+from xdevice.backends.paddle import memory as paddle_memory
+from xdevice.backends.paddle import models as paddle_models
+from xdevice.backends.paddle import placement as paddle_placement
+from xdevice.backends.tensorflow import creation as tensorflow_creation
+from xdevice.backends.tensorflow import exchange as tensorflow_exchange
+from xdevice.backends.tensorflow import hardware as tensorflow_hardware
+from xdevice.backends.tensorflow import memory as tensorflow_memory
+from xdevice.backends.tensorflow import models as tensorflow_models
+from xdevice.backends.tensorflow import placement as tensorflow_placement
 from xdevice.backends.torch import creation as torch_creation
 from xdevice.backends.torch import exchange as torch_exchange
 from xdevice.backends.torch import hardware as torch_hardware
 from xdevice.backends.torch import memory as torch_memory
+from xdevice.backends.torch import models as torch_models
 from xdevice.backends.torch import placement as torch_placement
 
-hardware: list[contract.Hardware] = [numpy_hardware, torch_hardware]
-placement: list[contract.Placement] = [numpy_placement, torch_placement]
-creation: list[contract.Creation] = [numpy_creation, torch_creation]
-exchange: list[contract.Exchange] = [numpy_exchange, torch_exchange]
-memory: list[contract.Memory] = [numpy_memory, torch_memory]
+hardware: list[contract.Hardware] = [
+    torch_hardware,
+    tensorflow_hardware,
+    paddle_hardware,
+    mxnet_hardware,
+    jax_hardware,
+    numpy_hardware,
+]
+placement: list[contract.Placement] = [
+    torch_placement,
+    tensorflow_placement,
+    paddle_placement,
+    mxnet_placement,
+    jax_placement,
+    numpy_placement,
+]
+models: list[contract.Models] = [torch_models, tensorflow_models, paddle_models, mxnet_models]
+creation: list[contract.Creation] = [
+    torch_creation,
+    tensorflow_creation,
+    paddle_creation,
+    mxnet_creation,
+    jax_creation,
+    numpy_creation,
+]
+exchange: list[contract.Exchange] = [
+    torch_exchange,
+    tensorflow_exchange,
+    paddle_exchange,
+    mxnet_exchange,
+    jax_exchange,
+    numpy_exchange,
+]
+memory: list[contract.Memory] = [torch_memory, tensorflow_memory, paddle_memory, mxnet_memory, jax_memory, numpy_memory]

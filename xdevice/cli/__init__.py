@@ -27,7 +27,8 @@ it starts: the most that samples have seen at once, or the kernel's figure for t
 
 Outputs are compared without colours and other control characters, and of a line written over the
 last state is taken. What a failed run prints is not compared but shown apart. The first mebibyte
-and 2000 lines of each output count, and a script that prints over 256 mebibytes is stopped.
+and 2000 lines of each output count. A script that prints over 256 mebibytes is stopped, and so is
+whatever a script leaves running when it ends.
 
 --env tox makes each framework's environment ready with tox, as the project in this folder
 configures it, and runs the script with that environment's Python. Names of environments are those
@@ -130,7 +131,12 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
 
 
 def _add_backend_option(command: argparse.ArgumentParser, help: str) -> None:
-    command.add_argument("--backend", default="all", metavar="all|A,B,…", help=help)
+    command.add_argument("--backend", type=_names, default=[], metavar="all|A,B,…", help=help)
+
+
+def _names(text: str) -> list[str]:
+    """The names asked for, each once; none means all."""
+    return [] if text == "all" else list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
 def _positive(text: str) -> int:

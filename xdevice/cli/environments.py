@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def names(asked: str) -> list[str]:
-    """The frameworks asked for; ``all`` means those that the project has an environment for."""
+def names(asked: Sequence[str]) -> list[str]:
+    """The frameworks asked for, or all that the project has an environment for."""
     there = _tox("list", "-q", "--no-desc").split()
-    if asked == "all":
+    if not asked:
         chosen = [name for name in registered() if name in there]
         if not chosen:
             raise ArgumentError(
@@ -27,7 +27,7 @@ def names(asked: str) -> list[str]:
                 "go to a folder whose tox.ini has some"
             )
         return chosen
-    chosen = [str(find(name)) for name in dict.fromkeys(asked.split(","))]
+    chosen = [str(find(name)) for name in asked]
     missing = [name for name in chosen if name not in there]
     if missing:
         raise ArgumentError(

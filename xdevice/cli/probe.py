@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 _CODE = "from xdevice.cli.probe import main; main()"
 
 
-def probe_all(asked: str, timeout: float, quiet: bool) -> tuple[list[dict[str, Any]], int | None]:
-    """What there is to say of each backend asked for, and the signal that cut the asking short, if one did."""
+def probe_all(asked: Sequence[str], timeout: float, quiet: bool) -> tuple[list[dict[str, Any]], int | None]:
+    """What there is to say of each backend asked for, or of all, and the signal that cut it short, if one did."""
     from xdevice.cli.processes import Child, run_all
     from xdevice.cli.terminal import Progress
     from xdevice.machine import usable_threads
     from xdevice.registry import find, is_installed, registered
 
     safe = ["-P"] if sys.version_info >= (3, 11) else []  # no module of the current folder is a framework
-    names = list(registered()) if asked == "all" else [str(find(name)) for name in dict.fromkeys(asked.split(","))]
+    names = [str(find(name)) for name in asked or registered()]
     children = [Child(name, [sys.executable, *safe, "-c", _CODE, name]) for name in names if is_installed(name)]
     with Progress("asking the frameworks", quiet) as progress:
         interrupted = run_all(children, max(1, (usable_threads() or 2) // 2), timeout, progress)

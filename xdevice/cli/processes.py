@@ -77,12 +77,10 @@ class Child:
             if now >= self._next_sample:
                 self._sample()
             self.exit_status = self._reap()
-            if timeout is not None and self.seconds > timeout and self._cause is None:
-                self.stop("timed out")
-            if self._cause is None and any(os.fstat(s.fileno()).st_size > FLOOD for s in self._spools):
-                self.stop("flooded")
-            if self.exit_status is None and (self._kill_at is None or now < self._kill_at):
-                return
+            if self.exit_status is None:
+                self._check_limits(timeout)
+                if self._kill_at is None or now < self._kill_at:
+                    return
         self._end(now)
 
     def stop(self, cause: Status) -> None:
@@ -115,6 +113,12 @@ class Child:
         err.close()
         del self._spools
         return first, last, more
+
+    def _check_limits(self, timeout: float | None) -> None:
+        if timeout is not None and self.seconds > timeout:
+            self.stop("timed out")
+        elif any(os.fstat(spool.fileno()).st_size > FLOOD for spool in self._spools):
+            self.stop("flooded")
 
     def _end(self, now: float) -> None:
         """Ended, unless descendants linger: these are told to stop too, and waited for."""
@@ -246,8 +250,9 @@ def _alive(process: psutil.Process) -> bool:
 
 
 def _peak_of_this_process() -> int:
+    """What a new process starts with as its peak: that of the memory which it shares with us until it execs."""
     try:
-        import resource
-    except ModuleNotFoundError:  # Windows
-        return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+    except (OSError, StopIteration):  # no Linux: what we hold now is the nearest that is known
+        return int(psutil.Process().memory_info().rss)

@@ -55,11 +55,9 @@ def _script(path: str) -> str:
     raise ArgumentError(f"{path!r} is {what}; give the path of a Python file, as seen from {str(Path.cwd())!r}")
 
 
-def _names(asked: str) -> list[str]:
-    """The frameworks asked for, all of them installed."""
-    if asked == "all":
-        return available() or [str(backend())]  # which says what to install
-    return [str(backend(name)) for name in dict.fromkeys(asked.split(","))]
+def _names(asked: Sequence[str]) -> list[str]:
+    """The frameworks asked for, or all: each of them installed."""
+    return [str(backend(name)) for name in asked or available()] or [str(backend())]  # which says what to install
 
 
 def _jobs() -> int:
@@ -74,8 +72,12 @@ def _pythons(names: Sequence[str], options: argparse.Namespace) -> tuple[dict[st
     with Progress("tox makes the environments ready", quiet=options.json) as progress:
         interrupted = run_all(children, 1, None, progress)  # they share tox's packaging environment
     good = [child.name for child in children if child.status == "ok"]
-    failed = [child for child in children if child.status != "ok" or interrupted]
-    return ({} if interrupted else {name: environments.python(name) for name in good}), failed, interrupted
+    if interrupted:
+        for child in children:
+            child.status = "stopped"  # an environment may be ready, but the script has not run in it
+        return {}, children, interrupted
+    failed = [child for child in children if child.status != "ok"]
+    return {name: environments.python(name) for name in good}, failed, None
 
 
 def _environment(name: str, foreign: bool) -> Mapping[str, str]:

@@ -8,8 +8,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -150,12 +151,11 @@ def signal_name(status: int | None) -> str | None:
         return f"signal {-status}"
 
 
-def _states(title: str, children: Any, frame: int) -> Table:
+def _states(title: str, children: Any, frame: int) -> Group:
     states = Table.grid(padding=(0, 2))
-    states.title, states.title_justify, states.title_style = title, "left", "bold"
     for child in children:
         sign = {"ok": "✓", "waiting": "·", "running": _SPINNER[frame % len(_SPINNER)]}.get(child.status, "✗")
         style = _STYLES.get(child.status, "red")
         took = "" if child.status == "waiting" else f"{child.seconds:.1f} s"
         states.add_row(f"{sign} {child.name}", ending(child), took, size(child.peak_memory), style=style)
-    return states
+    return Group(Text(title, style="bold", overflow="ellipsis", no_wrap=True), states)
