@@ -46,6 +46,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument("--markdown", action="store_true", help="print the table as the README has it")
     asked = parser.parse_args()
+    if asked.rounds < 2:
+        parser.error(f"--rounds {asked.rounds} gives no spread; at least 2")
     modules = list(dict.fromkeys(["xdevice", *asked.modules]))
     missing = {name: why for name in modules if (why := problem(name))}
     over = milliseconds_over_bare([name for name in modules if name not in missing], asked.rounds)

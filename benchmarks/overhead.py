@@ -6,7 +6,7 @@ Everything runs in one process. A round times every contender once, in an order 
 a millisecond each, so that what disturbs the machine disturbs all alike. What is shown is the median
 over the rounds of the ratio to the native call in the same round, and half the distance between its
 quartiles. All statements are compiled into the same loop by `timeit`, with their names as globals and
-garbage collection off; what the empty loop takes in the same round is taken away from each.
+garbage collection off; what the loop takes when it is empty is taken away from each.
 """
 
 from __future__ import annotations
@@ -62,8 +62,7 @@ class Bench:
         """Every contender's result for every question."""
         with xdevice.using(self.name):
             for question in QUESTIONS:
-                if sys.stderr.isatty():
-                    print(f"\r\033[K{self.name}: {question.title}", end="\r", file=sys.stderr)
+                print(f"{self.name}: {question.title}", file=sys.stderr)
                 yield from self._results(question, self._measure(self._timers(question)))
 
     def _statement(self, question: Question, contender: str) -> str | None:
@@ -107,16 +106,15 @@ class Bench:
                 break
             for name in shuffled.sample(list(timers), len(timers)):
                 taken[name].append(timers[name].timeit(repeats[name]) / repeats[name])
-        empty = taken.pop("")
-        return {name: [t - e for t, e in zip(times, empty, strict=True)] for name, times in taken.items()}
+        empty = median(taken.pop(""))
+        return {name: [ns - empty for ns in times] for name, times in taken.items()}
 
     def _results(self, question: Question, taken: dict[str, list[float]]) -> Iterator[Result]:
         for name, times in taken.items():
             low, ratio, high = quartiles_of_ratio(times, taken.get("native"))
             against_budget = quartiles_of_ratio(times, taken.get(question.against))[1]
-            yield Result(
-                self.name, question.title, name, len(times), median(times), low, ratio, high, against_budget
-            )
+            ns = median(times)
+            yield Result(self.name, question.title, name, len(times), ns, low, ratio, high, against_budget)
 
 
 def nested(flat: list[Any]) -> dict[str, Any]:
@@ -137,7 +135,8 @@ def _repeats(timer: Timer) -> int:
 def _short(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"{error.name} is not installed"
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"[:160]
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:160]
 
 
 def main() -> None:
@@ -148,9 +147,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument("--markdown", action="store_true", help="print the table as the README has it")
     asked = parser.parse_args()
+    if asked.rounds < 2:
+        parser.error(f"--rounds {asked.rounds} gives no spread; at least 2")
+    try:
+        backends = [xdevice.backend(name) for name in dict.fromkeys(asked.backend.split(","))]
+    except xdevice.XDeviceError as error:
+        parser.error(str(error))
     results: list[Result] = []
     missing: dict[str, str] = {}
-    for name in asked.backend.split(","):
+    for name in backends:
         bench = Bench(name, asked.rounds, asked.seconds)
         results += bench.run()
         missing |= bench.missing

@@ -10,7 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from statistics import quantiles
 from typing import Any
 
-from contenders import CONTENDERS, NATIVE, PEERS, QUESTIONS, Question
+from contenders import CONTENDERS, NATIVE, PEERS, QUESTIONS
+
+LEGEND = """\
+Ratios to the framework's own call in the same round: median ± half the distance between the quartiles.
+A dash: the library does not serve that framework, or has no such call."""
 
 DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu"), "paddle": ("paddlepaddle", "paddlepaddle-gpu")}
 
@@ -35,8 +39,7 @@ def quartiles_of_ratio(times: list[float], base: list[float] | None) -> list[flo
     """The quartiles of the rounds' own ratios, so that what slowed a whole round down falls out."""
     if base is None:
         return [None, None, None]
-    ratios = [a / b for a, b in zip(times, base, strict=True)]
-    return quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+    return quantiles([a / b for a, b in zip(times, base, strict=True)], n=4, method="inclusive")
 
 
 def show(results: list[Result], missing: dict[str, str], markdown: bool) -> str:
@@ -44,8 +47,7 @@ def show(results: list[Result], missing: dict[str, str], markdown: bool) -> str:
     mark = "- " if markdown else ""
     parts = [
         (_markdown if markdown else _text)(list(_rows(results))),
-        "Ratios to the framework's own call in the same round: median ± half the distance between the quartiles.\n"
-        "A dash: the library does not serve that framework, or has no such call.",
+        LEGEND,
         "\n".join(f"{mark}{line}" for line in _verdicts(results)),
         "\n".join(f"{mark}no figure for {who}: {why}" for who, why in missing.items()),
         f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} CPUs; "
@@ -98,18 +100,18 @@ def _markdown(rows: list[list[str]]) -> str:
 
 def _verdicts(results: list[Result]) -> Iterable[str]:
     for question in QUESTIONS:
-        if question.limit is not None:
-            ours = [r for r in results if (r.question, r.contender) == (question.title, "xdevice")]
-            judged = "; ".join(_verdict(question, r) for r in ours)
-            yield f"budget, {question.title}: at most {question.limit:g} × {question.against}: {judged}"
+        if question.limit is None:
+            continue
+        ours = [r for r in results if (r.question, r.contender) == (question.title, "xdevice")]
+        judged = [_verdict(question.limit, r.backend, r.against_budget) for r in ours if r.against_budget is not None]
+        alone = [r.backend for r in ours if r.against_budget is None]
+        if alone:
+            judged.append(f"no {question.against} under {', '.join(alone)}")
+        yield f"budget, {question.title}, at most {question.limit:g} × {question.against}: {'; '.join(judged)}"
 
 
-def _verdict(question: Question, ours: Result) -> str:
-    ratio, limit = ours.against_budget, question.limit
-    if ratio is None or limit is None:
-        return f"{ours.backend} has no {question.against} to compare with"
-    word = "met" if ratio <= limit else "missed"
-    return f"{ours.backend} {ratio:.2f}, {word} by {abs(ratio / limit - 1):.0%}"
+def _verdict(limit: float, backend: str, ratio: float) -> str:
+    return f"{backend} {ratio:.3g}, {'met' if ratio <= limit else 'missed'} by {abs(ratio / limit - 1):.1%}"
 
 
 def _versions(results: list[Result]) -> dict[str, str]:

@@ -25,6 +25,7 @@ _SPELLINGS = (
     rf"(?:/job:[a-z0-9_]+)?(?:/replica:\d+)?(?:/task:\d+)?(?:/?device:|/)?{_WORD}(?::{_INDEX})?",
     rf"{_WORD}\({_INDEX}?\)",  # gpu(1), cpu()
     rf"place\({_WORD}(?::{_INDEX})?\)",  # Place(gpu:1)
+    rf"device\(type='{_WORD}'(?:, index={_INDEX})?\)",  # device(type='cuda', index=1)
     rf"tfrt_{_WORD}_{_INDEX}",  # TFRT_CPU_0
     rf"{_WORD}device\(id={_INDEX}(?:, [^()]*(?:\([^()]*\)[^()]*)*)?\)",  # CudaDevice(id=1)
 )

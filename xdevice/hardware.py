@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _CPU = Device("cpu", 0)
 _native: dict[tuple[str, Device], Any] = {}
-_warned: set[tuple[str, str]] = set()
+_warned: set[str] = set()  # frameworks about which `try_gpu` has had its say
 
 
 def cpu() -> Device:
@@ -263,11 +263,13 @@ def _short(obj: object) -> str:
 
 
 def _warn_if_hidden(chosen: Backend) -> None:
+    if chosen in _warned:
+        return
+    _warned.add(chosen)
     from xdevice.diagnosis import diagnose, facts_of  # reads the machine: only when a GPU is missed
 
     problem = diagnose(facts_of(chosen))
-    if problem is not None and (chosen, problem.reason) not in _warned:
-        _warned.add((chosen, problem.reason))
+    if problem is not None:
         warnings.warn(
             f"{chosen} sees no GPU although this machine has one: {problem.reason}; {problem.cure}",
             DeviceFallbackWarning,

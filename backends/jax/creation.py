@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+
 from xdevice.backends.jax.hardware import native, scope
 from xdevice.backends.jax.placement import copy
 

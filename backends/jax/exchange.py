@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from xdevice.backends.jax.placement import check_alive
 
+from xdevice.backends.jax.placement import check_alive
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 if TYPE_CHECKING:

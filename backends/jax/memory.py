@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import jax
+
 from xdevice.backends.jax.hardware import native
 
 if TYPE_CHECKING:

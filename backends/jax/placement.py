@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
-from xdevice.backends.jax.hardware import as_device, native
 
+from xdevice.backends.jax.hardware import as_device, native
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError
 

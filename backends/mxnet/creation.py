@@ -8,6 +8,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
+
 from xdevice.backends.mxnet.hardware import native
 from xdevice.backends.mxnet.placement import arrays
 

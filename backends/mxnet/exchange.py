@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xdevice.backends.mxnet.placement import arrays
-
 from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import mxnet as mx
-from xdevice.backends.mxnet.hardware import gpus, native
 
+from xdevice.backends.mxnet.hardware import gpus, native
 from xdevice.device import Device
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
 from mxnet.gluon import Block
+
 from xdevice.backends.mxnet.hardware import native
 from xdevice.backends.mxnet.placement import copy_parameters
 

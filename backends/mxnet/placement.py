@@ -9,8 +9,8 @@ import mxnet as mx
 from mxnet import autograd
 from mxnet.gluon import Block, Parameter, ParameterDict
 from mxnet.ndarray import NDArray
-from xdevice.backends.mxnet.hardware import as_device, native
 
+from xdevice.backends.mxnet.hardware import as_device, native
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError
 

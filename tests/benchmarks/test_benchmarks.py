@@ -1,7 +1,8 @@
 """The benchmarks run and say what they promise to say. What they measure is not asserted: the machine decides that."""
 
-import importlib.util
 import json
+import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -10,25 +11,97 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+FEW = ("--rounds", "2", "--seconds", "0")
+WITHOUT_IVY = """
+import os, runpy, sys
+sys.modules["ivy"] = None
+del sys.argv[0]
+sys.path[0] = os.path.dirname(sys.argv[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.fixture
+def contenders(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    yield __import__("contenders")
+    for name in ("contenders", "overhead", "report"):
+        sys.modules.pop(name, None)
 
 
 @cache
-def run(script, *arguments, status=0):
-    done = subprocess.run(
-        [sys.executable, BENCHMARKS / script, *arguments],
+def run(script, *arguments, python=()):
+    return subprocess.run(
+        [sys.executable, *python, BENCHMARKS / script, *map(str, arguments)],
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
         capture_output=True,
         encoding="utf-8",
-        env=None,
         timeout=300,
         check=False,
     )
-    assert done.returncode == status, done.stderr[-2000:]
-    return done.stdout if status == 0 else done.stderr
 
 
-def contenders():
-    spec = importlib.util.spec_from_file_location("contenders", BENCHMARKS / "contenders.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["contenders"] = module  # its dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
+def output(script, *arguments, **how):
+    done = run(script, *arguments, **how)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.fixture
+def measured(backend, tmp_path_factory):
+    """What `overhead.py` prints, and its figures, on a machine without Ivy."""
+    file = tmp_path_factory.getbasetemp() / f"{backend}.json"
+    said = output("overhead.py", "--backend", backend, *FEW, "--json", file, python=("-c", WITHOUT_IVY))
+    return said, json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_overhead_times_xdevice_beside_every_native_call(backend, contenders, measured):
+    timed = {(r["question"], r["contender"]) for r in measured[1]["results"]}
+    for question in contenders.QUESTIONS:
+        assert (question.title, "xdevice") in timed
+        if question.key in contenders.NATIVE[backend] or question.leaves:
+            assert (question.title, "native") in timed
+
+
+def test_overhead_judges_every_budget(contenders, measured):
+    for question in contenders.QUESTIONS:
+        if question.limit is not None:
+            verdict = re.search(rf"budget, {re.escape(question.title)}, at most .*", measured[0])
+            assert re.search(rf"(met|missed) by [\d.]+%|no {question.against} under", verdict[0])
+
+
+def test_overhead_has_a_column_for_every_library_and_names_the_missing(backend, contenders, measured):
+    assert all(peer in measured[0].splitlines()[0] for peer in contenders.PEERS)
+    assert f"no figure for Ivy under {backend}: ivy is not installed" in measured[0]
+
+
+def test_the_markdown_table_is_whole(backend, contenders):
+    said = output("overhead.py", "--backend", backend, *FEW, "--markdown")
+    rows = [line for line in said.splitlines() if line.startswith("|")]
+    assert len(rows) == len(contenders.QUESTIONS) + 2  # the head and the ruler
+    assert {row.count("|") for row in rows} == {rows[0].count("|")}
+
+
+def test_trees_hold_as_many_tensors_as_their_question_says(contenders):
+    import optree
+    from overhead import nested
+
+    for question in contenders.QUESTIONS:
+        assert sorted(optree.tree_leaves(nested(list(range(question.leaves))))) == list(range(question.leaves))
+
+
+def test_overhead_refuses_what_it_cannot_measure():
+    done = run("overhead.py", "--backend", "torhc")
+    assert done.returncode == 2 and "no backend 'torhc'" in done.stderr and "Traceback" not in done.stderr
+    assert "at least 2" in run("overhead.py", "--rounds", 1).stderr
+
+
+def test_import_time_judges_its_budget_and_names_the_missing():
+    said = output("import_time.py", "json", "no_such_module", "--rounds", "2")
+    assert re.search(r"^json +-?[\d.]+ ± [\d.]+ ms$", said, re.MULTILINE)
+    assert re.search(r"^budget, import xdevice: at most 10 ms: .* (met|missed) by [\d.]+ ms$", said, re.MULTILINE)
+    assert "no figure for no_such_module: not installed" in said
+
+
+def test_import_time_refuses_a_single_round():
+    assert "at least 2" in run("import_time.py", "--rounds", 1).stderr

@@ -17,8 +17,19 @@ SPELLINGS = {
     + ["/gpu:0", "device:GPU:0", "/device:GPU:0", "/job:localhost/replica:0/task:0/device:GPU:0", "Place(gpu:0)"]
     + ["Place(gpu)", "CudaDevice(id=0)", "rocm:0", "hip", "mps", "mps:0", "metal", "xpu:0", "RocmDevice(id=0)"],
     "gpu:12": ["gpu:12", "cuda:12", "gpu(12)", "/GPU:12", "/job:worker/replica:0/task:3/device:GPU:12", "Place(gpu:12)"]
-    + ["CudaDevice(id=12)"],
-    "cpu:0": ["cpu", "cpu:0", "CPU:0", "cpu()", "cpu(0)", "/CPU:0", "/device:CPU:0", "Place(cpu)", "TFRT_CPU_0"]
+    + ["CudaDevice(id=12)", "device(type='cuda', index=12)"],
+    "cpu:0": [
+        "cpu",
+        "cpu:0",
+        "CPU:0",
+        "cpu()",
+        "cpu(0)",
+        "/CPU:0",
+        "/device:CPU:0",
+        "Place(cpu)",
+        "TFRT_CPU_0",
+        "device(type='cpu')",
+    ]
     + ["CpuDevice(id=0)", "/job:localhost/replica:0/task:0/device:CPU:0"],
     "tpu:1": ["tpu:1", "TPU:1", "TpuDevice(id=1, process_index=0, coords=(1,0,0), core_on_chip=0)"],
     "cpu_pinned:0": ["cpu_pinned(0)", "cpu_pinned"],
