@@ -61,7 +61,7 @@ def not_a_tensor(obj: Any) -> NotATensorError:
         return NotATensorError(f"{obj!r} is a device, not a tensor; pass what is on it")
     if leaves(obj) is None:
         return NotATensorError(f"no framework owns this {kind}; pass a tensor, a model, or containers of these")
-    inside = [f"{path} is a {type(leaf).__name__}" for path, leaf in named_leaves(obj)]
+    inside = [f"{path} is of type {type(leaf).__name__}" for path, leaf in named_leaves(obj)]
     return NotATensorError(f"no tensor in this {kind}: {_shortened(inside) if inside else 'it is empty'}")
 
 

@@ -15,6 +15,7 @@ initializer, and NumPy's own integers as arguments of operators (they print othe
 from __future__ import annotations
 
 import builtins
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -64,7 +65,9 @@ def _names_lent() -> Generator[list[str], None, None]:
                 delattr(np, name)
 
 
-with _names_lent():
+with _names_lent(), warnings.catch_warnings():
+    # MXNet 1.9.1 compares versions with distutils, which setuptools says is deprecated
+    warnings.filterwarnings("ignore", "distutils Version classes are deprecated", DeprecationWarning)
     import mxnet as mxnet
 
 CANNOT: dict[str, str] = {}

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from xdevice.device import Device
-
 from xdevice.backends.torch.hardware import as_device, native
+from xdevice.device import Device
 
 if TYPE_CHECKING:
     from xdevice.contract import Role

@@ -25,6 +25,8 @@ def stack(tensors):
 
 
 def classifier(inputs, hidden, classes):
+    # Keras draws weights from a generator of its own, which TensorFlow's seed does not reach.
+    keras.utils.set_random_seed(int(tf.random.uniform((), maxval=2**31 - 1, dtype=tf.int32)))
     layers = keras.layers
     return keras.Sequential([keras.Input((inputs,)), layers.Dense(hidden, "relu"), layers.Dense(classes)])
 

@@ -16,6 +16,11 @@ def owned():
     return [jnp.ones(1), jnp.float32(1), jax.random.key(0), jnp.ones(3)[0]]
 
 
+def gradient(move):
+    """The gradient of sum(2 * move(x)) with respect to x, which is 2 everywhere."""
+    return jax.grad(lambda x: (2 * move(x)).sum())(jnp.ones(3)).tolist()
+
+
 def symbolic(ask):
     """Ask about a tensor of a graph."""
 

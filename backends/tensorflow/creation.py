@@ -1,0 +1,102 @@
+"""New TensorFlow tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from xdevice.backends.tensorflow.hardware import scope
+from xdevice.backends.tensorflow.placement import arrived, copy, role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xdevice.device import Device
+
+
+def dtype(name: str) -> Any:
+    found = getattr(tf, name, None)
+    return found if isinstance(found, tf.DType) and _is_number(found) else None
+
+
+def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
+    return _made(lambda: _tensor(data, dtype), device)
+
+
+def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+    return _made(lambda: tf.raw_ops.Empty(shape=shape, dtype=dtype or tf.float32), device)
+
+
+def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+    return _made(lambda: tf.zeros(_sizes(shape), dtype or tf.float32), device)
+
+
+def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+    return _made(lambda: tf.ones(_sizes(shape), dtype or tf.float32), device)
+
+
+def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:
+    return _made(lambda: tf.fill(_sizes(shape), _tensor(value, dtype)), device)
+
+
+def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any:
+    def numbers() -> Any:
+        # tf.range knows few dtypes, so count in the widest; without a dtype take TensorFlow's own
+        likely = tf.constant([start, stop, step]).dtype
+        wide = tf.int64 if likely.is_integer else tf.float64
+        return tf.cast(tf.range(start, stop, step, dtype=wide), dtype or likely)
+
+    return _made(numbers, device)
+
+
+def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+    return _made(lambda: tf.random.uniform(_sizes(shape), dtype=_floating(dtype)), device)
+
+
+def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+    return _made(lambda: tf.random.normal(_sizes(shape), dtype=_floating(dtype)), device)
+
+
+def seed(n: int) -> None:
+    tf.random.set_seed(n)  # every device's generator
+
+
+def _made(make: Callable[[], Any], device: Device | None) -> Any:
+    try:
+        if device is None:
+            return make()
+        with scope(device):
+            made = make()
+    except tf.errors.InvalidArgumentError as error:
+        raise ValueError(error.message) from error
+    return arrived(made, device)
+
+
+def _tensor(data: Any, dtype: Any) -> Any:
+    if role(type(data)) == "tensor":
+        data = tf.convert_to_tensor(data)
+        return tf.stop_gradient(copy(data) if dtype in (None, data.dtype) else tf.cast(data, dtype))
+    try:
+        made = tf.constant(data, dtype)  # unlike tf.convert_to_tensor promises to copy
+    except TypeError:
+        if dtype is None:
+            raise
+        made = tf.cast(tf.constant(data), dtype)  # tf.constant takes no 1.5 for an integer, no 1 for a bool
+    if not _is_number(made.dtype):
+        raise TypeError(f"{made.dtype.name} is no type of number")
+    return made
+
+
+def _sizes(shape: tuple[int, ...]) -> Any:
+    return tf.constant(shape, tf.int64)
+
+
+def _is_number(dtype: tf.DType) -> bool:
+    return bool(dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype.is_bool)
+
+
+def _floating(dtype: Any) -> Any:
+    if dtype is not None and not dtype.is_floating:
+        raise TypeError(f"random numbers are real, not {dtype.name}")
+    return dtype or tf.float32

@@ -1,0 +1,30 @@
+"""TensorFlow tensors out of TensorFlow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from xdevice.backends.tensorflow.placement import device_of
+from xdevice.errors import NotSupportedError, UnknownPlacementError
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, Any]
+
+_DENSE = {
+    tf.SparseTensor: "tf.sparse.to_dense(x)",
+    tf.RaggedTensor: "x.to_tensor()",
+    tf.IndexedSlices: "tf.convert_to_tensor(x)",
+}
+
+
+def to_numpy(tensor: Any) -> Array:
+    if type(tensor) in _DENSE:
+        raise NotSupportedError(f"NumPy has no {type(tensor).__name__}; fill it up first with {_DENSE[type(tensor)]}")
+    device_of(tensor)  # raises where there are no values
+    if not tf.executing_eagerly() and not tf.is_tensor(tensor):
+        raise UnknownPlacementError("a variable has no value while a tf.function is traced; read it outside")
+    array: Array = np.asarray(tensor.numpy())  # a copy; of shape () a NumPy scalar, made an array again
+    return array

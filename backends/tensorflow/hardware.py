@@ -1,0 +1,123 @@
+"""The devices that TensorFlow sees."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context  # the one place that knows whether the runtime has started
+
+from xdevice.device import Device
+from xdevice.errors import DeviceNotFoundError, DeviceTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from xdevice.contract import Build, Properties
+
+
+def build() -> Build:
+    info = tf.sysconfig.get_build_info()
+    compute, toolkit = "cpu", None
+    if info.get("is_rocm_build"):
+        compute, toolkit = "rocm", info.get("rocm_version")
+    elif info.get("is_cuda_build"):
+        compute, toolkit = "cuda", info.get("cuda_version")
+    return {"version": tf.__version__, "compute": compute, "toolkit": toolkit}
+
+
+def kinds() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(("cpu", "gpu", "tpu", *(Device(word, 0).kind for word in _words()))))
+
+
+def count(kind: str) -> int:
+    word = _word(kind)
+    if is_running():
+        return len(tf.config.list_logical_devices(word))
+    # Listing the logical devices would start the runtime, and that takes the GPUs' memory. What it will
+    # list is settled by what has been made visible, and into how many each of these is to be split.
+    return sum(_splits(physical) for physical in tf.config.get_visible_devices(word))
+
+
+def native(device: Device) -> str:
+    return f"/{_word(device.kind)}:{device.index}"
+
+
+def as_device(native: tf.DeviceSpec | tf.config.LogicalDevice | tf.config.PhysicalDevice) -> Device:
+    if isinstance(native, tf.config.PhysicalDevice):
+        return _first_logical(native)
+    if native.device_type is None:
+        raise DeviceTypeError(
+            f"{native!r} names no device type; write tf.DeviceSpec(device_type='GPU', device_index=0)"
+        )
+    spec = tf.DeviceSpec.from_string(native.name) if isinstance(native, tf.config.LogicalDevice) else native
+    return Device(spec.device_type, spec.device_index or 0)  # without an index TensorFlow takes the first
+
+
+def scope(device: Device) -> AbstractContextManager[Any]:
+    found: AbstractContextManager[Any] = tf.device(native(device))
+    return found
+
+
+def synchronize(devices: Sequence[Device]) -> None:
+    if not is_running():
+        return  # nothing has been asked of any device yet
+    with tf.init_scope():  # inside a tf.function too: wait now, rather than add waiting to the graph
+        for device in devices:
+            if device.kind != "cpu":
+                with scope(device):
+                    tf.raw_ops.SyncDevice()
+    context.async_wait()  # CPUs compute at once, unless set_synchronous_execution(False) was called
+
+
+def properties(device: Device) -> Properties:
+    found: Properties = {
+        "name": platform.processor() or platform.machine(),
+        "total_memory": None,  # TensorFlow does not tell
+        "compute_capability": None,
+        "uuid": None,
+        "virtual": False,
+    }
+    if device.kind != "cpu":
+        details = tf.config.experimental.get_device_details(_physical(device))
+        found["name"] = details.get("device_name", device.kind)
+        capability = details.get("compute_capability")
+        found["compute_capability"] = capability and ".".join(map(str, capability))
+    return found
+
+
+def is_running() -> bool:
+    """Whether the runtime has started: until then no tensor exists, and no GPU has been touched."""
+    return context.context()._context_handle is not None
+
+
+def _words() -> list[str]:
+    """TensorFlow's own words for the types of devices that are there."""
+    return [p.device_type for p in tf.config.list_physical_devices() if not p.device_type.startswith("XLA_")]
+
+
+def _word(kind: str) -> str:
+    if kind == "gpu":  # Intel's plug-in says XPU
+        return next((word for word in _words() if Device(word, 0).kind == "gpu"), "GPU")
+    return kind.upper()
+
+
+def _splits(physical: tf.config.PhysicalDevice) -> int:
+    return len(tf.config.get_logical_device_configuration(physical) or [physical])
+
+
+def _first_logical(physical: tf.config.PhysicalDevice) -> Device:
+    before = 0
+    for visible in tf.config.get_visible_devices(physical.device_type):
+        if visible == physical:
+            return Device(physical.device_type, before)
+        before += _splits(visible)
+    raise DeviceNotFoundError(f"{physical.name} is hidden by tf.config.set_visible_devices; name one that is visible")
+
+
+def _physical(device: Device) -> tf.config.PhysicalDevice:
+    """The hardware behind a logical device."""
+    behind = [p for p in tf.config.get_visible_devices(_word(device.kind)) for _ in range(_splits(p))]
+    return behind[device.index]

@@ -1,0 +1,35 @@
+"""What TensorFlow's allocators know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import tensorflow as tf
+
+from xdevice.backends.tensorflow.hardware import is_running, native
+
+if TYPE_CHECKING:
+    from xdevice.contract import MemoryStats
+    from xdevice.device import Device
+
+# In the words of the CUDA driver, cuBLAS, and TensorFlow where a copy to the GPU finds no room there.
+_WORDS = ("OUT_OF_MEMORY", "out of memory", "ALLOC_FAILED", "failed to allocate", "Dst tensor is not initialized")
+
+
+def memory_stats(device: Device) -> MemoryStats:
+    if device.kind == "cpu":
+        return {}  # the allocator of the host keeps no account
+    if not is_running():
+        return {"allocated": 0, "peak": 0}  # asking would take the GPU's memory, of which nothing is in use
+    info = tf.config.experimental.get_memory_info(native(device).removeprefix("/"))
+    return {"allocated": info["current"], "peak": info["peak"]}
+
+
+def empty_cache(device: Device | None) -> None:
+    pass  # TensorFlow reuses freed memory and has no means to give it back before the process ends
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, tf.errors.ResourceExhaustedError):
+        return "message larger than max" not in str(error)  # gRPC's word for a message that is too long
+    return isinstance(error, tf.errors.InternalError) and any(words in str(error) for words in _WORDS)

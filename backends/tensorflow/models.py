@@ -1,0 +1,151 @@
+"""Keras models, and all else that holds variables: layers, optimisers, metrics, `tf.Module`."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import warnings
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
+
+from xdevice.backends.tensorflow.hardware import scope
+from xdevice.backends.tensorflow.placement import device_of, fresh_variable, role, variable_of
+from xdevice.errors import NotSupportedError, UnknownPlacementError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xdevice.device import Device
+
+_COMPILED = ("train_function", "test_function", "predict_function")
+
+
+def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(model, tf.Module) and not hasattr(model, "weights"):
+        for path, found in model._flatten(predicate=_holds_values, with_path=True):
+            yield from _inside(".".join(map(str, path)), found)
+        return
+    _check_built(model)
+    weights = model.weights if hasattr(model, "weights") else model.variables  # optimisers have but these
+    for weight in weights:
+        yield getattr(weight, "path", weight.name).replace("/", "."), weight
+    for layer in _layers(model):  # a layer may have plain variables, of which Keras knows nothing
+        for name, value in vars(layer).items():
+            if isinstance(value, tf.Variable) and not any(value is variable_of(w) for w in weights):
+                yield f"{layer.name}.{name}", value
+
+
+def move_model(model: Any, device: Device) -> Any:
+    """The same model, its variables the same objects, with their values on the device.
+
+    Neither Keras nor TensorFlow moves a model. A variable is a Python object with a handle to where
+    its values are, so the handle is exchanged; optimisers, metrics and checkpoints know the object.
+    """
+    for layer in _layers(model):
+        for name in _COMPILED:
+            if getattr(layer, name, None) is not None:
+                setattr(layer, name, None)  # Keras traces it anew when it is next needed
+    variables = _variables(model)
+    _check_untraced([variable._handle for variable in variables])
+    moved = [fresh_variable(variable, variable.read_value(), device) for variable in variables]
+    for variable, new in zip(variables, moved, strict=True):
+        variable._handle = new._handle
+    return model
+
+
+def copy_model(model: Any) -> Any:
+    source = dict(tensors_of(model))
+    places = {device_of(tensor) for tensor in source.values()}
+    try:
+        with scope(min(places)) if places else nullcontext(), warnings.catch_warnings():
+            # Keras 3.15 reads its variables in a way that NumPy 2 warns of
+            warnings.filterwarnings("ignore", "__array__ implementation doesn't accept a copy", DeprecationWarning)
+            copied = copy.deepcopy(model)
+            target = dict(tensors_of(copied))
+    except (NotImplementedError, UnknownPlacementError, TypeError, ValueError) as error:
+        raise _cannot_copy(model, " ".join(str(error).split())) from error
+    if len(source) != len(target):
+        raise _cannot_copy(model, f"of {len(source)} variables {len(target)} came back")
+    for old, new in zip(source.values(), target.values(), strict=True):
+        new.assign(old)
+        if device_of(new) is not device_of(old):
+            variable_of(new)._handle = fresh_variable(variable_of(new), new, device_of(old))._handle
+    return copied
+
+
+def _check_built(model: Any) -> None:
+    unbuilt = [layer.name for layer in _layers(model) if not layer.built]
+    if unbuilt and (not model.built or not model.weights):
+        raise UnknownPlacementError(
+            f"{type(model).__name__} {model.name!r} is not built, so its weights are nowhere yet; "
+            f"call its build(…), or give it a first batch, inside scope(device)"
+        )
+
+
+def _inside(path: str, found: Any) -> Iterator[tuple[str, Any]]:
+    if role(type(found)) == "tensor":
+        yield path, found
+    else:
+        yield from ((f"{path}.{name}", tensor) for name, tensor in tensors_of(found))
+
+
+def _holds_values(part: Any) -> bool:
+    """Whether a part of a `tf.Module` is a variable, or what Keras has, into which TensorFlow does not look."""
+    if isinstance(part, (tf.Variable, tf.Module)):
+        return isinstance(part, tf.Variable)
+    return type(part).__module__.startswith("keras.") or _is_layer(part)
+
+
+def _layers(model: Any) -> list[Any]:
+    """Every Keras layer in the model, itself included."""
+    if hasattr(model, "_flatten_layers"):
+        return list(model._flatten_layers())
+    if not isinstance(model, tf.Module):
+        return []
+    return [layer for top in model._flatten(predicate=_is_layer) for layer in top._flatten_layers()]
+
+
+def _is_layer(part: Any) -> bool:
+    return hasattr(part, "_flatten_layers")
+
+
+def _variables(model: Any) -> list[Any]:
+    """Each variable once, with those of optimisers, metrics and random numbers, which belong to training."""
+    found = [tensor for _, tensor in tensors_of(model)]
+    for layer in _layers(model):
+        found += [*layer.variables, *getattr(layer, "metrics_variables", ())]
+        found += getattr(getattr(layer, "optimizer", None), "variables", ())
+    variables = {id(variable): variable for variable in map(variable_of, found)}
+    if any(isinstance(variable, tf.distribute.DistributedValues) for variable in variables.values()):
+        raise NotSupportedError("a model made under a tf.distribute strategy stays where that puts it; make it outside")
+    return list(variables.values())
+
+
+def _check_untraced(handles: list[Any]) -> None:
+    """Refuse where a traced function holds on to values that would no longer be the model's.
+
+    Such a function would go on training and answering with the old values, and nobody would notice.
+    """
+    if _traced(handles):
+        gc.collect()  # functions that nobody can call any more do no harm
+        names = _traced(handles)
+        if names:
+            raise NotSupportedError(
+                f"tensorflow cannot move a model that a tf.function was traced with ({', '.join(sorted(names))}): "
+                f"it would go on with the old variables; move the model before the first call, or delete the function"
+            )
+
+
+def _traced(handles: list[Any]) -> set[str]:
+    wanted = {id(handle) for handle in handles}
+    graphs = (found for found in gc.get_referrers(FuncGraph) if isinstance(found, FuncGraph))
+    return {graph.name for graph in graphs if any(id(outer) in wanted for outer, _ in graph.captures)}
+
+
+def _cannot_copy(model: Any, reason: str) -> NotSupportedError:
+    return NotSupportedError(
+        f"keras cannot copy this {type(model).__name__} ({reason}); give it a get_config(), or build another"
+    )

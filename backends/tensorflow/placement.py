@@ -1,0 +1,171 @@
+"""Where TensorFlow's tensors are, and moving them."""
+
+from __future__ import annotations
+
+import copy as copying
+import sys
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context  # knows which of a cluster's processes this one is
+
+from xdevice.backends.tensorflow.hardware import native, scope
+from xdevice.device import Device
+from xdevice.errors import MixedDeviceError, NotSupportedError, UnknownPlacementError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xdevice.contract import Role
+
+_Eager = tf.__internal__.EagerTensor
+_COMPOSITES = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
+_TENSORS = (tf.Tensor, tf.Variable, *_COMPOSITES)
+_DEVICES = (tf.DeviceSpec, tf.compat.v1.DeviceSpec, tf.config.LogicalDevice, tf.config.PhysicalDevice)
+_known: dict[str, Device] = {}
+
+
+def role(cls: type) -> Role | None:
+    if issubclass(cls, _TENSORS):
+        return "tensor"
+    if issubclass(cls, tf.Module):
+        return "model"
+    return "device" if issubclass(cls, _DEVICES) else _role_in_keras(cls)
+
+
+def device_of(tensor: Any) -> Device:
+    # A tensor has two devices: `device` is where the operation ran that made it, `backing_device` where
+    # its memory is. They differ for what a GPU's kernel leaves on the host: int32, which TensorFlow takes
+    # for shapes, and strings. Where a tensor *is* can only mean its memory; DLPack and NumPy agree.
+    # A variable is a handle, itself always in host memory: there `device` is where the values are.
+    try:
+        if type(tensor) is _Eager:
+            return _known[tensor.backing_device]
+        return _known[tensor._handle.device]
+    except (KeyError, AttributeError):
+        return _place(tensor)
+
+
+def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
+    """The tensor on another device; a variable becomes a new variable, into which no gradient flows."""
+    if not tf.executing_eagerly():
+        raise NotSupportedError("tensorflow moves nothing while it traces a tf.function; move it before the call")
+    if isinstance(tensor, _COMPOSITES):
+        return _map_parts(lambda part: part if device_of(part) is device else move(part, device, False), tensor)
+    if isinstance(tensor, _Eager):
+        # tf.identity leaves int32 and strings on the host, and raises under the "explicit" device policy
+        return tensor._copy(None, native(device).removeprefix("/"))
+    return _with_variable(tensor, lambda variable: fresh_variable(variable, variable.read_value(), device))
+
+
+def copy(tensor: Any) -> Any:
+    if not tf.executing_eagerly():
+        raise NotSupportedError("tensorflow copies nothing while it traces a tf.function; copy it before the call")
+    if isinstance(tensor, _COMPOSITES):
+        return _map_parts(copy, tensor)
+    if isinstance(tensor, _Eager):
+        here = device_of(tensor)
+        with scope(here):
+            return arrived(_clone(tensor), here)
+    return _with_variable(tensor, lambda variable: fresh_variable(variable, copy(variable.read_value())))
+
+
+def arrived(tensor: Any, device: Device) -> Any:
+    """The tensor just made, on the device for which it was made: TensorFlow keeps int32 on the host."""
+    there = not isinstance(tensor, _Eager) or device_of(tensor) is device
+    return tensor if there else move(tensor, device, False)
+
+
+def fresh_variable(variable: tf.Variable, value: Any, device: Device | None = None) -> tf.Variable:
+    """Another variable like that one, with the value; on its device, or another."""
+    with scope(device or device_of(variable)):
+        return tf.Variable(
+            value,
+            trainable=variable.trainable,
+            name=variable.name.partition(":")[0],
+            dtype=variable.dtype,
+            constraint=variable.constraint,
+            synchronization=variable.synchronization,
+            aggregation=variable.aggregation,
+            shape=variable.shape,
+        )
+
+
+def variable_of(tensor: Any) -> Any:
+    """The `tf.Variable` behind a Keras one; ``None`` before Keras has built it."""
+    return tensor if isinstance(tensor, tf.Variable) else getattr(tensor, "_value", None)
+
+
+def _role_in_keras(cls: type) -> Role | None:
+    # Keras works on other frameworks too, and takes a second to import: ask only if somebody has
+    keras = sys.modules.get("keras")
+    if not hasattr(keras, "Variable") or keras.config.backend() != "tensorflow":
+        return None
+    if issubclass(cls, (keras.Variable, keras.KerasTensor)):
+        return "tensor"
+    holders = (keras.layers.Layer, keras.optimizers.Optimizer, keras.metrics.Metric)
+    return "model" if issubclass(cls, holders) else None
+
+
+def _place(tensor: Any) -> Device:
+    if isinstance(tensor, _Eager):
+        return _named(tensor.backing_device)
+    if isinstance(tensor, _COMPOSITES):
+        return _common("one sparse or ragged tensor", _parts(tensor))
+    variable = variable_of(tensor)
+    if isinstance(variable, tf.distribute.DistributedValues):
+        return _common("one distributed variable", variable.values)
+    handle = getattr(variable, "_handle", None)
+    if isinstance(handle, _Eager):
+        return _named(handle.device)
+    what = f"tensorflow {type(tensor).__name__} {getattr(tensor, 'name', '')!r}"
+    if hasattr(tensor, "_value"):
+        raise UnknownPlacementError(f"{what} is not built yet, so it is nowhere; build it inside scope(device)")
+    raise UnknownPlacementError(f"{what} is symbolic, so it is nowhere yet; ask outside the graph or tf.function")
+
+
+def _named(name: str) -> Device:
+    if not name.startswith(context.context().host_address_space()):
+        raise UnknownPlacementError(
+            f"a tensor on {name} is in another process, so on none of our devices; copy it here"
+        )
+    return _known.setdefault(name, Device(name))
+
+
+def _common(what: str, parts: Any) -> Device:
+    found = {device_of(part) for part in parts}
+    if len(found) == 1:
+        return found.pop()
+    raise MixedDeviceError(
+        f"{what} is spread over {', '.join(map(str, sorted(found)))}; ask devices_of, or move it to one device", found
+    )
+
+
+def _parts(tensor: Any) -> list[Any]:
+    """The tensors inside, less the shape, which TensorFlow keeps on the host."""
+    shape = getattr(tensor, "dense_shape", None)
+    return [part for part in tf.nest.flatten(tensor, expand_composites=True) if part is not shape]
+
+
+def _map_parts(fn: Callable[[Any], Any], tensor: Any) -> Any:
+    parts = {id(part) for part in _parts(tensor)}
+    return tf.nest.map_structure(lambda p: fn(p) if id(p) in parts else p, tensor, expand_composites=True)
+
+
+def _with_variable(tensor: Any, fn: Callable[[tf.Variable], tf.Variable]) -> Any:
+    """The function's variable in place of the tensor's own: itself, or inside a Keras variable like it."""
+    variable = variable_of(tensor)
+    if isinstance(variable, tf.distribute.DistributedValues):
+        raise NotSupportedError("a variable of a tf.distribute strategy stays where that puts it; make it outside")
+    made = fn(variable)
+    if variable is tensor:
+        return made
+    another = copying.copy(tensor)  # with its path, constraint and regulariser
+    another._value = made
+    return another
+
+
+@tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow ships no types
+def _clone(tensor: Any) -> Any:
+    # tf.identity, copy.copy and copy.deepcopy all give the same memory again
+    return tf.raw_ops.DeepCopy(x=tensor), lambda gradient: gradient

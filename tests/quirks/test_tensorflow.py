@@ -1,0 +1,630 @@
+"""What only TensorFlow and Keras do."""
+
+import inspect
+import subprocess
+import sys
+import textwrap
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import xdevice
+from xdevice import Device, cpu, device_of, to_device
+from xdevice.registry import role_of
+
+
+@pytest.fixture(autouse=True)
+def chosen():
+    with xdevice.using("tensorflow"):
+        yield
+
+
+def run(code):
+    """Run the code in a process of its own, since devices are settled before the first tensor is made."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+PRELUDE = """
+import numpy as np
+import tensorflow as tf
+import xdevice
+from xdevice import Device, cpu, device_of, to_device
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+xdevice.use("tensorflow")
+A, B = cpu(), Device("cpu:1")
+
+
+def raises(kind, fn, words=""):
+    try:
+        fn()
+    except kind as error:
+        assert words in str(error), error
+        return error
+    raise AssertionError(f"no {kind.__name__}")
+
+
+"""
+
+
+def on_two_cpus(test):
+    """Run the test's body where TensorFlow has two logical CPUs, A and B."""
+    source = inspect.getsource(test)
+    code = PRELUDE + textwrap.dedent(source.partition("\n")[2]) + f"\n{test.__name__}()\n"
+
+    def test_in_a_process():
+        run(code)
+
+    test_in_a_process.__name__ = test.__name__
+    return test_in_a_process
+
+
+# ---------------------------------------------------------------- what is whose
+
+
+def test_every_kind_of_object_has_its_role():
+    roles = {
+        "tensor": [
+            tf.ones(1),
+            tf.Variable(1.0),
+            keras.Variable([1.0]),
+            keras.Input((3,)),
+            tf.ragged.constant([[1], [2, 3]]),
+            tf.sparse.from_dense([[1, 0]]),
+            tf.IndexedSlices(tf.ones((1, 2)), tf.constant([0])),
+        ],
+        "model": [
+            tf.Module(),
+            keras.layers.Dense(2),
+            keras.Sequential(),
+            keras.optimizers.SGD(),
+            keras.metrics.Mean(),
+        ],
+        "device": [
+            tf.DeviceSpec(device_type="GPU"),
+            tf.config.list_physical_devices("CPU")[0],
+            tf.config.list_logical_devices("CPU")[0],
+        ],
+    }
+    for role, objects in roles.items():
+        for obj in objects:
+            assert role_of(type(obj)) == ("tensorflow", role), type(obj)
+
+
+def test_what_holds_no_values_of_its_own_is_not_taken_for_a_tensor():
+    for obj in (tf.data.Dataset.range(3), tf.TensorArray(tf.float32, 3), tf.float32, tf.TensorShape([2])):
+        assert role_of(type(obj)) is None, type(obj)
+
+
+def test_keras_is_not_imported_by_asking_and_is_known_once_it_is():
+    run("""
+import sys
+import tensorflow as tf
+import xdevice
+xdevice.device_of([tf.ones(1), tf.Variable(1.0)])
+xdevice.try_gpu()
+assert "keras" not in sys.modules
+import keras
+assert xdevice.device_of(keras.Variable([1.0])) is xdevice.cpu()
+""")
+
+
+def test_a_keras_on_another_framework_is_not_ours():
+    run("""
+import os
+os.environ["KERAS_BACKEND"] = "numpy"
+import keras
+import tensorflow
+from xdevice.registry import role_of
+from xdevice.backends.tensorflow import placement
+assert placement.role(type(keras.layers.Dense(2))) is None
+assert placement.role(type(keras.Input((2,)))) is None
+""")
+
+
+# ---------------------------------------------------------------- devices
+
+
+def test_importing_and_counting_start_nothing_and_change_nothing():
+    out = run("""
+import os
+before = dict(os.environ)
+import tensorflow as tf
+settings = lambda: (tf.config.get_soft_device_placement(), tf.config.experimental.get_device_policy())
+theirs, environment = settings(), dict(os.environ)
+from tensorflow.python.eager import context
+import xdevice
+xdevice.use("tensorflow")
+counts = [xdevice.count(kind) for kind in ("cpu", "gpu", "tpu", "quantum")]
+xdevice.devices(), xdevice.try_gpu(), xdevice.native("cpu"), xdevice.synchronize(), xdevice.properties("cpu")
+xdevice.memory_stats("cpu"), xdevice.as_device(tf.config.list_physical_devices("CPU")[0])
+assert not context.context()._initialized, "the runtime was started"
+tf.ones(1)
+assert counts == [xdevice.count(kind) for kind in ("cpu", "gpu", "tpu", "quantum")]
+assert settings() == theirs and dict(os.environ) == environment
+print(counts)
+""")
+    assert out.startswith("[1, 0, 0, 0]") or xdevice.num_gpus()
+
+
+def test_a_hidden_or_split_device_is_counted_as_tensorflow_will_list_it():
+    out = run("""
+import tensorflow as tf
+import xdevice
+xdevice.use("tensorflow")
+cpus = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 3)
+before = xdevice.devices("cpu")
+assert before == [xdevice.as_device(d) for d in tf.config.list_logical_devices("CPU")] == xdevice.devices("cpu")
+assert xdevice.as_device(cpus[0]) is xdevice.cpu()
+print(len(before))
+""")
+    assert out.strip() == "3"
+
+
+def test_a_hidden_device_is_not_named():
+    run("""
+import tensorflow as tf
+import xdevice
+xdevice.use("tensorflow")
+tf.config.set_visible_devices([], "CPU")
+try:
+    xdevice.as_device(tf.config.list_physical_devices("CPU")[0])
+except xdevice.DeviceNotFoundError as error:
+    assert "hidden" in str(error)
+else:
+    raise AssertionError
+""")
+
+
+def test_a_native_device_is_what_tf_device_takes_and_a_spec_without_an_index_is_the_first():
+    assert xdevice.native("cpu") == "/CPU:0"
+    with tf.device(xdevice.native("cpu")):
+        assert device_of(tf.ones(1)) is cpu()
+    assert xdevice.as_device(tf.DeviceSpec(device_type="GPU")) == xdevice.gpu(0)
+    assert xdevice.as_device(tf.DeviceSpec.from_string("/job:localhost/replica:0/task:0/device:GPU:12")) == xdevice.gpu(12)
+    with pytest.raises(xdevice.DeviceTypeError, match="no device type"):
+        xdevice.as_device(tf.DeviceSpec(job="worker"))
+
+
+def test_tensorflow_itself_still_falls_back_in_silence_and_we_do_not():
+    missing = xdevice.count("gpu")
+    with tf.device(f"/GPU:{missing}"):
+        assert device_of(tf.ones(1)) is not Device("gpu", missing), "TensorFlow raises by itself now"
+    with pytest.raises(xdevice.DeviceNotFoundError), xdevice.scope(xdevice.gpu(missing)):
+        pass
+
+
+# ---------------------------------------------------------------- where tensors are
+
+
+def test_nothing_symbolic_has_a_place():
+    seen = []
+
+    @tf.function
+    def graph(x):
+        for symbol in (x, x + 1, tf.constant(1), tf.IndexedSlices(x, tf.constant([0]))):
+            with pytest.raises(xdevice.UnknownPlacementError, match="symbolic"):
+                device_of(symbol)
+            seen.append(symbol)
+        return x
+
+    graph(tf.ones((1, 2)))
+    assert len(seen) == 4
+    with pytest.raises(xdevice.UnknownPlacementError, match="symbolic"):
+        device_of(keras.Input((3,)))
+    with tf.Graph().as_default(), tf.device("/CPU:0"), pytest.raises(xdevice.UnknownPlacementError, match="symbolic"):
+        device_of(tf.compat.v1.get_variable("v", (1,)))
+
+
+def test_what_is_outside_the_graph_can_be_asked_there_but_not_moved_or_read():
+    outside, variable = tf.ones(2), tf.Variable(1.0)
+    checked = []
+
+    @tf.function
+    def graph():
+        assert device_of(outside) is device_of(variable) is cpu()
+        for use in (lambda: to_device(outside, "cpu", copy=True), lambda: to_device(variable, "cpu", copy=True)):
+            with pytest.raises(xdevice.NotSupportedError, match="traces a tf.function"):
+                use()
+        with pytest.raises(xdevice.UnknownPlacementError, match="read it outside"):
+            xdevice.to_numpy(variable)
+        xdevice.synchronize()
+        checked.append(True)
+        return tf.constant(1)
+
+    graph()
+    assert checked
+
+
+def test_int32_and_text_are_where_their_memory_is():
+    for x in (tf.constant([1, 2]), tf.constant(["a"])):
+        assert device_of(x) == xdevice.as_device(x.backing_device)
+
+
+def test_sparse_and_ragged_tensors_are_where_their_parts_are_and_have_no_numpy():
+    ragged = tf.ragged.constant([[1.0], [2.0, 3.0]])
+    sparse = tf.sparse.from_dense([[1.0, 0.0]])
+    slices = tf.IndexedSlices(tf.ones((1, 2)), tf.constant([0]), tf.constant([3, 2]))
+    for x, dense in ((ragged, "to_tensor"), (sparse, "to_dense"), (slices, "convert_to_tensor")):
+        assert device_of(x) is cpu()
+        assert type(to_device(x, "cpu", copy=True)) is type(x)
+        with pytest.raises(xdevice.NotSupportedError, match=dense):
+            xdevice.to_numpy(x)
+        with pytest.raises(xdevice.ArgumentError):
+            xdevice.tensor(x)
+    assert to_device(ragged, "cpu", copy=True).to_list() == ragged.to_list()
+
+
+@on_two_cpus
+def test_a_tensor_moves_between_two_devices_and_its_gradient_flows_back():
+    for dtype in (tf.float32, tf.int32, tf.bool, tf.string, tf.bfloat16, tf.complex64):
+        x = tf.constant(["a", "b"]) if dtype is tf.string else tf.cast(tf.constant([0, 1]), dtype)
+        moved = to_device({"x": x}, B)["x"]
+        assert (device_of(x), device_of(moved), moved.dtype) == (A, B, dtype), dtype
+        assert (xdevice.to_numpy(moved) == xdevice.to_numpy(x)).all()
+        assert to_device(moved, "cpu:1") is moved
+        again = to_device(moved, B, copy=True)
+        assert again is not moved and device_of(again) is B
+    x = tf.constant(3.0)
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = to_device(to_device(x, B, copy=True), B) ** 3
+        slope = inner.gradient(y, x)
+    assert (float(slope), float(outer.gradient(slope, x))) == (27.0, 18.0)
+    tf.config.experimental.set_device_policy("explicit")
+    assert device_of(to_device(tf.ones(2), B)) is B
+
+
+@on_two_cpus
+def test_new_tensors_follow_the_device_and_the_scope_and_tensorflows_own_factories_too():
+    for make in (xdevice.zeros, xdevice.ones, xdevice.rand, xdevice.randn, xdevice.empty):
+        assert device_of(make((2, 3), device=B)) is B
+    assert device_of(xdevice.arange(3, device=B)) is device_of(xdevice.full((2,), 1, device=B)) is B
+    assert device_of(xdevice.tensor([1, 2], device=B)) is device_of(xdevice.tensor(np.ones(3), device=B)) is B
+    assert device_of(xdevice.tensor(tf.ones(2), device=B)) is B
+    with B:
+        assert device_of(tf.ones(3)) is device_of(tf.Variable(1.0)) is device_of(xdevice.ones(3)) is B
+        with A:
+            assert device_of(tf.ones(3)) is A
+    assert device_of(tf.ones(3)) is A
+    xdevice.synchronize(A, B)
+
+
+@on_two_cpus
+def test_a_variable_moves_into_a_new_variable_of_its_kind():
+    import keras
+
+    for trainable in (True, False):
+        v = tf.Variable([1.0, 2.0], trainable=trainable, name="mine", constraint=tf.nn.relu)
+        moved = to_device(v, B)
+        assert (device_of(v), device_of(moved)) == (A, B)
+        assert type(moved) is type(v) and moved.trainable is trainable
+        assert moved.name == v.name and moved.constraint is v.constraint
+        moved.assign([5.0, 6.0])
+        assert v.numpy().tolist() == [1, 2]
+
+        k = keras.Variable([1.0, 2.0], trainable=trainable, name="mine")
+        moved = to_device({"k": k}, B)["k"]
+        assert (device_of(k), device_of(moved)) == (A, B)
+        assert type(moved) is type(k) and moved.trainable is trainable and moved.path == k.path
+        moved.assign([5.0, 6.0])
+        assert xdevice.to_numpy(k).tolist() == [1, 2]
+
+    grown = tf.Variable([1.0], shape=tf.TensorShape([None]))
+    to_device(grown, B).assign([1.0, 2.0])
+
+
+@on_two_cpus
+def test_parts_on_two_devices_and_replicated_variables_are_mixed():
+    with tf.device("/CPU:1"):
+        there = tf.ones((1, 2))
+    slices = tf.IndexedSlices(there, tf.constant([0]), tf.constant([3, 2]))
+    error = raises(xdevice.MixedDeviceError, lambda: device_of(slices), "cpu:0, cpu:1")
+    assert error.devices == {A, B} == xdevice.devices_of(slices)
+    assert device_of(to_device(slices, B)) is B
+    with tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"]).scope():
+        v = tf.Variable(1.0)
+    assert xdevice.devices_of(v) == {A, B}
+    raises(xdevice.MixedDeviceError, lambda: device_of(v), "cpu:0 and cpu:1")
+    raises(xdevice.NotSupportedError, lambda: to_device(v, A), "strategy")
+
+
+@on_two_cpus
+def test_a_placement_that_tensorflow_changes_in_silence_is_an_error():
+    x = xdevice.ones(3, device=B)
+    found = raises(xdevice.DeviceNotFoundError, lambda: to_device(x, "cpu:2"))
+    assert "cpu:0, cpu:1" in str(found)
+    raises(xdevice.DeviceNotFoundError, lambda: xdevice.zeros(3, device="gpu:5"))
+
+
+# ---------------------------------------------------------------- copies and values
+
+
+def address(x):
+    return np.asarray(memoryview(x)).ctypes.data
+
+
+def test_a_copy_has_memory_of_its_own_where_identity_has_not():
+    x = tf.ones(100)
+    assert address(tf.identity(x)) == address(x), "tf.identity copies now: use it in placement.copy"
+    assert address(to_device(x, "cpu", copy=True)) != address(x)
+    v = tf.Variable(x)
+    assert address(to_device(v, "cpu", copy=True).read_value()) != address(v.read_value())
+    assert address(xdevice.tensor(x)) != address(x)
+    assert address(xdevice.tensor(x, dtype="float32")) != address(x)
+
+
+def test_a_numpy_array_is_copied_in_whatever_its_alignment_and_keeps_its_dtype():
+    room = np.zeros(4096 + 64, dtype="uint8")
+    for shift in range(0, 64, 4):
+        data = room[shift : shift + 4096].view("float32")
+        made = xdevice.tensor(data)
+        data[:] = 7
+        assert not xdevice.to_numpy(made).any()
+        data[:] = 0
+    assert xdevice.tensor(np.ones(2)).dtype == tf.float64
+    assert xdevice.tensor(np.arange(3)).dtype == tf.int64
+
+
+def test_numbers_are_converted_as_numpy_does_and_exactly():
+    assert xdevice.to_numpy(xdevice.tensor([0.1], dtype="float64"))[0] == 0.1
+    assert xdevice.to_numpy(xdevice.tensor([1.5, -1.5], dtype="int32")).tolist() == [1, -1]
+    assert xdevice.to_numpy(xdevice.tensor([1, 0], dtype=bool)).tolist() == [True, False]
+    assert xdevice.to_numpy(xdevice.arange(5, dtype="uint8")).tolist() == [0, 1, 2, 3, 4]
+    assert xdevice.to_numpy(xdevice.arange(2**40, 2**40 + 2)).tolist() == [2**40, 2**40 + 1]
+    assert xdevice.arange(3).dtype == tf.int32
+    assert xdevice.arange(0, 1, 0.5).dtype == tf.float32
+    assert xdevice.full((2,), True).dtype == tf.bool
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bool", "complex64"])
+def test_random_numbers_of_a_dtype_that_has_none_are_an_error(dtype):
+    for make in (xdevice.rand, xdevice.randn):
+        with pytest.raises(xdevice.ArgumentError, match="random numbers are real"):
+            make((2,), dtype=dtype)
+
+
+def test_text_is_no_number_and_a_tensor_beyond_all_sizes_is_an_error():
+    for data in ("text", ["a"], np.array(["a"])):
+        with pytest.raises(xdevice.ArgumentError, match="no type of number"):
+            xdevice.tensor(data)
+    with pytest.raises(xdevice.ArgumentError):
+        xdevice.zeros((2**40, 2**40))
+    with pytest.raises(xdevice.ArgumentError):
+        xdevice.full((2,), [1, 2])
+    with pytest.raises(xdevice.ArgumentError):
+        xdevice.zeros(1, dtype="string")
+
+
+def test_values_read_back_are_ours_to_write():
+    for x in (tf.ones(()), tf.ones(3), tf.Variable(1.0), keras.Variable([1.0]), tf.ones(2, tf.bfloat16)):
+        array = xdevice.to_numpy(x)
+        assert type(array) is np.ndarray
+        array[...] = 5
+        assert (xdevice.to_numpy(x) == 1).all()
+    assert xdevice.to_numpy(tf.ones(2, tf.bfloat16)).dtype.name == "bfloat16"
+
+
+def test_gradients_flow_through_a_forced_copy_but_not_into_a_tensor_made_of_another():
+    v = tf.Variable([1.0, 2.0])
+    with tf.GradientTape(persistent=True) as tape:
+        copied = tf.reduce_sum(to_device(v * 1, "cpu", copy=True) ** 2)
+        made = tf.reduce_sum(xdevice.tensor(v * 1) ** 2)
+    assert tape.gradient(copied, v).numpy().tolist() == [2, 4]
+    assert tape.gradient(made, v) is None
+
+
+# ---------------------------------------------------------------- models
+
+
+def test_a_tf_module_is_asked_for_what_keras_has_in_it_too():
+    class Net(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = tf.Variable(1.0)
+            self.parts = [keras.layers.Dense(2), {"bias": keras.Variable([1.0])}]
+
+    net = Net()
+    with pytest.raises(xdevice.UnknownPlacementError, match="not built"):
+        device_of(net)
+    net.parts[0].build((None, 3))
+    assert device_of(net) is cpu()
+    names = {name.split(".")[0] for name, _ in xdevice.backend().models.tensors_of(net)}
+    assert names == {"scale", "parts"}
+    assert len(list(xdevice.backend().models.tensors_of(net))) == 4
+    with pytest.raises(xdevice.NotATensorError, match="no parameters"):
+        device_of(tf.Module())
+
+
+def test_a_model_says_how_it_gets_built():
+    for model in (keras.layers.Dense(2), keras.Sequential([keras.layers.Dense(2)]), {"net": keras.layers.LSTM(2)}):
+        with pytest.raises(xdevice.UnknownPlacementError, match=r"build.*inside scope\(device\)"):
+            device_of(model)
+
+
+def test_a_copied_model_keeps_its_optimiser_and_a_model_that_keras_cannot_rebuild_says_so():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile("adam", "mse")
+    model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
+    copied = to_device(model, "cpu", copy=True)
+    assert int(copied.optimizer.iterations.numpy()) == 1
+    copied.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
+    assert int(model.optimizer.iterations.numpy()) == 1
+
+    class Mine(keras.Model):
+        def __init__(self, width):
+            super().__init__()
+            self.dense = keras.layers.Dense(width)
+
+        def call(self, x):
+            return self.dense(x)
+
+    mine = Mine(2)
+    mine(tf.ones((1, 3)))
+    with pytest.raises(xdevice.NotSupportedError, match="get_config"):
+        to_device(mine, "cpu", copy=True)
+
+
+@on_two_cpus
+def test_training_goes_on_after_a_move_as_if_there_had_been_none():
+    import keras
+
+    def trained(move):
+        keras.utils.set_random_seed(1)
+        net = keras.Sequential(
+            [keras.Input((3,)), keras.layers.Dense(8, "tanh"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.1)]
+            + [keras.layers.Dense(1)]
+        )
+        net.compile(keras.optimizers.Adam(0.05), "mse", metrics=["mae"])
+        x = np.random.default_rng(0).normal(size=(32, 3)).astype("float32")
+        y = x.sum(1, keepdims=True)
+        logs = []
+        for step in range(6):
+            if step == 2 and move:
+                before, inside = net.weights, [w.value for w in net.weights]
+                assert to_device(net, B) is net
+                assert all(a is b for a, b in zip(before, net.weights))
+                assert all(a is b.value for a, b in zip(inside, net.weights))
+                assert device_of(net) is device_of(net.optimizer) is B
+            if step == 4 and move:
+                assert device_of(to_device({"net": net}, A)["net"]) is A
+            logs.append(net.train_on_batch(x, y))
+            logs.append(net.evaluate(x, y, verbose=0))
+        return logs, net.predict(x, verbose=0), int(net.optimizer.iterations.numpy())
+
+    (logs, out, steps), (their_logs, their_out, their_steps) = trained(True), trained(False)
+    assert np.allclose(logs, their_logs, atol=1e-6), (logs, their_logs)
+    assert np.allclose(out, their_out, atol=1e-6)
+    assert steps == their_steps == 6
+    assert logs[-1][0] < logs[0][0]
+
+
+@on_two_cpus
+def test_a_loop_of_ones_own_goes_on_after_a_move():
+    import keras
+
+    def trained(move):
+        keras.utils.set_random_seed(1)
+        net, optimizer = keras.layers.Dense(1), keras.optimizers.SGD(0.1, momentum=0.9)
+        net.build((None, 3))
+        for step in range(4):
+            if step == 2 and move:
+                tree = {"net": net, "optimizer": optimizer, "weights": net.weights}
+                moved = to_device(tree, B)
+                assert moved["net"] is net and device_of(moved) is B
+                assert all(a is b for a, b in zip(moved["weights"], net.weights)), "shared no longer"
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((net(tf.ones((2, 3))) - 1) ** 2)
+            grads = tape.gradient(loss, net.trainable_weights)
+            optimizer.apply(grads, net.trainable_weights)
+        return [w.numpy().tolist() for w in net.weights]
+
+    assert np.allclose(np.concatenate([np.ravel(w) for w in trained(True)]), np.concatenate([np.ravel(w) for w in trained(False)]))
+
+
+@on_two_cpus
+def test_a_tf_module_moves_with_its_variables_and_checkpoints():
+    import keras
+
+    class Net(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = tf.Variable([1.0, 2.0], name="w")
+            self.tied = self.w
+            self.dense = keras.layers.Dense(1)
+            self.dense.build((None, 2))
+
+    net = Net()
+    w = net.w
+    to_device(net, B)
+    assert net.w is net.tied is w and device_of(net) is device_of(w) is B
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(net.w**2)
+    assert tape.gradient(loss, net.w).numpy().tolist() == [2, 4]
+    import tempfile
+
+    path = tf.train.Checkpoint(net=net).write(tempfile.mkdtemp() + "/checkpoint")
+    w.assign([0.0, 0.0])
+    tf.train.Checkpoint(net=net).read(path)
+    assert w.numpy().tolist() == [1, 2] and device_of(w) is B
+    copied = to_device(net, A, copy=True)
+    assert device_of(copied) is A and device_of(net) is B and copied.w is copied.tied
+    assert copied.w.numpy().tolist() == [1, 2]
+
+
+@on_two_cpus
+def test_a_model_is_not_moved_away_from_under_a_traced_function():
+    import keras
+
+    net = keras.layers.Dense(1)
+    net.build((None, 3))
+
+    @tf.function
+    def forward(x):
+        return net(x)
+
+    forward(tf.ones((1, 3)))
+    raises(xdevice.NotSupportedError, lambda: to_device(net, B), "traced")
+    assert device_of(net) is A
+    del forward
+    assert device_of(to_device(net, B)) is B
+
+    @tf.function
+    def traced_later(x):
+        return net(x)
+
+    x = to_device(tf.ones((1, 3)), B)
+    assert np.allclose(traced_later(x), net(x))
+
+
+@on_two_cpus
+def test_a_model_on_two_devices_names_its_weights_and_a_copy_leaves_them_there():
+    import keras
+
+    with A:
+        first = keras.layers.Dense(2, name="first")
+        first.build((None, 2))
+    with B:
+        second = keras.layers.Dense(2, name="second")
+        second.build((None, 2))
+    net = keras.Sequential([keras.Input((2,)), first, second])
+    raises(xdevice.MixedDeviceError, lambda: device_of(net), "on cpu:1: ")
+    copied = to_device(net, A, copy=True)
+    assert device_of(copied) is A and xdevice.devices_of(net) == {A, B}
+    from xdevice.backends.tensorflow import models
+
+    assert xdevice.devices_of(models.copy_model(net)) == {A, B}
+    assert device_of(to_device(net, B)) is B
+
+
+# ---------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[8,8]"),
+        tf.errors.InternalError(None, None, "Dst tensor is not initialized."),
+        tf.errors.InternalError(None, None, "Failed: CUDA_ERROR_OUT_OF_MEMORY: out of memory"),
+        tf.errors.InternalError(None, None, "CUBLAS_STATUS_ALLOC_FAILED"),
+    ],
+)
+def test_all_of_its_words_for_no_memory_are_known(error):
+    assert xdevice.is_out_of_memory(error)
+
+
+def test_its_other_errors_are_not_about_memory():
+    assert not xdevice.is_out_of_memory(tf.errors.InternalError(None, None, "Blas GEMM launch failed"))
+    message = "Received message larger than max (5 vs. 4)"
+    assert not xdevice.is_out_of_memory(tf.errors.ResourceExhaustedError(None, None, message))
