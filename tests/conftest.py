@@ -74,6 +74,12 @@ def pytest_runtest_setup(item):
             pytest.skip(f"needs {wanted} real GPUs, {item.callspec.params['backend']} sees {seen}")
 
 
+@pytest.fixture(autouse=True)
+def outside_the_checkout(tmp_path, monkeypatch):
+    """In the checkout, `python -c` would import the core from there, and not the package that is installed."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def backend(request):
     """A framework's name; the framework is chosen while the test runs."""

@@ -6,9 +6,9 @@ The fast path of every question is one dictionary look-up by type and one call o
 from __future__ import annotations
 
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, MixedDeviceError, NotATensorError
+from xdevice.errors import ArgumentError, MixedDeviceError, NotATensorError, XDeviceError
 from xdevice.hardware import as_device
-from xdevice.registry import role_of
+from xdevice.registry import ATOMS, role_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from xdevice.adapters import Backend
 
     T = TypeVar("T")
+
+_OPENED = frozenset({dict, list, tuple})
 
 where_by_type: dict[type, Callable[[Any], Device]] = {}
 """The fast path: each type of tensor seen so far, with its adapter's `device_of`."""
@@ -156,12 +158,12 @@ def to_device(obj: T, device: Any, *, copy: bool | None = None, non_blocking: bo
     """
     target = device if type(device) is Device else as_device(device)
     where = where_by_type.get(type(obj))
-    if where is not None and copy is None:
+    if copy is None:
         try:
-            if where(obj) is target:
+            if where(obj) is target if where is not None else _tree_is_on(obj, target):
                 return obj
-        except MixedDeviceError:
-            pass  # one tensor spread over several devices: it is brought together
+        except XDeviceError:
+            pass  # spread over several devices, or unknowable: `Move` brings it together, or says what is wrong where
     if copy is not None and not isinstance(copy, bool):
         raise ArgumentError(f"copy={copy!r} is none of True, False and None")
     from xdevice.moving import Move  # most calls have nothing to move
@@ -197,6 +199,25 @@ def places_of(obj: Any) -> set[Device]:
     if role == "tensor":
         return _devices_of_tensor(obj)
     return set().union(*(places_of(tensor) for _, tensor in owner.models.tensors_of(obj)))
+
+
+def _tree_is_on(tree: Any, target: Device) -> bool:
+    """Whether plain containers hold only tensors that are there; ``False`` also where it takes a closer look."""
+    if type(tree) not in _OPENED:
+        return False
+    nodes: list[Any] = [tree]
+    seen: set[int] = set()
+    for node in nodes:  # grows while it is walked
+        where = where_by_type.get(type(node))
+        if where is not None:
+            if where(node) is not target:
+                return False
+        elif type(node) in _OPENED and id(node) not in seen:  # else shared, or it contains itself
+            seen.add(id(node))
+            nodes += node.values() if type(node) is dict else node
+        elif type(node) not in ATOMS:
+            return False
+    return True
 
 
 def _devices_of_tensor(tensor: Any) -> set[Device]:

@@ -195,13 +195,18 @@ def role_of(cls: type) -> tuple[Backend, contract.Role] | None:
 
 def without_last(stack: tuple[Any, ...], entry: object) -> tuple[Any, ...]:
     """The stack less its last occurrence of that entry: leaving out of order disturbs nobody."""
+    if stack and stack[-1] is entry:  # nearly always
+        return stack[:-1]
     for i in reversed(range(len(stack))):
         if stack[i] is entry:
             return stack[:i] + stack[i + 1 :]
     return stack
 
 
-_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set, type})
+ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
+"""What no framework owns, and nothing is inside of."""
+
+_PLAIN = ATOMS | {list, tuple, dict, set, type}
 
 
 def _installed(name: str) -> Backend:

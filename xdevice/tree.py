@@ -11,14 +11,13 @@ import sys
 from collections import UserDict, UserList
 
 from xdevice.errors import ArgumentError
-from xdevice.registry import role_of
+from xdevice.registry import ATOMS, role_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-_ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 _owned: dict[type, bool] = {}
 
 
@@ -89,7 +88,7 @@ def _is_owned(node: Any) -> bool:
 def _children(node: Any) -> list[tuple[str, Any]] | None:
     """The parts of a container that optree does not open, with their keys; ``None`` for a leaf."""
     cls = type(node)
-    if cls in _ATOMS or _is_owned(node):
+    if cls in ATOMS or _is_owned(node):
         return None
     if isinstance(node, (dict, UserDict)):
         return [(f"[{key!r}]", value) for key, value in node.items()]

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from tensorflow.python.framework.func_graph import FuncGraph
+from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import device_of, fresh_variable, role, variable_of
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xdevice.device import Device
-
-_COMPILED = ("train_function", "test_function", "predict_function")
 
 
 def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
@@ -44,14 +42,12 @@ def move_model(model: Any, device: Device) -> Any:
     Neither Keras nor TensorFlow moves a model. A variable is a Python object with a handle to where
     its values are, so the handle is exchanged; optimisers, metrics and checkpoints know the object.
     """
-    for layer in _layers(model):
-        for name in _COMPILED:
-            if getattr(layer, name, None) is not None:
-                setattr(layer, name, None)  # Keras traces it anew when it is next needed
-    variables = _variables(model)
-    _check_untraced([variable._handle for variable in variables])
+    variables = [variable for variable in _variables(model) if device_of(variable) is not device]
+    if variables:
+        _forget_compiled(model)
+        _check_untraced([variable._handle for variable in variables])
     moved = [fresh_variable(variable, variable.read_value(), device) for variable in variables]
-    for variable, new in zip(variables, moved, strict=True):
+    for variable, new in zip(variables, moved, strict=True):  # not before all are there: memory may run out
         variable._handle = new._handle
     return model
 
@@ -124,6 +120,15 @@ def _variables(model: Any) -> list[Any]:
     return list(variables.values())
 
 
+def _forget_compiled(model: Any) -> None:
+    """Drop the functions that Keras has traced, which hold on to the old values; it traces them anew."""
+    for layer in _layers(model):
+        for name in ("train_function", "test_function", "predict_function"):
+            if getattr(layer, name, None) is not None:
+                delattr(layer, name)  # or Keras 3.15 keeps the function in its list of things to save
+                setattr(layer, name, None)
+
+
 def _check_untraced(handles: list[Any]) -> None:
     """Refuse where a traced function holds on to values that would no longer be the model's.
 
@@ -134,15 +139,15 @@ def _check_untraced(handles: list[Any]) -> None:
         names = _traced(handles)
         if names:
             raise NotSupportedError(
-                f"tensorflow cannot move a model that a tf.function was traced with ({', '.join(sorted(names))}): "
-                f"it would go on with the old variables; move the model before the first call, or delete the function"
+                f"tensorflow cannot move a model that is traced into {' and '.join(sorted(names))}, which would go on "
+                f"with the old values; move it before the first call of a tf.function, or delete the function"
             )
 
 
 def _traced(handles: list[Any]) -> set[str]:
     wanted = {id(handle) for handle in handles}
-    graphs = (found for found in gc.get_referrers(FuncGraph) if isinstance(found, FuncGraph))
-    return {graph.name for graph in graphs if any(id(outer) in wanted for outer, _ in graph.captures)}
+    functions = (found for found in gc.get_referrers(ConcreteFunction) if isinstance(found, ConcreteFunction))
+    return {f.graph.name for f in functions if any(id(outer) in wanted for outer in f.captured_inputs)}
 
 
 def _cannot_copy(model: Any, reason: str) -> NotSupportedError:

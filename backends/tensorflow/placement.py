@@ -7,7 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context  # knows which of a cluster's processes this one is
+from tensorflow.python.eager import context, record  # which of a cluster's processes this is; the gradient tape
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable  # what tf.Variable() makes
 
 from xdevice.backends.tensorflow.hardware import native, scope
 from xdevice.device import Device
@@ -41,9 +42,11 @@ def device_of(tensor: Any) -> Device:
     try:
         if type(tensor) is _Eager:
             return _known[tensor.backing_device]
-        return _known[tensor._handle.device]
-    except (KeyError, AttributeError):
-        return _place(tensor)
+        if type(tensor) is ResourceVariable:  # its own `device` costs three times as much
+            return _known[tensor._handle.device]
+    except KeyError:
+        pass
+    return _place(tensor)
 
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
@@ -97,7 +100,7 @@ def variable_of(tensor: Any) -> Any:
 
 
 def _role_in_keras(cls: type) -> Role | None:
-    # Keras works on other frameworks too, and takes a second to import: ask only if somebody has
+    # Keras works on other frameworks too; while it is being imported it has no classes yet
     keras = sys.modules.get("keras")
     if not hasattr(keras, "Variable") or keras.config.backend() != "tensorflow":
         return None
@@ -108,16 +111,15 @@ def _role_in_keras(cls: type) -> Role | None:
 
 
 def _place(tensor: Any) -> Device:
+    variable = variable_of(tensor)
     if isinstance(tensor, _Eager):
         return _named(tensor.backing_device)
+    if type(variable) is ResourceVariable and isinstance(variable._handle, _Eager):
+        return _named(variable._handle.device)
     if isinstance(tensor, _COMPOSITES):
         return _common("one sparse or ragged tensor", _parts(tensor))
-    variable = variable_of(tensor)
     if isinstance(variable, tf.distribute.DistributedValues):
         return _common("one distributed variable", variable.values)
-    handle = getattr(variable, "_handle", None)
-    if isinstance(handle, _Eager):
-        return _named(handle.device)
     what = f"tensorflow {type(tensor).__name__} {getattr(tensor, 'name', '')!r}"
     if hasattr(tensor, "_value"):
         raise UnknownPlacementError(f"{what} is not built yet, so it is nowhere; build it inside scope(device)")
@@ -125,6 +127,8 @@ def _place(tensor: Any) -> Device:
 
 
 def _named(name: str) -> Device:
+    if name in _known:
+        return _known[name]
     if not name.startswith(context.context().host_address_space()):
         raise UnknownPlacementError(
             f"a tensor on {name} is in another process, so on none of our devices; copy it here"
@@ -165,7 +169,10 @@ def _with_variable(tensor: Any, fn: Callable[[tf.Variable], tf.Variable]) -> Any
     return another
 
 
-@tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow ships no types
 def _clone(tensor: Any) -> Any:
-    # tf.identity, copy.copy and copy.deepcopy all give the same memory again
-    return tf.raw_ops.DeepCopy(x=tensor), lambda gradient: gradient
+    # tf.identity, copy.copy and copy.deepcopy all give the same memory again. DeepCopy has no gradient, so
+    # the tape is told what it is; tf.custom_gradient would do the same and cost four times the copy.
+    with record.stop_recording():
+        cloned = tf.raw_ops.DeepCopy(x=tensor)
+    record.record_operation("DeepCopy", [cloned], [tensor], lambda gradient: [gradient])
+    return cloned

@@ -51,7 +51,7 @@ def as_device(native: torch.device) -> Device:
 
 
 def scope(device: Device) -> AbstractContextManager[Any]:
-    return torch.device(native(device))  # made anew each time; a context manager since 2.0
+    return native(device)  # made anew each time; a context manager since 2.0
 
 
 def synchronize(devices: Sequence[Device]) -> None:
