@@ -87,10 +87,16 @@ class Move:
                 if id(obj) in inside:
                     self.moved[id(obj)] = self._move_tensor(obj, owner)
         except BaseException:
-            for undo in reversed(self.undo):
-                undo()
+            self._move_back()
             raise
         return self.moved
+
+    def _move_back(self) -> None:
+        for undo in reversed(self.undo):
+            try:
+                undo()
+            except Exception:  # the error that stopped the move says more
+                continue
 
     def _move_tensor(self, tensor: Any, owner: Backend) -> Any:
         here = places_of(tensor)

@@ -90,7 +90,8 @@ def properties(device: Device) -> Properties:
 
 def is_running() -> bool:
     """Whether the runtime has started: until then no tensor exists, and no GPU has been touched."""
-    return context.context()._context_handle is not None
+    current: Any = context.context()
+    return current._context_handle is not None
 
 
 def _words() -> list[str]:

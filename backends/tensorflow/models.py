@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
 from xdevice.backends.tensorflow.hardware import scope
-from xdevice.backends.tensorflow.placement import device_of, fresh_variable, role, variable_of
+from xdevice.backends.tensorflow.placement import device_of, fresh_variable, role, role_in_keras, variable_of
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 if TYPE_CHECKING:
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
 
+_Traced: Any = ConcreteFunction
+
 
 def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(model, tf.Module) and not hasattr(model, "weights"):
+    if _is_module(model) and not hasattr(model, "weights"):
         for path, found in model._flatten(predicate=_holds_values, with_path=True):
             yield from _inside(".".join(map(str, path)), found)
         return
@@ -53,19 +55,19 @@ def move_model(model: Any, device: Device) -> Any:
 
 
 def copy_model(model: Any) -> Any:
-    source = dict(tensors_of(model))
-    places = {device_of(tensor) for tensor in source.values()}
+    source = [tensor for _, tensor in tensors_of(model)]
+    places = {device_of(tensor) for tensor in source}
     try:
         with scope(min(places)) if places else nullcontext(), warnings.catch_warnings():
             # Keras 3.15 reads its variables in a way that NumPy 2 warns of
             warnings.filterwarnings("ignore", "__array__ implementation doesn't accept a copy", DeprecationWarning)
             copied = copy.deepcopy(model)
-            target = dict(tensors_of(copied))
+            target = [tensor for _, tensor in tensors_of(copied)]
     except (NotImplementedError, UnknownPlacementError, TypeError, ValueError) as error:
         raise _cannot_copy(model, " ".join(str(error).split())) from error
     if len(source) != len(target):
         raise _cannot_copy(model, f"of {len(source)} variables {len(target)} came back")
-    for old, new in zip(source.values(), target.values(), strict=True):
+    for old, new in zip(source, target, strict=True):
         new.assign(old)
         if device_of(new) is not device_of(old):
             variable_of(new)._handle = fresh_variable(variable_of(new), new, device_of(old))._handle
@@ -90,18 +92,20 @@ def _inside(path: str, found: Any) -> Iterator[tuple[str, Any]]:
 
 def _holds_values(part: Any) -> bool:
     """Whether a part of a `tf.Module` is a variable, or what Keras has, into which TensorFlow does not look."""
-    if isinstance(part, (tf.Variable, tf.Module)):
-        return isinstance(part, tf.Variable)
-    return type(part).__module__.startswith("keras.") or _is_layer(part)
+    return isinstance(part, tf.Variable) or role_in_keras(type(part)) is not None
 
 
 def _layers(model: Any) -> list[Any]:
     """Every Keras layer in the model, itself included."""
     if hasattr(model, "_flatten_layers"):
         return list(model._flatten_layers())
-    if not isinstance(model, tf.Module):
+    if not _is_module(model):
         return []
     return [layer for top in model._flatten(predicate=_is_layer) for layer in top._flatten_layers()]
+
+
+def _is_module(part: Any) -> bool:
+    return isinstance(part, tf.Module)
 
 
 def _is_layer(part: Any) -> bool:
@@ -146,7 +150,7 @@ def _check_untraced(handles: list[Any]) -> None:
 
 def _traced(handles: list[Any]) -> set[str]:
     wanted = {id(handle) for handle in handles}
-    functions = (found for found in gc.get_referrers(ConcreteFunction) if isinstance(found, ConcreteFunction))
+    functions = (found for found in gc.get_referrers(_Traced) if isinstance(found, _Traced))
     return {f.graph.name for f in functions if any(id(outer) in wanted for outer in f.captured_inputs)}
 
 

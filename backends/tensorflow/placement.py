@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context, record  # which of a cluster's processes this is; the gradient tape
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable  # what tf.Variable() makes
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
 from xdevice.backends.tensorflow.hardware import native, scope
 from xdevice.device import Device
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from xdevice.contract import Role
 
-_Eager = tf.__internal__.EagerTensor
+_Eager: Any = tf.__internal__.EagerTensor
+_Variable: Any = ResourceVariable  # what tf.Variable() makes; tf.function and Keras make others of its base
 _COMPOSITES = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
 _TENSORS = (tf.Tensor, tf.Variable, *_COMPOSITES)
 _DEVICES = (tf.DeviceSpec, tf.compat.v1.DeviceSpec, tf.config.LogicalDevice, tf.config.PhysicalDevice)
@@ -31,7 +32,7 @@ def role(cls: type) -> Role | None:
         return "tensor"
     if issubclass(cls, tf.Module):
         return "model"
-    return "device" if issubclass(cls, _DEVICES) else _role_in_keras(cls)
+    return "device" if issubclass(cls, _DEVICES) else role_in_keras(cls)
 
 
 def device_of(tensor: Any) -> Device:
@@ -42,7 +43,7 @@ def device_of(tensor: Any) -> Device:
     try:
         if type(tensor) is _Eager:
             return _known[tensor.backing_device]
-        if type(tensor) is ResourceVariable:  # its own `device` costs three times as much
+        if type(tensor) is _Variable:  # its own `device` costs three times as much
             return _known[tensor._handle.device]
     except KeyError:
         pass
@@ -99,10 +100,10 @@ def variable_of(tensor: Any) -> Any:
     return tensor if isinstance(tensor, tf.Variable) else getattr(tensor, "_value", None)
 
 
-def _role_in_keras(cls: type) -> Role | None:
-    # Keras works on other frameworks too; while it is being imported it has no classes yet
-    keras = sys.modules.get("keras")
-    if not hasattr(keras, "Variable") or keras.config.backend() != "tensorflow":
+def role_in_keras(cls: type) -> Role | None:
+    """What the class is to Keras, if that works on TensorFlow here."""
+    keras: Any = sys.modules.get("keras")
+    if not hasattr(keras, "Variable") or keras.config.backend() != "tensorflow":  # half imported, or another's
         return None
     if issubclass(cls, (keras.Variable, keras.KerasTensor)):
         return "tensor"
@@ -114,8 +115,9 @@ def _place(tensor: Any) -> Device:
     variable = variable_of(tensor)
     if isinstance(tensor, _Eager):
         return _named(tensor.backing_device)
-    if type(variable) is ResourceVariable and isinstance(variable._handle, _Eager):
-        return _named(variable._handle.device)
+    handle = getattr(variable, "_handle", None) if isinstance(variable, BaseResourceVariable) else None
+    if isinstance(handle, _Eager):
+        return _named(handle.device)
     if isinstance(tensor, _COMPOSITES):
         return _common("one sparse or ragged tensor", _parts(tensor))
     if isinstance(variable, tf.distribute.DistributedValues):
@@ -129,10 +131,9 @@ def _place(tensor: Any) -> Device:
 def _named(name: str) -> Device:
     if name in _known:
         return _known[name]
-    if not name.startswith(context.context().host_address_space()):
-        raise UnknownPlacementError(
-            f"a tensor on {name} is in another process, so on none of our devices; copy it here"
-        )
+    running: Any = context.context()
+    if not name.startswith(running.host_address_space()):
+        raise UnknownPlacementError(f"{name} is of another process, so none of our devices; copy the tensor here first")
     return _known.setdefault(name, Device(name))
 
 
@@ -140,9 +141,7 @@ def _common(what: str, parts: Any) -> Device:
     found = {device_of(part) for part in parts}
     if len(found) == 1:
         return found.pop()
-    raise MixedDeviceError(
-        f"{what} is spread over {', '.join(map(str, sorted(found)))}; ask devices_of, or move it to one device", found
-    )
+    raise MixedDeviceError(f"{what} is spread over {' and '.join(map(str, sorted(found)))}; ask devices_of", found)
 
 
 def _parts(tensor: Any) -> list[Any]:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not NAMES, reason="no framework is installed her
 WHERE = """
     import xdevice
     x = xdevice.ones((2, 3))
-    print("the sum is", float(x.sum()))
+    print("the sum is", float(xdevice.to_numpy(x).sum()))
     print("under", xdevice.backend())
     print("x is on", xdevice.device_of(x))
 """
