@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from xdevice.contract import Role
 
 _Eager: Any = tf.__internal__.EagerTensor
-_Variable: Any = ResourceVariable  # what tf.Variable() makes; tf.function and Keras make others of its base
+_Variable: Any = ResourceVariable  # what tf.Variable() makes
+_AnyVariable: Any = BaseResourceVariable  # and what it makes inside a tf.function
 _COMPOSITES = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
 _TENSORS = (tf.Tensor, tf.Variable, *_COMPOSITES)
 _DEVICES = (tf.DeviceSpec, tf.compat.v1.DeviceSpec, tf.config.LogicalDevice, tf.config.PhysicalDevice)
@@ -115,9 +116,8 @@ def _place(tensor: Any) -> Device:
     variable = variable_of(tensor)
     if isinstance(tensor, _Eager):
         return _named(tensor.backing_device)
-    handle = getattr(variable, "_handle", None) if isinstance(variable, BaseResourceVariable) else None
-    if isinstance(handle, _Eager):
-        return _named(handle.device)
+    if isinstance(variable, _AnyVariable) and isinstance(variable._handle, _Eager):
+        return _named(variable._handle.device)
     if isinstance(tensor, _COMPOSITES):
         return _common("one sparse or ragged tensor", _parts(tensor))
     if isinstance(variable, tf.distribute.DistributedValues):
