@@ -45,13 +45,14 @@ def device_of(obj: Any) -> Device:
     NotATensorError
         No tensor in it.
     """
-    where = where_by_type.get(type(obj))
-    if where is not None:
-        return where(obj)
-    found = devices_of(obj)
-    if len(found) == 1:
+    try:
+        where = where_by_type[type(obj)]
+    except KeyError:
+        found = devices_of(obj)
+        if len(found) > 1:
+            raise _explain().mixed((("", obj),)) from None
         return next(iter(found))
-    raise _explain().mixed((("", obj),))
+    return where(obj)
 
 
 def devices_of(obj: Any) -> frozenset[Device]:

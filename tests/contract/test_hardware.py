@@ -134,7 +134,8 @@ def test_a_real_gpu_holds_tensors(backend):
     x = xdevice.ones((2, 3), device=xdevice.try_gpu())
     assert xdevice.device_of(x) == xdevice.gpu()
     assert xdevice.device_of(xdevice.to_device(x, "cpu")) == xdevice.cpu()
-    assert xdevice.memory_stats("gpu")["total"] > 2**30
+    total = xdevice.memory_stats("gpu")["total"]
+    assert total is None or total > 2**30
 
 
 @pytest.mark.gpu(2)
