@@ -26,7 +26,7 @@ class Room:
     def __getattr__(self, function: str) -> Any:
         if function.startswith("__"):
             raise AttributeError(function)
-        raise NotSupportedError(f"{self._backend} cannot {function}: {self.why_not(function)}")
+        raise NotSupportedError(f"{self._backend} has no {function}: {self.why_not(function)}")
 
     def why_not(self, function: str) -> str:
         """Why the adapter lacks the function, in its own words where it has any."""

@@ -7,10 +7,11 @@ dtype is a NumPy name (``"float32"``), a NumPy dtype, or the framework's own.
 
 from __future__ import annotations
 
-import operator
+import math
 
-from xdevice.errors import ArgumentError, ArgumentTypeError
-from xdevice.hardware import as_device, require
+from xdevice.device import as_integer
+from xdevice.errors import ArgumentError, ArgumentTypeError, UnknownPlacementError
+from xdevice.hardware import as_device, require, shortened
 from xdevice.placement import device_of
 from xdevice.registry import backend, role_of
 from xdevice.scopes import innermost
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from xdevice.adapters import Backend
+    from xdevice.device import Device
 
     Shape = int | Sequence[int]
 
+_MOST = 2**60  # numbers in a tensor: in bytes it still fits into 64 bits
 # Words of which each framework has a width of its own in mind.
 _AMBIGUOUS = frozenset({"float", "double", "half", "int", "uint", "long", "short", "complex", "cfloat", "cdouble"})
 _BUILTIN_DTYPES = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
@@ -54,7 +57,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Any:
     if owned[0] == "numpy":
         return _create(backend(), "tensor", dtype, device, _plain(data))
     if device is None and innermost() is None:
-        device = device_of(data)
+        return _make(owned[0], "tensor", dtype, device_of(data), data)
     return _create(owned[0], "tensor", dtype, device, data)
 
 
@@ -133,7 +136,7 @@ def full(shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None
     ArgumentError
         No such shape or dtype.
     """
-    return _create(backend(), "full", dtype, device, _shape((shape,)), fill_value)
+    return _create(backend(), "full", dtype, device, _shape((shape,)), _number(fill_value))
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
@@ -149,12 +152,15 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, de
     DeviceNotFoundError, DeviceSpellingError
         No such device.
     ArgumentError
-        A step of 0, or no such dtype.
+        A step of 0, no real numbers, or no such dtype.
     """
     if stop is None:
         start, stop = 0, start
-    if step == 0:
-        raise ArgumentError(f"arange({start!r}, {stop!r}, {step!r}) never arrives; give a step other than 0")
+    start, stop, step = (_number(value) for value in (start, stop, step))
+    if step == 0 or not all(isinstance(v, (int, float)) and math.isfinite(v) for v in (start, stop, step)):
+        raise ArgumentError(f"arange({start!r}, {stop!r}, {step!r}) never arrives; give real numbers, the step not 0")
+    if (stop - start) / step <= 0:
+        stop = start  # nothing lies between: an empty tensor under every framework
     return _create(backend(), "arange", dtype, device, start, stop, step)
 
 
@@ -216,7 +222,7 @@ def seed(n: int) -> None:
     ArgumentError
         No integer from 0 to ``2**32 - 1``, which is what every framework takes.
     """
-    number = _integer(n)
+    number = as_integer(n)
     if number is None:
         raise ArgumentTypeError(f"seed {n!r} is no integer; give one from 0 to {2**32 - 1}")
     if not 0 <= number < 2**32:
@@ -228,33 +234,70 @@ def _create(owner: Backend, factory: str, dtype: Any, device: Any, *args: Any) -
     where = innermost() if device is None else as_device(device)
     if where is not None:
         require(owner, where)
+    return _make(owner, factory, dtype, where, *args)
+
+
+def _make(owner: Backend, factory: str, dtype: Any, where: Device | None, *args: Any) -> Any:
     make: Callable[..., Any] = getattr(owner.creation, factory)
     native_dtype = _dtype(owner, dtype)
     try:
         made = make(*args, native_dtype, where)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"{owner} cannot make a tensor of this ({factory}: {error})") from error
-    if where is not None and device_of(made) is not where:
-        from xdevice.explain import misplaced
-
-        raise misplaced(owner, where, {device_of(made)})
+        given = ", ".join(shortened(arg) for arg in args)
+        raise ArgumentError(f"{factory}({given}) cannot be made under {owner}: {error}") from error
+    if where is not None:
+        _check_arrival(made, owner, where)
     return made
 
 
+def _check_arrival(made: Any, owner: Backend, where: Device) -> None:
+    try:
+        there = device_of(made)
+    except UnknownPlacementError:
+        return  # a node of a graph: it carries the device with it, and is nowhere yet
+    if there is not where:
+        from xdevice.explain import misplaced
+
+        raise misplaced(owner, where, {there})
+
+
 def _dtype(owner: Backend, dtype: Any) -> Any:
+    """The native dtype behind a NumPy name or dtype, one of Python's types, or a native dtype itself."""
     if dtype is None:
         return None
     name = _BUILTIN_DTYPES.get(dtype, dtype) if isinstance(dtype, type) else dtype
-    if type(dtype).__module__.partition(".")[0] == "numpy" or getattr(dtype, "__module__", "") == "numpy":
+    root = type(dtype).__module__.partition(".")[0]
+    if "numpy" in (root, getattr(dtype, "__module__", "")):
         import numpy as np
 
-        name = np.dtype(dtype).name
+        try:
+            name = np.dtype(dtype).name
+        except TypeError:
+            raise _no_dtype(owner, dtype) from None
     if not isinstance(name, str):
+        if not root.startswith(owner):
+            raise _no_dtype(owner, dtype)
         return dtype
-    found = None if name in _AMBIGUOUS else owner.creation.dtype(name)
+    if name in _AMBIGUOUS:
+        raise ArgumentError(f"dtype {name!r} has no width, which differs by framework; write for example '{name}32'")
+    found = owner.creation.dtype(name)
     if found is None:
-        raise ArgumentError(f"dtype {dtype!r} does not exist under {owner}; write for example 'float32' or 'int64'")
+        raise _no_dtype(owner, dtype)
     return found
+
+
+def _no_dtype(owner: Backend, dtype: Any) -> ArgumentError:
+    return ArgumentError(f"dtype {dtype!r} does not exist under {owner}; write for example 'float32' or 'int64'")
+
+
+def _number(value: Any) -> Any:
+    """The value, if it is a finite or infinite number that a tensor can hold."""
+    if isinstance(value, (int, float, complex)):
+        return value
+    owned = role_of(type(value))
+    if owned is not None and owned[1] == "tensor" and getattr(value, "shape", None) == ():
+        return value.item() if hasattr(value, "item") else value
+    raise ArgumentTypeError(f"{shortened(value)} is no number; write for example 1.0")
 
 
 def _plain(array: Any) -> Any:
@@ -265,26 +308,22 @@ def _plain(array: Any) -> Any:
 
 
 def _shape(given: Sequence[Any]) -> tuple[int, ...]:
-    sizes = given[0] if len(given) == 1 and _integer(given[0]) is None else given
+    sizes = given[0] if len(given) == 1 and as_integer(given[0]) is None else given
     try:
-        shape = [_integer(size) for size in sizes]
+        shape = tuple(as_integer(size) for size in sizes)
     except TypeError:
-        shape = [None]
-    if None in shape:
+        shape = (None,)
+    whole = tuple(size for size in shape if size is not None)
+    if len(whole) < len(shape):
         raise ArgumentTypeError(f"{_written(given)} is no shape; write (2, 3)")
-    if any(size is not None and size < 0 for size in shape):
+    if any(size < 0 for size in whole):
         raise ArgumentError(f"shape {_written(given)} has a negative size; write (2, 3)")
-    return tuple(size for size in shape if size is not None)
+    if max(whole, default=0) > _MOST or math.prod(whole) > _MOST:  # beyond it some frameworks count wrongly, or abort
+        raise ArgumentError(
+            f"shape {_written(given)} has over 2**60 numbers, more than any machine holds; make it smaller"
+        )
+    return whole
 
 
 def _written(given: Sequence[Any]) -> str:
-    return repr(given[0] if len(given) == 1 else tuple(given))
-
-
-def _integer(value: Any) -> int | None:
-    if isinstance(value, bool):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
+    return shortened(given[0] if len(given) == 1 else tuple(given))

@@ -63,16 +63,18 @@ class Device:
 
     __slots__ = ("index", "kind")
     __match_args__ = ("kind", "index")
-    kind: str
-    index: int
+    if TYPE_CHECKING:  # nothing else may set them
+
+        @property
+        def kind(self) -> str: ...
+        @property
+        def index(self) -> int: ...
 
     def __new__(cls, kind: str, index: int | None = None) -> Device:
         if not isinstance(kind, str):
             raise DeviceTypeError(f"{kind!r} is no device kind; write Device('gpu', 1) or Device('gpu:1')")
         if index is None:
             return parse(kind)
-        if kind not in _COMMON and str(parse(kind)) != f"{as_kind(kind)}:0":
-            raise DeviceSpellingError(f"{kind!r} is no device kind; write Device('gpu', {index!r})")
         return _device(as_kind(kind), check_index(index))
 
     def __repr__(self) -> str:
@@ -151,23 +153,22 @@ def parse(spelling: str) -> Device:
     if len(digits) > 10 or int(digits) > MAX_INDEX:
         raise DeviceSpellingError(_too_large(spelling))
     # setdefault: two threads that parse at once agree on one object
-    return _spelled.setdefault(spelling, _device(as_kind(match["kind"]), int(digits)))
+    return _spelled.setdefault(spelling, _device(_kind(match["kind"]), int(digits)))
 
 
 def as_kind(word: str) -> str:
     """The kind behind a framework's word for it: ``CUDA`` and ``mps`` are ``gpu``."""
     if not isinstance(word, str):
         raise DeviceTypeError(f"{word!r} is no device kind; write 'cpu' or 'gpu'")
-    word = word.lower()
-    return "gpu" if word in _GPU_WORDS else word
+    kind = _kind(word)
+    if kind not in _COMMON and str(parse(word)) != f"{kind}:0":
+        raise DeviceSpellingError(f"{word!r} is no device kind; write 'cpu' or 'gpu'")
+    return kind
 
 
 def check_index(index: Any) -> int:
     """The index as an int, if it can be one of a device."""
-    try:
-        number = None if isinstance(index, bool) else operator.index(index)
-    except TypeError:
-        number = None
+    number = as_integer(index)
     if number is None:
         raise DeviceTypeError(f"device index {index!r} is no integer; write gpu(0), gpu(1), …")
     if number < 0:
@@ -175,6 +176,21 @@ def check_index(index: Any) -> int:
     if number > MAX_INDEX:
         raise DeviceSpellingError(_too_large(index))
     return number
+
+
+def as_integer(value: Any) -> int | None:
+    """The integer that the value is, if it is one; ``True`` and ``1.0`` are not."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def _kind(word: str) -> str:
+    word = word.lower()
+    return "gpu" if word in _GPU_WORDS else word
 
 
 def _too_large(given: object) -> str:

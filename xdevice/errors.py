@@ -63,6 +63,10 @@ class CopyNeededError(XDeviceError, ValueError):
     """``copy=False`` was asked where only a copy could do the work."""
 
 
+class ScopeError(XDeviceError, RuntimeError):
+    """A scope was left in another thread or task than it was entered in."""
+
+
 class UnknownBackendError(XDeviceError, LookupError):
     """No adapter is registered under that name."""
 

@@ -49,7 +49,7 @@ def mixed(objs: tuple[tuple[str, Any], ...]) -> MixedDeviceError:
     where = "; ".join(f"on {device}: {_shortened(paths)}" for device, paths in sorted(groups.items()))
     return MixedDeviceError(
         f"one device was expected, but there are {len(devices)}: {where}; "
-        f"bring them together with to_device(…, '{min(devices)}'), or ask devices_of",
+        f"bring them together with to_device(…, '{max(devices)}'), or ask devices_of",
         devices,
     )
 

@@ -44,7 +44,7 @@ def gpu(i: int = 0) -> Device:
     DeviceSpellingError
         ``i`` is negative or over ``2**31 - 1``.
     """
-    return Device("gpu", i)
+    return Device("gpu", check_index(i))
 
 
 def count(kind: str = "gpu") -> int:
@@ -62,8 +62,7 @@ def count(kind: str = "gpu") -> int:
     BackendNotInstalledError
         No framework is installed.
     """
-    kind = as_kind(kind)
-    return backend().hardware.count(kind)
+    return backend().hardware.count(as_kind(kind))
 
 
 def num_gpus() -> int:
@@ -139,7 +138,10 @@ def try_all_gpus() -> list[Device]:
     BackendNotInstalledError
         No framework is installed.
     """
-    return devices("gpu") or [try_gpu()]
+    there = devices("gpu")
+    if not there:
+        _warn_if_hidden(backend())
+    return there or [_CPU]
 
 
 def as_device(obj: Any) -> Device:
@@ -164,7 +166,9 @@ def as_device(obj: Any) -> Device:
         return parse(obj)
     owned = role_of(type(obj))
     if owned is None or owned[1] != "device":
-        raise DeviceTypeError(f"{_short(obj)} is no device; write gpu(1), 'gpu:1' or a framework's own device object")
+        raise DeviceTypeError(
+            f"{shortened(obj)} is no device; write gpu(1), 'gpu:1' or a framework's own device object"
+        )
     return owned[0].hardware.as_device(obj)
 
 
@@ -257,7 +261,8 @@ def _backend(name: str | None) -> Backend:
     return backend(name)
 
 
-def _short(obj: object) -> str:
+def shortened(obj: object) -> str:
+    """The object for a message: its repr if that is short."""
     text = repr(obj)
     return text if len(text) <= 80 else f"an object of type {type(obj).__name__}"
 

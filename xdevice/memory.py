@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
-import operator
 
-from xdevice.errors import ArgumentError, BrokenBackendError, OutOfMemoryError
+from xdevice.device import as_integer
+from xdevice.errors import ArgumentError, ArgumentTypeError, BrokenBackendError, OutOfMemoryError
 from xdevice.hardware import as_device, require
 from xdevice.machine import host_memory
 from xdevice.registry import backend, imported
@@ -90,8 +90,8 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
     """``fn`` with its first argument, the batch size, found by trial.
 
     Each call begins with ``start`` and halves it as long as ``fn`` runs out of memory; memory is
-    freed in between. A size found in one call does not limit the next. May be used as a decorator,
-    with or without options; the arguments of the call follow the batch size.
+    freed in between. A size found in one call does not limit the next. May be used as a decorator of
+    functions, with or without options; the arguments of the call follow the batch size.
 
     >>> from xdevice import find_batch_size
     >>> @find_batch_size(start=64)
@@ -156,11 +156,10 @@ def _says_so(owner: Any, error: BaseException) -> bool:
 
 def _check_sizes(start: Any, minimum: Any) -> None:
     for name, size in (("start", start), ("minimum", minimum)):
-        try:
-            good = not isinstance(size, bool) and operator.index(size) >= 1
-        except TypeError:
-            good = False
-        if not good:
+        number = as_integer(size)
+        if number is None:
+            raise ArgumentTypeError(f"{name}={size!r} is no batch size; give an integer of 1 or more")
+        if number < 1:
             raise ArgumentError(f"{name}={size!r} is no batch size; give an integer of 1 or more")
     if start < minimum:
         raise ArgumentError(f"start={start} is under minimum={minimum}; give a larger start")

@@ -187,7 +187,9 @@ def role_of(cls: type) -> tuple[Backend, contract.Role] | None:
         try:
             role = owner.placement.role(cls)
         except (BrokenBackendError, NotSupportedError):  # half imported, or half written
-            continue
+            if cls.__module__.startswith(str(owner)):
+                raise
+            continue  # no concern of another framework's tensors
         if role is not None:
             return _roles.setdefault(cls, (owner, role))
     return None

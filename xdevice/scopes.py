@@ -12,8 +12,9 @@ from __future__ import annotations
 import sys
 from contextvars import ContextVar
 
+from xdevice.errors import ScopeError
 from xdevice.hardware import as_device, require
-from xdevice.registry import backend, without_last
+from xdevice.registry import backend
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,16 +24,19 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
 
-_CO_SUSPENDABLE = 0x20 | 0x80 | 0x200  # inspect's CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
+_CO_WANDERING = 0x20 | 0x200  # inspect's CO_GENERATOR, CO_ASYNC_GENERATOR: may be closed by another thread or task
+_CO_SUSPENDABLE = 0x80 | _CO_WANDERING  # and CO_COROUTINE
 
 
 class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
     """Create new tensors on the device within a ``with`` block.
 
-    xdevice's factories follow it everywhere. The chosen framework's own factories follow it in
-    ordinary code, but not where the block stands in a coroutine or generator: their scope belongs
-    to the thread and would leak into other tasks. Paddle's native scope is the whole process's.
-    Nothing that exists already is moved. May be nested and entered again.
+    It belongs to this thread or task, and to tasks started inside it. xdevice's factories follow it
+    always. The chosen framework's own factories follow it in ordinary code, but not where the block
+    stands in a coroutine or generator: their scope belongs to the thread, or under some frameworks
+    to the process, and would leak into others. While a generator that holds a scope is suspended,
+    whoever runs it sees the scope. Nothing that exists already is moved. May be nested and entered
+    again.
 
     >>> import xdevice
     >>> with xdevice.using("numpy"), xdevice.scope("cpu"):
@@ -45,6 +49,8 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
         No spelling of a device.
     DeviceNotFoundError
         On entering: the chosen framework does not have it.
+    ScopeError
+        On leaving: it was not entered in this thread or task.
     """
 
     __slots__ = ("device",)
@@ -63,10 +69,26 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
 
 
 class _Entry:
-    __slots__ = ("device", "native", "owner")
+    """One entered scope."""
 
-    def __init__(self, owner: object, device: Device, native: AbstractContextManager[Any] | None) -> None:
-        self.owner, self.device, self.native = owner, device, native
+    __slots__ = ("backend", "closed", "device", "native", "owner", "wanders")
+
+    def __init__(self, owner: object, device: Device, kind: int) -> None:
+        self.owner, self.device, self.backend = owner, device, backend()
+        self.native: AbstractContextManager[Any] | None = None
+        self.wanders = bool(kind & _CO_WANDERING)
+        self.closed = False
+        if not kind:
+            self.open()
+
+    def open(self) -> None:
+        """Enter the native scope, made anew: under some frameworks one entered twice never leaves."""
+        self.native = self.backend.hardware.scope(self.device)
+        self.native.__enter__()
+
+    def close(self, *error: Any) -> None:
+        if self.native is not None:
+            self.native.__exit__(*error)
 
 
 _stack: ContextVar[tuple[_Entry, ...]] = ContextVar("xdevice.scope", default=())
@@ -74,19 +96,17 @@ _stack: ContextVar[tuple[_Entry, ...]] = ContextVar("xdevice.scope", default=())
 
 def innermost() -> Device | None:
     """The device of the innermost scope, if there is one."""
-    entries = _stack.get()
-    return entries[-1].device if entries else None
+    for entry in reversed(_stack.get()):
+        if not entry.closed:
+            return entry.device
+    return None
 
 
 def enter(owner: object, device: Device) -> None:
     """Open a scope on behalf of a context manager, called from its ``__enter__``."""
-    chosen = backend()
-    require(chosen, device)
-    native = None
-    if not _may_be_suspended(sys._getframe(2)):  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
-        native = chosen.hardware.scope(device)
-        native.__enter__()
-    _stack.set((*_stack.get(), _Entry(owner, device, native)))
+    require(backend(), device)
+    kind = _suspendable(sys._getframe(2))  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
+    _stack.set((*_stack.get(), _Entry(owner, device, kind)))
 
 
 def leave(
@@ -97,26 +117,37 @@ def leave(
 ) -> None:
     """Close the last scope that this context manager has opened here."""
     entries = _stack.get()
-    for entry in reversed(entries):
-        if entry.owner is owner:
-            _stack.set(without_last(entries, entry))
-            if entry.native is not None:
-                entry.native.__exit__(kind, error, trace)
-            return
-    raise RuntimeError(f"{owner!r} was not entered in this thread or task, so it cannot be left here")
+    for i in reversed(range(len(entries))):
+        if entries[i].owner is owner:
+            break
+    else:
+        raise ScopeError(f"{owner!r} was not entered in this thread or task; leave it where it was entered")
+    entry, above = entries[i], entries[i + 1 :]
+    entry.closed = entry.wanders  # elsewhere it may still be on a stack
+    _stack.set(entries[:i] + above)
+    # native scopes are left in the order of a stack, so those above are left and entered anew
+    natives = [other for other in above if other.native is not None] if entry.native is not None else []
+    for other in reversed(natives):
+        other.close(None, None, None)
+    entry.close(kind, error, trace)
+    for other in natives:
+        other.open()
 
 
-def _may_be_suspended(frame: FrameType | None) -> bool:
-    """Whether the code around the ``with`` block can be suspended inside it.
+def _suspendable(frame: FrameType | None) -> int:
+    """Whether the code around the ``with`` block can be suspended inside it: its flags if so, else 0.
 
     A ``@contextmanager`` is a generator too, but suspended only as long as the block that it serves:
-    that block's own frame decides. The same goes for an ``ExitStack``.
+    that block's own frame decides. The same goes for an ``ExitStack`` and for anybody's ``__enter__``.
     """
     while frame is not None:
         served = frame.f_back
         by_contextlib = served is not None and served.f_globals.get("__name__") == "contextlib"
-        if frame.f_globals.get("__name__") == "contextlib" or by_contextlib:
-            frame = served
-            continue
-        return bool(frame.f_code.co_flags & _CO_SUSPENDABLE)
-    return False
+        if (
+            frame.f_code.co_name != "__enter__"
+            and frame.f_globals.get("__name__") != "contextlib"
+            and not by_contextlib
+        ):
+            return frame.f_code.co_flags & _CO_SUSPENDABLE
+        frame = served
+    return 0

@@ -20,7 +20,7 @@ def dtype(name: str) -> Any:
         found = np.dtype(name)
     except TypeError:
         return None
-    return found if found.kind in _NUMBERS else None
+    return found if found.kind in _NUMBERS and found.name == name else None  # not "f4", nor "d"
 
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> Array:
@@ -51,16 +51,21 @@ def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) 
 
 
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
-    return _as(np.random.random_sample(shape), dtype)
+    numbers = _floats(np.random.random_sample(shape), dtype)
+    # a narrower float may round to 1, which is not in [0, 1)
+    return np.minimum(numbers, np.nextafter(numbers.dtype.type(1), numbers.dtype.type(0)))
 
 
 def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
-    return _as(np.random.standard_normal(shape), dtype)
+    return _floats(np.random.standard_normal(shape), dtype)
 
 
 def seed(n: int) -> None:
     np.random.seed(n)
 
 
-def _as(numbers: Any, dtype: Any) -> Array:
-    return np.asarray(numbers, dtype)  # of shape () NumPy makes a float: an array again
+def _floats(numbers: Any, dtype: Any) -> Array:
+    array: Array = np.asarray(numbers, dtype)  # of shape () NumPy makes a float: an array again
+    if array.dtype.kind != "f":
+        raise TypeError(f"random numbers are floats, not {array.dtype}")
+    return array

@@ -15,7 +15,8 @@ _CPU = Device("cpu", 0)
 
 
 def role(cls: type) -> Role | None:
-    return "tensor" if issubclass(cls, (np.ndarray, np.generic)) else None
+    # text and dates are not tensors, though NumPy has scalars of them
+    return "tensor" if issubclass(cls, (np.ndarray, np.number, np.bool_)) else None
 
 
 def device_of(tensor: Any) -> Device:

@@ -9,7 +9,12 @@ import torch
 from xdevice.backends.torch.hardware import native
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xdevice.device import Device
+
+# What torch says of arguments, all of it as a RuntimeError.
+_ABOUT_ARGUMENTS = ("infer dtype", "overflow", "not implemented for", "cannot be converted", "Could not run")
 
 
 def dtype(name: str) -> Any:
@@ -20,44 +25,48 @@ def dtype(name: str) -> Any:
 def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
     if isinstance(data, torch.Tensor):
         return data.detach().to(_native(device), dtype, copy=True)
-    try:
-        return torch.tensor(data, dtype=dtype, device=_native(device))
-    except RuntimeError as error:
-        if "infer dtype" in str(error):  # what torch says of objects that are no numbers
-            raise TypeError(str(error)) from error
-        raise
+    return _made(torch.tensor, data, dtype=dtype, device=_native(device))
 
 
 def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:
-    return torch.empty(shape, dtype=dtype, device=_native(device))
+    return _made(torch.empty, shape, dtype=dtype, device=_native(device))
 
 
 def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:
-    return torch.zeros(shape, dtype=dtype, device=_native(device))
+    return _made(torch.zeros, shape, dtype=dtype, device=_native(device))
 
 
 def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:
-    return torch.ones(shape, dtype=dtype, device=_native(device))
+    return _made(torch.ones, shape, dtype=dtype, device=_native(device))
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> torch.Tensor:
-    return torch.full(shape, value, dtype=dtype, device=_native(device))
+    return _made(torch.full, shape, value, dtype=dtype, device=_native(device))
 
 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> torch.Tensor:
-    return torch.arange(start, stop, step, dtype=dtype, device=_native(device))
+    return _made(torch.arange, start, stop, step, dtype=dtype, device=_native(device))
 
 
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:
-    return torch.rand(shape, dtype=dtype, device=_native(device))
+    return _made(torch.rand, shape, dtype=dtype, device=_native(device))
 
 
 def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:
-    return torch.randn(shape, dtype=dtype, device=_native(device))
+    return _made(torch.randn, shape, dtype=dtype, device=_native(device))
 
 
 def seed(n: int) -> None:
     torch.manual_seed(n)  # every device's generator
+
+
+def _made(make: Callable[..., torch.Tensor], *args: Any, **options: Any) -> torch.Tensor:
+    try:
+        return make(*args, **options)
+    except RuntimeError as error:  # what other frameworks call a ValueError, and NotImplementedError, which is one
+        if any(words in str(error) for words in _ABOUT_ARGUMENTS):
+            raise ValueError(str(error).splitlines()[0]) from error
+        raise
 
 
 def _native(device: Device | None) -> torch.device | None:

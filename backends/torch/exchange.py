@@ -21,6 +21,6 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
         array: np.ndarray[Any, Any] = host.numpy()
     except TypeError as error:
         raise NotSupportedError(
-            f"NumPy has no {host.dtype} ({error}); convert it first, for example with .float()"
+            f"NumPy cannot hold this {host.dtype} tensor ({error}); convert it first, for example with .float()"
         ) from error
     return array

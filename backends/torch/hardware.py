@@ -40,7 +40,9 @@ def count(kind: str) -> int:
 
 
 def native(device: Device) -> torch.device:
-    return torch.device("cpu") if device.kind == "cpu" else torch.device(gpus()[0], device.index)
+    if device.kind == "cpu":
+        return torch.device("cpu")
+    return torch.device(gpus()[0] if device.kind == "gpu" else device.kind, device.index)
 
 
 def as_device(native: torch.device) -> Device:
