@@ -108,8 +108,8 @@ class Models(Protocol):
         """Move as the framework moves a model, in place where it does that."""
         ...
 
-    def copy_model(self, model: Any) -> Any:
-        """A model of its own with equal parameters, on the same device."""
+    def copy_models(self, models: list[Any]) -> list[Any]:
+        """Models of their own with equal parameters, on the same devices; what they share stays shared."""
         ...
 
 

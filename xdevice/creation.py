@@ -279,7 +279,7 @@ def _dtype(owner: Backend, dtype: Any) -> Any:
             raise _no_dtype(owner, dtype)
         return dtype
     if name in _AMBIGUOUS:
-        raise ArgumentError(f"dtype {name!r} has no width, which differs by framework; write for example '{name}32'")
+        raise ArgumentError(f"dtype {name!r} differs in width by framework; write for example 'float32' or 'int64'")
     found = owner.creation.dtype(name)
     if found is None:
         raise _no_dtype(owner, dtype)

@@ -1,4 +1,8 @@
-"""The work behind `to_device`: everything is checked before anything is moved."""
+"""The work behind `to_device`.
+
+What can be known to fail is found before anything is moved: a device that is not there, a copy that
+is forbidden. Where a framework fails in the middle, what it moved in place is moved back.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,11 @@ if TYPE_CHECKING:
     from xdevice.adapters import Backend
     from xdevice.device import Device
 
-    Item = tuple[Any, Backend, str]  # what to move, whose it is, and its role
+    Item = tuple[Any, Backend, str, set[Device]]  # what to move, whose it is, its role, and where it is
 
 
 class Move:
-    """One call of `to_device`: everything is checked before anything is moved."""
+    """One call of `to_device`."""
 
     def __init__(self, target: Device, copy: bool | None, non_blocking: bool) -> None:
         self.target, self.copy, self.non_blocking = target, copy, non_blocking
@@ -30,8 +34,7 @@ class Move:
     def __call__(self, obj: Any) -> Any:
         owned = owned_by(obj)
         if owned is not None:
-            self._check(obj, *owned)
-            return self._move_all([(obj, *owned)])[id(obj)]
+            return self._move_all([self._checked(obj, *owned)])[id(obj)]
         flat = leaves(obj)
         if flat is None:
             raise explain.not_a_tensor(obj)
@@ -45,12 +48,11 @@ class Move:
         todo: dict[int, Item] = {}
         for leaf in flat:
             try:
-                if self.copy is not True and self._is_there(leaf):
+                if id(leaf) in todo or (not self.copy and self._is_there(leaf)):
                     continue
                 owned = owned_by(leaf)
-                if owned is not None and id(leaf) not in todo:
-                    self._check(leaf, *owned)
-                    todo[id(leaf)] = (leaf, *owned)
+                if owned is not None:
+                    todo[id(leaf)] = self._checked(leaf, *owned)
             except XDeviceError as error:
                 raise type(error)(f"{error} (at {explain.path_of(leaf, tree)})") from error
         return list(todo.values())
@@ -62,44 +64,34 @@ class Move:
         except MixedDeviceError:
             return False  # one tensor spread over several devices: it is brought together
 
-    def _check(self, obj: Any, owner: Backend, role: str) -> None:
+    def _checked(self, obj: Any, owner: Backend, role: str) -> Item:
+        """What there is to do for a tensor or model, if it can be done as far as one can know before."""
         here = places_of(obj)
-        if here and here != {self.target}:
-            if self.copy is False:
+        if here != {self.target}:
+            if here and self.copy is False:
                 raise CopyNeededError(
                     f"copy=False, but the {role} is on {explain.listed(here)} and only a copy gets it to "
                     f"{self.target}; leave copy out"
                 )
             require(owner, self.target)
+        return obj, owner, role, here
 
     def _move_all(self, todo: list[Item]) -> dict[int, Any]:
-        """Move loose tensors, then models, then tensors of those models, which have then arrived."""
+        """Move loose tensors, then models, which take those tensors along that are theirs."""
         models = [item for item in todo if item[2] == "model"]
-        inside = {id(t) for model, owner, _ in models for _, t in owner.models.tensors_of(model)}
-        tensors = [item for item in todo if item[2] != "model"]
+        inside = {id(tensor) for model, owner, _, _ in models for _, tensor in owner.models.tensors_of(model)}
         try:
-            for obj, owner, _ in tensors:
-                if id(obj) not in inside:
-                    self.moved[id(obj)] = self._move_tensor(obj, owner)
-            for obj, owner, _ in models:
-                self.moved[id(obj)] = self._move_model(obj, owner)
-            for obj, owner, _ in tensors:
-                if id(obj) in inside:
-                    self.moved[id(obj)] = self._move_tensor(obj, owner)
+            for obj, owner, role, here in todo:
+                if role == "tensor" and id(obj) not in inside:
+                    self.moved[id(obj)] = self._move_tensor(obj, owner, here)
+            for owner in dict.fromkeys(item[1] for item in models):
+                self._move_models([item for item in models if item[1] is owner], owner)
         except BaseException:
             self._move_back()
             raise
         return self.moved
 
-    def _move_back(self) -> None:
-        for undo in reversed(self.undo):
-            try:
-                undo()
-            except Exception:  # the error that stopped the move says more
-                continue
-
-    def _move_tensor(self, tensor: Any, owner: Backend) -> Any:
-        here = places_of(tensor)
+    def _move_tensor(self, tensor: Any, owner: Backend, here: set[Device]) -> Any:
         source = owner.placement.copy(tensor) if self.copy else tensor  # a parameter may move in place
         if here == {self.target}:
             return self._verified(source, owner)
@@ -108,18 +100,32 @@ class Move:
             self.undo.append(lambda: owner.placement.move(tensor, next(iter(here)), False))
         return self._verified(moved, owner)
 
-    def _move_model(self, model: Any, owner: Backend) -> Any:
-        here = places_of(model)
-        if self.copy:
-            model = owner.models.copy_model(model)
+    def _move_models(self, items: list[Item], owner: Backend) -> None:
+        """All models of one framework, so that copies share what the originals share."""
+        tensors_of = owner.models.tensors_of
+        originals = [item[0] for item in items]
+        before = [[tensor for _, tensor in tensors_of(model)] for model in originals]
+        models = owner.models.copy_models(originals) if self.copy else originals
+        for (original, _, _, here), old, model in zip(items, before, models, strict=True):
+            self.moved[id(original)] = self._move_model(model, owner, here)
+            new = [tensor for _, tensor in tensors_of(self.moved[id(original)])]
+            self.moved.update(zip(map(id, old), new, strict=True))
+
+    def _move_model(self, model: Any, owner: Backend, here: set[Device]) -> Any:
         if not here or here == {self.target}:
             return model
         if not self.copy and len(here) == 1:
             self.undo.append(lambda: owner.models.move_model(model, next(iter(here))))
         return self._verified(owner.models.move_model(model, self.target), owner)
 
+    def _move_back(self) -> None:
+        for undo in reversed(self.undo):
+            try:
+                undo()
+            except Exception:  # the error that stopped the move says more
+                continue
+
     def _verified(self, moved: Any, owner: Backend) -> Any:
-        there = places_of(moved)
-        if there != {self.target}:
-            raise explain.misplaced(owner, self.target, there)
+        if not self._is_there(moved) and places_of(moved) != {self.target}:
+            raise explain.misplaced(owner, self.target, places_of(moved))
         return moved

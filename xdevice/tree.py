@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections import UserDict, UserList
+from collections import UserDict, UserList, deque
 
 from xdevice.errors import ArgumentError
+from xdevice.placement import where_by_type
 from xdevice.registry import ATOMS, role_of
 
 TYPE_CHECKING = False
@@ -18,23 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-_owned: dict[type, bool] = {}
+# Types that optree shall not open: tensors and models; and namedtuples, whose own `__new__` it would call.
+_kept: dict[type, bool] = {}
 
 
 def leaves(tree: Any) -> list[Any] | None:
     """Every leaf, containers opened, in a fixed order; ``None`` of what is no container."""
-    flat, spec = _flatten(tree)
-    if spec.is_leaf():
-        inner = _children(tree)
-        if inner is None:
-            return None
-        flat = [child for _, child in inner]
-    for i in range(len(flat) - 1, -1, -1):
-        if not _owned.get(type(flat[i])):  # else a tensor, as most leaves are
-            deeper = leaves(flat[i])
-            if deeper is not None:
-                flat[i : i + 1] = deeper
-    return flat
+    try:
+        return _leaves(tree)
+    except RecursionError:
+        raise ArgumentError(
+            f"this {type(tree).__name__} is nested too deeply, or contains itself; pass its parts one by one"
+        ) from None
 
 
 def named_leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -42,7 +38,7 @@ def named_leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     import optree
 
     for accessor, leaf in zip(
-        optree.tree_accessors(tree, is_leaf=_is_owned, none_is_leaf=True), _flatten(tree)[0], strict=True
+        optree.tree_accessors(tree, is_leaf=_is_kept, none_is_leaf=True), _flatten(tree)[0], strict=True
     ):
         path = prefix + accessor.codify("")
         inner = _children(leaf)
@@ -62,43 +58,70 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
     return spec.unflatten(new)
 
 
-def _is(a: object, b: object) -> bool:
-    return a is b
+def _leaves(tree: Any) -> list[Any] | None:
+    flat, spec = _flatten(tree)
+    if spec.is_leaf():
+        inner = _children(tree)
+        if inner is None:
+            return None
+        flat = [child for _, child in inner]
+    for i in range(len(flat) - 1, -1, -1):
+        if type(flat[i]) not in where_by_type:  # else a tensor, as most leaves are
+            deeper = _leaves(flat[i])
+            if deeper is not None:
+                flat[i : i + 1] = deeper
+    return flat
 
 
 def _flatten(tree: Any) -> tuple[list[Any], Any]:
     import optree  # 60 ms: only when a container is first met
 
-    try:
-        return optree.tree_flatten(tree, is_leaf=_is_owned, none_is_leaf=True)
-    except RecursionError:
-        raise ArgumentError(
-            f"this {type(tree).__name__} is nested too deeply, or contains itself; pass its parts one by one"
-        ) from None
+    return optree.tree_flatten(tree, is_leaf=_is_kept, none_is_leaf=True)
 
 
-def _is_owned(node: Any) -> bool:
+def _is(a: object, b: object) -> bool:
+    return a is b
+
+
+def _is_kept(node: Any) -> bool:
     cls = type(node)
     try:
-        return _owned[cls]
+        return _kept[cls]
     except KeyError:
-        return _owned.setdefault(cls, role_of(cls) is not None)
+        import optree
+
+        return _kept.setdefault(cls, optree.is_namedtuple_class(cls) or role_of(cls) is not None)
 
 
 def _children(node: Any) -> list[tuple[str, Any]] | None:
     """The parts of a container that optree does not open, with their keys; ``None`` for a leaf."""
     cls = type(node)
-    if cls in ATOMS or _is_owned(node):
+    if cls in ATOMS or role_of(cls) is not None:
         return None
+    contents, fields = _contents(node), _fields(cls)
+    if contents is None and fields is None:
+        return None
+    return (contents or []) + [(f".{name}", getattr(node, name)) for name in fields or () if hasattr(node, name)]
+
+
+def _contents(node: Any) -> list[tuple[str, Any]] | None:
     if isinstance(node, (dict, UserDict)):
         return [(f"[{key!r}]", value) for key, value in node.items()]
-    if isinstance(node, (list, UserList, tuple)):
-        return [(f"[{i}]", value) for i, value in enumerate(node)]
+    if isinstance(node, (list, UserList, deque, tuple)):
+        names = getattr(node, "_fields", None)
+        return [(f".{names[i]}" if names else f"[{i}]", value) for i, value in enumerate(node)]
     if isinstance(node, (set, frozenset)):
         return [(f".{{{i}}}", value) for i, value in enumerate(node)]
-    if _is_dataclass(cls):
-        return [(f".{name}", getattr(node, name)) for name in _fields(cls) if hasattr(node, name)]
     return None
+
+
+def _fields(cls: type) -> list[str] | None:
+    # without importing dataclasses: if nobody has, there can be none
+    if "dataclasses" not in sys.modules or not hasattr(cls, "__dataclass_fields__"):
+        return None
+    from dataclasses import fields
+
+    return [field.name for field in fields(cls)]
 
 
 def _map_children(fn: Callable[[Any], Any], node: Any) -> Any:
@@ -106,29 +129,37 @@ def _map_children(fn: Callable[[Any], Any], node: Any) -> Any:
     new = [map_leaves(fn, child) for _, child in old]
     if all(a is b for (_, a), b in zip(old, new, strict=True)):
         return node
-    if isinstance(node, tuple):
-        return tuple.__new__(type(node), new)
-    if isinstance(node, (set, frozenset)):
-        return type(node)(new)
-    rebuilt = copy.copy(node)
-    if isinstance(node, (dict, UserDict)):
-        for key, value in zip(node, new, strict=True):
-            rebuilt[key] = value
-    elif isinstance(node, (list, UserList)):
-        rebuilt[:] = new
-    else:
-        names = [name for name in _fields(type(node)) if hasattr(node, name)]
-        for name, value in zip(names, new, strict=True):
-            object.__setattr__(rebuilt, name, value)  # a frozen one too
+    contents = len(_contents(node) or ())
+    rebuilt = _rebuilt(node, new[:contents])
+    for (key, _), value in zip(old[contents:], new[contents:], strict=True):
+        object.__setattr__(rebuilt, key[1:], value)  # a frozen one too
     return rebuilt
 
 
-def _is_dataclass(cls: type) -> bool:
-    # without importing dataclasses: if nobody has, there can be none
-    return "dataclasses" in sys.modules and hasattr(cls, "__dataclass_fields__")
+def _rebuilt(node: Any, contents: list[Any]) -> Any:
+    """A container of the same type, with the same attributes and other contents."""
+    if isinstance(node, tuple):
+        return _with_attributes(tuple.__new__(type(node), contents), node)
+    if isinstance(node, (set, frozenset)):
+        return type(node)(contents)
+    if not isinstance(node, (dict, UserDict, list, UserList, deque)):
+        return _with_attributes(object.__new__(type(node)), node)
+    rebuilt = copy.copy(node)
+    if rebuilt is node:
+        raise ArgumentError(f"copying this {type(node).__name__} gives itself, so it cannot be moved; pass its parts")
+    if isinstance(node, (dict, UserDict)):
+        for key, value in zip(node, contents, strict=True):
+            rebuilt[key] = value
+    else:
+        rebuilt.clear()
+        rebuilt.extend(contents)
+    return rebuilt
 
 
-def _fields(cls: type) -> list[str]:
-    from dataclasses import fields
-
-    return [field.name for field in fields(cls)]
+def _with_attributes(rebuilt: Any, node: Any) -> Any:
+    slots = [getattr(cls, "__slots__", ()) for cls in type(node).__mro__]
+    names = [name for of_one in slots for name in ([of_one] if isinstance(of_one, str) else of_one)]
+    for name in (*names, *getattr(node, "__dict__", ())):
+        if hasattr(node, name) and not name.startswith("__"):
+            object.__setattr__(rebuilt, name, getattr(node, name))
+    return rebuilt

@@ -27,7 +27,7 @@ def move_model(model: Any, device: Device) -> Any:
     return model
 
 
-def copy_model(model: Any) -> Any:
+def copy_models(models: list[Any]) -> list[Any]:
     memo: dict[int, Any] = {}
 
     def leave_out_compiled_graph(block: Block) -> None:
@@ -35,10 +35,13 @@ def copy_model(model: Any) -> Any:
         if compiled is not None:
             memo[id(compiled)] = None
 
-    if isinstance(model, Block):
-        model.apply(leave_out_compiled_graph)
+    for model in models:
+        if isinstance(model, Block):
+            model.apply(leave_out_compiled_graph)
+    parameters = {id(p): p for model in models for p in _parameters(model).values()}
     with mx.util.np_shape(True):
-        return copy_parameters(model, list(_parameters(model).values()), memo)
+        copied: list[Any] = copy_parameters(models, list(parameters.values()), memo)
+        return copied
 
 
 def _parameters(model: Any) -> ParameterDict:

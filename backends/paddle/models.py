@@ -6,6 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from xdevice.backends.paddle.hardware import spelling
+from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,5 +23,8 @@ def move_model(model: Any, device: Device) -> Any:
     return model.to(spelling(device))  # in place, parameters stay themselves; below 3.3 no place will do
 
 
-def copy_model(model: Any) -> Any:
-    return copy.deepcopy(model)
+def copy_models(models: list[Any]) -> list[Any]:
+    try:
+        return copy.deepcopy(models)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise NotSupportedError(f"paddle cannot copy this layer ({error}); build another and set_state_dict") from error

@@ -54,7 +54,11 @@ def move_model(model: Any, device: Device) -> Any:
     return model
 
 
-def copy_model(model: Any) -> Any:
+def copy_models(models: list[Any]) -> list[Any]:
+    return [_copied(model) for model in models]  # Keras copies one by one: variables that two share come apart
+
+
+def _copied(model: Any) -> Any:
     source = [tensor for _, tensor in tensors_of(model)]
     places = {device_of(tensor) for tensor in source}
     try:

@@ -9,6 +9,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence
 
 from xdevice.backends.torch.hardware import native
+from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +26,16 @@ def tensors_of(model: torch.nn.Module | PackedSequence) -> Iterator[tuple[str, t
 
 
 def move_model(model: Any, device: Device) -> Any:
+    if any(tensor.is_meta for _, tensor in tensors_of(model)) and device.kind != "meta":
+        raise NotSupportedError(
+            f"a {type(model).__name__} on meta:0 has no values to move; "
+            f"its to_empty(device='{native(device)}') makes room for some"
+        )
     return model.to(native(device))
 
 
-def copy_model(model: Any) -> Any:
-    return copy.deepcopy(model)
+def copy_models(models: list[Any]) -> list[Any]:
+    try:
+        return copy.deepcopy(models)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise NotSupportedError(f"torch cannot copy this model ({error}); build another and load_state_dict") from error

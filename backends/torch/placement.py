@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from xdevice.backends.torch.hardware import as_device, native
 from xdevice.device import Device
+from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
     from xdevice.contract import Role
@@ -36,6 +37,8 @@ def device_of(tensor: torch.Tensor) -> Device:
 
 
 def move(tensor: torch.Tensor, device: Device, non_blocking: bool) -> torch.Tensor:
+    if tensor.is_meta and device.kind != "meta":
+        raise NotSupportedError("a tensor on meta:0 has a shape and no values to move; make it on a real device")
     # towards the host a non-blocking copy returns before the values are there
     return tensor.to(native(device), non_blocking=non_blocking and device.kind != "cpu")
 

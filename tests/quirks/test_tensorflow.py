@@ -574,7 +574,7 @@ def test_a_model_on_two_devices_names_its_weights_and_a_copy_leaves_them_there()
     assert device_of(copied) is A and xdevice.devices_of(net) == {A, B}
     from xdevice.backends.tensorflow import models
 
-    assert xdevice.devices_of(models.copy_model(net)) == {A, B}
+    assert xdevice.devices_of(models.copy_models([net])) == {A, B}
     assert device_of(to_device(net, B)) is B
 
 
