@@ -63,12 +63,8 @@ class Device:
 
     __slots__ = ("index", "kind")
     __match_args__ = ("kind", "index")
-    if TYPE_CHECKING:  # nothing else may set them
-
-        @property
-        def kind(self) -> str: ...
-        @property
-        def index(self) -> int: ...
+    kind: str
+    index: int
 
     def __new__(cls, kind: str, index: int | None = None) -> Device:
         if not isinstance(kind, str):

@@ -13,10 +13,11 @@ from xdevice.registry import backend, imported
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeVar
+    from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
     from xdevice.contract import MemoryStats
 
+    P = ParamSpec("P")
     T = TypeVar("T")
 
 
@@ -84,6 +85,18 @@ def is_out_of_memory(exc: BaseException) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+if TYPE_CHECKING:
+
+    @overload
+    def find_batch_size(
+        fn: Callable[Concatenate[int, P], T], *, start: int = 1024, minimum: int = 1
+    ) -> Callable[P, T]: ...
+    @overload
+    def find_batch_size(
+        fn: None = None, *, start: int = 1024, minimum: int = 1
+    ) -> Callable[[Callable[Concatenate[int, P], T]], Callable[P, T]]: ...
 
 
 def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, minimum: int = 1) -> Callable[..., Any]:

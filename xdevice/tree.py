@@ -147,8 +147,8 @@ def _rebuilt(node: Any, contents: list[Any]) -> Any:
     rebuilt = copy.copy(node)
     if rebuilt is node:
         raise ArgumentError(f"copying this {type(node).__name__} gives itself, so it cannot be moved; pass its parts")
-    if isinstance(node, (dict, UserDict)):
-        for key, value in zip(node, contents, strict=True):
+    if isinstance(rebuilt, (dict, UserDict)):
+        for key, value in zip(list(rebuilt), contents, strict=True):
             rebuilt[key] = value
     else:
         rebuilt.clear()

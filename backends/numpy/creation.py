@@ -53,7 +53,8 @@ def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) 
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
     numbers = _floats(np.random.random_sample(shape), dtype)
     # a narrower float may round to 1, which is not in [0, 1)
-    return np.minimum(numbers, np.nextafter(numbers.dtype.type(1), numbers.dtype.type(0)))
+    largest: Array = np.minimum(numbers, np.nextafter(numbers.dtype.type(1), numbers.dtype.type(0)))
+    return largest
 
 
 def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:

@@ -82,6 +82,57 @@ def test_data_that_is_no_tensor_is_an_error(backend, data):
         xdevice.tensor(data)
 
 
+@pytest.mark.parametrize("shape", [2**63 - 1, (2**31,) * 3, 2**64 + 3, 2**70])
+def test_a_shape_that_no_machine_holds_is_an_error(backend, shape):
+    for make in (xdevice.ones, xdevice.empty, xdevice.rand):
+        with pytest.raises(xdevice.ArgumentError, match="smaller"):
+            make(shape)
+
+
+@pytest.mark.parametrize("dtype", [0, False, [], (), np.zeros, str, object(), np.array([1])])
+def test_what_is_no_dtype_is_an_error(backend, dtype):
+    with pytest.raises(xdevice.ArgumentError, match="dtype"):
+        xdevice.ones(2, dtype=dtype)
+
+
+@pytest.mark.parametrize("make", [xdevice.rand, xdevice.randn])
+@pytest.mark.parametrize("dtype", ["int32", "bool"])
+def test_random_numbers_are_floats(backend, make, dtype):
+    with pytest.raises(xdevice.ArgumentError):
+        make((3,), dtype=dtype)
+
+
+def test_uniform_numbers_never_reach_one_even_in_half_precision(backend):
+    xdevice.seed(3)
+    assert xdevice.to_numpy(xdevice.rand((2**18,), dtype="float16")).max() < 1
+
+
+@pytest.mark.parametrize("value", ["a", None, object(), [1]])
+def test_only_a_number_can_fill_a_tensor(backend, value):
+    with pytest.raises(xdevice.ArgumentError):
+        xdevice.full((2,), value)
+
+
+@pytest.mark.parametrize("ends", [(10, 0), (0, 5, -1), (3, 3), (0, 0, 2)])
+def test_a_range_with_nothing_in_it_is_empty(backend, ends):
+    assert xdevice.to_numpy(xdevice.arange(*ends)).tolist() == []
+
+
+@pytest.mark.parametrize("ends", [(0, float("inf")), (0, 5, float("nan")), (1j,), ("5",), (0, None, 0)])
+def test_a_range_of_no_real_numbers_is_an_error(backend, ends):
+    with pytest.raises(xdevice.ArgumentError):
+        xdevice.arange(*ends)
+
+
+def test_a_number_that_does_not_fit_its_dtype_is_an_error_or_a_number(backend):
+    for make in (lambda: xdevice.full((2,), 300, dtype="uint8"), lambda: xdevice.tensor([300], dtype="uint8")):
+        try:
+            made = make()
+        except xdevice.ArgumentError:
+            continue
+        assert xdevice.to_numpy(made).dtype == np.uint8
+
+
 def test_a_range_without_a_step_is_an_error(backend):
     with pytest.raises(xdevice.ArgumentError, match="never arrives"):
         xdevice.arange(0, 3, 0)

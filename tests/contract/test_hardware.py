@@ -25,6 +25,13 @@ def test_a_kind_that_is_not_there_counts_zero(backend):
     assert xdevice.devices("quantum") == []
 
 
+@pytest.mark.parametrize("kind", ["cuda:0", "gpu:0", "", "x y", "gpu()"])
+def test_a_kind_is_a_word(backend, kind):
+    for ask in (xdevice.count, xdevice.devices):
+        with pytest.raises(xdevice.DeviceSpellingError):
+            ask(kind)
+
+
 def test_try_gpu_falls_back_to_the_cpu_and_only_then(backend):
     there = xdevice.count("gpu")
     for i in range(there):

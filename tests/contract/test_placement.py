@@ -39,6 +39,35 @@ class Rows(list):
     pass
 
 
+class Queue(deque):
+    pass
+
+
+class Picky(namedtuple("Picky", "x y")):
+    """A named tuple that cannot be called with its own fields, and carries an attribute."""
+
+    def __new__(cls, x):
+        made = super().__new__(cls, x, "y")
+        made.note = "kept"
+        return made
+
+
+@dataclass
+class Record(dict):
+    x: object = None
+
+
+@dataclass(frozen=True)
+class HandSlotted:
+    __slots__ = ("x",)
+    x: object
+
+
+class Immovable(dict):
+    def __copy__(self):
+        return self
+
+
 @pytest.fixture
 def x(native):
     return native.ones()
@@ -241,11 +270,14 @@ def trees(x):
         Config(x=x),
         Rows([x]),
         UserDict({"x": x}),
+        Queue([x], maxlen=5),
+        Picky(x),
+        HandSlotted(x),
         {"all": [Point(Frozen(x), deque([Batch([x])]))], 3: Config(a=Rows([x]))},
     ]
 
 
-@pytest.mark.parametrize("which", range(14))
+@pytest.mark.parametrize("which", range(17))
 def test_a_tree_keeps_its_types_and_its_other_leaves(backend, x, which):
     tree = trees(x)[which]
     moved = xdevice.to_device(tree, "cpu", copy=True)
@@ -261,7 +293,7 @@ def test_a_tree_keeps_its_types_and_its_other_leaves(backend, x, which):
         assert list(moved) == list(tree)
 
 
-@pytest.mark.parametrize("which", range(14))
+@pytest.mark.parametrize("which", range(17))
 def test_a_tree_in_which_nothing_moves_is_returned_itself(backend, x, which):
     tree = trees(x)[which]
     before = shape_of(tree)
@@ -287,15 +319,47 @@ def test_an_empty_tree_passes_through(backend, empty):
 
 
 def test_a_tree_that_contains_itself_is_an_error(backend, x):
-    tree = [x]
-    tree.append(tree)
-    with pytest.raises(xdevice.ArgumentError, match="contains itself"):
-        xdevice.to_device(tree, "cpu")
+    plain, own = [x], Rows([x])
+    plain.append(plain)
+    own.append(Batch(own))
+    for tree in (plain, own):
+        with pytest.raises(xdevice.ArgumentError, match="contains itself"):
+            xdevice.to_device(tree, "cpu")
+
+
+def test_attributes_of_a_container_are_kept(backend, x):
+    moved = xdevice.to_device(Picky(x), "cpu", copy=True)
+    assert (moved.note, moved.y) == ("kept", "y")
+    assert moved.x is not x
+
+
+def test_a_mapping_with_fields_moves_both(backend, x):
+    record = Record(x)
+    record["key"] = x
+    moved = xdevice.to_device(record, "cpu", copy=True)
+    assert moved.x is moved["key"]
+    assert moved.x is not x
+    assert record.x is record["key"] is x
+
+
+def test_a_container_that_cannot_be_copied_is_not_modified(backend, x):
+    tree = Immovable(x=x)
+    with pytest.raises(xdevice.ArgumentError, match="gives itself"):
+        xdevice.to_device(tree, "cpu", copy=True)
+    assert tree["x"] is x
+
+
+def test_text_is_no_tensor_even_if_numpy_made_it(backend, x):
+    tree = {"x": x, "label": np.str_("cat"), "day": np.datetime64("2020-01-01")}
+    assert xdevice.device_of(tree) == xdevice.cpu()
+    assert xdevice.to_device(tree, "cpu", copy=True)["label"] is tree["label"]
+    with pytest.raises(xdevice.NotATensorError):
+        xdevice.device_of(np.str_("cat"))
 
 
 def shape_of(node):
     """The tree with every tensor replaced by one word."""
-    if isinstance(node, (Batch, Frozen, Slotted)):
+    if isinstance(node, (Batch, Frozen, Slotted, HandSlotted)):
         return type(node).__name__, [shape_of(getattr(node, n)) for n in node.__dataclass_fields__]
     if isinstance(node, (dict, UserDict)):
         return type(node).__name__, {key: shape_of(value) for key, value in node.items()}
@@ -344,6 +408,14 @@ def test_a_copied_model_has_parameters_of_its_own(backend, native):
     for a, b in zip(native.parameters(model), native.parameters(copied), strict=True):
         assert a is not b
         assert same_values(a, b)
+
+
+@pytest.mark.needs("model")
+def test_a_model_and_its_own_parameters_stay_together_in_a_copy(backend, native):
+    model = native.model()
+    copied = xdevice.to_device({"net": model, "parameters": native.parameters(model)}, "cpu", copy=True)
+    for inside, listed in zip(native.parameters(copied["net"]), copied["parameters"], strict=True):
+        assert inside is listed
 
 
 @pytest.mark.needs("unbuilt_model")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import threading
 
 import pytest
@@ -45,7 +46,7 @@ def test_a_scope_on_a_missing_device_is_an_error_and_leaves_nothing_behind(backe
 
 
 def test_leaving_what_was_not_entered_is_an_error(backend):
-    with pytest.raises(RuntimeError, match="not entered"):
+    with pytest.raises(xdevice.ScopeError, match="not entered"):
         xdevice.scope("cpu").__exit__(None, None, None)
 
 
@@ -135,6 +136,63 @@ def test_a_context_manager_written_as_a_generator_is_ordinary_code(backend):
     with on_cpu():
         assert [entry.native is None for entry in _stack.get()] == [False]
     assert _stack.get() == ()
+
+
+class Manual:
+    """Somebody's own context manager around a scope."""
+
+    def __init__(self, device):
+        self.scope = xdevice.scope(device)
+
+    def __enter__(self):
+        self.scope.__enter__()
+
+    def __exit__(self, *error):
+        self.scope.__exit__(*error)
+
+
+def test_a_context_manager_of_ones_own_is_judged_by_where_it_is_used(backend):
+    from xdevice.scopes import _stack
+
+    async def main():
+        with Manual("cpu"):
+            return [entry.native for entry in _stack.get()]
+
+    assert asyncio.run(main()) == [None]
+    with Manual("cpu"):
+        assert [entry.native is None for entry in _stack.get()] == [False]
+
+
+def test_scopes_may_be_left_in_any_order(backend, native):
+    from xdevice.scopes import innermost
+
+    before = xdevice.device_of(native.ones())
+    first, second, third = (xdevice.scope("cpu") for _ in range(3))
+    for scope in (first, second, third):
+        scope.__enter__()
+    for scope in (second, first, third):
+        assert innermost() is xdevice.cpu()
+        scope.__exit__(None, None, None)
+    assert innermost() is None
+    assert xdevice.device_of(native.ones()) == before
+
+
+def test_an_abandoned_async_generator_leaves_no_scope_behind(backend):
+    from xdevice.scopes import innermost
+
+    async def numbers():
+        with xdevice.scope("cpu"):
+            for i in range(3):
+                yield i
+
+    async def main():
+        async for _ in numbers():
+            break
+        gc.collect()
+        await asyncio.sleep(0.05)
+        return innermost()
+
+    assert asyncio.run(main()) is None
 
 
 def test_generators_that_interleave_leave_each_others_scopes_alone(backend):

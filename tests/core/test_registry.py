@@ -87,6 +87,13 @@ def test_a_backend_that_is_installed_but_broken_says_how(run):
     )
 
 
+def test_a_broken_adapter_is_not_silent_about_its_own_tensors(run, tmp_path):
+    (tmp_path / "xdevice_toy" / "placement.py").write_text("raise ValueError('adapter bug')")
+    for call in ("xdevice.device_of(toy.Tensor())", "xdevice.to_device([toy.Tensor()], 'cpu')"):
+        out = run("import toy\n" + SHOW.format(call=call))
+        assert "BrokenBackendError" in out and "adapter bug" in out
+
+
 def test_a_broken_backend_does_not_disturb_the_others(run):
     assert (
         run("""

@@ -36,6 +36,26 @@ def test_a_meta_tensor_is_on_meta_and_has_no_values():
         device_of([x, torch.ones(1)])
     with pytest.raises(xdevice.UnknownPlacementError, match="no values"):
         xdevice.to_numpy(x)
+    for there in (x, [x], torch.nn.Linear(2, 2, device="meta")):
+        with pytest.raises(xdevice.NotSupportedError, match="no values"):
+            to_device(there, "cpu")
+
+
+def test_models_that_share_a_parameter_share_it_in_a_copy():
+    a, b = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    b.weight = a.weight
+    first, second, weight = to_device([a, b, a.weight], "cpu", copy=True)
+    assert first.weight is second.weight is weight
+    assert weight is not a.weight
+
+
+def test_a_module_without_parameters_is_not_sent_where_nothing_is():
+    with pytest.raises(xdevice.DeviceNotFoundError):
+        to_device(torch.nn.ReLU(), "gpu:99")
+
+
+def test_native_devices_of_foreign_kinds_keep_their_word():
+    assert xdevice.backend().hardware.native(Device("meta")) == torch.device("meta", 0)
 
 
 def test_a_model_on_two_devices_names_its_parameters_by_device():
