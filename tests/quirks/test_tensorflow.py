@@ -91,19 +91,6 @@ def test_what_holds_no_values_of_its_own_is_not_taken_for_a_tensor():
         assert role_of(type(obj)) is None, type(obj)
 
 
-def test_a_keras_on_another_framework_is_not_ours():
-    run("""
-import os
-os.environ["KERAS_BACKEND"] = "numpy"
-import keras
-import tensorflow
-from xdevice.registry import role_of
-from xdevice.backends.tensorflow import placement
-assert placement.role(type(keras.layers.Dense(2))) is None
-assert placement.role(type(keras.Input((2,)))) is None
-""")
-
-
 # ---------------------------------------------------------------- devices
 
 
