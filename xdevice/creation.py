@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from xdevice.arguments import native_dtype, number, plain_array, shape_of
 from xdevice.device import as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, UnknownPlacementError
 from xdevice.hardware import as_device, require, shortened
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
     from xdevice.device import Device
 
     Shape = int | Sequence[int]
-
-_MOST = 2**60  # numbers in a tensor: in bytes it still fits into 64 bits
-# Words of which each framework has a width of its own in mind.
-_AMBIGUOUS = frozenset({"float", "double", "half", "int", "uint", "long", "short", "complex", "cfloat", "cdouble"})
-_BUILTIN_DTYPES = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Any:
@@ -55,7 +51,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Any:
     if owned is None or owned[1] != "tensor":
         return _create(backend(), "tensor", dtype, device, data)
     if owned[0] == "numpy":
-        return _create(backend(), "tensor", dtype, device, _plain(data))
+        return _create(backend(), "tensor", dtype, device, plain_array(data))
     if device is None and innermost() is None:
         return _make(owned[0], "tensor", dtype, device_of(data), data)
     return _create(owned[0], "tensor", dtype, device, data)
@@ -78,7 +74,7 @@ def empty(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
     ArgumentError
         No such shape or dtype.
     """
-    return _create(backend(), "empty", dtype, device, _shape(shape))
+    return _create(backend(), "empty", dtype, device, shape_of(shape))
 
 
 def zeros(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
@@ -98,7 +94,7 @@ def zeros(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
     ArgumentError
         No such shape or dtype.
     """
-    return _create(backend(), "zeros", dtype, device, _shape(shape))
+    return _create(backend(), "zeros", dtype, device, shape_of(shape))
 
 
 def ones(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
@@ -118,7 +114,7 @@ def ones(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
     ArgumentError
         No such shape or dtype.
     """
-    return _create(backend(), "ones", dtype, device, _shape(shape))
+    return _create(backend(), "ones", dtype, device, shape_of(shape))
 
 
 def full(shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
@@ -136,7 +132,7 @@ def full(shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None
     ArgumentError
         No such shape or dtype.
     """
-    return _create(backend(), "full", dtype, device, _shape((shape,)), _number(fill_value))
+    return _create(backend(), "full", dtype, device, shape_of((shape,)), number(fill_value))
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
@@ -156,7 +152,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, de
     """
     if stop is None:
         start, stop = 0, start
-    start, stop, step = (_number(value) for value in (start, stop, step))
+    start, stop, step = (number(value) for value in (start, stop, step))
     if step == 0 or not all(isinstance(v, (int, float)) and math.isfinite(v) for v in (start, stop, step)):
         raise ArgumentError(f"arange({start!r}, {stop!r}, {step!r}) never arrives; give real numbers, the step not 0")
     if (stop - start) / step <= 0:
@@ -181,7 +177,7 @@ def rand(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
     ArgumentError
         No such shape or dtype.
     """
-    return _create(backend(), "rand", dtype, device, _shape(shape))
+    return _create(backend(), "rand", dtype, device, shape_of(shape))
 
 
 def randn(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
@@ -201,7 +197,7 @@ def randn(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
     ArgumentError
         No such shape or dtype.
     """
-    return _create(backend(), "randn", dtype, device, _shape(shape))
+    return _create(backend(), "randn", dtype, device, shape_of(shape))
 
 
 def seed(n: int) -> None:
@@ -222,12 +218,12 @@ def seed(n: int) -> None:
     ArgumentError
         No integer from 0 to ``2**32 - 1``, which is what every framework takes.
     """
-    number = as_integer(n)
-    if number is None:
+    value = as_integer(n)
+    if value is None:
         raise ArgumentTypeError(f"seed {n!r} is no integer; give one from 0 to {2**32 - 1}")
-    if not 0 <= number < 2**32:
+    if not 0 <= value < 2**32:
         raise ArgumentError(f"seed {n!r} is out of range; give an integer from 0 to {2**32 - 1}")
-    backend().creation.seed(number)
+    backend().creation.seed(value)
 
 
 def _create(owner: Backend, factory: str, dtype: Any, device: Any, *args: Any) -> Any:
@@ -239,9 +235,9 @@ def _create(owner: Backend, factory: str, dtype: Any, device: Any, *args: Any) -
 
 def _make(owner: Backend, factory: str, dtype: Any, where: Device | None, *args: Any) -> Any:
     make: Callable[..., Any] = getattr(owner.creation, factory)
-    native_dtype = _dtype(owner, dtype)
+    found = native_dtype(owner, dtype)
     try:
-        made = make(*args, native_dtype, where)
+        made = make(*args, found, where)
     except (TypeError, ValueError, OverflowError) as error:
         given = ", ".join(shortened(arg) for arg in args)
         raise ArgumentError(f"{factory}({given}) cannot be made under {owner}: {error}") from error
@@ -259,71 +255,3 @@ def _check_arrival(made: Any, owner: Backend, where: Device) -> None:
         from xdevice.explain import misplaced
 
         raise misplaced(owner, where, {there})
-
-
-def _dtype(owner: Backend, dtype: Any) -> Any:
-    """The native dtype behind a NumPy name or dtype, one of Python's types, or a native dtype itself."""
-    if dtype is None:
-        return None
-    name = _BUILTIN_DTYPES.get(dtype, dtype) if isinstance(dtype, type) else dtype
-    root = type(dtype).__module__.partition(".")[0]
-    if "numpy" in (root, getattr(dtype, "__module__", "")):
-        import numpy as np
-
-        try:
-            name = np.dtype(dtype).name
-        except TypeError:
-            raise _no_dtype(owner, dtype) from None
-    if not isinstance(name, str):
-        if not root.startswith(owner):
-            raise _no_dtype(owner, dtype)
-        return dtype
-    if name in _AMBIGUOUS:
-        raise ArgumentError(f"dtype {name!r} differs in width by framework; write for example 'float32' or 'int64'")
-    found = owner.creation.dtype(name)
-    if found is None:
-        raise _no_dtype(owner, dtype)
-    return found
-
-
-def _no_dtype(owner: Backend, dtype: Any) -> ArgumentError:
-    return ArgumentError(f"dtype {dtype!r} does not exist under {owner}; write for example 'float32' or 'int64'")
-
-
-def _number(value: Any) -> Any:
-    """The value, if it is a finite or infinite number that a tensor can hold."""
-    if isinstance(value, (int, float, complex)):
-        return value
-    owned = role_of(type(value))
-    if owned is not None and owned[1] == "tensor" and getattr(value, "shape", None) == ():
-        return value.item() if hasattr(value, "item") else value
-    raise ArgumentTypeError(f"{shortened(value)} is no number; write for example 1.0")
-
-
-def _plain(array: Any) -> Any:
-    """The NumPy array in the one layout that every framework takes: C order, native bytes."""
-    import numpy as np
-
-    return np.asarray(array).astype(array.dtype.newbyteorder("="), order="C", copy=False)
-
-
-def _shape(given: Sequence[Any]) -> tuple[int, ...]:
-    sizes = given[0] if len(given) == 1 and as_integer(given[0]) is None else given
-    try:
-        shape = tuple(as_integer(size) for size in sizes)
-    except TypeError:
-        shape = (None,)
-    whole = tuple(size for size in shape if size is not None)
-    if len(whole) < len(shape):
-        raise ArgumentTypeError(f"{_written(given)} is no shape; write (2, 3)")
-    if any(size < 0 for size in whole):
-        raise ArgumentError(f"shape {_written(given)} has a negative size; write (2, 3)")
-    if max(whole, default=0) > _MOST or math.prod(whole) > _MOST:  # beyond it some frameworks count wrongly, or abort
-        raise ArgumentError(
-            f"shape {_written(given)} has over 2**60 numbers, more than any machine holds; make it smaller"
-        )
-    return whole
-
-
-def _written(given: Sequence[Any]) -> str:
-    return shortened(given[0] if len(given) == 1 else tuple(given))

@@ -28,6 +28,26 @@ def test_scopes_nest_and_reenter_with_the_same_object(backend, native):
     assert innermost() is None
 
 
+def test_a_scope_moves_nothing_that_exists(backend, native):
+    x = native.ones()
+    with xdevice.cpu():
+        z = x
+        assert z is x
+        assert xdevice.device_of(xdevice.ones((2, 3)) + x) == xdevice.device_of(x)
+    assert xdevice.device_of(z) == xdevice.device_of(x)
+
+
+def test_a_scope_survives_another_choice_of_framework_inside_it(backend):
+    from xdevice.scopes import innermost
+
+    with xdevice.scope("cpu"):
+        with xdevice.using(xdevice.available()[-1]):
+            assert innermost() is xdevice.cpu()
+            assert xdevice.device_of(xdevice.ones(1)) == xdevice.cpu()
+        assert innermost() is xdevice.cpu()
+    assert innermost() is None
+
+
 def test_an_exception_leaves_the_scope(backend):
     from xdevice.scopes import innermost
 
