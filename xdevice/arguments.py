@@ -52,7 +52,7 @@ def _no_dtype(owner: Backend, dtype: Any) -> ArgumentError:
 
 
 def number(value: Any) -> Any:
-    """The value, if it is a finite or infinite number that a tensor can hold."""
+    """The value, if it is a number that a tensor can hold."""
     if isinstance(value, (int, float, complex)):
         return value
     owned = role_of(type(value))

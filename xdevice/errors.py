@@ -88,4 +88,4 @@ class OutOfMemoryError(XDeviceError, MemoryError):
 
 
 class DeviceFallbackWarning(UserWarning):
-    """``try_gpu`` fell back to the CPU although the machine has a GPU."""
+    """``try_gpu`` or ``try_all_gpus`` fell back to the CPU although the machine has a GPU."""

@@ -1,4 +1,4 @@
-"""From one framework to another, and to the host."""
+"""Out of the framework: to NumPy, on the host."""
 
 from __future__ import annotations
 

@@ -47,9 +47,10 @@ def mixed(objs: tuple[tuple[str, Any], ...]) -> MixedDeviceError:
     for path, found in placed:
         groups.setdefault(listed(found), []).append(path.lstrip(".") or "it")
     where = "; ".join(f"on {device}: {_shortened(paths)}" for device, paths in sorted(groups.items()))
+    gpus = [device for device in devices if device.kind == "gpu"]
     return MixedDeviceError(
         f"one device was expected, but there are {len(devices)}: {where}; "
-        f"bring them together with to_device(…, '{max(devices)}'), or ask devices_of",
+        f"bring them together with to_device(…, '{min(gpus or devices)}'), or ask devices_of",
         devices,
     )
 

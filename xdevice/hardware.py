@@ -100,7 +100,7 @@ def devices(kind: str | None = None) -> list[Device]:
 def try_gpu(i: int = 0) -> Device:
     """GPU number ``i`` if the chosen framework has it, else the CPU.
 
-    The only function that falls back to the CPU. If the machine has a GPU that the framework
+    With `try_all_gpus` the only function that falls back to the CPU. If the machine has a GPU that the framework
     cannot see, it says why, once, as a `DeviceFallbackWarning`.
 
     >>> import xdevice

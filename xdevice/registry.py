@@ -2,6 +2,7 @@
 
 All state of the package that is not a cache of a pure function lives here and in `xdevice.scopes`:
 the choice of this process (`use`), the choice of this context (`using`), and what has been loaded.
+What `try_gpu` has warned of is in `xdevice.hardware`.
 """
 
 from __future__ import annotations

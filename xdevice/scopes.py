@@ -71,14 +71,14 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
 class _Entry:
     """One entered scope."""
 
-    __slots__ = ("backend", "closed", "device", "native", "owner", "wanders")
+    __slots__ = ("backend", "closed", "device", "manager", "native", "wanders")
 
-    def __init__(self, owner: object, device: Device, kind: int) -> None:
-        self.owner, self.device, self.backend = owner, device, backend()
+    def __init__(self, manager: object, device: Device, flags: int) -> None:
+        self.manager, self.device, self.backend = manager, device, backend()
         self.native: AbstractContextManager[Any] | None = None
-        self.wanders = bool(kind & _CO_WANDERING)
+        self.wanders = bool(flags & _CO_WANDERING)
         self.closed = False
-        if not kind:
+        if not flags:
             self.open()
 
     def open(self) -> None:
@@ -102,15 +102,15 @@ def innermost() -> Device | None:
     return None
 
 
-def enter(owner: object, device: Device) -> None:
+def enter(manager: object, device: Device) -> None:
     """Open a scope on behalf of a context manager, called from its ``__enter__``."""
     require(backend(), device)
-    kind = _suspendable(sys._getframe(2))  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
-    _stack.set((*_stack.get(), _Entry(owner, device, kind)))
+    flags = _suspendable(sys._getframe(2))  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
+    _stack.set((*_stack.get(), _Entry(manager, device, flags)))
 
 
 def leave(
-    owner: object,
+    manager: object,
     kind: type[BaseException] | None,
     error: BaseException | None,
     trace: TracebackType | None,
@@ -118,10 +118,10 @@ def leave(
     """Close the last scope that this context manager has opened here."""
     entries = _stack.get()
     for i in reversed(range(len(entries))):
-        if entries[i].owner is owner:
+        if entries[i].manager is manager:
             break
     else:
-        raise ScopeError(f"{owner!r} was not entered in this thread or task; leave it where it was entered")
+        raise ScopeError(f"{manager!r} was not entered in this thread or task; leave it where it was entered")
     entry, above = entries[i], entries[i + 1 :]
     entry.closed = entry.wanders  # elsewhere it may still be on a stack
     _stack.set(entries[:i] + above)
@@ -135,7 +135,7 @@ def leave(
 
 
 def _suspendable(frame: FrameType | None) -> int:
-    """Whether the code around the ``with`` block can be suspended inside it: its flags if so, else 0.
+    """The flags of the code around the ``with`` block if it can be suspended inside it, else 0.
 
     A ``@contextmanager`` is a generator too, but suspended only as long as the block that it serves:
     that block's own frame decides. The same goes for an ``ExitStack`` and for anybody's ``__enter__``.

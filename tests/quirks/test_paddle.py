@@ -265,7 +265,7 @@ def test_paddle_still_takes_uint16_for_bfloat16():
 
 @pytest.mark.parametrize("name", ["float", "int", "half", "raw", "pstring", "Tensor"])
 def test_a_name_that_means_something_else_to_numpy_is_no_dtype(name):
-    with pytest.raises(xdevice.ArgumentError, match="differs in width"):
+    with pytest.raises(xdevice.ArgumentError, match=r"does not exist|differs in width"):
         xdevice.zeros(2, dtype=name)
 
 

@@ -48,7 +48,7 @@ def _of_backend(backend: dict[str, Any], has_gpu: bool) -> dict[str, Any]:
     if not backend["installed"]:
         return _finding(name, "note", "not installed", backend["install"])
     if backend["status"] != "ok":
-        cure = f"python -c 'import {name}' shows all of it; pip install --force-reinstall 'xdevice[{name}]' may mend it"
+        cure = f"python -c 'import {name}' shows all of it; pip install --force-reinstall of it may mend that"
         return _finding(name, "wrong", f"{backend['status']}: {backend['error']}", cure)
     if backend["problem"]:
         problem = backend["problem"]
