@@ -175,8 +175,7 @@ def as_device(obj: Any) -> Device:
 def native(device: Any, backend: str | None = None) -> Any:
     """The framework's own object for the device: what its calls take.
 
-    ``torch.device``, a ``paddle`` place, an ``mxnet.Context``, a ``jax.Device``; for TensorFlow and
-    NumPy, whose calls take strings, a string.
+    A device object, a place or a context; a string where the framework's calls take strings.
 
     >>> import xdevice
     >>> xdevice.native("cpu:0", "numpy")
