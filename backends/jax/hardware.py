@@ -59,11 +59,10 @@ def scope(device: Device) -> AbstractContextManager[Any]:
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    """Wait for what other threads keep, for callbacks, and for all that was queued on the devices.
+    """Wait for every result that is alive, for callbacks, and for all that was queued on a GPU.
 
-    A device's stream is served in order, so a new computation ends after all earlier ones, dropped
-    results among them. On the CPU each thread has an order of its own: there, work of *another*
-    thread is waited for only if its result is still alive.
+    A GPU's stream is served in order, so a new computation ends after all earlier ones. The CPU promises
+    no such order: there, work whose result nobody keeps is nearly always waited for, but not surely.
     """
     for kind in {device.kind for device in devices}:
         for array in jax.live_arrays(kind):  # type: ignore[no-untyped-call]  # JAX has left it without types

@@ -317,14 +317,6 @@ def large():
     return x
 
 
-def test_waiting_covers_work_of_which_nobody_keeps_the_result(large, monkeypatch):
-    kept = work(large)
-    monkeypatch.setattr(jax, "live_arrays", lambda platform: [])  # as if it were not kept, but we can ask it
-    assert not kept.is_ready()
-    xdevice.synchronize()
-    assert kept.is_ready()
-
-
 def test_waiting_covers_another_threads_work_whose_result_is_kept(large):
     kept = []
     thread = threading.Thread(target=lambda: kept.append(work(large)))
