@@ -27,6 +27,7 @@ from xdevice.errors import (
     ScopeError,
     UnknownBackendError,
     UnknownPlacementError,
+    VirtualDeviceError,
     XDeviceError,
 )
 from xdevice.exchange import to_numpy
@@ -44,10 +45,12 @@ from xdevice.hardware import (
     try_gpu,
 )
 from xdevice.memory import empty_cache, find_batch_size, is_out_of_memory, memory_stats
+from xdevice.mixing import strict
 from xdevice.placement import check_same_device, device_of, devices_of, is_same_device, to_device
 from xdevice.registry import available, backend, use, using
 from xdevice.scopes import scope
 from xdevice.timing import Benchmark, Timer
+from xdevice.virtual import virtual_gpus
 
 __version__ = "0.1.0"
 
@@ -72,6 +75,7 @@ __all__ = [
     "Timer",
     "UnknownBackendError",
     "UnknownPlacementError",
+    "VirtualDeviceError",
     "XDeviceError",
     "arange",
     "as_device",
@@ -99,6 +103,7 @@ __all__ = [
     "randn",
     "scope",
     "seed",
+    "strict",
     "synchronize",
     "tensor",
     "to_device",
@@ -107,5 +112,6 @@ __all__ = [
     "try_gpu",
     "use",
     "using",
+    "virtual_gpus",
     "zeros",
 ]

@@ -56,6 +56,8 @@ class Backend(str):
     creation: contract.Creation
     exchange: contract.Exchange
     memory: contract.Memory
+    virtual: contract.Virtual
+    mixing: contract.Mixing
 
     @property
     def adapter(self) -> ModuleType:
@@ -73,9 +75,23 @@ class Backend(str):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {room!r}")
         from importlib.util import find_spec
 
+        if room != "virtual":
+            from xdevice.virtual import settle  # virtual.py needs the registry, and that this file
+
+            settle(self)
         name, package = f"{self.module}.{room}", self.adapter
         module = _load(self, name) if find_spec(f".{room}", package.__name__) else None
-        return self.__dict__.setdefault(room, Room(self, room, module))  # threads agree on one
+        opened = self.__dict__.setdefault(room, Room(self, room, module))  # threads agree on one
+        if room not in ("virtual", "mixing"):
+            from xdevice.mixing import watch
+
+            watch(self)
+        return opened
+
+    def close_rooms(self) -> None:
+        """Forget which rooms are open: each is prepared anew when it is next asked for."""
+        for room in _rooms():
+            self.__dict__.pop(room, None)
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         from xdevice.registry import find

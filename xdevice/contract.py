@@ -157,11 +157,31 @@ class Memory(Protocol):
         ...
 
 
+class Virtual(Protocol):
+    """GPUs that are not there: devices of their own, backed by host memory."""
+
+    def enable(self, n: int, force: bool) -> None:
+        """Let ``gpu:0`` … ``gpu:n-1`` be virtual GPUs in this process, for this framework.
+
+        Called at most once with success. Raises `VirtualDeviceError` if it is too late for that, or if real
+        GPUs are there and ``force``, which hides them, is not given; `NotSupportedError` if this system cannot.
+        """
+        ...
+
+
+class Mixing(Protocol):
+    """Operations on tensors of several devices."""
+
+    def forbid(self) -> AbstractContextManager[Any]:
+        """A context in which such an operation raises `MixedDeviceError`, if it can be in every thread."""
+        ...
+
+
 def _methods(protocol: type) -> tuple[str, ...]:
     return tuple(n for n in vars(protocol) if not n.startswith("_"))
 
 
 ROOMS: dict[str, tuple[str, ...]] = {
-    p.__name__.lower(): _methods(p) for p in (Hardware, Placement, Models, Creation, Exchange, Memory)
+    p.__name__.lower(): _methods(p) for p in (Hardware, Placement, Models, Creation, Exchange, Memory, Virtual, Mixing)
 }
 """Each room with the functions it may have."""

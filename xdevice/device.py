@@ -16,7 +16,8 @@ MAX_INDEX = 2**31 - 1
 """The largest index: DLPack's ``device_id`` is a signed 32-bit integer."""
 
 # What each maker calls its GPU. Any other word stands for itself.
-_GPU_WORDS = frozenset({"cuda", "rocm", "hip", "mps", "metal", "xpu"})
+_GPU_WORDS = {"cuda", "rocm", "hip", "mps", "metal", "xpu"}
+_VIRTUAL = "vgpu"  # what a framework calls a virtual GPU, where it needs a word of its own
 _COMMON = frozenset({"cpu", "gpu", "tpu"})  # plainly words: no need to load `re` for these
 
 _WORD, _INDEX = r"(?P<kind>(?!place\b|tfrt_)[a-z]+(?:_[a-z]+)*)", r"(?P<index>0|[1-9][0-9]*)"
@@ -74,7 +75,8 @@ class Device:
         return _device(as_kind(kind), check_index(index))
 
     def __repr__(self) -> str:
-        return f"Device('{self.kind}:{self.index}')"
+        plain = f"Device('{self.kind}:{self.index}')"
+        return f"<virtual {plain}>" if self.kind == "gpu" and _VIRTUAL in _GPU_WORDS else plain
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}"
@@ -172,6 +174,13 @@ def check_index(index: Any) -> int:
     if number > MAX_INDEX:
         raise DeviceSpellingError(_too_large(index))
     return number
+
+
+def name_virtual(there: bool = True) -> None:
+    """From now on ``vgpu`` is a word for a GPU, and the repr of one says that it is virtual."""
+    for spelling in [s for s in _spelled if _VIRTUAL in s.lower()]:
+        del _spelled[spelling]
+    _GPU_WORDS.add(_VIRTUAL) if there else _GPU_WORDS.discard(_VIRTUAL)
 
 
 def as_integer(value: Any) -> int | None:

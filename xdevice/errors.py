@@ -87,5 +87,9 @@ class OutOfMemoryError(XDeviceError, MemoryError):
     """Even the smallest amount of work does not fit; ``__cause__`` is the framework's error."""
 
 
+class VirtualDeviceError(XDeviceError, RuntimeError):
+    """Virtual GPUs cannot be had any more: too late, real ones are there, or their number is fixed."""
+
+
 class DeviceFallbackWarning(UserWarning):
     """``try_gpu`` or ``try_all_gpus`` fell back to the CPU although the machine has a GPU."""

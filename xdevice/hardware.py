@@ -6,7 +6,9 @@ import warnings
 
 from xdevice.device import Device, as_kind, check_index, parse
 from xdevice.errors import DeviceFallbackWarning, DeviceNotFoundError, DeviceTypeError
+from xdevice.machine import host_memory
 from xdevice.registry import backend, role_of
+from xdevice.virtual import is_virtual
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -208,6 +210,10 @@ def properties(device: Any) -> Properties:
     """
     chosen, where = backend(), as_device(device)
     require(chosen, where)
+    if is_virtual(chosen, where):
+        total = host_memory()[0]
+        name = f"virtual GPU {where.index}"
+        return {"name": name, "total_memory": total, "compute_capability": None, "uuid": None, "virtual": True}
     return chosen.hardware.properties(where)
 
 
@@ -245,9 +251,15 @@ def require(owner: Backend, device: Device, what: str = "") -> None:
     """Raise `DeviceNotFoundError`, which lists what there is, unless the framework has the device."""
     if device.index < owner.hardware.count(device.kind):
         return
-    there = ", ".join(map(str, _devices(owner)))
+    there = ", ".join(f"virtual {d}" if is_virtual(owner, d) else f"{d}" for d in _devices(owner))
     hint = f"use try_gpu({device.index}) to fall back to the CPU" if device.kind == "gpu" else "use one of these"
     raise DeviceNotFoundError(f"{device} does not exist under {owner}, which sees {there}{what}; {hint}")
+
+
+def forget_native(owner: Backend) -> None:
+    """Another object stands for these devices from now on."""
+    for key in [key for key in _native if key[0] == owner]:
+        del _native[key]
 
 
 def _devices(owner: Backend, kind: str | None = None) -> list[Device]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 
 from xdevice.device import as_integer
-from xdevice.errors import ArgumentError, ArgumentTypeError, BrokenBackendError, OutOfMemoryError
+from xdevice.errors import ArgumentError, ArgumentTypeError, BrokenBackendError, OutOfMemoryError, VirtualDeviceError
 from xdevice.hardware import as_device, require
 from xdevice.machine import host_memory
 from xdevice.registry import backend, imported
+from xdevice.virtual import is_virtual
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def memory_stats(device: Any) -> MemoryStats:
     chosen, where = backend(), as_device(device)
     require(chosen, where)
     stats: MemoryStats = {"total": None, "free": None, "allocated": None, "reserved": None, "peak": None}
-    if where.kind == "cpu":
+    if where.kind == "cpu" or is_virtual(chosen, where):
         stats["total"], stats["free"] = host_memory()
     stats.update(chosen.memory.memory_stats(where))
     return stats
@@ -156,14 +157,14 @@ def _free_memory() -> None:
     for owner in imported():
         try:
             owner.memory.empty_cache(None)
-        except (BrokenBackendError, NotImplementedError):
+        except (BrokenBackendError, NotImplementedError, VirtualDeviceError):
             continue  # a framework that keeps nothing back, or is not usable at all
 
 
 def _says_so(owner: Any, error: BaseException) -> bool:
     try:
         return bool(owner.memory.is_out_of_memory(error))
-    except (BrokenBackendError, NotImplementedError):
+    except (BrokenBackendError, NotImplementedError, VirtualDeviceError):
         return False
 
 

@@ -12,7 +12,13 @@ import sys
 from contextvars import ContextVar
 
 from xdevice.adapters import Backend, not_installed
-from xdevice.errors import BackendNotInstalledError, BrokenBackendError, NotSupportedError, UnknownBackendError
+from xdevice.errors import (
+    BackendNotInstalledError,
+    BrokenBackendError,
+    NotSupportedError,
+    UnknownBackendError,
+    VirtualDeviceError,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,6 +117,11 @@ def backend(name: str | None = None) -> Backend:
     """
     if name is not None:
         return _installed(name)
+    return decided() or _guessed()
+
+
+def decided() -> Backend | None:
+    """The framework that somebody has chosen, or the one that is imported; ``None`` where it takes a guess."""
     scopes = _contextual.get()
     if scopes:
         return scopes[-1].backend
@@ -119,7 +130,7 @@ def backend(name: str | None = None) -> Backend:
     wanted = os.environ.get("XDEVICE_BACKEND")
     if wanted:
         return _installed(wanted)
-    return _guessed()
+    return _guess or _alone()
 
 
 def available() -> list[str]:
@@ -187,7 +198,7 @@ def role_of(cls: type) -> tuple[Backend, contract.Role] | None:
     for owner in imported():
         try:
             role = owner.placement.role(cls)
-        except (BrokenBackendError, NotSupportedError):  # half imported, or half written
+        except (BrokenBackendError, NotSupportedError, VirtualDeviceError):  # half imported, half written, too late
             if cls.__module__.startswith(str(owner)):
                 raise
             continue  # no concern of another framework's tensors
@@ -222,11 +233,8 @@ def _installed(name: str) -> Backend:
 def _guessed() -> Backend:
     global _guess
     if _guess is None:
-        here = imported()
-        if len(here) > 1:
-            here = [b for b in here if b != _COMPANION]
-        if len(here) != 1:
-            here = [b for b in registered().values() if is_installed(b)]
+        alone = _alone()
+        here = [alone] if alone else [b for b in registered().values() if is_installed(b)]
         if not here:
             names = list(registered())
             raise BackendNotInstalledError(
@@ -235,6 +243,14 @@ def _guessed() -> Backend:
             )
         _guess = here[0]
     return _guess
+
+
+def _alone() -> Backend | None:
+    """The one framework that is imported already."""
+    here = imported()
+    if len(here) > 1:
+        here = [b for b in here if b != _COMPANION]
+    return here[0] if len(here) == 1 else None
 
 
 def _suggestion(name: object) -> str:
