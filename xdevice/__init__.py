@@ -31,6 +31,7 @@ from xdevice.errors import (
     XDeviceError,
 )
 from xdevice.exchange import to_numpy
+from xdevice.gradients import value_and_grad
 from xdevice.hardware import (
     as_device,
     count,
@@ -112,6 +113,7 @@ __all__ = [
     "try_gpu",
     "use",
     "using",
+    "value_and_grad",
     "virtual_gpus",
     "zeros",
 ]

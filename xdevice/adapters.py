@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from xdevice import contract
 
 
+_WORDS = {"virtual": "virtual GPUs", "mixing": "devices to mix"}  # rooms of which one says it so
+
+
 class Room:
     """One capability of one adapter: its functions, and a reason for each that it lacks."""
 
     def __init__(self, backend: Backend, name: str, module: ModuleType | None) -> None:
-        self._backend, self._name = backend, name
+        self._backend, self._name, self._is_empty = backend, name, module is None
         for function in _functions(name):
             if hasattr(module, function):
                 setattr(self, function, getattr(module, function))
@@ -26,7 +29,8 @@ class Room:
     def __getattr__(self, function: str) -> Any:
         if function.startswith("__"):
             raise AttributeError(function)
-        raise NotSupportedError(f"{self._backend} has no {function}: {self.why_not(function)}")
+        what = _WORDS.get(self._name, self._name) if self._is_empty else function
+        raise NotSupportedError(f"{self._backend} has no {what}: {self.why_not(function)}")
 
     def why_not(self, function: str) -> str:
         """Why the adapter lacks the function, in its own words where it has any."""
@@ -56,6 +60,7 @@ class Backend(str):
     creation: contract.Creation
     exchange: contract.Exchange
     memory: contract.Memory
+    gradients: contract.Gradients
     virtual: contract.Virtual
     mixing: contract.Mixing
 

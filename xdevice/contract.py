@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
     import numpy as np
@@ -157,6 +157,24 @@ class Memory(Protocol):
         ...
 
 
+class Gradients(Protocol):
+    """The framework's automatic differentiation, as a function."""
+
+    def is_floating(self, tensor: Any) -> bool:
+        """Whether the tensor is of floating-point numbers, so that it can have a gradient."""
+        ...
+
+    def value_and_gradients(
+        self, call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any]
+    ) -> tuple[Any, Any, list[Any]]:
+        """``call(variables)`` returns a tensor of one number, and more; its value, that, and the gradients.
+
+        The variables stand for the parameters one by one, each an object of its own. A gradient is on its
+        parameter's device, zeros where the value does not depend on it. The value is detached.
+        """
+        ...
+
+
 class Virtual(Protocol):
     """GPUs that are not there: devices of their own, backed by host memory."""
 
@@ -182,6 +200,7 @@ def _methods(protocol: type) -> tuple[str, ...]:
 
 
 ROOMS: dict[str, tuple[str, ...]] = {
-    p.__name__.lower(): _methods(p) for p in (Hardware, Placement, Models, Creation, Exchange, Memory, Virtual, Mixing)
+    p.__name__.lower(): _methods(p)
+    for p in (Hardware, Placement, Models, Creation, Exchange, Memory, Gradients, Virtual, Mixing)
 }
 """Each room with the functions it may have."""

@@ -117,11 +117,15 @@ def backend(name: str | None = None) -> Backend:
     """
     if name is not None:
         return _installed(name)
-    return decided() or _guessed()
+    return _chosen() or _guessed()
 
 
 def decided() -> Backend | None:
-    """The framework that somebody has chosen, or the one that is imported; ``None`` where it takes a guess."""
+    """The framework that somebody has chosen, or the one that is imported; ``None`` where none is yet."""
+    return _chosen() or _guess or _alone()
+
+
+def _chosen() -> Backend | None:
     scopes = _contextual.get()
     if scopes:
         return scopes[-1].backend
@@ -130,7 +134,7 @@ def decided() -> Backend | None:
     wanted = os.environ.get("XDEVICE_BACKEND")
     if wanted:
         return _installed(wanted)
-    return _guess or _alone()
+    return None
 
 
 def available() -> list[str]:

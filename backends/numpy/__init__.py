@@ -7,6 +7,7 @@ number is a 64-bit float, where the other frameworks take 32 bits.
 import numpy as numpy
 
 CANNOT: dict[str, str] = {
+    "gradients": "it has no automatic differentiation; choose another framework with use('torch')",
     "virtual": "its arrays are on the CPU and nowhere else; choose another framework with use('torch')",
     "mixing": "its arrays are on the CPU and nowhere else",
     "models": "NumPy has no models; a tree of arrays will do",

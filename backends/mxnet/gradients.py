@@ -1,0 +1,35 @@
+"""Gradients, by mxnet.autograd."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+
+from xdevice.backends.mxnet.placement import arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def is_floating(tensor: Any) -> bool:
+    return np.dtype(tensor.dtype).kind == "f"
+
+
+def value_and_gradients(
+    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any]
+) -> tuple[Any, Any, list[Any]]:
+    with mx.util.np_shape(True):  # or MXNet takes a single number for an array of unknown shape
+        variables = [arrays(p)[0].detach() for p in parameters]
+        for variable in variables:
+            variable.attach_grad()  # zeros, and so they stay for what is not used
+        with autograd.record():
+            value, aux = call(variables)
+        try:
+            value.backward()
+        except mx.MXNetError as error:
+            if "not in a computational graph" not in str(error):
+                raise  # else the value depends on none of them
+    return value.detach(), aux, [variable.grad for variable in variables]

@@ -1,0 +1,44 @@
+"""Gradients, by Paddle's autograd."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import paddle
+
+from xdevice.backends.paddle import placement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def is_floating(tensor: Any) -> bool:
+    return bool(paddle.is_floating_point(tensor))
+
+
+def value_and_gradients(
+    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any]
+) -> tuple[Any, Any, list[Any]]:
+    variables = [p.detach() for p in parameters]
+    for variable in variables:
+        variable.stop_gradient = False
+    with paddle.enable_grad():
+        value, aux = call(variables)
+        if value.stop_gradient:  # it depends on none of them
+            return value.detach(), aux, [_zeros(p) for p in variables]
+        found = paddle.grad(value, variables, allow_unused=True)
+    return value.detach(), aux, [_beside(p, g) for p, g in zip(variables, found, strict=True)]
+
+
+def _beside(parameter: Any, gradient: Any) -> Any:
+    """The gradient on its parameter's device: some of Paddle's kernels leave it elsewhere."""
+    if gradient is None:
+        return _zeros(parameter)
+    device = placement.device_of(parameter)
+    return gradient if placement.device_of(gradient) is device else placement.move(gradient, device, False)
+
+
+def _zeros(parameter: Any) -> Any:
+    zeros = paddle.zeros_like(parameter)
+    zeros.stop_gradient = True
+    return zeros

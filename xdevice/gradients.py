@@ -1,0 +1,133 @@
+"""``value_and_grad``: one functional interface to every framework's gradients."""
+
+from __future__ import annotations
+
+from xdevice.device import as_integer
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError
+from xdevice.placement import owned_by
+from xdevice.tree import map_leaves, named_leaves
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from xdevice.adapters import Backend
+
+
+def value_and_grad(
+    fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable[..., tuple[Any, Any]]:
+    """A function that returns what ``fn`` returns, and its gradient, where ``fn`` returns one number.
+
+    The gradient has the structure of the argument: a tensor, or a tree of tensors, each gradient on its
+    parameter's device. What the value does not depend on gets zeros. The value is detached, and the
+    arguments are left as they are: nothing accumulates in them. Tensors may be on several devices, and
+    ``fn`` may move them: gradients flow through `to_device`.
+
+    Parameters
+    ----------
+    fn
+        Returns a tensor of one number, or, with ``has_aux``, that and anything else.
+    argnums
+        Which positional argument to differentiate for; a tuple of them gives a tuple of gradients.
+    has_aux
+        Whether ``fn`` returns ``(value, anything)``; so does then the value's place in the result.
+
+    >>> import xdevice
+    >>> xdevice.use("torch")  # doctest: +SKIP
+    >>> step = xdevice.value_and_grad(lambda w, x: (w * x).sum())  # doctest: +SKIP
+    >>> step(xdevice.ones(2), xdevice.tensor([3.0, 4.0]))  # doctest: +SKIP
+    (tensor(7.), tensor([3., 4.]))
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        ``argnums`` names no argument; a parameter is not of floating-point numbers; ``fn`` returns no
+        tensor, or one of several numbers. On calling, as the three below.
+    NotATensorError
+        No tensor in such an argument, or something in it that is none.
+    NotSupportedError
+        The framework has no gradients.
+    """
+    if not callable(fn):
+        raise ArgumentTypeError(f"{fn!r} cannot be called; pass the function that returns the value")
+    chosen = tuple(_checked_argnum(i, argnums) for i in (argnums if isinstance(argnums, tuple) else (argnums,)))
+
+    def differentiated(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        last = max(chosen)
+        if last >= len(args):
+            raise ArgumentError(f"argnums={argnums!r}, but {len(args)} positional arguments were given; count from 0")
+        owner, flat = _parameters([args[i] for i in chosen])
+
+        def call(variables: list[Any]) -> tuple[Any, Any]:
+            new, rest = list(args), iter(variables)
+            for i in chosen:
+                new[i] = map_leaves(lambda leaf: next(rest), args[i])
+            return _checked_value(fn(*new, **kwargs), owner, has_aux)
+
+        value, aux, gradients = owner.gradients.value_and_gradients(call, flat)
+        rest = iter(gradients)
+        trees = tuple(map_leaves(lambda leaf: next(rest), args[i]) for i in chosen)
+        return (value, aux) if has_aux else value, trees if isinstance(argnums, tuple) else trees[0]
+
+    return differentiated
+
+
+def _checked_argnum(i: Any, argnums: Any) -> int:
+    number = as_integer(i)
+    if number is None:
+        raise ArgumentTypeError(f"argnums={argnums!r} is no argument's number; give 0, 1 … or a tuple of these")
+    if number < 0:
+        raise ArgumentError(f"argnums={argnums!r} is negative; count the positional arguments from 0")
+    return number
+
+
+def _parameters(trees: list[Any]) -> tuple[Backend, list[Any]]:
+    """The tensors to differentiate for, in order, and whose they are."""
+    flat = [leaf for tree in trees for leaf in _tensors(tree)]
+    owners = {owner: None for owner, _ in flat}
+    if len(owners) != 1:
+        found = " and ".join(owners) or "no tensor"
+        raise NotATensorError(f"gradients are of one framework's tensors, and here is {found}; pass its parameters")
+    owner = next(iter(owners))
+    for _, tensor in flat:
+        if not owner.gradients.is_floating(tensor):
+            raise ArgumentTypeError(
+                f"gradients are of floating-point tensors, and a parameter is of {tensor.dtype}; "
+                "pass it as another argument, or convert it first"
+            )
+    return owner, [tensor for _, tensor in flat]
+
+
+def _tensors(tree: Any) -> Iterator[tuple[Backend, Any]]:
+    for path, leaf in named_leaves(tree):
+        owned = owned_by(leaf)
+        if owned is None or owned[1] != "tensor":
+            where = f" at {path}" if path else ""
+            raise NotATensorError(
+                f"gradients are of tensors, and{where} there is an object of type {type(leaf).__name__}; "
+                "pass a tensor or a tree of tensors"
+            )
+        yield owned[0], leaf
+
+
+def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Any, Any]:
+    if has_aux and not (isinstance(result, tuple) and len(result) == 2):
+        raise ArgumentTypeError(
+            f"has_aux=True, but the function returned a {type(result).__name__}; return (value, aux)"
+        )
+    value, aux = result if has_aux else (result, None)
+    owned = owned_by(value)
+    if owned is None or owned != (owner, "tensor"):
+        raise ArgumentTypeError(
+            f"the function returned an object of type {type(value).__name__}; return a tensor of {owner}"
+        )
+    size = 1
+    for length in value.shape:
+        size *= length
+    if size != 1:
+        raise ArgumentError(
+            f"the function returned a tensor of shape {tuple(value.shape)}; return one number, a sum say"
+        )
+    return value, aux
