@@ -21,7 +21,7 @@ class Room:
     """One capability of one adapter: its functions, and a reason for each that it lacks."""
 
     def __init__(self, backend: Backend, name: str, module: ModuleType | None) -> None:
-        self._backend, self._name, self._is_empty = backend, name, module is None
+        self._backend, self._name = backend, name
         for function in _functions(name):
             if hasattr(module, function):
                 setattr(self, function, getattr(module, function))
@@ -29,14 +29,18 @@ class Room:
     def __getattr__(self, function: str) -> Any:
         if function.startswith("__"):
             raise AttributeError(function)
-        what = _WORDS.get(self._name, self._name) if self._is_empty else function
+        whole = function not in self._reasons() and self._name in self._reasons()
+        what = _WORDS.get(self._name, self._name) if whole else function
         raise NotSupportedError(f"{self._backend} has no {what}: {self.why_not(function)}")
 
     def why_not(self, function: str) -> str:
-        """Why the adapter lacks the function, in its own words where it has any."""
-        reasons: dict[str, str] = getattr(self._backend.adapter, "CANNOT", {})
-        home = f"{self._backend.module}.{self._name}"
+        """Why the adapter lacks the function, or the whole room, in its own words where it has any."""
+        reasons, home = self._reasons(), f"{self._backend.module}.{self._name}"
         return reasons.get(function) or reasons.get(self._name) or f"its adapter has no {home}.{function}"
+
+    def _reasons(self) -> dict[str, str]:
+        found: dict[str, str] = getattr(self._backend.adapter, "CANNOT", {})
+        return found
 
 
 class Backend(str):
