@@ -210,11 +210,7 @@ def properties(device: Any) -> Properties:
     """
     chosen, where = backend(), as_device(device)
     require(chosen, where)
-    if is_virtual(chosen, where):
-        total = host_memory()[0]
-        name = f"virtual GPU {where.index}"
-        return {"name": name, "total_memory": total, "compute_capability": None, "uuid": None, "virtual": True}
-    return chosen.hardware.properties(where)
+    return properties_of(chosen, where)
 
 
 def synchronize(*devices: Any) -> None:
@@ -236,6 +232,14 @@ def synchronize(*devices: Any) -> None:
     for device in wanted:
         require(chosen, device)
     chosen.hardware.synchronize(wanted)
+
+
+def properties_of(owner: Backend, device: Device) -> Properties:
+    """What the framework knows of a device that exists; a virtual one has the host's memory."""
+    if not is_virtual(owner, device):
+        return owner.hardware.properties(device)
+    name, total = f"virtual GPU {device.index}", host_memory()[0]
+    return {"name": name, "total_memory": total, "compute_capability": None, "uuid": None, "virtual": True}
 
 
 def native_of(owner: Backend, device: Device) -> Any:

@@ -89,7 +89,7 @@ def _about(device: dict[str, Any]) -> str:
     if device.get("compute_capability"):
         notes.append(f"compute capability {device['compute_capability']}")
     if device.get("virtual"):
-        notes.append("virtual")
+        notes.append("in host memory")
     if device.get("machine_gpu") is not None:
         notes.append(f"the machine's GPU {device['machine_gpu']}")
     return ", ".join(filter(None, notes))

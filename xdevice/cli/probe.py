@@ -78,12 +78,13 @@ def _ask(backend: Backend) -> dict[str, Any]:
 def _devices(backend: Backend) -> list[dict[str, Any]]:
     from xdevice.device import Device
     from xdevice.errors import NotSupportedError
+    from xdevice.hardware import properties_of
 
     found: list[dict[str, Any]] = []
     for kind in backend.hardware.kinds():
         for i in range(backend.hardware.count(kind)):
             try:
-                known = dict(backend.hardware.properties(Device(kind, i)))
+                known = dict(properties_of(backend, Device(kind, i)))
             except NotSupportedError:
                 known = {}
             found.append({"device": f"{kind}:{i}", **known})
