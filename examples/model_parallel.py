@@ -63,10 +63,10 @@ def sum_of(tensors):
     return total
 
 
-def trained(loss, weights, x, wanted, rate=1e-3, steps=10):
+def trained(loss, weights, x, wanted, rate=1e-3):
     """The losses of a few steps of gradient descent; each weight is updated where it is."""
     step, losses = value_and_grad(loss), []
-    for _ in range(steps):
+    for _ in range(10):
         value, gradients = step(weights, x, wanted)
         weights = descended(weights, gradients, rate)
         losses.append(to_numpy(value).item())
