@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _tokens: dict[Any, jax.Array] = {}  # a number on each device, for `synchronize` to compute with
 _successor = jax.jit(lambda number: number + 1)
+_virtual = 0  # host devices that stand for GPUs; the first host device is the CPU
 
 
 def build() -> Build:
@@ -50,7 +51,10 @@ def as_device(native: Any) -> Device:
         (native,) = native.device_set
         if native.platform != "cpu" and kind is not None and kind.endswith("host"):
             return Device(kind, _position(native))  # pinned_host: memory of the host, kept for a GPU
-    return Device(as_kind(native.platform), _position(native))
+    position = _position(native)
+    if _virtual and native.platform == "cpu" and 0 < position <= _virtual:
+        return Device("gpu", position - 1)
+    return Device(as_kind(native.platform), position)
 
 
 def scope(device: Device) -> AbstractContextManager[Any]:
@@ -64,8 +68,8 @@ def synchronize(devices: Sequence[Device]) -> None:
     A GPU's stream is served in order, so a new computation ends after all earlier ones. The CPU promises
     no such order: there, work whose result nobody keeps is nearly always waited for, but not surely.
     """
-    for kind in {device.kind for device in devices}:
-        for array in jax.live_arrays(kind):  # type: ignore[no-untyped-call]  # JAX has left it without types
+    for platform in {native(device).platform for device in devices}:
+        for array in jax.live_arrays(platform):  # type: ignore[no-untyped-call]  # JAX has left it without types
             _wait(array)
     jax.effects_barrier()  # type: ignore[no-untyped-call]  # likewise
     with jax.ensure_compile_time_eval():  # or a call inside a traced function would be traced
@@ -84,8 +88,27 @@ def properties(device: Device) -> Properties:
     }
 
 
+def name_virtual(n: int) -> None:
+    """From now on the host devices behind the first are GPUs."""
+    global _virtual
+    _virtual = n
+
+
+def is_virtual() -> bool:
+    """Whether GPUs are host devices."""
+    return _virtual > 0
+
+
 def local_devices(kind: str) -> list[Any]:
-    """Those of this process; JAX raises where it has none of the kind, and for unknown kinds."""
+    """Those of this process that are of the kind."""
+    if not _virtual or kind not in ("cpu", "gpu"):
+        return _of_platform(kind)
+    host = _of_platform("cpu")
+    return host[:1] if kind == "cpu" else host[1 : _virtual + 1]
+
+
+def _of_platform(kind: str) -> list[Any]:
+    """JAX raises where it has none of the kind, and for unknown kinds."""
     try:
         return list(jax.local_devices(backend=kind))
     except RuntimeError:
@@ -95,7 +118,7 @@ def local_devices(kind: str) -> list[Any]:
 def _position(native: Any) -> int:
     """Which of this process's devices of its kind it is; ``id`` counts over all processes."""
     try:
-        return local_devices(native.platform).index(native)
+        return _of_platform(native.platform).index(native)
     except ValueError:
         raise UnknownPlacementError(
             f"{native} belongs to process {native.process_index}; ask there, or use one of {jax.local_devices()}"

@@ -17,6 +17,20 @@ if TYPE_CHECKING:
     from xdevice.contract import Build, Properties
 
 
+_virtual = 0  # CPU contexts that stand for GPUs; the first context is the CPU
+
+
+def name_virtual(n: int) -> None:
+    """From now on the CPU contexts behind the first are GPUs."""
+    global _virtual
+    _virtual = n
+
+
+def is_virtual() -> bool:
+    """Whether GPUs are CPU contexts."""
+    return _virtual > 0
+
+
 def build() -> Build:
     compute = "cuda" if Features().is_enabled("CUDA") else "cpu"
     return {"version": mx.__version__, "compute": compute, "toolkit": None}
@@ -29,14 +43,18 @@ def kinds() -> tuple[str, ...]:
 def count(kind: str) -> int:
     if kind == "cpu":
         return 1
-    return gpus() if kind == "gpu" else 0
+    return (_virtual or gpus()) if kind == "gpu" else 0
 
 
 def native(device: Device) -> Any:
+    if _virtual and device.kind == "gpu":
+        return mx.cpu(device.index + 1)
     return mx.Context(device.kind, device.index)
 
 
 def as_device(native: mx.Context) -> Device:
+    if native.device_type == "cpu" and 0 < native.device_id <= _virtual:
+        return Device("gpu", native.device_id - 1)
     return Device(native.device_type, native.device_id)  # cpu_pinned and cpu_shared are kinds of their own
 
 
@@ -58,6 +76,7 @@ def properties(device: Device) -> Properties:
 
 
 def gpus() -> int:
+    """The real ones."""
     try:
         return int(mx.context.num_gpus())
     except mx.MXNetError:  # a CUDA build without a driver

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import mxnet as mx
 
-from xdevice.backends.mxnet.hardware import gpus, native
+from xdevice.backends.mxnet.hardware import gpus, is_virtual, native
 from xdevice.device import Device
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ _WORDS = (
 
 
 def memory_stats(device: Device) -> MemoryStats:
-    if device.kind == "cpu":
+    if device.kind == "cpu" or is_virtual():
         return {}  # the storage manager of the host keeps no account
     free, total = mx.context.gpu_memory_info(device.index)
     return {"total": total, "free": free}
 
 
 def empty_cache(device: Device | None) -> None:
-    for each in [Device("gpu", i) for i in range(gpus())] if device is None else [device]:
+    for each in [Device("gpu", i) for i in range(0 if is_virtual() else gpus())] if device is None else [device]:
         native(each).empty_cache()
 
 

@@ -40,6 +40,11 @@ def device_of(tensor: Any) -> Device:
         return _known.setdefault((where.device_typeid, where.device_id), as_device(where))
 
 
+def forget() -> None:
+    """Contexts stand for other devices from now on."""
+    _known.clear()
+
+
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     there = native(device)
     if isinstance(tensor, Parameter):

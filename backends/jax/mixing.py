@@ -1,0 +1,83 @@
+"""Operations on arrays of several devices, which JAX refuses, in words of its own.
+
+Every operation that JAX has not yet compiled for just these devices goes through one function, and so
+does every one that it refuses. While a strict block is open, its refusal is told as xdevice tells it;
+no operation that JAX accepts takes any longer. What is uncommitted follows, as always under JAX.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jax._src import pjit  # where JAX finds out; there is no public word for it
+from jax.core import Tracer
+
+from xdevice.backends.jax.hardware import as_device
+from xdevice.backends.jax.placement import concrete, device_of
+from xdevice.errors import MixedDeviceError, UnknownPlacementError
+from xdevice.mixing import mixed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from xdevice.device import Device
+
+_module: Any = pjit
+_NAMES = ("_run_python_pjit", "_python_pjit_helper")  # what JAX 0.10 calls it, and what it was called before
+_REFUSED = "Received incompatible devices for jitted computation"
+_OPERATION = re.compile(r" of (\S+) with shape")
+_PLACES = re.compile(r"device ids \[([\d, ]+)\] on platform (\w+)")
+
+
+@contextmanager
+def forbid() -> Iterator[None]:
+    name = next(name for name in _NAMES if hasattr(_module, name))
+    before = getattr(_module, name)
+    setattr(_module, name, _translating(before))
+    try:
+        yield
+    finally:
+        setattr(_module, name, before)
+
+
+def _translating(run: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return run(*args, **kwargs)
+        except ValueError as error:
+            if not str(error).startswith(_REFUSED):
+                raise
+            refused = error
+        raise _told(str(refused), [*args, *kwargs.values()]) from refused
+
+    return call
+
+
+def _told(message: str, arguments: list[Any]) -> MixedDeviceError:
+    operation = _OPERATION.search(message)
+    there = {(d.platform.lower(), d.id): d for d in jax.devices()}
+    named = {
+        as_device(there[platform.lower(), int(number)])
+        for numbers, platform in _PLACES.findall(message)
+        for number in numbers.split(",")
+    }
+    # of arrays that are being differentiated, JAX names one twice
+    return mixed(operation[1] if operation else "a jitted function", named | _places(arguments))
+
+
+def _places(arguments: Iterable[Any]) -> set[Device]:
+    found = set()
+    for argument in arguments:
+        if isinstance(argument, (list, tuple)):
+            found |= _places(argument)
+        elif isinstance(argument, (jax.Array, Tracer)):
+            try:
+                array = concrete(argument)
+            except UnknownPlacementError:
+                continue
+            if array.committed:
+                found.add(device_of(array))
+    return found

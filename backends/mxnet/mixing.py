@@ -1,0 +1,124 @@
+"""Operations on arrays of several contexts, which MXNet brings together in silence.
+
+Whatever is computed goes through four functions of MXNet's library: an operator, the graph of a
+hybridized block, a call of the newer interface, the backward pass. While a strict block is open, these
+look first at the contexts of what they are given, in every thread. Memory of the host that is shared or
+pinned is the CPU's. `copyto`, `as_in_ctx` and assignment are MXNet's own words for a copy, and allowed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+from mxnet._ffi._ctypes.types import TypeCode  # how an argument that is an array is marked
+from mxnet.base import _LIB, NDArrayHandle, py_str  # the library through which every operation goes
+
+from xdevice.backends.mxnet.hardware import as_device
+from xdevice.mixing import mixed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from xdevice.device import Device
+
+_library: Any = _LIB
+_HOST = 1, 3, 5  # the numbers of cpu, cpu_pinned and cpu_shared
+_PREFIX = re.compile(r"^_(npi?_|npx_)?")  # an author writes `add`
+_COPIES = frozenset({"_copyto", "_npi_copyto", "_npi_copy", "_copy"})
+
+
+@contextmanager
+def forbid() -> Iterator[None]:
+    watched = {
+        "MXImperativeInvokeEx": _operator,
+        "MXInvokeCachedOpEx": _graph,
+        "MXNetFuncCall": _function,
+        "MXAutogradBackwardEx": _backward,
+    }
+    before = {name: getattr(_library, name) for name in watched}
+    for name, watch in watched.items():
+        setattr(_library, name, watch(before[name]))
+    try:
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(_library, name, function)
+
+
+def _operator(run: Callable[..., int]) -> Callable[..., int]:
+    def call(operator: Any, n: Any, inputs: Any, n_out: Any, outputs: Any, *rest: Any) -> int:
+        given = list(inputs[: n.value])
+        results = n_out._obj.value
+        if results:  # where to put them: arrays that were given as `out`
+            given += outputs._obj[:results]
+        if _several(given) and _name(operator.value) not in _COPIES:
+            raise mixed(_PREFIX.sub("", _name(operator.value)), _devices(given))
+        return run(operator, n, inputs, n_out, outputs, *rest)
+
+    return call
+
+
+def _graph(run: Callable[..., int]) -> Callable[..., int]:
+    def call(graph: Any, n: Any, inputs: Any, *rest: Any) -> int:
+        given = inputs[: n.value]
+        if _several(given):
+            raise mixed("a hybridized block", _devices(given))
+        return run(graph, n, inputs, *rest)
+
+    return call
+
+
+def _function(run: Callable[..., int]) -> Callable[..., int]:
+    def call(function: Any, values: Any, kinds: Any, n: Any, *rest: Any) -> int:
+        given = [values[i].v_handle for i in range(n.value) if kinds[i] == TypeCode.NDARRAYHANDLE]
+        if len(given) > 1 and _several(given):
+            raise mixed("a function of mxnet.np", _devices(given))
+        return run(function, values, kinds, n, *rest)
+
+    return call
+
+
+def _backward(run: Callable[..., int]) -> Callable[..., int]:
+    def call(n: int, heads: Any, gradients: Any, *rest: Any) -> int:
+        for i in range(n if isinstance(gradients, ctypes.Array) else 0):
+            pair = [heads[i], gradients[i]]
+            if all(pair) and _several(pair):
+                raise mixed("backward", _devices(pair))
+        return run(n, heads, gradients, *rest)
+
+    return call
+
+
+def _several(handles: Iterable[Any]) -> bool:
+    """Whether the arrays behind the handles are in more than one place."""
+    first = None
+    for handle in handles:
+        place = _context(handle)
+        if first is None:
+            first = place
+        elif place != first:
+            return True
+    return False
+
+
+def _context(handle: Any) -> tuple[int, int]:
+    kind, index = ctypes.c_int(), ctypes.c_int()
+    _library.MXNDArrayGetContext(NDArrayHandle(handle), ctypes.byref(kind), ctypes.byref(index))
+    return (1, index.value) if kind.value in _HOST else (kind.value, index.value)
+
+
+def _devices(handles: Iterable[Any]) -> set[Device]:
+    return {as_device(mx.Context(mx.Context.devtype2str[kind], index)) for kind, index in map(_context, handles)}
+
+
+@cache
+def _name(operator: int) -> str:
+    """What MXNet calls the operator."""
+    name = ctypes.c_char_p()
+    _library.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(operator), ctypes.byref(name))
+    return py_str(name.value)

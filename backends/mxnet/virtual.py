@@ -1,0 +1,21 @@
+"""Virtual GPUs under MXNet: CPU contexts, of which the first stays the CPU.
+
+``gpu:i`` is MXNet's ``cpu(i+1)``, which has memory of its own. MXNet needs no preparation for them, so
+it is never too late; what was on ``cpu(1)`` before is on ``gpu:0`` from then on.
+"""
+
+from __future__ import annotations
+
+from xdevice.backends.mxnet import hardware, placement
+from xdevice.errors import VirtualDeviceError
+
+
+def enable(n: int, force: bool) -> None:
+    real = hardware.gpus()
+    if real and not force:
+        raise VirtualDeviceError(
+            f"{n} virtual GPUs were asked for, but mxnet sees {real} real; use these, or hide them with "
+            f"virtual_gpus({n}, force=True)"
+        )
+    hardware.name_virtual(n)
+    placement.forget()
