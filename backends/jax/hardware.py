@@ -68,8 +68,8 @@ def synchronize(devices: Sequence[Device]) -> None:
     A GPU's stream is served in order, so a new computation ends after all earlier ones. The CPU promises
     no such order: there, work whose result nobody keeps is nearly always waited for, but not surely.
     """
-    for platform in {native(device).platform for device in devices}:
-        for array in jax.live_arrays(platform):  # type: ignore[no-untyped-call]  # JAX has left it without types
+    for word in {native(device).platform for device in devices}:
+        for array in jax.live_arrays(word):  # type: ignore[no-untyped-call]  # JAX has left it without types
             _wait(array)
     jax.effects_barrier()  # type: ignore[no-untyped-call]  # likewise
     with jax.ensure_compile_time_eval():  # or a call inside a traced function would be traced

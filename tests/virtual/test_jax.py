@@ -1,0 +1,185 @@
+"""What only JAX does on virtual GPUs, and about mixing devices; two virtual GPUs are there."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import xdevice
+from xdevice import cpu, device_of, gpu, ones, strict, to_device
+from xdevice.virtual import ENV
+
+EVERYWHERE = (cpu(), gpu(0), gpu(1))
+
+
+@pytest.fixture(autouse=True)
+def chosen():
+    with xdevice.using("jax"):
+        xdevice.count()  # settles the devices before JAX starts
+        yield
+
+
+def run(code, **env):
+    """Run the code in a process of its own, which has asked for nothing yet."""
+    clean = {name: value for name, value in os.environ.items() if name != ENV}
+    done = subprocess.run(
+        [sys.executable, "-c", "import xdevice\nxdevice.use('jax')\n" + code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**clean, **env},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_a_virtual_gpu_is_the_host_device_behind_the_cpu():
+    host = jax.devices("cpu")
+    assert [xdevice.native(d) for d in EVERYWHERE] == host
+    assert [xdevice.as_device(d) for d in host] == list(EVERYWHERE)
+    assert xdevice.count("cpu") == 1
+    with pytest.raises(xdevice.DeviceNotFoundError, match="sees cpu:0, virtual gpu:0, virtual gpu:1"):
+        xdevice.native("cpu:2")
+
+
+def test_jaxs_own_factories_take_the_native_device():
+    there = xdevice.native(gpu(1))
+    with jax.default_device(there):
+        assert device_of(jnp.ones(3)) is gpu(1)
+    assert device_of(jnp.zeros(3, device=there)) is device_of(jax.device_put(1.0, there)) is gpu(1)
+    assert device_of(jnp.ones(3)) is cpu()
+
+
+def test_a_moved_array_has_memory_of_its_own():
+    x = ones(1000, device=gpu(0))
+    moved = [x, to_device(x, gpu(1)), to_device(x, cpu()), to_device(to_device(x, gpu(1)), gpu(0))]
+    assert len({y.unsafe_buffer_pointer() for y in moved}) == 4
+
+
+def test_memory_stats_count_the_live_arrays_of_the_device():
+    before = xdevice.memory_stats(gpu(1))["allocated"]
+    x = ones((256, 1024), device=gpu(1))
+    elsewhere = ones((256, 1024), device=gpu(0))
+    assert xdevice.memory_stats(gpu(1))["allocated"] == before + 2**20
+    del x
+    assert xdevice.memory_stats(gpu(1))["allocated"] == before
+    assert device_of(elsewhere) is gpu(0)
+
+
+def test_one_array_may_be_sharded_over_virtual_gpus():
+    mesh = Mesh(np.array([xdevice.native(d) for d in xdevice.devices("gpu")]), "i")
+    x = jax.device_put(jnp.arange(8.0), NamedSharding(mesh, PartitionSpec("i")))
+    assert xdevice.devices_of(x) == {gpu(0), gpu(1)}
+    assert device_of(to_device(x, gpu(1))) is gpu(1)
+    assert float(jax.jit(jnp.sum)(x)) == 28
+
+
+def convolution_network(params, x):
+    h = jax.lax.conv_general_dilated(x, params["conv"], (1, 1), "SAME")
+    h = jax.lax.reduce_window(jax.nn.relu(h), 0.0, jax.lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID") / 4
+    return jax.nn.log_softmax(h.reshape(h.shape[0], -1) @ params["dense"])
+
+
+def trained(device, jit):
+    """Parameters after three steps of gradient descent, from the same start."""
+    rng = np.random.default_rng(0)
+    params = {"conv": rng.normal(size=(4, 1, 3, 3)), "dense": rng.normal(size=(4 * 7 * 7, 10)) * 0.1}
+    x, y = rng.normal(size=(16, 1, 14, 14)), rng.integers(0, 10, 16)
+    params, x, y = to_device(jax.tree.map(jnp.float32, (params, x, 0 * y)), device)[:2] + (y,)
+    labels = to_device(jax.nn.one_hot(y, 10), device)
+
+    def loss(params):
+        return -(convolution_network(params, x) * labels).sum()
+
+    step = jax.jit(jax.grad(loss)) if jit else jax.grad(loss)
+    for _ in range(3):
+        params = jax.tree.map(lambda p, g: p - 0.01 * g, params, step(params))
+    assert device_of(params) is device
+    return xdevice.to_numpy(params["conv"]), xdevice.to_numpy(params["dense"])
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_training_gives_the_cpus_numbers_to_the_last_bit(jit):
+    for of_cpu, of_gpu in zip(trained(cpu(), jit), trained(gpu(1), jit), strict=True):
+        assert of_cpu.tobytes() == of_gpu.tobytes()
+
+
+def mixtures():
+    x, y = ones((2, 3), device=gpu(0)), ones((2, 3), device=gpu(1))
+
+    @jax.jit
+    def product(a, b):
+        return a @ b.T
+
+    product(x, x)
+    _, backward = jax.vjp(jnp.sin, x)
+    return {
+        "add": lambda: x + y,
+        "concatenate": lambda: jnp.concatenate([x, y]),
+        "product": lambda: product(x, y),
+        "multiply": lambda: jax.grad(lambda a: (a * y).sum())(x),
+        "mul": lambda: backward(y),
+        "scatter": lambda: x.at[0].set(y[0]),
+    }
+
+
+@pytest.mark.parametrize("operation", ["add", "concatenate", "product", "multiply", "mul", "scatter"])
+def test_strict_names_the_operation_and_the_devices(operation):
+    mix = mixtures()[operation]
+    with pytest.raises(ValueError, match="incompatible devices"):
+        mix()
+    with strict(), pytest.raises(xdevice.MixedDeviceError, match=f"{operation} was given tensors on") as caught:
+        mix()
+    assert caught.value.devices == {gpu(0), gpu(1)}
+    with pytest.raises(ValueError, match="incompatible devices"):
+        mix()
+
+
+def test_strict_holds_in_other_threads():
+    caught = []
+
+    def work():
+        try:
+            mixtures()["add"]()
+        except xdevice.MixedDeviceError as error:
+            caught.append(error)
+
+    with strict():
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert len(caught) == 1
+
+
+def test_strict_lets_pass_what_jax_takes_along():
+    x = ones(3, device=gpu(1))
+    with strict():
+        assert device_of(x + jnp.ones(3) + np.ones(3, "float32") + 1.0) is gpu(1)  # uncommitted, and the host's
+        assert device_of(jax.grad(lambda a: (a * to_device(to_device(a, gpu(0)), gpu(1))).sum())(x)) is gpu(1)
+
+
+def test_after_jax_has_started_it_is_too_late():
+    out = run("""
+import jax.numpy as jnp
+jnp.ones(3)
+try: xdevice.virtual_gpus(2)
+except xdevice.VirtualDeviceError as error: print(error)
+print(xdevice.count("gpu"), repr(xdevice.gpu(0)))
+""")
+    error, count = out.splitlines()
+    assert "too late for jax, which has started" in error
+    assert count == "0 Device('gpu:0')"
+
+
+def test_importing_jax_before_is_not_too_late():
+    assert run("import jax\nprint(len(xdevice.virtual_gpus(3)), len(jax.devices()))") == "3 4\n"
+
+
+def test_the_environment_asks_for_them():
+    assert run("import jax.numpy\nprint(xdevice.num_gpus())", **{ENV: "2"}) == "2\n"
