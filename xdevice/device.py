@@ -9,6 +9,7 @@ from xdevice.errors import DeviceSpellingError, DeviceTypeError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
+    from collections.abc import Iterable
     from types import TracebackType
     from typing import Any
 
@@ -181,6 +182,11 @@ def name_virtual(there: bool = True) -> None:
     for spelling in [s for s in _spelled if _VIRTUAL in s.lower()]:
         del _spelled[spelling]
     _GPU_WORDS.add(_VIRTUAL) if there else _GPU_WORDS.discard(_VIRTUAL)
+
+
+def spell(device: Device, spellings: Iterable[str]) -> None:
+    """From now on these strings mean the device: a framework's own names for a virtual GPU, and nobody else's."""
+    _spelled.update(dict.fromkeys(spellings, device))
 
 
 def as_integer(value: Any) -> int | None:

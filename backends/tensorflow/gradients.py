@@ -1,15 +1,31 @@
-"""Gradients, by tf.GradientTape."""
+"""Gradients, by tf.GradientTape.
+
+A tape computes all gradients in the scope in which it is asked for them. So that a network may be spread
+over devices, its asking is watched here: the gradient of each operation is computed where that of its
+result is, and crosses from device to device where the forward pass did.
+"""
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+from tensorflow.python import pywrap_tfe  # what the tape calls for each operation
+from tensorflow.python.eager import backprop, context
 
 from xdevice.backends.tensorflow import placement
+from xdevice.backends.tensorflow.hardware import scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
+
+_engine: Any = pywrap_tfe
+_tape: Any = backprop
+_lock = threading.Lock()
+_asking = 0  # how many threads ask a tape
+_thread = threading.local()
 
 
 def is_floating(tensor: Any) -> bool:
@@ -23,7 +39,8 @@ def value_and_gradients(
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         value, aux = call(variables)
-    found = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    with _beside_forward(value):
+        found = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     return value, aux, [_beside(p, g) for p, g in zip(variables, found, strict=True)]
 
 
@@ -41,3 +58,39 @@ def _beside(parameter: Any, gradient: Any) -> Any:
         return dense  # in a graph nothing has a place yet
     device = placement.device_of(parameter)
     return dense if placement.device_of(dense) is device else placement.move(dense, device, False)
+
+
+@contextmanager
+def _beside_forward(value: Any) -> Generator[None, None, None]:
+    """Let this thread's tape compute each gradient beside its forward pass, which has ended in the value."""
+    global _asking
+    if not tf.executing_eagerly():
+        yield
+        return
+    with _lock:
+        _asking += 1
+        _engine.TFE_Py_RegisterGradientFunction(_gradient)
+    before, _thread.asks = getattr(_thread, "asks", False), True
+    try:
+        with scope(placement.device_of(value)):
+            yield
+    finally:
+        _thread.asks = before
+        with _lock:
+            _asking -= 1
+            if not _asking:
+                _engine.TFE_Py_RegisterGradientFunction(_tape._gradient_function)
+
+
+def _gradient(*args: Any) -> Any:
+    """TensorFlow's own `_gradient_function`, where the gradients of the operation's results are: its argument 5."""
+    running: Any = context.context()
+    here = running.device_name
+    elsewhere = {gradient.device for gradient in args[5] if gradient is not None} - {here}
+    if not elsewhere or not getattr(_thread, "asks", False):
+        return _tape._gradient_function(*args)
+    there = placement.placed(elsewhere.pop())
+    # of a result that was never used, TensorFlow has made zeros here
+    results = [g if g is None or g.device != here else placement.move(g, there, False) for g in args[5]]
+    with scope(there):
+        return _tape._gradient_function(*args[:5], results, *args[6:])

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from xdevice.contract import Build, Properties
 
+_virtual = 0  # how many GPUs are virtual: logical CPUs, of which the first stays the CPU
+
 
 def build() -> Build:
     info = tf.sysconfig.get_build_info()
@@ -33,6 +35,8 @@ def kinds() -> tuple[str, ...]:
 
 
 def count(kind: str) -> int:
+    if _virtual and kind in ("cpu", "gpu"):
+        return _virtual if kind == "gpu" else 1
     word = _word(kind)
     if is_running():
         return len(tf.config.list_logical_devices(word))
@@ -42,6 +46,8 @@ def count(kind: str) -> int:
 
 
 def native(device: Device) -> str:
+    if _virtual and device.kind == "gpu":
+        return f"/CPU:{device.index + 1}"
     return f"/{_word(device.kind)}:{device.index}"
 
 
@@ -53,7 +59,7 @@ def as_device(native: tf.DeviceSpec | tf.config.LogicalDevice | tf.config.Physic
             f"{native!r} names no device type; write tf.DeviceSpec(device_type='GPU', device_index=0)"
         )
     spec = tf.DeviceSpec.from_string(native.name) if isinstance(native, tf.config.LogicalDevice) else native
-    return Device(spec.device_type, spec.device_index or 0)  # without an index TensorFlow takes the first
+    return named(f"/{spec.device_type}:{spec.device_index or 0}")  # without an index TensorFlow takes the first
 
 
 def scope(device: Device) -> AbstractContextManager[Any]:
@@ -66,7 +72,7 @@ def synchronize(devices: Sequence[Device]) -> None:
         return  # nothing has been asked of any device yet
     with tf.init_scope():  # inside a tf.function too: wait now, rather than add waiting to the graph
         for device in devices:
-            if device.kind != "cpu":
+            if device.kind != "cpu" and not (_virtual and device.kind == "gpu"):
                 with scope(device):
                     tf.raw_ops.SyncDevice()
     context.async_wait()  # CPUs compute at once, unless set_synchronous_execution(False) was called
@@ -86,6 +92,23 @@ def properties(device: Device) -> Properties:
         capability = details.get("compute_capability")
         found["compute_capability"] = capability and ".".join(map(str, capability))
     return found
+
+
+def name_virtual(n: int) -> None:
+    """From now on ``gpu:0`` … ``gpu:n-1`` are TensorFlow's logical CPUs from 1 on."""
+    global _virtual
+    _virtual = n
+
+
+def is_virtual() -> bool:
+    """Whether GPUs here are virtual."""
+    return bool(_virtual)
+
+
+def named(name: str) -> Device:
+    """The device behind TensorFlow's own name for it, which calls a virtual GPU a CPU."""
+    device = Device(name)
+    return Device("gpu", device.index - 1) if _virtual and device.kind == "cpu" and device.index else device
 
 
 def is_running() -> bool:

@@ -17,8 +17,8 @@ _WORDS = ("OUT_OF_MEMORY", "out of memory", "ALLOC_FAILED", "failed to allocate"
 
 
 def memory_stats(device: Device) -> MemoryStats:
-    if device.kind == "cpu":
-        return {}  # the allocator of the host keeps no account
+    if native(device).startswith("/CPU:"):
+        return {}  # the allocator of the host keeps no account, so none of a virtual GPU either
     if not is_running():
         return {"allocated": 0, "peak": 0}  # asking would take the GPU's memory, of which nothing is in use
     info = tf.config.experimental.get_memory_info(native(device).removeprefix("/"))

@@ -12,7 +12,14 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
 from xdevice.backends.tensorflow.hardware import scope
-from xdevice.backends.tensorflow.placement import device_of, fresh_variable, role, role_in_keras, variable_of
+from xdevice.backends.tensorflow.placement import (
+    device_of,
+    fresh_variable,
+    role,
+    role_in_keras,
+    value_apart,
+    variable_of,
+)
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 if TYPE_CHECKING:
@@ -48,7 +55,7 @@ def move_model(model: Any, device: Device) -> Any:
     if variables:
         _forget_compiled(model)
         _check_untraced([variable._handle for variable in variables])
-    moved = [fresh_variable(variable, variable.read_value(), device) for variable in variables]
+    moved = [fresh_variable(variable, value_apart(variable, device), device) for variable in variables]
     for variable, new in zip(variables, moved, strict=True):  # not before all are there: memory may run out
         variable._handle = new._handle
     return model

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context, record  # which of a cluster's processes this is; the gradient tape
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
-from xdevice.backends.tensorflow.hardware import native, scope
+from xdevice.backends.tensorflow.hardware import named, native, scope
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError, UnknownPlacementError
 
@@ -59,8 +59,9 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
         return _map_parts(lambda part: part if device_of(part) is device else move(part, device, False), tensor)
     if isinstance(tensor, _Eager):
         # tf.identity leaves int32 and strings on the host, and raises under the "explicit" device policy
-        return tensor._copy(None, native(device).removeprefix("/"))
-    return _with_variable(tensor, lambda variable: fresh_variable(variable, variable.read_value(), device))
+        name = native(device).removeprefix("/")
+        return _moved_apart(tensor, device) if _on_host(tensor.backing_device, name) else tensor._copy(None, name)
+    return _with_variable(tensor, lambda variable: fresh_variable(variable, value_apart(variable, device), device))
 
 
 def copy(tensor: Any) -> Any:
@@ -79,6 +80,12 @@ def arrived(tensor: Any, device: Device) -> Any:
     """The tensor just made, on the device for which it was made: TensorFlow keeps int32 on the host."""
     there = not isinstance(tensor, _Eager) or device_of(tensor) is device
     return tensor if there else move(tensor, device, False)
+
+
+def value_apart(variable: tf.Variable, device: Device) -> Any:
+    """The variable's value for another one on that device, which must not share its memory."""
+    value = variable.read_value()
+    return copy(value) if _on_host(variable.device, native(device)) else value
 
 
 def fresh_variable(variable: tf.Variable, value: Any, device: Device | None = None) -> tf.Variable:
@@ -115,9 +122,9 @@ def role_in_keras(cls: type) -> Role | None:
 def _place(tensor: Any) -> Device:
     variable = variable_of(tensor)
     if isinstance(tensor, _Eager):
-        return _named(tensor.backing_device)
+        return placed(tensor.backing_device)
     if isinstance(variable, _AnyVariable) and isinstance(variable._handle, _Eager):
-        return _named(variable._handle.device)
+        return placed(variable._handle.device)
     if isinstance(tensor, _COMPOSITES):
         return _common("one sparse or ragged tensor", _parts(tensor))
     if isinstance(variable, tf.distribute.DistributedValues):
@@ -128,13 +135,14 @@ def _place(tensor: Any) -> Device:
     raise UnknownPlacementError(f"{what} is symbolic, so it is nowhere yet; ask outside the graph or tf.function")
 
 
-def _named(name: str) -> Device:
+def placed(name: str) -> Device:
+    """The device of this process behind the name that a tensor gives it."""
     if name in _known:
         return _known[name]
     running: Any = context.context()
     if not name.startswith(running.host_address_space()):
         raise UnknownPlacementError(f"{name} is of another process, so none of our devices; copy the tensor here first")
-    return _known.setdefault(name, Device(name))
+    return _known.setdefault(name, named(name))
 
 
 def _common(what: str, parts: Any) -> Device:
@@ -166,6 +174,28 @@ def _with_variable(tensor: Any, fn: Callable[[tf.Variable], tf.Variable]) -> Any
     another = copying.copy(tensor)  # with its path, constraint and regulariser
     another._value = made
     return another
+
+
+def _on_host(*names: str) -> bool:
+    """Whether these are CPUs all: what TensorFlow copies from one to another is the same memory."""
+    return all("CPU:" in name for name in names)
+
+
+def _moved_apart(tensor: Any, device: Device) -> Any:
+    """The tensor in memory of its own on another of TensorFlow's CPUs; its gradient likewise comes back."""
+    here = device_of(tensor)
+    with record.stop_recording(), scope(here):
+        moved = tf.raw_ops.DeepCopy(x=tensor)._copy(None, native(device).removeprefix("/"))
+    record.record_operation("Move", [moved], [tensor], lambda gradient: [_brought(gradient, here)])
+    return moved
+
+
+def _brought(gradient: Any, device: Device) -> Any:
+    if not tf.executing_eagerly():
+        return gradient  # a tf.function is traced with the backward pass in it: nothing has a place yet
+    if isinstance(gradient, _Eager) and device_of(gradient) is device:
+        return gradient
+    return move(gradient, device, False)
 
 
 def _clone(tensor: Any) -> Any:

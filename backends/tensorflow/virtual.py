@@ -1,0 +1,55 @@
+"""Virtual GPUs under TensorFlow: logical CPUs, of which the first stays the CPU.
+
+``gpu:i`` is TensorFlow's ``/CPU:i+1``. What TensorFlow itself copies between logical CPUs (an operand
+in silence, `tf.identity` under a scope) shares memory, since nothing can write to a tensor; what
+xdevice moves has memory of its own.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from xdevice.backends.tensorflow.hardware import is_running, name_virtual
+from xdevice.device import Device, spell
+from xdevice.errors import VirtualDeviceError
+
+
+def enable(n: int, force: bool) -> None:
+    if is_running():
+        raise VirtualDeviceError(
+            f"{n} virtual GPUs are too late for tensorflow, which has started; ask for them before the first "
+            f"tensor is made, or start with XDEVICE_VIRTUAL_GPUS={n}"
+        )
+    cpu = _cpu(n)
+    real = [p for p in tf.config.get_visible_devices() if Device(p.device_type, 0).kind == "gpu"]
+    if real and not force:
+        raise VirtualDeviceError(
+            f"{n} virtual GPUs were asked for, but tensorflow sees {len(real)} real; use these, "
+            f"or hide them with virtual_gpus({n}, force=True)"
+        )
+    for word in {physical.device_type for physical in real}:
+        tf.config.set_visible_devices([], word)
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(n + 1)])
+    name_virtual(n)
+    for i in range(n):
+        spell(Device("gpu", i), _names(i + 1))
+
+
+def _cpu(n: int) -> tf.config.PhysicalDevice:
+    """The CPU, if it is there and nobody has split it for a purpose of his own."""
+    for cpu in tf.config.get_visible_devices("CPU"):
+        if tf.config.get_logical_device_configuration(cpu) is None:
+            return cpu
+        raise VirtualDeviceError(
+            f"{n} virtual GPUs were asked for, but tensorflow's CPU is split already, by "
+            f"tf.config.set_logical_device_configuration; leave that out"
+        )
+    raise VirtualDeviceError(
+        f"{n} virtual GPUs were asked for, but tensorflow's CPU is hidden; leave out tf.config.set_visible_devices"
+    )
+
+
+def _names(index: int) -> list[str]:
+    """What TensorFlow, and only TensorFlow, calls this CPU."""
+    homes = "/", "/device:", "/job:localhost/replica:0/task:0/device:"
+    return [f"{home}{word}:{index}" for home in homes for word in ("CPU", "cpu")]
