@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from xdevice.errors import BackendNotInstalledError, BrokenBackendError, NotSupportedError
+from xdevice.errors import BackendNotInstalledError, BrokenBackendError, NotSupportedError, XDeviceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ def _load(owner: Backend, module: str) -> ModuleType:
         if error.name == owner:
             raise not_installed(owner) from error
         raise _broken(owner, error) from error
+    except XDeviceError:
+        raise  # what the adapter itself has to say
     except Exception as error:
         raise _broken(owner, error) from error
 

@@ -61,7 +61,7 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
     global _asked
     number = _checked(n, f"virtual_gpus({n!r})")
     with _lock:
-        have, how = _wanted(), f"{ENV}={os.environ.get(ENV)}" if _asked is None else f"virtual_gpus({_asked[0]})"
+        have, how = wanted(), f"{ENV}={os.environ.get(ENV)}" if _asked is None else f"virtual_gpus({_asked[0]})"
         if have[0] and have[0] != number:
             raise VirtualDeviceError(
                 f"virtual_gpus({number}) comes after {how}, and the number is fixed for the process; "
@@ -84,7 +84,7 @@ def settle(owner: Backend) -> None:
     if owner in _given:
         return
     with _lock:
-        number, _ = _wanted()
+        number, _ = wanted()
         if owner not in _given:
             if number and "enable" in vars(owner.virtual):
                 _give(owner)
@@ -97,6 +97,14 @@ def is_virtual(owner: Backend, device: Device) -> bool:
     return device.kind == "gpu" and bool(_given.get(owner))
 
 
+def wanted() -> tuple[int, bool]:
+    """How many are asked for in this process, 0 for none, and whether real ones are to be hidden."""
+    if _asked is not None:
+        return _asked
+    text = os.environ.get(ENV, "").strip()
+    return (_checked(text, f"{ENV}={text}") if text not in ("", "0") else 0), False
+
+
 def _give_to_chosen() -> None:
     chosen = decided()
     if chosen is not None and not _given.get(chosen):
@@ -106,18 +114,11 @@ def _give_to_chosen() -> None:
 def _give(owner: Backend) -> None:
     from xdevice.hardware import forget_native  # hardware.py asks here what is virtual
 
-    number, force = _wanted()
+    number, force = wanted()
     owner.virtual.enable(number, force)
     _given[owner] = number
     forget_native(owner)
     name_virtual()
-
-
-def _wanted() -> tuple[int, bool]:
-    if _asked is not None:
-        return _asked
-    text = os.environ.get(ENV, "").strip()
-    return (_checked(text, f"{ENV}={text}") if text not in ("", "0") else 0), False
 
 
 def _checked(n: Any, given: str) -> int:

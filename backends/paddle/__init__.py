@@ -9,6 +9,11 @@ page-locked memory is a place of its own, ``gpu_pinned``, which is told but cann
 import os
 import sys
 import warnings
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from xdevice.backends.paddle import plug_in
+from xdevice.virtual import wanted
 
 CANNOT: dict[str, str] = {}
 """What this framework cannot do, and why."""
@@ -23,16 +28,25 @@ def _import_safely() -> None:
     # No upstream issue is known to us; tests/quirks/test_paddle.py says when this can go.
     crashes = "tensorflow" in sys.modules and hasattr(os, "RTLD_DEEPBIND")
     flags = sys.getdlopenflags() if crashes else 0
+    before = "paddle" in sys.modules
     if crashes:
         sys.setdlopenflags(os.RTLD_NOW | os.RTLD_DEEPBIND)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _virtual_gpus():
             # PaddlePaddle 3.3.1 looks for a compiler cache on every import and warns that there is none
             warnings.filterwarnings("ignore", "No ccache found", UserWarning)
             import paddle as paddle
     finally:
         if crashes:
             sys.setdlopenflags(flags)
+    if not before and wanted()[0]:
+        paddle.device.set_device("cpu")  # or a virtual GPU is where new tensors go
+
+
+def _virtual_gpus() -> AbstractContextManager[Any]:
+    """What puts virtual GPUs in place for the import, if they are wanted and it is not too late."""
+    n, force = wanted()
+    return plug_in.in_place(n, force) if n and "paddle" not in sys.modules else nullcontext()
 
 
 _import_safely()

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from xdevice.contract import Build, Properties
 
 
+_WORD = "vgpu"  # what PaddlePaddle calls a virtual GPU
+_virtual = 0  # how many stand for the GPUs
+
+
 def build() -> Build:
     compute, toolkit = "cpu", None
     if paddle.is_compiled_with_rocm():
@@ -31,18 +35,45 @@ def build() -> Build:
 
 
 def kinds() -> tuple[str, ...]:
-    return "cpu", "gpu", *core.get_all_custom_device_type()
+    return "cpu", "gpu", *(kind for kind in core.get_all_custom_device_type() if kind != _WORD)
 
 
 def count(kind: str) -> int:
     if kind == "cpu":
         return 1
+    if kind == "gpu":
+        return _virtual or real_gpus()
+    return 0 if kind == _WORD else _custom(kind)
+
+
+def real_gpus() -> int:
     try:
-        if kind == "gpu":
-            return int((paddle.device.xpu if _xpu() else paddle.device.cuda).device_count())
+        return int((paddle.device.xpu if _xpu() else paddle.device.cuda).device_count())
+    except (RuntimeError, OSError):  # a driver that is missing or too old; OSError is Paddle's for the GPU library's
+        return 0
+
+
+def plugged_in() -> int:
+    """How many virtual GPUs PaddlePaddle was imported with."""
+    return _custom(_WORD)
+
+
+def name_virtual(n: int) -> None:
+    """From now on these are the GPUs."""
+    global _virtual
+    _virtual = n
+
+
+def is_virtual() -> bool:
+    """Whether GPUs are custom devices."""
+    return _virtual > 0
+
+
+def _custom(kind: str) -> int:
+    try:
         if kind in core.get_all_custom_device_type():
             return int(core.get_custom_device_count(kind))
-    except (RuntimeError, OSError):  # a driver that is missing or too old; OSError is Paddle's for the GPU library's
+    except (RuntimeError, OSError):  # a plug-in may raise what it likes
         pass
     return 0
 
@@ -50,6 +81,8 @@ def count(kind: str) -> int:
 def native(device: Device) -> Any:
     if device.kind == "cpu":
         return core.CPUPlace()
+    if device.kind == "gpu" and _virtual:
+        return core.CustomPlace(_WORD, device.index)
     if device.kind == "gpu":
         return core.XPUPlace(device.index) if _xpu() else core.CUDAPlace(device.index)
     return core.CustomPlace(device.kind, device.index)
@@ -83,6 +116,8 @@ def spelling(device: Device) -> str:
     """The device as `paddle.set_device` wants it, which takes no ``cpu:0``."""
     if device.kind == "cpu":
         return "cpu"
+    if device.kind == "gpu" and _virtual:
+        return f"{_WORD}:{device.index}"
     return f"xpu:{device.index}" if device.kind == "gpu" and _xpu() else str(device)
 
 
@@ -137,6 +172,8 @@ def properties(device: Device) -> Properties:
 
 def _in_use(device: Device) -> bool:
     """Whether a GPU has ever held a tensor; waiting for one that has not would create a context."""
+    if device.kind == "gpu" and _virtual:
+        return False  # it computes at once
     if device.kind != "gpu" or _xpu():
         return True
     return bool(paddle.device.cuda.max_memory_allocated(device.index))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import paddle
+from paddle.base import core
 
-from xdevice.backends.paddle.hardware import properties
+from xdevice.backends.paddle.hardware import is_virtual, properties
 
 if TYPE_CHECKING:
     from xdevice.contract import MemoryStats
@@ -22,6 +23,12 @@ _WORDS = (
 
 
 def memory_stats(device: Device) -> MemoryStats:
+    if device.kind == "gpu" and is_virtual():
+        return {
+            "allocated": core.device_memory_stat_current_value("Allocated", device.index),
+            "reserved": core.device_memory_stat_current_value("Reserved", device.index),
+            "peak": core.device_memory_stat_peak_value("Allocated", device.index),
+        }
     if device.kind != "gpu" or not paddle.is_compiled_with_cuda():
         return {}  # the allocator of the host keeps no account
     cuda = paddle.device.cuda

@@ -1,0 +1,123 @@
+"""The plug-in behind virtual GPUs: compiled when it is first wanted, and kept for the next time.
+
+PaddlePaddle looks for plug-ins while it is imported, and never again, so all of this comes before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from xdevice.errors import NotSupportedError, VirtualDeviceError
+
+_SOURCE = Path(__file__).with_name("virtual_gpu.cc")
+_LIBRARY = "libxdevice_virtual_gpu.so"
+_COMPILERS = "g++", "clang++", "c++"
+
+
+@contextmanager
+def in_place(n: int, force: bool) -> Generator[None]:
+    """Whoever imports PaddlePaddle within finds n virtual GPUs; the environment is then as it was."""
+    theirs = os.environ.get("CUSTOM_DEVICE_ROOT")
+    if theirs and not force:
+        raise VirtualDeviceError(
+            f"{n} virtual GPUs were asked for, but CUSTOM_DEVICE_ROOT={theirs} has devices of its own for paddle; "
+            f"unset it, or hide them with virtual_gpus({n}, force=True)"
+        )
+    settings = {
+        "CUSTOM_DEVICE_ROOT": str(_folder()),
+        "XDEVICE_PADDLE_VIRTUAL_GPUS": str(n),
+        "FLAGS_use_stride_kernel": "0",  # views are of the CPU's kernels alone (PaddlePaddle 3.0 and 3.3.1)
+        "GLOG_minloglevel": os.environ.get("GLOG_minloglevel", "1"),  # or it reports each step of loading
+    }
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _folder() -> Path:
+    """The folder with the plug-in in it, and nothing else; compiled unless that has been done."""
+    if sys.platform != "linux":
+        raise NotSupportedError(
+            f"virtual GPUs under paddle are a plug-in that is built on Linux only, and this is {platform.system()}; "
+            "choose another framework with use('torch')"
+        )
+    include = _include()
+    header = include / "paddle" / "phi" / "backends" / "device_ext.h"
+    if not header.is_file():
+        raise NotSupportedError("this paddle has no header for devices (device_ext.h); install paddlepaddle>=3.0")
+    text = _SOURCE.read_bytes() + header.read_bytes() + platform.machine().encode()
+    folder = _cache() / f"paddle-{hashlib.sha256(text).hexdigest()[:16]}"
+    library = folder / _LIBRARY
+    if not _loads(library):
+        _compile(include, library)
+    return folder
+
+
+def _include() -> Path:
+    spec = find_spec("paddle")  # does not import it
+    assert spec is not None and spec.submodule_search_locations
+    return Path(next(iter(spec.submodule_search_locations))) / "include"
+
+
+def _cache() -> Path:
+    """A folder of this user's that can be written, else one of this process's own."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(home) / "xdevice"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="xdevice-"))
+    return folder if os.access(folder, os.W_OK) else Path(tempfile.mkdtemp(prefix="xdevice-"))
+
+
+def _loads(library: Path) -> bool:
+    """Whether it is there and whole."""
+    try:
+        return library.is_file() and hasattr(ctypes.CDLL(str(library)), "InitPlugin")
+    except OSError:
+        return False
+
+
+def _compile(include: Path, library: Path) -> None:
+    compiler = os.environ.get("CXX") or next(filter(shutil.which, _COMPILERS), None)
+    if compiler is None or shutil.which(compiler) is None:
+        raise NotSupportedError(
+            f"virtual GPUs under paddle are compiled when they are first used, and there is no C++ compiler "
+            f"({compiler or ', '.join(_COMPILERS)}); install one, with apt install g++ or conda install gxx, or set CXX"
+        )
+    library.parent.mkdir(exist_ok=True)
+    # another process may be at it: each writes a file of its own beside the folder, and the last one stays
+    handle, unfinished = tempfile.mkstemp(suffix=".so", dir=library.parent.parent)
+    os.close(handle)
+    options = ["-shared", "-fPIC", "-O2", "-std=c++17", "-I", str(include)]
+    try:
+        done = subprocess.run(
+            [compiler, *options, str(_SOURCE), "-o", unfinished], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            words = [line for line in done.stderr.splitlines() if "error" in line] or ["it gives no reason"]
+            raise NotSupportedError(
+                f"virtual GPUs under paddle could not be compiled: {compiler} says {words[0]}; "
+                "install another compiler and set CXX"
+            )
+        os.replace(unfinished, library)
+    finally:
+        Path(unfinished).unlink(missing_ok=True)

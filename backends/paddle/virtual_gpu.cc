@@ -1,0 +1,204 @@
+// Virtual GPUs for PaddlePaddle: a custom device whose memory is the host's.
+//
+// PaddlePaddle's C interface for devices (device_ext.h, in its wheel) asks for a table of functions. A
+// virtual GPU computes at once, so streams and events are nothing to wait for; PaddlePaddle itself keeps
+// account of its memory. No symbol of PaddlePaddle's is used. How many devices there are is read from the
+// environment when PaddlePaddle loads the plug-in.
+
+#include <array>  // device_ext.h uses it and does not include it
+#include <cstdlib>
+#include <cstring>
+
+#include "paddle/phi/backends/device_ext.h"
+
+namespace {
+
+constexpr size_t kMost = 64;
+constexpr size_t kAlignment = 64;  // of a cache line, as the CPU's kernels expect
+
+size_t device_count = 0;
+thread_local int current_device = 0;
+char nothing = 0;  // what a stream and an event point to
+
+size_t Asked() {
+  const char* text = std::getenv("XDEVICE_PADDLE_VIRTUAL_GPUS");
+  const size_t n = text ? std::strtoul(text, nullptr, 10) : 0;
+  return n < kMost ? n : kMost;
+}
+
+bool Exists(const C_Device device) {
+  return device->id >= 0 && static_cast<size_t>(device->id) < device_count;
+}
+
+// --- devices
+
+C_Status Succeed() { return C_SUCCESS; }
+
+C_Status Check(const C_Device device) { return Exists(device) ? C_SUCCESS : C_ERROR; }
+
+C_Status SetDevice(const C_Device device) {
+  if (!Exists(device)) return C_ERROR;
+  current_device = device->id;
+  return C_SUCCESS;
+}
+
+C_Status GetDevice(const C_Device device) {
+  device->id = current_device;
+  return C_SUCCESS;
+}
+
+C_Status GetDeviceCount(size_t* count) {
+  *count = device_count;
+  return C_SUCCESS;
+}
+
+C_Status GetDeviceList(size_t* devices) {
+  for (size_t i = 0; i < device_count; ++i) devices[i] = i;
+  return C_SUCCESS;
+}
+
+// --- streams and events: all work is done when it is asked for
+
+C_Status CreateStream(const C_Device, C_Stream* stream) {
+  *stream = reinterpret_cast<C_Stream>(&nothing);
+  return C_SUCCESS;
+}
+
+C_Status UseStream(const C_Device, C_Stream) { return C_SUCCESS; }
+
+C_Status AddCallback(const C_Device device, C_Stream stream, C_Callback callback, void* data) {
+  C_Status status = C_SUCCESS;
+  callback(device, stream, data, &status);
+  return status;
+}
+
+C_Status CreateEvent(const C_Device, C_Event* event) {
+  *event = reinterpret_cast<C_Event>(&nothing);
+  return C_SUCCESS;
+}
+
+C_Status UseEvent(const C_Device, C_Event) { return C_SUCCESS; }
+
+C_Status UseStreamAndEvent(const C_Device, C_Stream, C_Event) { return C_SUCCESS; }
+
+// --- memory
+
+C_Status AllocateHost(const C_Device, void** address, size_t size) {
+  *address = std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
+  return *address ? C_SUCCESS : C_FAILED;
+}
+
+C_Status FreeHost(const C_Device, void* address, size_t) {
+  std::free(address);
+  return C_SUCCESS;
+}
+
+C_Status Allocate(const C_Device device, void** address, size_t size) {
+  return Exists(device) ? AllocateHost(device, address, size) : C_ERROR;
+}
+
+C_Status Fill(const C_Device, void* address, unsigned char value, size_t size) {
+  std::memset(address, value, size);
+  return C_SUCCESS;
+}
+
+C_Status Copy(const C_Device, void* to, const void* from, size_t size) {
+  std::memmove(to, from, size);
+  return C_SUCCESS;
+}
+
+C_Status CopyOnStream(const C_Device, C_Stream, void* to, const void* from, size_t size) {
+  std::memmove(to, from, size);
+  return C_SUCCESS;
+}
+
+C_Status CopyBetween(const C_Device, const C_Device, void* to, const void* from, size_t size) {
+  std::memmove(to, from, size);
+  return C_SUCCESS;
+}
+
+C_Status CopyBetweenOnStream(
+    const C_Device, const C_Device, C_Stream, void* to, const void* from, size_t size) {
+  std::memmove(to, from, size);
+  return C_SUCCESS;
+}
+
+C_Status MemoryStats(const C_Device, size_t* total, size_t* free) {
+  // What PaddlePaddle may plan with; the host's memory is the limit, and asking for too much fails then.
+  *total = *free = size_t{1} << 40;
+  return C_SUCCESS;
+}
+
+C_Status MinChunkSize(const C_Device, size_t* size) {
+  *size = kAlignment;
+  return C_SUCCESS;
+}
+
+C_Status Zero(const C_Device, size_t* number) {
+  *number = 0;
+  return C_SUCCESS;
+}
+
+C_Status Yes(const C_Device, bool* supported) {
+  *supported = true;
+  return C_SUCCESS;
+}
+
+void FillTable(C_DeviceInterface* table) {
+  table->initialize = Succeed;
+  table->finalize = Succeed;
+  table->init_device = Check;
+  table->deinit_device = Check;
+  table->set_device = SetDevice;
+  table->get_device = GetDevice;
+  table->get_device_count = GetDeviceCount;
+  table->get_device_list = GetDeviceList;
+
+  table->create_stream = CreateStream;
+  table->destroy_stream = UseStream;
+  table->query_stream = UseStream;
+  table->stream_add_callback = AddCallback;
+  table->create_event = CreateEvent;
+  table->destroy_event = UseEvent;
+  table->query_event = UseEvent;
+  table->record_event = UseStreamAndEvent;
+  table->stream_wait_event = UseStreamAndEvent;
+  table->synchronize_device = Check;
+  table->synchronize_stream = UseStream;
+  table->synchronize_event = UseEvent;
+
+  table->device_memory_allocate = Allocate;
+  table->device_memory_deallocate = FreeHost;
+  table->device_memory_set = Fill;
+  table->host_memory_allocate = AllocateHost;
+  table->host_memory_deallocate = FreeHost;
+  table->memory_copy_h2d = Copy;
+  table->memory_copy_d2h = Copy;
+  table->memory_copy_d2d = Copy;
+  table->memory_copy_p2p = CopyBetween;
+  table->async_memory_copy_h2d = CopyOnStream;
+  table->async_memory_copy_d2h = CopyOnStream;
+  table->async_memory_copy_d2d = CopyOnStream;
+  table->async_memory_copy_p2p = CopyBetweenOnStream;
+
+  table->device_memory_stats = MemoryStats;
+  table->device_min_chunk_size = MinChunkSize;
+  table->device_extra_padding_size = Zero;
+  table->get_compute_capability = Zero;
+  table->get_runtime_version = Zero;
+  table->get_driver_version = Zero;
+  table->is_float16_supported = Yes;
+  table->is_bfloat16_supported = Yes;
+}
+
+}  // namespace
+
+extern "C" void InitPlugin(CustomRuntimeParams* params) {
+  PADDLE_CUSTOM_RUNTIME_CHECK_VERSION(params);
+  device_count = Asked();
+  params->device_type = const_cast<char*>("vgpu");
+  params->sub_device_type = const_cast<char*>("xdevice");
+  C_DeviceInterface* table = params->interface;
+  std::memset(reinterpret_cast<char*>(table) + sizeof(size_t), 0, table->size - sizeof(size_t));
+  FillTable(table);
+}
