@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from xdevice.backends.paddle.hardware import spelling
+from xdevice.backends.paddle.hardware import device_at, spelling
 from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
     yield from model.named_parameters()
-    yield from model.named_buffers()
+    for name, buffer in model.named_buffers():
+        if device_at(buffer.place) is not None:  # an LSTM has one that is filled on a real GPU only
+            yield name, buffer
 
 
 def move_model(model: Any, device: Device) -> Any:

@@ -1,0 +1,143 @@
+"""Operations on tensors of several places, which PaddlePaddle brings together in silence.
+
+Every operation is a function in ``paddle._C_ops``, which other modules and the tensor's own methods may
+hold too, or an operator of the tensor's class, or the backward pass. While a strict block is open, each
+of these is replaced, wherever it is held, by one that looks first where its tensors are, in every thread.
+What the backward pass does inside is not seen: it is of one device where the forward pass was watched.
+Copies (`_copy_to`, `copy_`, assignment to a whole tensor) are PaddlePaddle's own words, and allowed.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from functools import wraps
+from types import BuiltinFunctionType
+from typing import TYPE_CHECKING, Any
+
+import paddle
+from paddle import _C_ops  # where PaddlePaddle keeps its operations
+from paddle.base import core
+
+from xdevice.backends.paddle.placement import device_of
+from xdevice.errors import UnknownPlacementError
+from xdevice.mixing import mixed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from xdevice.device import Device
+
+_Tensor: type = paddle.Tensor
+_eager: Any = core.eager
+_OPERATORS = (
+    *(f"__{side}{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "div") for side in ("", "r")),
+    *(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge")),
+    "_getitem_dygraph",
+)  # fmt: skip
+_OPTIMIZERS = frozenset(
+    f"{name}_" for name in "adadelta adagrad adam adamax adamw asgd fused_adam lamb merged_adam merged_momentum momentum "
+    "nadam radam rmsprop rprop sgd".split()
+)  # fmt: skip
+"""These keep numbers of their own, such as a power of Adam's beta, on the CPU."""
+
+_Change = tuple[Any, str, Any, Any]  # who holds it, as what, what it was and what it becomes
+
+_watching: dict[int, tuple[Any, Any]] = {}  # by id of an operation: itself, and what looks first
+_held: tuple[int, list[_Change]] = (0, [])
+
+
+@contextmanager
+def forbid() -> Iterator[None]:
+    changes = _changes()
+    for holder, name, _, watched in changes:
+        setattr(holder, name, watched)
+    try:
+        yield
+    finally:
+        for holder, name, before, _ in changes:
+            setattr(holder, name, before)
+
+
+def _changes() -> list[_Change]:
+    """Every place where an operation is held; looked for anew once other modules have been imported."""
+    global _held
+    if not _watching:
+        for name in _C_ops.__all__:
+            operation = getattr(_C_ops, name)
+            if isinstance(operation, BuiltinFunctionType) and not name.startswith("__"):
+                _watching[id(operation)] = operation, _looking(operation, name)
+    if _held[0] != len(sys.modules):
+        _held = len(sys.modules), [*_in_modules(), *_in_the_tensor(), *_in_backward()]
+    return _held[1]
+
+
+def _in_modules() -> Iterator[_Change]:
+    for module in list(sys.modules.values()):
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            found = _watching.get(id(value))
+            if found is not None and found[0] is value:
+                yield module, name, *found
+
+
+def _in_the_tensor() -> Iterator[_Change]:
+    for name, value in list(vars(_Tensor).items()):
+        found = _watching.get(id(value))
+        if found is not None:
+            yield _Tensor, name, *found
+        elif name in _OPERATORS:
+            yield _Tensor, name, value, _looking(value, name.strip("_").removesuffix("_dygraph"))
+
+
+def _in_backward() -> Iterator[_Change]:
+    for name, position in (("run_backward", 0), ("run_partial_grad", 1)):
+        run = getattr(_eager, name)
+        yield _eager, name, run, _looking_at_pairs(run, position)
+
+
+def _looking(run: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @wraps(run)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        _check(name, (*args, *kwargs.values()) if kwargs else args)
+        return run(*args, **kwargs)
+
+    return call
+
+
+def _looking_at_pairs(run: Callable[..., Any], position: int) -> Callable[..., Any]:
+    """Each output beside the gradient that is given for it; several outputs may be on several devices."""
+
+    def call(outputs: Any, *args: Any) -> Any:
+        for output, gradient in zip(outputs, args[position] or (), strict=False):
+            _check("backward", (output, gradient))
+        return run(outputs, *args)
+
+    return call
+
+
+def _check(name: str, arguments: Iterable[Any]) -> None:
+    first = None
+    for place in _places(name, arguments):
+        if first is None:
+            first = place
+        elif place is not first:
+            raise mixed(name, set(_places(name, arguments)))
+
+
+def _tensors(arguments: Iterable[Any]) -> Iterator[Any]:
+    for argument in arguments:
+        if isinstance(argument, _Tensor):
+            yield argument
+        elif type(argument) in (list, tuple):
+            yield from _tensors(argument)
+
+
+def _places(name: str, arguments: Iterable[Any]) -> Iterator[Device]:
+    """Where the tensors are; without those that have no value yet, and an optimizer's numbers on the CPU."""
+    for tensor in _tensors(arguments):
+        try:
+            place = device_of(tensor)
+        except UnknownPlacementError:
+            continue
+        if not (name in _OPTIMIZERS and place.kind == "cpu" and tensor.size == 1):
+            yield place
