@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from functools import wraps
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import paddle
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 
 _Tensor: type = paddle.Tensor
 _eager: Any = core.eager
-_OPERATORS = (
-    *(f"__{side}{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "div") for side in ("", "r")),
-    *(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge")),
-    "_getitem_dygraph",
-)  # fmt: skip
+_ARITHMETIC = ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "matmul")
+_OPERATORS = frozenset(
+    [f"__{name}__" for name in (*_ARITHMETIC, *(f"r{name}" for name in _ARITHMETIC))]
+    + [f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge")]
+    + ["_getitem_dygraph"]
+)
 _OPTIMIZERS = frozenset(
-    f"{name}_" for name in "adadelta adagrad adam adamax adamw asgd fused_adam lamb merged_adam merged_momentum momentum "
-    "nadam radam rmsprop rprop sgd".split()
-)  # fmt: skip
+    {"adadelta_", "adagrad_", "adam_", "adamax_", "adamw_", "asgd_", "fused_adam_", "lamb_", "merged_adam_"}
+    | {"merged_momentum_", "momentum_", "nadam_", "radam_", "rmsprop_", "rprop_", "sgd_"}
+)
 """These keep numbers of their own, such as a power of Adam's beta, on the CPU."""
 
 _Change = tuple[Any, str, Any, Any]  # who holds it, as what, what it was and what it becomes
@@ -65,7 +66,7 @@ def _changes() -> list[_Change]:
     if not _watching:
         for name in _C_ops.__all__:
             operation = getattr(_C_ops, name)
-            if isinstance(operation, BuiltinFunctionType) and not name.startswith("__"):
+            if isinstance(operation, (BuiltinFunctionType, FunctionType)) and not name.startswith("__"):
                 _watching[id(operation)] = operation, _looking(operation, name)
     if _held[0] != len(sys.modules):
         _held = len(sys.modules), [*_in_modules(), *_in_the_tensor(), *_in_backward()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from xdevice.backends.paddle.hardware import device_at, spelling
@@ -17,12 +18,35 @@ if TYPE_CHECKING:
 def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
     yield from model.named_parameters()
     for name, buffer in model.named_buffers():
-        if device_at(buffer.place) is not None:  # an LSTM has one that is filled on a real GPU only
+        if _is_placed(buffer):
             yield name, buffer
 
 
 def move_model(model: Any, device: Device) -> Any:
-    return model.to(spelling(device))  # in place, parameters stay themselves; below 3.3 no place will do
+    with _without_empty_buffers(model):
+        return model.to(spelling(device))  # in place, parameters stay themselves; below 3.3 no place will do
+
+
+@contextmanager
+def _without_empty_buffers(model: Any) -> Iterator[None]:
+    """An LSTM has a buffer that is filled on a real GPU only: PaddlePaddle 3.3.1 fails to move it when it is empty."""
+    empty = [
+        (layer._buffers, name, buffer)
+        for layer in model.sublayers(include_self=True)
+        for name, buffer in layer._buffers.items()
+        if buffer is not None and not _is_placed(buffer)
+    ]
+    for buffers, name, _ in empty:
+        del buffers[name]
+    try:
+        yield
+    finally:
+        for buffers, name, buffer in empty:
+            buffers[name] = buffer
+
+
+def _is_placed(tensor: Any) -> bool:
+    return device_at(tensor.place) is not None
 
 
 def copy_models(models: list[Any]) -> list[Any]:

@@ -5,7 +5,6 @@ PaddlePaddle looks for plug-ins while it is imported, and never again, so all of
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import platform
@@ -22,6 +21,7 @@ from xdevice.errors import NotSupportedError, VirtualDeviceError
 
 _SOURCE = Path(__file__).with_name("virtual_gpu.cc")
 _LIBRARY = "libxdevice_virtual_gpu.so"
+_LOG = "GLOG_minloglevel"  # from which level on PaddlePaddle's library logs
 _COMPILERS = "g++", "clang++", "c++"
 
 
@@ -38,7 +38,7 @@ def in_place(n: int, force: bool) -> Generator[None]:
         "CUSTOM_DEVICE_ROOT": str(_folder()),
         "XDEVICE_PADDLE_VIRTUAL_GPUS": str(n),
         "FLAGS_use_stride_kernel": "0",  # views are of the CPU's kernels alone (PaddlePaddle 3.0 and 3.3.1)
-        "GLOG_minloglevel": os.environ.get("GLOG_minloglevel", "1"),  # or it reports each step of loading
+        _LOG: os.environ.get(_LOG, "1"),  # or it reports each step of loading
     }
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
@@ -64,9 +64,9 @@ def _folder() -> Path:
     if not header.is_file():
         raise NotSupportedError("this paddle has no header for devices (device_ext.h); install paddlepaddle>=3.0")
     text = _SOURCE.read_bytes() + header.read_bytes() + platform.machine().encode()
-    folder = _cache() / f"paddle-{hashlib.sha256(text).hexdigest()[:16]}"
+    folder = _cache() / f"paddle-{_digest(text)[:16]}"
     library = folder / _LIBRARY
-    if not _loads(library):
+    if not _is_whole(library):
         _compile(include, library)
     return folder
 
@@ -88,12 +88,20 @@ def _cache() -> Path:
     return folder if os.access(folder, os.W_OK) else Path(tempfile.mkdtemp(prefix="xdevice-"))
 
 
-def _loads(library: Path) -> bool:
-    """Whether it is there and whole."""
+def _is_whole(library: Path) -> bool:
+    """Whether it is there as it was made; loading a broken one would end the process."""
     try:
-        return library.is_file() and hasattr(ctypes.CDLL(str(library)), "InitPlugin")
+        return _sum_of(library).read_text() == _digest(library.read_bytes())
     except OSError:
         return False
+
+
+def _sum_of(library: Path) -> Path:
+    return library.parent.with_suffix(".sha256")  # not beside the library, where PaddlePaddle looks
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _compile(include: Path, library: Path) -> None:
@@ -119,5 +127,6 @@ def _compile(include: Path, library: Path) -> None:
                 "install another compiler and set CXX"
             )
         os.replace(unfinished, library)
+        _sum_of(library).write_text(_digest(library.read_bytes()))
     finally:
         Path(unfinished).unlink(missing_ok=True)

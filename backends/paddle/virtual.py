@@ -6,7 +6,15 @@ it is too late. Kernels are the CPU's, to which PaddlePaddle falls back for a de
 
 from __future__ import annotations
 
+from functools import wraps
+from typing import Any
+
+import paddle
+from paddle import _C_ops  # where its layers look up every operation
+from paddle.base import core
+
 from xdevice.backends.paddle import hardware
+from xdevice.backends.paddle.placement import device_of, move
 from xdevice.errors import VirtualDeviceError
 
 
@@ -24,3 +32,49 @@ def enable(n: int, force: bool) -> None:
             f"import it by xdevice.backend('paddle').framework"
         )
     hardware.name_virtual(n)
+    _mend_embedding()
+    _mend_place()
+
+
+def _mend_place() -> None:
+    """Let `Tensor.device` tell a custom place; PaddlePaddle 3.3.1 asks it for methods that it has not."""
+    place: Any = core.Place
+    for name, known in (("type", "custom_device_type"), ("id", "custom_device_id")):
+        if not hasattr(place, f"get_device_{name}"):
+            setattr(place, f"get_device_{name}", getattr(place, known))
+
+
+class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # Any to mypy unless installed
+    """An embedding whose gradient comes back to where its weight is.
+
+    PaddlePaddle 3.0 and 3.3.1 leave it on the CPU; of some sixty operations it is the only one.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Any, run: Any, x: Any, options: tuple[Any, ...]) -> Any:
+        ctx.save_for_backward(weight, x)
+        ctx.run, ctx.options = run, options
+        return run(x, weight.detach(), *options)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        weight, x = ctx.saved_tensor()
+        own = weight.detach()
+        own.stop_gradient = False
+        with paddle.enable_grad():
+            (found,) = paddle.grad(ctx.run(x, own, *ctx.options), own, gradients[0])
+        return move(found, device_of(weight), False)
+
+
+def _mend_embedding() -> None:
+    operations: Any = _C_ops
+    embedding = operations.embedding
+
+    @wraps(embedding)
+    def mended(x: Any, weight: Any, padding_idx: int = -1, sparse: bool = False) -> Any:
+        learnt = isinstance(weight, paddle.Tensor) and not weight.stop_gradient
+        if learnt and not sparse and paddle.is_grad_enabled() and weight.place.is_custom_place():
+            return _Embedding.apply(weight, embedding, x, (padding_idx, sparse))
+        return embedding(x, weight, padding_idx, sparse)
+
+    operations.embedding = mended
