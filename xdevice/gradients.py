@@ -117,7 +117,8 @@ def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Any, Any
         raise ArgumentTypeError(
             f"has_aux=True, but the function returned a {type(result).__name__}; return (value, aux)"
         )
-    value, aux = result if has_aux else (result, None)
+    value: Any = result[0] if has_aux else result
+    aux: Any = result[1] if has_aux else None
     owned = owned_by(value)
     if owned is None or owned != (owner, "tensor"):
         raise ArgumentTypeError(

@@ -21,7 +21,7 @@ from xdevice.errors import MixedDeviceError, UnknownPlacementError
 from xdevice.mixing import mixed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
 
     from xdevice.device import Device
 
@@ -33,7 +33,7 @@ _PLACES = re.compile(r"device ids \[([\d, ]+)\] on platform (\w+)")
 
 
 @contextmanager
-def forbid() -> Iterator[None]:
+def forbid() -> Generator[None]:
     name = next(name for name in _NAMES if hasattr(_module, name))
     before = getattr(_module, name)
     setattr(_module, name, _translating(before))

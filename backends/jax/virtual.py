@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 
 from xdevice.backends.jax import hardware
@@ -20,15 +22,16 @@ def enable(n: int, force: bool) -> None:
             f"{n} virtual GPUs were asked for, but this machine has {real} real and jax its {compute} plug-in; "
             f"use these, or hide them with virtual_gpus({n}, force=True)"
         )
-    if not hasattr(jax.config, "jax_num_cpu_devices"):
+    settings: Any = jax.config  # JAX has left it without types
+    if not hasattr(settings, "jax_num_cpu_devices"):
         raise NotSupportedError(f"jax {jax.__version__} has no setting for several host devices; install jax>=0.5")
     try:
-        jax.config.update("jax_num_cpu_devices", n + 1)
+        settings.update("jax_num_cpu_devices", n + 1)
     except RuntimeError as error:
         raise VirtualDeviceError(
             f"{n} virtual GPUs are too late for jax, which has started; ask for them before jax is first used, "
             f"or start with XDEVICE_VIRTUAL_GPUS={n}"
         ) from error
     if real:
-        jax.config.update("jax_platforms", "cpu")
+        settings.update("jax_platforms", "cpu")
     hardware.name_virtual(n)

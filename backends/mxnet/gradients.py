@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def is_floating(tensor: Any) -> bool:
-    return np.dtype(tensor.dtype).kind == "f"
+    return bool(np.dtype(tensor.dtype).kind == "f")
 
 
 def value_and_gradients(

@@ -16,24 +16,25 @@ from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
 from mxnet._ffi._ctypes.types import TypeCode  # how an argument that is an array is marked
-from mxnet.base import _LIB, NDArrayHandle, py_str  # the library through which every operation goes
+from mxnet import base  # whose library every operation goes through
 
 from xdevice.backends.mxnet.hardware import as_device
 from xdevice.mixing import mixed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
 
     from xdevice.device import Device
 
-_library: Any = _LIB
+_base: Any = base
+_library: Any = _base._LIB
 _HOST = 1, 3, 5  # the numbers of cpu, cpu_pinned and cpu_shared
 _PREFIX = re.compile(r"^_(npi?_|npx_)?")  # an author writes `add`
 _COPIES = frozenset({"_copyto", "_npi_copyto", "_npi_copy", "_copy"})
 
 
 @contextmanager
-def forbid() -> Iterator[None]:
+def forbid() -> Generator[None]:
     watched = {
         "MXImperativeInvokeEx": _operator,
         "MXInvokeCachedOpEx": _graph,
@@ -108,7 +109,7 @@ def _several(handles: Iterable[Any]) -> bool:
 
 def _context(handle: Any) -> tuple[int, int]:
     kind, index = ctypes.c_int(), ctypes.c_int()
-    _library.MXNDArrayGetContext(NDArrayHandle(handle), ctypes.byref(kind), ctypes.byref(index))
+    _library.MXNDArrayGetContext(_base.NDArrayHandle(handle), ctypes.byref(kind), ctypes.byref(index))
     return (1, index.value) if kind.value in _HOST else (kind.value, index.value)
 
 
@@ -121,4 +122,4 @@ def _name(operator: int) -> str:
     """What MXNet calls the operator."""
     name = ctypes.c_char_p()
     _library.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(operator), ctypes.byref(name))
-    return py_str(name.value)
+    return str(_base.py_str(name.value))
