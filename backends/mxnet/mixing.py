@@ -15,8 +15,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
-from mxnet._ffi._ctypes.types import TypeCode  # how an argument that is an array is marked
 from mxnet import base  # whose library every operation goes through
+from mxnet._ffi._ctypes.types import TypeCode  # how an argument that is an array is marked
 
 from xdevice.backends.mxnet.hardware import as_device
 from xdevice.mixing import mixed
