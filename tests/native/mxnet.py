@@ -3,6 +3,8 @@
 import mxnet as mx
 from mxnet import autograd, gluon
 
+import xdevice
+
 
 def ones():
     return mx.np.ones((2, 3))
@@ -15,6 +17,10 @@ def address(x):
     pointer = ctypes.c_void_p()
     mx.base.check_call(mx.base._LIB.MXNDArrayGetData(x.handle, ctypes.byref(pointer)))
     return pointer.value
+
+
+def write(x, value):
+    x[:] = value
 
 
 def owned():
@@ -34,14 +40,20 @@ def is_frozen(parameter):
 
 
 def model():
-    net = gluon.nn.Sequential()
-    net.add(gluon.nn.Dense(2, in_units=3), gluon.nn.BatchNorm(in_channels=2))
-    net.initialize()
+    with mx.util.np_shape(True), mx.util.np_array(True):  # or it has legacy arrays, and takes no others
+        net = gluon.nn.Sequential()
+        net.add(gluon.nn.Dense(2, in_units=3), gluon.nn.BatchNorm(in_channels=2))
+        net.initialize()
     return net
 
 
 def unbuilt_model():
     return gluon.nn.Dense(2)
+
+
+def output(model, x):
+    with mx.util.np_shape(True), mx.util.np_array(True):
+        return model(x)
 
 
 def parameters(model):
@@ -58,10 +70,20 @@ def gradient(move):
     return x.grad.asnumpy().tolist()
 
 
+def mixing_gradient(x, y):
+    """A backward pass in which x's gradient meets y."""
+    x.attach_grad()
+    with autograd.record():
+        z = x * 2
+    return lambda: z.backward(y)
+
+
 def symbolic(ask):
     """Ask about a tensor of a graph."""
     ask(mx.sym.var("x"))
 
 
 def native_devices():
-    return [(mx.cpu(), "cpu:0"), (mx.gpu(12), "gpu:12"), (mx.cpu(1), "cpu:1")]
+    # a CPU context after the first may be a virtual GPU
+    second = "gpu:0" if xdevice.count("gpu") and xdevice.properties("gpu")["virtual"] else "cpu:1"
+    return [(mx.cpu(), "cpu:0"), (mx.gpu(12), "gpu:12"), (mx.cpu(1), second)]

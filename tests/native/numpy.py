@@ -11,6 +11,10 @@ def address(x):
     return x.ctypes.data
 
 
+def write(x, value):
+    x[:] = value
+
+
 def owned():
     return [np.ones(1), np.float32(1), np.array(1), np.ma.ones(2), np.ones(3).view(np.recarray)]
 

@@ -1,5 +1,7 @@
 """PaddlePaddle's own words for what the contract suite needs."""
 
+import warnings
+
 import paddle
 
 
@@ -9,6 +11,10 @@ def ones():
 
 def address(x):
     return x.data_ptr()
+
+
+def write(x, value):
+    x.fill_(value)
 
 
 def owned():
@@ -30,6 +36,12 @@ def model():
     return paddle.nn.Sequential(paddle.nn.Linear(3, 2), paddle.nn.BatchNorm1D(2))
 
 
+def output(model, x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # batch normalisation tells what it does, at each call
+        return model(x)
+
+
 def parameters(model):
     return list(model.parameters())
 
@@ -40,6 +52,13 @@ def gradient(move):
     x.stop_gradient = False
     (2 * move(x)).sum().backward()
     return x.grad.numpy().tolist()
+
+
+def mixing_gradient(x, y):
+    """A backward pass in which x's gradient meets y."""
+    x.stop_gradient = False
+    z = x * 2
+    return lambda: z.backward(y)
 
 
 def symbolic(ask):

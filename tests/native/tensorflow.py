@@ -40,6 +40,10 @@ def unbuilt_model():
     return keras.Sequential([keras.layers.Dense(2)])
 
 
+def output(model, x):
+    return model(x)
+
+
 def parameters(model):
     return list(model.weights)
 
@@ -51,6 +55,14 @@ def gradient(move):
         tape.watch(x)
         y = tf.reduce_sum(2 * move(x))
     return tape.gradient(y, x).numpy().tolist()
+
+
+def mixing_gradient(x, y):
+    """A backward pass in which x's gradient meets y."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        z = tf.reduce_sum(x * y)
+    return lambda: tape.gradient(z, x)
 
 
 def symbolic(ask):

@@ -11,6 +11,10 @@ def address(x):
     return x.data_ptr()
 
 
+def write(x, value):
+    x.fill_(value)
+
+
 def owned():
     return [
         torch.ones(1),
@@ -33,6 +37,10 @@ def model():
     return torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
 
 
+def output(model, x):
+    return model(x)
+
+
 def parameters(model):
     return list(model.parameters())
 
@@ -42,6 +50,22 @@ def gradient(move):
     x = torch.ones(3, requires_grad=True)
     (2 * move(x)).sum().backward()
     return x.grad.tolist()
+
+
+def mixing_gradient(x, y):
+    """A backward pass in which x's gradient meets y."""
+
+    class Mixing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient + y
+
+    x.requires_grad_()
+    return Mixing.apply(x).sum().backward
 
 
 def native_devices():

@@ -1,0 +1,55 @@
+"""The page about testing: its files run, and it lists what there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from xdevice.testing import Native, contract
+
+pytest_plugins = ["pytester"]
+
+PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"^```python\n# (\S+)\.py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+
+
+def test_its_files_run_together(run, pytester):
+    pytester.makepyfile(**FILES)
+    both = "--xdevice-backend=numpy,pages", "--xdevice-virtual-gpus=2"
+    result = run("def test_it(backend): pass", *both)
+    assert result.ret == 0
+    counts = result.parseoutcomes()
+    assert counts["passed"] > 300
+    ids = run("", *both, "--collect-only", "-q", "test_scale.py").stdout.str()
+    for each in ("becomes_one[numpy]", "becomes_one[pages]", "stays_on_its_device[pages-gpu:1]", "mixed[numpy]"):
+        assert each in ids
+
+
+def test_its_tables_list_every_option_fixture_and_mark(run):
+    options, marks, fixtures = (run("", ask).stdout.str() for ask in ("--help", "--markers", "--fixtures"))
+    assert set(re.findall(r"--xdevice-[\w-]+", options)) == set(
+        re.findall(r"^\| `(--xdevice-[\w-]+)", PAGE, re.MULTILINE)
+    )
+    listed = re.findall(r"^\| `(\w+\(n=\d\))` \|", PAGE, re.MULTILINE)
+    assert listed
+    assert all(f"@pytest.mark.{mark}: needs" in marks for mark in listed)
+    for fixture in ("backend", "device", "two_gpus", "xdevice_backend", "xdevice_device"):
+        assert re.search(rf"^{fixture} -- ", fixtures, re.MULTILINE)
+        assert f"`{fixture}`" in PAGE
+
+
+def test_every_word_and_every_part_is_on_it():
+    words = {name for name in vars(Native) if not name.startswith("_")}
+    assert set(re.findall(r"`(\w+)\([^)`]*\)`[,| ]", PAGE[PAGE.index("| word |") :])) == words
+    assert all(f"{part.__name__}`" in PAGE for part in contract.Suite.__bases__)
+
+
+def test_tox_is_told_options_that_there_are():
+    toml = re.search(r"^```ini\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[1]
+    assert set(re.findall(r"--[a-z-]+", toml)) == {"--xdevice-backend", "--xdevice-virtual-gpus", "--xdevice-require"}
+
+
+@pytest.mark.parametrize("reason", re.findall(r"^```text\n(needs .*)\n```$", PAGE, re.MULTILINE))
+def test_a_reason_is_as_it_is_shown(run, reason):
+    result = run("def test_it(two_gpus): pass", "--xdevice-backend=pages")
+    result.stdout.fnmatch_lines([f"SKIPPED *{reason.replace('torch', 'pages')}"])

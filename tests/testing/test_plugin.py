@@ -1,0 +1,299 @@
+"""The pytest plugin: its options, fixtures and marks, in runs of their own."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import xdevice
+
+pytest_plugins = ["pytester"]
+
+ONE = "def test_it(backend): pass"
+EACH = "def test_it(device): pass"
+
+
+def ids(result):
+    """The ids in brackets of the tests that were collected."""
+    return re.findall(r"^test_it\.py::\S*\[(.+)\]$", result.stdout.str(), re.MULTILINE)
+
+
+def collected(run, code, *options):
+    return ids(run(code, "--collect-only", "-q", *options))
+
+
+# ---------------------------------------------------------------- costs nothing
+
+
+NOTHING = """
+    import sys
+    def test_it():
+        assert not {"numpy", "optree", "torch", "tensorflow", "paddle", "mxnet", "jax", "pages"} & set(sys.modules)
+        assert not [m for m in sys.modules if m.startswith(("xdevice.backends", "xdevice.testing.contract"))]
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--xdevice-backend=pages,numpy",), ("--xdevice-virtual-gpus=2",)])
+def test_a_run_that_asks_for_no_framework_loads_none(run, options):
+    run(NOTHING, *options).assert_outcomes(passed=1)
+
+
+def test_a_run_without_the_plugin_is_an_ordinary_run(run):
+    run("def test_it(): pass", "-p", "no:xdevice").assert_outcomes(passed=1)
+
+
+# ---------------------------------------------------------------- frameworks
+
+
+def test_every_framework_that_is_installed_is_tested_unless_others_are_asked_for(run):
+    everything = [*xdevice.available(), "broken", "pages"]
+    assert collected(run, ONE) == collected(run, ONE, "--xdevice-backend=installed") == everything
+
+
+@pytest.mark.parametrize("names", ["pages,numpy", " pages , numpy,pages,"])
+def test_frameworks_are_asked_for_by_name(run, names):
+    assert collected(run, ONE, f"--xdevice-backend={names}") == ["pages", "numpy"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("all", "*--xdevice-backend=all: *ghost is not installed*; installed are *broken, pages"),
+        ("pages,ghost", "*--xdevice-backend=pages,ghost: ghost is not installed; installed are *"),
+        ("pytorch", "*--xdevice-backend=pytorch: there is no backend 'pytorch'; installed are *"),
+        (",", "*--xdevice-backend=,: it names no framework; installed are *"),
+    ],
+)
+def test_a_framework_asked_for_and_missing_is_a_usage_error(run, asked, said):
+    result = run(ONE, f"--xdevice-backend={asked}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said])
+
+
+def test_the_framework_is_chosen_while_the_test_runs(run):
+    code = """
+        import xdevice
+        def test_it(backend):
+            assert xdevice.backend() is backend
+            assert backend.framework.__name__ == backend == "pages"
+    """
+    run(code, "--xdevice-backend=pages").assert_outcomes(passed=1)
+
+
+def test_the_header_says_what_was_asked_for_and_nothing_otherwise(run):
+    asked = run(ONE, "--xdevice-backend=pages", "--xdevice-virtual-gpus=2")
+    asked.stdout.fnmatch_lines(["xdevice: pages; 2 virtual GPUs"])
+    run("def test_it(): pass").stdout.no_fnmatch_line("xdevice: *")
+
+
+def test_a_framework_that_does_not_import_fails_its_test_and_not_the_run(run):
+    result = run("import xdevice\ndef test_it(device): xdevice.devices()", "--xdevice-backend=pages,broken")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*broken is installed but fails to import (OSError: libbroken.so is missing)*"])
+
+
+def test_a_class_may_be_for_one_framework(run):
+    code = """
+        class TestIt:
+            backend = "pages"
+            def test_it(self, backend, device): assert backend == "pages"
+    """
+    assert collected(run, code) == ["pages-cpu:0"]
+    run(code, "--xdevice-backend=numpy").assert_outcomes(deselected=1)
+    run(code, "--xdevice-backend=numpy,pages").assert_outcomes(passed=1)
+
+
+# ---------------------------------------------------------------- virtual GPUs
+
+
+SEES_TWO = """
+    import os, subprocess, sys, xdevice
+    def test_it(backend):
+        assert xdevice.count("gpu") == 2
+        code = "import xdevice; xdevice.use('pages'); print(xdevice.count('gpu'))"
+        assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "2"
+"""
+
+
+def test_virtual_gpus_are_there_in_tests_and_in_their_subprocesses(run):
+    run(SEES_TWO, "--xdevice-backend=pages", "--xdevice-virtual-gpus=2").assert_outcomes(passed=1)
+
+
+def test_virtual_gpus_are_asked_for_before_a_conftest_can_use_the_framework(run, pytester):
+    pytester.makeconftest("import xdevice; xdevice.use('pages'); assert xdevice.count('gpu') == 2")
+    run(SEES_TWO, "--xdevice-backend=pages", "--xdevice-virtual-gpus=2").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("n", ["two", "-1", "1.5", "65", "", "２"])
+def test_what_is_no_number_of_gpus_is_a_usage_error_that_shows_it(run, n):
+    result = run(ONE, f"--xdevice-virtual-gpus={n}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{n!r} is no number of virtual GPUs; give an integer from 0 to 64"])
+
+
+def test_none_may_be_asked_for_whatever_the_environment_says(run, monkeypatch):
+    monkeypatch.setenv("XDEVICE_VIRTUAL_GPUS", "2")
+    assert collected(run, EACH, "--xdevice-backend=pages") == ["pages-cpu:0", "pages-gpu:0", "pages-gpu:1"]
+    assert collected(run, EACH, "--xdevice-backend=pages", "--xdevice-virtual-gpus=0") == ["pages-cpu:0"]
+
+
+@pytest.mark.parametrize("before", [None, "3"])
+def test_the_environment_is_what_it_was_after_the_run(run, pytester, before):
+    pytester.makepyfile(test_it=SEES_TWO)
+    code = (
+        "import os, pytest\n"
+        "status = pytest.main(['--xdevice-backend=pages', '--xdevice-virtual-gpus=2', '-p', 'no:cacheprovider'])\n"
+        "print('after:', int(status), os.environ.get('XDEVICE_VIRTUAL_GPUS'))"
+    )
+    env = {**os.environ, **({"XDEVICE_VIRTUAL_GPUS": before} if before else {})}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env)
+    assert done.stdout.splitlines()[-1] == f"after: 0 {before}"
+
+
+# ---------------------------------------------------------------- devices
+
+
+def test_a_test_runs_on_each_device_of_each_framework_and_its_id_says_which(run):
+    options = "--xdevice-backend=numpy,pages", "--xdevice-virtual-gpus=2"
+    expected = ["numpy-cpu:0", "pages-cpu:0", "pages-gpu:0", "pages-gpu:1"]
+    assert collected(run, EACH, *options) == expected
+    assert collected(run, "def test_it(device, backend): pass", *options) == expected
+
+
+def test_a_device_comes_with_its_framework_chosen(run):
+    code = """
+        import xdevice
+        def test_it(device):
+            assert xdevice.device_of(xdevice.ones(2, device=device)) == device
+            assert xdevice.backend() == "pages"
+    """
+    run(code, "--xdevice-backend=pages", "--xdevice-virtual-gpus=2").assert_outcomes(passed=3)
+
+
+def test_two_gpus_are_two_devices_of_each_framework(run):
+    code = """
+        import xdevice
+        def test_it(two_gpus):
+            assert two_gpus == (xdevice.gpu(0), xdevice.gpu(1))
+            assert xdevice.backend() == "pages"
+    """
+    run(code, "--xdevice-backend=pages", "--xdevice-virtual-gpus=2").assert_outcomes(passed=1)
+
+
+# ---------------------------------------------------------------- what a test needs
+
+
+NEEDS = """
+    import pytest
+    @pytest.mark.{mark}
+    def test_it(backend): pass
+"""
+WITHOUT = [
+    ("gpu", "0", "needs 1 real GPU, pages sees none; xdevice doctor says why a GPU is not seen"),
+    ("gpu(2)", "2", "needs 2 real GPUs, pages sees 2 virtual; virtual ones will not do"),
+    ("multi_device", "0", "needs 2 GPUs, pages sees none; pytest --xdevice-virtual-gpus=2 gives it virtual ones"),
+    ("multi_device(1)", "0", "needs 1 GPU, pages sees none; pytest --xdevice-virtual-gpus=1 gives it virtual ones"),
+    ("multi_device(n=3)", "2", "needs 3 GPUs, pages sees 2 virtual; pytest --xdevice-virtual-gpus=3 gives *"),
+]
+
+
+@pytest.mark.parametrize(("mark", "virtual", "reason"), WITHOUT)
+def test_a_test_that_needs_more_than_there_is_is_skipped_with_what_is_there_and_what_to_type(
+    run, mark, virtual, reason
+):
+    options = "--xdevice-backend=pages", f"--xdevice-virtual-gpus={virtual}"
+    result = run(NEEDS.format(mark=mark), *options)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines([f"SKIPPED * {reason}"])
+
+
+@pytest.mark.parametrize(("mark", "virtual", "reason"), WITHOUT)
+def test_or_it_fails_if_nothing_may_be_missing(run, mark, virtual, reason):
+    options = "--xdevice-backend=pages", f"--xdevice-virtual-gpus={virtual}", "--xdevice-require"
+    result = run(NEEDS.format(mark=mark), *options)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([reason])
+
+
+@pytest.mark.parametrize("mark", ["multi_device", "multi_device(1)", "multi_device(n=2)"])
+def test_a_test_whose_devices_are_there_runs(run, mark):
+    options = "--xdevice-backend=pages", "--xdevice-virtual-gpus=2", "--xdevice-require"
+    run(NEEDS.format(mark=mark), *options).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(("option", "outcome"), [("-q", "skipped"), ("--xdevice-require", "errors")])
+def test_the_fixture_of_two_gpus_does_as_the_marks(run, option, outcome):
+    result = run("def test_it(two_gpus): pass", "--xdevice-backend=pages", option)
+    result.assert_outcomes(**{outcome: 1})
+    result.stdout.fnmatch_lines(["*needs 2 GPUs, pages sees none; pytest --xdevice-virtual-gpus=2 gives it *"])
+
+
+def test_where_there_can_be_no_virtual_gpus_the_reason_is_the_adapters(run):
+    result = run(NEEDS.format(mark="multi_device"), "--xdevice-backend=numpy", "--xdevice-virtual-gpus=2")
+    result.stdout.fnmatch_lines(["SKIPPED * needs 2 GPUs, numpy sees none; numpy has no virtual GPUs: *"])
+
+
+def test_a_mark_without_a_fixture_asks_the_framework_that_is_chosen(run, monkeypatch):
+    monkeypatch.setenv("XDEVICE_BACKEND", "pages")
+    code = NEEDS.format(mark="multi_device").replace("backend", "")
+    run(code, "--xdevice-virtual-gpus=2").assert_outcomes(passed=1)
+    run(code).assert_outcomes(skipped=1)
+
+
+@pytest.mark.parametrize("mark", ["gpu(0)", "multi_device('two')", "multi_device(n=-1)", "gpu(True)"])
+def test_a_mark_with_no_number_of_gpus_is_an_error(run, mark):
+    result = run(NEEDS.format(mark=mark), "--xdevice-backend=pages")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"@pytest.mark.{mark.partition('(')[0]}: * is no number of GPUs; give 1 or more"])
+
+
+# ---------------------------------------------------------------- other people's names
+
+
+def test_fixtures_of_ones_own_by_these_names_are_left_alone(run):
+    code = """
+        import pytest
+        @pytest.fixture(params=["agg", "svg"])
+        def backend(request): return request.param
+        @pytest.fixture
+        def device(): return "a fridge"
+        @pytest.fixture
+        def two_gpus(): return 2
+        def test_it(backend, device, two_gpus):
+            assert (backend in ("agg", "svg"), device, two_gpus) == (True, "a fridge", 2)
+    """
+    assert collected(run, code) == ["agg", "svg"]
+    run(code, "--xdevice-backend=pages").assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize("by", ["ini", "conftest"])
+def test_a_mark_of_ones_own_by_one_of_these_names_is_left_alone(run, pytester, by):
+    if by == "ini":
+        pytester.makeini("[pytest]\naddopts = --strict-markers\nmarkers =\n    gpu(model): my own")
+    else:
+        pytester.makeconftest("def pytest_configure(config): config.addinivalue_line('markers', 'gpu(model): my own')")
+    run(NEEDS.format(mark="gpu('a large one')"), "--xdevice-backend=pages", "--xdevice-require").assert_outcomes(
+        passed=1
+    )
+
+
+def test_arguments_of_ones_own_by_these_names_are_left_alone(run):
+    code = """
+        import pytest
+        @pytest.mark.parametrize("backend", ["agg"])
+        @pytest.mark.parametrize("device", [1, 2])
+        def test_it(backend, device): assert (backend, device) in (("agg", 1), ("agg", 2))
+    """
+    run(code, "--xdevice-backend=numpy,pages").assert_outcomes(passed=2)
+
+
+def test_a_fixture_of_ones_own_may_stand_on_ours(run):
+    code = """
+        import pytest
+        @pytest.fixture
+        def backend(xdevice_backend): return xdevice_backend.upper()
+        def test_it(backend): assert backend == "PAGES"
+    """
+    run(code, "--xdevice-backend=pages").assert_outcomes(passed=1)

@@ -1,0 +1,8 @@
+import words
+
+from xdevice.testing import contract
+
+
+class TestPages(contract.Suite):
+    backend = "pages"
+    native = words

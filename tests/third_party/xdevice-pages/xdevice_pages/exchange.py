@@ -1,0 +1,5 @@
+"""Out to NumPy."""
+
+
+def to_numpy(array):
+    return array.numbers.copy()

@@ -1,0 +1,11 @@
+"""Virtual GPUs are pages that have been opened."""
+
+import pages
+
+from xdevice import VirtualDeviceError
+
+
+def enable(n, force):
+    if len(pages.PAGES) > 1:
+        raise VirtualDeviceError(f"{n} virtual GPUs are too late for pages, which has {pages.PAGES}; ask first")
+    pages.open_pages(n)

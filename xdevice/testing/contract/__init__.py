@@ -1,0 +1,62 @@
+"""The contract: what xdevice promises under every framework, as tests that an adapter inherits.
+
+A part of it is a class, each test in it a promise, and `Suite` is all of them::
+
+    from xdevice.testing import contract
+
+    class TestToy(contract.Suite):
+        backend = "toy"
+        native = words  # a module, or any object, with the words of xdevice.testing.Native
+"""
+
+from xdevice.testing.contract.creation import Creation
+from xdevice.testing.contract.exchange import Exchange
+from xdevice.testing.contract.gradients import Gradients
+from xdevice.testing.contract.hardware import Hardware
+from xdevice.testing.contract.memory import Memory
+from xdevice.testing.contract.mixing import Mixing
+from xdevice.testing.contract.models import Models
+from xdevice.testing.contract.placement import Placement
+from xdevice.testing.contract.promises import Promises, needs
+from xdevice.testing.contract.scopes import Scopes
+from xdevice.testing.contract.several import SeveralDevices
+from xdevice.testing.contract.several_placement import SeveralPlacements
+from xdevice.testing.contract.timing import Timing
+from xdevice.testing.contract.trees import Trees
+
+__all__ = [
+    "Creation",
+    "Exchange",
+    "Gradients",
+    "Hardware",
+    "Memory",
+    "Mixing",
+    "Models",
+    "Placement",
+    "Promises",
+    "Scopes",
+    "SeveralDevices",
+    "SeveralPlacements",
+    "Suite",
+    "Timing",
+    "Trees",
+    "needs",
+]
+
+
+class Suite(
+    Hardware,
+    Creation,
+    Placement,
+    Trees,
+    Models,
+    Exchange,
+    Gradients,
+    Memory,
+    Scopes,
+    Timing,
+    SeveralDevices,
+    SeveralPlacements,
+    Mixing,
+):
+    """All of the contract."""

@@ -1,0 +1,114 @@
+"""Gradients: one functional interface, or a plain no."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xdevice
+from xdevice import device_of, ones, tensor, to_numpy, value_and_grad
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_several
+
+
+def total(x: Any) -> Any:
+    """The sum of a vector's squares, in operators that every framework has; as a 1 × 1 matrix."""
+    row = x.reshape((1, -1)) if hasattr(x, "reshape") else xdevice.backend().framework.reshape(x, (1, -1))
+    squares = row * row
+    with xdevice.scope(device_of(squares)):
+        return squares @ ones((squares.shape[1], 1), device=device_of(squares))
+
+
+class Gradients(Promises):
+    """`value_and_grad`, or a plain no."""
+
+    @needs("gradients.value_and_gradients")
+    def test_the_value_and_the_gradient_are_those_of_calculus(self, backend: str) -> None:
+        value, gradient = value_and_grad(total)(tensor([1.0, -2.0, 3.0]))
+        assert to_numpy(value).item() == 14
+        assert to_numpy(gradient).tolist() == [2, -4, 6]
+
+    @needs("gradients.value_and_gradients")
+    def test_the_gradient_has_the_structure_of_the_argument_and_zeros_for_what_is_not_used(self, backend: str) -> None:
+        weights = {"a": [tensor([1.0, 2.0])], "unused": (ones((2, 3)),)}
+        _, gradient = value_and_grad(lambda w: total(w["a"][0]))(weights)
+        assert to_numpy(gradient["a"][0]).tolist() == [2, 4]
+        assert to_numpy(gradient["unused"][0]).tolist() == [[0, 0, 0], [0, 0, 0]]
+        assert type(gradient["unused"]) is tuple
+
+    @needs("gradients.value_and_gradients")
+    def test_what_depends_on_no_parameter_has_a_gradient_of_zeros(self, backend: str) -> None:
+        value, gradient = value_and_grad(lambda w, x: total(x))(ones(2), ones(3))
+        assert to_numpy(value).item() == 3
+        assert to_numpy(gradient).tolist() == [0, 0]
+
+    @needs("gradients.value_and_gradients")
+    def test_several_arguments_and_what_the_function_returns_beside_the_value(self, backend: str) -> None:
+        both = value_and_grad(lambda x, k, y: (total(x * y), k), argnums=(2, 0), has_aux=True)
+        (value, aux), (dy, dx) = both(tensor([1.0, 2.0]), "kept", tensor([3.0, 1.0]))
+        assert to_numpy(value).item() == 13
+        assert aux == "kept"
+        assert to_numpy(dy).tolist() == [6, 8]
+        assert to_numpy(dx).tolist() == [18, 4]
+
+    @needs("gradients.value_and_gradients")
+    def test_one_tensor_given_twice_has_two_gradients(self, backend: str) -> None:
+        x = tensor([1.0, 2.0])
+        _, (first, second) = value_and_grad(lambda pair: total(pair[0] + pair[1] * 2))([x, x])
+        assert to_numpy(first).tolist() == [6, 12]
+        assert to_numpy(second).tolist() == [12, 24]
+
+    @needs("gradients.value_and_gradients")
+    def test_the_value_is_detached_and_the_argument_left_alone(self, backend: str) -> None:
+        x = tensor([1.0, 2.0])
+        step = value_and_grad(total)
+        again = [to_numpy(step(x)[1]).tolist() for _ in range(2)]
+        assert again == [[2, 4], [2, 4]]  # nothing has accumulated
+        assert to_numpy(x).tolist() == [1, 2]
+        assert np.isfinite(to_numpy(step(x)[0])).all()
+
+    @pytest.mark.parametrize(
+        ("fn", "args", "says"),
+        [
+            (lambda x: x, lambda: [ones(3)], r"returned a tensor of shape \(3,\); return one number"),
+            (lambda x: 5, lambda: [ones(3)], "returned an object of type int; return a tensor of "),
+            (total, lambda: [ones(3, dtype="int32")], "gradients are of floating-point tensors"),
+            (total, lambda: [{"w": [ones(3), 5]}], r"at \['w'\]\[1\] there is an object of type int"),
+            (total, lambda: [[]], "no tensor"),
+            (total, list, "0 positional arguments were given"),
+        ],
+    )
+    @needs("gradients.value_and_gradients")
+    def test_what_cannot_be_differentiated_is_an_error_that_says_why(
+        self, backend: str, fn: Any, args: Any, says: str
+    ) -> None:
+        with pytest.raises(xdevice.XDeviceError, match=says):
+            value_and_grad(fn)(*args())
+
+    @pytest.mark.parametrize("argnums", [-1, 1.0, True, "0", None])
+    def test_an_argument_that_cannot_be_meant_is_an_error(self, argnums: Any) -> None:
+        with pytest.raises(xdevice.ArgumentError, match=f"argnums={argnums!r}"):
+            value_and_grad(total, argnums)
+
+    def test_a_framework_without_gradients_says_so(self, backend: str) -> None:
+        if self.has(backend, "gradients.value_and_gradients"):
+            assert to_numpy(value_and_grad(total)(ones(2))[1]).tolist() == [2, 2]
+        else:
+            with pytest.raises(xdevice.NotSupportedError, match=f"{backend} has no gradients: "):
+                value_and_grad(total)(ones(2))
+
+    @on_several
+    @needs("gradients.value_and_gradients")
+    def test_a_gradient_is_on_its_parameters_device_also_across_devices(self, backend: str) -> None:
+        weights = {"a": tensor([1.0, 2.0], device=FIRST), "b": tensor([3.0, 1.0], device=SECOND)}
+
+        def loss(w: Any) -> Any:
+            moved = xdevice.to_device(w["a"], SECOND)
+            with SECOND:
+                return total(moved * w["b"])
+
+        value, gradients = value_and_grad(loss)(weights)
+        assert to_numpy(value).item() == 13
+        assert [device_of(gradients[name]) for name in "ab"] == [FIRST, SECOND]
+        assert [to_numpy(gradients[name]).tolist() for name in "ab"] == [[18, 4], [6, 8]]

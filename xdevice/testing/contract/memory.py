@@ -1,0 +1,103 @@
+"""Memory, and what to do when there is none left."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import xdevice
+from xdevice.testing.contract.promises import Promises, on_cpu
+
+if TYPE_CHECKING:
+    from xdevice.testing.native import Native
+
+
+class Memory(Promises):
+    """Memory, and what to do without."""
+
+    def test_figures_are_bytes_or_none_never_an_invented_zero(self, backend: str) -> None:
+        for device in xdevice.devices():
+            stats: Any = xdevice.memory_stats(device)
+            assert set(stats) == {"total", "free", "allocated", "reserved", "peak"}
+            assert stats["total"] is None or stats["total"] > 2**20
+            assert stats["free"] is None or 0 < stats["free"] <= stats["total"]
+            if device.kind == "cpu":
+                assert stats["total"] is not None
+
+    def test_the_cache_can_be_emptied_and_tensors_stay(self, backend: str, native: Native) -> None:
+        x = on_cpu(native.ones)
+        xdevice.empty_cache()
+        xdevice.empty_cache("cpu")
+        assert xdevice.to_numpy(x).sum() == 6
+
+    def test_out_of_memory_is_recognised_and_nothing_else(self, backend: str) -> None:
+        assert xdevice.is_out_of_memory(MemoryError())
+        assert not xdevice.is_out_of_memory(ValueError("out of range"))
+        assert not xdevice.is_out_of_memory(RuntimeError("out of cheese"))
+        wrapped = RuntimeError("training failed")
+        wrapped.__cause__ = MemoryError()
+        assert xdevice.is_out_of_memory(wrapped)
+
+    def test_an_allocation_that_no_machine_can_serve_is_out_of_memory(self, backend: str) -> None:
+        with pytest.raises(Exception) as error:  # noqa: PT011  (each framework has words of its own)
+            xdevice.to_numpy(xdevice.ones((2**22, 2**24), dtype="float32"))
+        assert xdevice.is_out_of_memory(error.value), repr(error.value)
+
+    def test_the_batch_size_is_halved_until_it_fits_and_the_next_call_starts_anew(self, backend: str) -> None:
+        tried: list[int] = []
+
+        @xdevice.find_batch_size(start=100)
+        def train(size: int, limit: int, *, bonus: int = 0) -> int:
+            tried.append(size)
+            if size > limit:
+                raise MemoryError
+            return size + bonus
+
+        assert train(30) == 25
+        assert tried == [100, 50, 25]
+        assert train(100, bonus=1) == 101
+        assert train.__name__ == "train"
+
+    def test_what_a_failed_try_held_is_freed_before_the_next(self, backend: str) -> None:
+        held: list[Any] = []
+
+        class Held:
+            pass
+
+        def train(size: int) -> int:
+            gc.disable()
+            assert all(ref() is None for ref in held)
+            block = Held()
+            held.append(weakref.ref(block))
+            if size > 2:
+                raise MemoryError
+            return size
+
+        try:
+            assert xdevice.find_batch_size(train, start=8)() == 2
+        finally:
+            gc.enable()
+
+    def test_other_errors_pass_and_too_little_memory_says_so(self, backend: str) -> None:
+        def broken(size: int) -> None:
+            raise KeyError("mine")
+
+        def hopeless(size: int) -> None:
+            raise MemoryError("no")
+
+        with pytest.raises(KeyError, match="mine"):
+            xdevice.find_batch_size(broken)()
+        with pytest.raises(xdevice.OutOfMemoryError, match="batch size of 3") as error:
+            xdevice.find_batch_size(hopeless, start=8, minimum=3)()
+        assert isinstance(error.value, MemoryError)
+        assert isinstance(error.value.__cause__, MemoryError)
+
+    @pytest.mark.parametrize(
+        "sizes", [{"start": 0}, {"start": 1.5}, {"start": True}, {"start": 2, "minimum": 4}, {"minimum": -1}]
+    )
+    def test_impossible_batch_sizes_are_errors(self, sizes: Any) -> None:
+        with pytest.raises(xdevice.ArgumentError):
+            xdevice.find_batch_size(lambda size: size, **sizes)

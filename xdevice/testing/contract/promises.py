@@ -1,0 +1,96 @@
+"""What every part of the suite shares: whose promises they are, and in which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+import pytest
+
+import xdevice
+from xdevice.testing.native import words_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xdevice.adapters import Backend
+
+FIRST, SECOND = xdevice.gpu(0), xdevice.gpu(1)
+on_several = pytest.mark.multi_device(2)
+
+T = TypeVar("T")
+F = TypeVar("F", bound="Callable[..., None]")
+
+
+def needs(*names: str) -> Callable[[F], F]:
+    """Keep a promise to those who have what it needs.
+
+    That is a word of ``Native`` (``model``), or a function of a room (``creation.rand``); in braces, the value of the
+    test's parameter of that name (``creation.{name}``).
+    """
+
+    def keep(promise: F) -> F:
+        vars(promise)["xdevice_needs"] = names
+        return promise
+
+    return keep
+
+
+class Promises:
+    """A part of the contract: each test is a promise, made for each framework asked for.
+
+    Set ``backend`` to make them for that framework alone, and ``native`` to its own words: a module, any object,
+    or a `pathlib.Path` of a folder that has a file NAME.py for each framework.
+    """
+
+    backend: ClassVar[str | None] = None
+    native: ClassVar[Any] = None
+
+    @classmethod
+    def words(cls, backend: str) -> Any:
+        """The framework's own words, a `xdevice.testing.Native`."""
+        return words_in(cls.native, str(backend)) if isinstance(cls.native, Path) else cls.native
+
+    @classmethod
+    def has(cls, backend: str, need: str) -> bool:
+        """Whether the framework's words, or its adapter's rooms, have what a promise needs."""
+        room, _, function = need.rpartition(".")
+        if not room:
+            return hasattr(cls.words(backend), need)
+        try:
+            return function in vars(getattr(xdevice.backend(backend), room))
+        except xdevice.XDeviceError:
+            return True  # and the promise will say what is wrong
+
+    # of other names than the attributes that a subclass sets, which would hide them
+
+    @pytest.fixture(name="backend")
+    def chosen(self, xdevice_backend: Backend) -> Backend:
+        """The framework, chosen; whatever else a fixture of that name may be where the suite is used."""
+        return xdevice_backend
+
+    @pytest.fixture(name="native")
+    def own_words(self, xdevice_backend: Backend) -> Any:
+        """The framework's own words."""
+        words = self.words(xdevice_backend)
+        if not hasattr(words, "ones"):
+            name = type(self).__name__
+            raise pytest.UsageError(f"{name}.native is {words!r}; set it to the words of xdevice.testing.Native")
+        return words
+
+    @pytest.fixture(name="x")
+    def ones(self, native: Any) -> Any:
+        """A (2, 3) tensor of ones on the CPU, by the framework's own factory."""
+        return on_cpu(native.ones)
+
+
+def on_cpu(make: Callable[[], T]) -> T:
+    """What the framework makes in the CPU's scope: elsewhere its default may be a GPU."""
+    with xdevice.cpu():
+        return make()
+
+
+def same_values(a: Any, b: Any) -> bool:
+    """Whether two tensors, on any devices, are equal to the last bit."""
+    return bool(np.array_equal(xdevice.to_numpy(a), xdevice.to_numpy(b)))

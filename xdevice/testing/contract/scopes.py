@@ -1,0 +1,231 @@
+"""Scopes, in threads and tasks too."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import xdevice
+from xdevice.scopes import _stack  # pyright: ignore[reportPrivateUsage]  # nowhere else can it be seen
+from xdevice.testing.contract.promises import Promises
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Generator
+
+    from xdevice.testing.native import Native
+
+
+def natives() -> list[Any]:
+    """The native scope of each open scope, `None` where it was left alone."""
+    return [entry.native for entry in _stack.get()]
+
+
+class Manual:
+    """Somebody's own context manager around a scope."""
+
+    def __init__(self, device: Any) -> None:
+        self.scope = xdevice.scope(device)
+
+    def __enter__(self) -> None:
+        self.scope.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self.scope.__exit__(*error)
+
+
+class Scopes(Promises):
+    """Scopes, in threads and tasks too."""
+
+    @pytest.mark.parametrize("enter", [lambda: xdevice.scope("cpu"), xdevice.cpu])
+    def test_factories_follow_a_scope(self, backend: str, native: Native, enter: Any) -> None:
+        with enter() as device:
+            assert device == xdevice.cpu()
+            assert xdevice.device_of(xdevice.zeros(2)) == xdevice.cpu()
+            assert xdevice.device_of(native.ones()) == xdevice.cpu()
+
+    def test_scopes_nest_and_reenter_with_the_same_object(self, backend: str, native: Native) -> None:
+        from xdevice.scopes import innermost
+
+        device, scope = xdevice.cpu(), xdevice.scope("cpu")
+        with device, scope, device, scope, xdevice.scope(device):
+            assert innermost() is device
+            assert xdevice.device_of(native.ones()) == device
+        assert innermost() is None
+
+    def test_a_scope_moves_nothing_that_exists(self, backend: str, native: Native) -> None:
+        x = native.ones()
+        with xdevice.cpu():
+            z = x
+            assert z is x
+            assert xdevice.device_of(xdevice.ones((2, 3)) + x) == xdevice.device_of(x)
+        assert xdevice.device_of(z) == xdevice.device_of(x)
+
+    def test_a_scope_survives_another_choice_of_framework_inside_it(self, backend: str) -> None:
+        from xdevice.scopes import innermost
+
+        with xdevice.scope("cpu"):
+            with xdevice.using(xdevice.available()[-1]):
+                assert innermost() is xdevice.cpu()
+                assert xdevice.device_of(xdevice.ones(1)) == xdevice.cpu()
+            assert innermost() is xdevice.cpu()
+        assert innermost() is None
+
+    def test_an_exception_leaves_the_scope(self, backend: str) -> None:
+        from xdevice.scopes import innermost
+
+        with pytest.raises(ZeroDivisionError), xdevice.cpu(), xdevice.scope("cpu"):
+            raise ZeroDivisionError
+        assert innermost() is None
+
+    def test_a_scope_on_a_missing_device_is_an_error_and_leaves_nothing_behind(
+        self, backend: str, native: Native
+    ) -> None:
+        from xdevice.scopes import innermost
+
+        with pytest.raises(xdevice.DeviceNotFoundError), xdevice.gpu(99):
+            raise AssertionError("the block must not run")
+        assert innermost() is None
+        assert xdevice.device_of(native.ones()) == xdevice.device_of(xdevice.ones(1))
+
+    def test_leaving_what_was_not_entered_is_an_error(self, backend: str) -> None:
+        with pytest.raises(xdevice.ScopeError, match="not entered"):
+            xdevice.scope("cpu").__exit__(None, None, None)
+
+    def test_the_frameworks_default_is_what_it_was_after_a_scope(self, backend: str, native: Native) -> None:
+        before = xdevice.device_of(native.ones())
+        with xdevice.cpu():
+            pass
+        assert xdevice.device_of(native.ones()) == before
+
+    def test_threads_have_scopes_of_their_own(self, backend: str, native: Native) -> None:
+        from xdevice.scopes import innermost
+
+        seen: list[Any] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                seen.append(innermost())
+                for _ in range(20):
+                    with xdevice.using(backend), shared, xdevice.cpu():
+                        assert xdevice.device_of(xdevice.zeros(1)) == xdevice.cpu()
+                        assert innermost() is xdevice.cpu()
+            except BaseException as error:
+                errors.append(error)
+
+        shared = xdevice.scope("cpu")
+        with shared:
+            threads = [threading.Thread(target=work) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert not errors
+        assert seen == [None] * 4, "a thread starts outside the scopes of its parent"
+
+    def test_interleaved_tasks_keep_their_scopes_apart(self, backend: str, native: Native) -> None:
+        from xdevice.scopes import innermost
+
+        turns: list[str] = []
+
+        async def task(name: str, first: asyncio.Event, second: asyncio.Event) -> None:
+            with xdevice.scope("cpu"):
+                turns.append(name)
+                first.set()
+                await second.wait()
+                assert innermost() is xdevice.cpu()
+                assert xdevice.device_of(xdevice.ones(1)) == xdevice.cpu()
+            assert innermost() is None
+
+        async def main() -> None:
+            a, b = asyncio.Event(), asyncio.Event()
+            await asyncio.gather(task("a", a, b), task("b", b, a))
+            assert innermost() is None
+
+        before = xdevice.device_of(native.ones())
+        asyncio.run(main())
+        assert turns == ["a", "b"]
+        assert xdevice.device_of(native.ones()) == before
+
+    def test_in_a_coroutine_the_native_scope_is_left_alone(self, backend: str) -> None:
+        async def main() -> list[Any]:
+            with xdevice.cpu(), contextlib.ExitStack() as stack:
+                stack.enter_context(xdevice.scope("cpu"))
+                return natives()
+
+        def plain() -> list[Any]:
+            with xdevice.cpu(), contextlib.ExitStack() as stack:
+                stack.enter_context(xdevice.scope("cpu"))
+                return natives()
+
+        assert asyncio.run(main()) == [None, None]
+        assert None not in plain()
+
+    def test_a_context_manager_written_as_a_generator_is_ordinary_code(self, backend: str) -> None:
+        @contextlib.contextmanager
+        def on_cpu() -> Generator[None]:
+            with xdevice.cpu():
+                yield
+
+        with on_cpu():
+            assert [native is None for native in natives()] == [False]
+        assert natives() == []
+
+    def test_a_context_manager_of_ones_own_is_judged_by_where_it_is_used(self, backend: str) -> None:
+        async def main() -> list[Any]:
+            with Manual("cpu"):
+                return natives()
+
+        assert asyncio.run(main()) == [None]
+        with Manual("cpu"):
+            assert [native is None for native in natives()] == [False]
+
+    def test_scopes_may_be_left_in_any_order(self, backend: str, native: Native) -> None:
+        from xdevice.scopes import innermost
+
+        before = xdevice.device_of(native.ones())
+        first, second, third = (xdevice.scope("cpu") for _ in range(3))
+        for scope in (first, second, third):
+            scope.__enter__()
+        for scope in (second, first, third):
+            assert innermost() is xdevice.cpu()
+            scope.__exit__(None, None, None)
+        assert innermost() is None
+        assert xdevice.device_of(native.ones()) == before
+
+    def test_an_abandoned_async_generator_leaves_no_scope_behind(self, backend: str) -> None:
+        from xdevice.scopes import innermost
+
+        async def numbers() -> AsyncIterator[int]:
+            with xdevice.scope("cpu"):
+                for i in range(3):
+                    yield i
+
+        async def main() -> Any:
+            async for _ in numbers():
+                break
+            gc.collect()
+            await asyncio.sleep(0.05)
+            return innermost()
+
+        assert asyncio.run(main()) is None
+
+    def test_generators_that_interleave_leave_each_others_scopes_alone(self, backend: str) -> None:
+        from xdevice.scopes import innermost
+
+        def numbers() -> Generator[int]:
+            with xdevice.scope("cpu"):
+                yield 1
+
+        first, second = numbers(), numbers()
+        for generator in (first, second):
+            next(generator)
+        first.close()
+        assert innermost() is xdevice.cpu()
+        second.close()
+        assert innermost() is None

@@ -1,0 +1,93 @@
+"""What an adapter's author tells the contract suite in the framework's own words."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from typing import TYPE_CHECKING, Any, Protocol
+
+import xdevice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+    from types import ModuleType
+
+
+class Native(Protocol):
+    """A framework's own words: a module, or any object, with these functions.
+
+    Only ``ones`` has to be there. A promise that needs a word which is left out is not collected: a framework
+    without models has no ``model``. Where nothing is said of a device, the framework's default is meant.
+    """
+
+    def ones(self) -> Any:
+        """A tensor of shape (2, 3), full of ones, by the framework's own factory."""
+        ...
+
+    def address(self, x: Any) -> int:
+        """Where the tensor's memory begins."""
+        ...
+
+    def write(self, x: Any, value: float) -> None:
+        """Fill a tensor of xdevice's making in place. Leave it out where tensors never change."""
+        ...
+
+    def owned(self) -> Iterable[Any]:
+        """One tensor of every class that the framework has, views and scalars included."""
+        ...
+
+    def native_devices(self) -> Iterable[tuple[Any, str]]:
+        """Native devices, each with the spelling of the device that it is."""
+        ...
+
+    def parameter(self, frozen: bool = False) -> Any:
+        """A trainable parameter, or one that is not to be trained. Goes with ``is_frozen``."""
+        ...
+
+    def is_frozen(self, parameter: Any) -> bool:
+        """Whether the parameter is not to be trained."""
+        ...
+
+    def model(self) -> Any:
+        """A dense layer from 3 to 2, then batch normalisation. Goes with ``parameters``."""
+        ...
+
+    def output(self, model: Any, x: Any) -> Any:
+        """The model's output for a tensor of xdevice's making."""
+        ...
+
+    def parameters(self, model: Any) -> Sequence[Any]:
+        """The model's parameters, always in the same order."""
+        ...
+
+    def unbuilt_model(self) -> Any:
+        """A model whose parameters do not exist yet."""
+        ...
+
+    def gradient(self, move: Callable[[Any], Any]) -> list[float]:
+        """The gradient of ``sum(2 * move(x))`` with respect to a new x of three ones: 2 everywhere."""
+        ...
+
+    def mixing_gradient(self, x: Any, y: Any) -> Callable[[], Any]:
+        """A function that runs a backward pass in which x's gradient, on its device, meets y, on another.
+
+        The forward pass is done here, outside `xdevice.strict`, and has to succeed.
+        """
+        ...
+
+    def symbolic(self, ask: Callable[[Any], object]) -> None:
+        """Call ``ask`` with a tensor of a graph, which is nowhere yet."""
+        ...
+
+
+@cache
+def words_in(folder: Path, backend: str) -> ModuleType:
+    """The words of one framework, from the file of its name in a folder."""
+    _ = xdevice.backend(backend).framework  # imported safely, whatever else is in the process
+    spec = spec_from_file_location(f"native_{backend}", folder / f"{backend}.py")
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{folder / backend}.py cannot be imported")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

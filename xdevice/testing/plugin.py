@@ -1,0 +1,246 @@
+"""The pytest plugin: which frameworks to test, on which devices, and what a test needs.
+
+pytest loads it in every run of an environment that has xdevice, so it imports no framework until a test
+asks for one. The fixtures that are parametrised have names of their own, ``xdevice_backend`` and
+``xdevice_device``; ``backend`` and ``device`` only hand them on, so that anybody may define fixtures of
+these names, and nothing of the plugin is left in them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+import xdevice
+from xdevice.device import as_integer
+from xdevice.registry import is_installed, registered
+from xdevice.virtual import ENV, MOST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xdevice import Device
+    from xdevice.adapters import Backend
+
+pytest.register_assert_rewrite("xdevice.testing.contract")
+
+MARKS = {
+    "gpu": "gpu(n=1): needs n real GPUs under the framework; without, it is skipped, or fails with --xdevice-require",
+    "multi_device": "multi_device(n=2): needs n GPUs, real or virtual; without, as gpu",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("xdevice", "frameworks and devices (xdevice)")
+    group.addoption(
+        "--xdevice-backend",
+        metavar="NAMES",
+        help="frameworks to test: a,b or all or installed (the default); one that is missing is an error",
+    )
+    group.addoption(
+        "--xdevice-virtual-gpus",
+        metavar="N",
+        type=_number,
+        help=f"give every framework that can have them N virtual GPUs, as {ENV} does; 0: none",
+    )
+    group.addoption(
+        "--xdevice-require", action="store_true", help="a test that needs more GPUs than there are fails, not skips"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Ask for virtual GPUs before any conftest.py can use a framework; subprocesses get them too."""
+    wanted: int | None = early_config.known_args_namespace.xdevice_virtual_gpus
+    if wanted is not None:
+        before = os.environ.get(ENV)
+        os.environ[ENV] = str(wanted)
+        early_config.add_cleanup(lambda: _restore(before))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marks; frameworks asked for by name must be there."""
+    for mark in MARKS.values():
+        config.addinivalue_line("markers", mark)
+    if config.getoption("--xdevice-backend") is not None:
+        backends_of(config)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """One line, if frameworks or devices were asked for."""
+    options = ("--xdevice-backend", "--xdevice-virtual-gpus")
+    if all(config.getoption(option) is None for option in options):
+        return None
+    virtual = os.environ.get(ENV, "0")
+    return f"xdevice: {', '.join(backends_of(config))}" + (f"; {virtual} virtual GPUs" if virtual != "0" else "")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test for each framework asked for, or for each device of each; in a class with ``backend = "a"`` for a."""
+    if "xdevice_backend" not in metafunc.fixturenames:
+        return
+    own = getattr(metafunc.cls, "backend", None)
+    names = [own] if isinstance(own, str) else backends_of(metafunc.config) or [""]  # none: the fixture says so
+    if "xdevice_device" in metafunc.fixturenames:
+        pairs = [(name, device) for name in names for device in _devices_of(name)]
+        ids = ["-".join(filter(None, pair)) for pair in pairs]
+        metafunc.parametrize(("xdevice_backend", "xdevice_device"), pairs, indirect=True, ids=ids)
+    else:
+        metafunc.parametrize("xdevice_backend", names, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out a class's own framework where others were asked for, and promises that need what it has not got."""
+    kept = [item for item in items if _is_asked_for(config, item) and _is_promised(item)]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+        items[:] = kept
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Look for the GPUs that a mark says are needed."""
+    for mark, least, real in (("gpu", 1, True), ("multi_device", 2, False)):
+        found = item.get_closest_marker(mark)
+        if found is not None and _is_ours(item.config, mark):
+            wanted = as_integer(found.args[0] if found.args else found.kwargs.get("n", least))
+            if wanted is None or wanted < 1:
+                pytest.fail(
+                    f"@pytest.mark.{mark}: {found.args or found.kwargs} is no number of GPUs; give 1 or more",
+                    pytrace=False,
+                )
+            with xdevice.using(_backend_of(item) or xdevice.backend()):
+                _need(item.config, wanted, real=real)
+
+
+@pytest.fixture
+def xdevice_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """Each framework asked for, chosen while the test runs."""
+    with xdevice.using(request.param or xdevice.backend()) as chosen:
+        yield chosen
+
+
+@pytest.fixture
+def xdevice_device(request: pytest.FixtureRequest, xdevice_backend: Backend) -> Device:
+    """Each device of each framework asked for."""
+    if request.param:
+        return xdevice.Device(request.param)
+    return xdevice.devices()[0]  # nobody could say which: the error is this test's
+
+
+@pytest.fixture
+def backend(xdevice_backend: Backend) -> Backend:
+    """Each framework asked for with --xdevice-backend, by name; chosen while the test runs."""
+    return xdevice_backend
+
+
+@pytest.fixture
+def device(xdevice_device: Device) -> Device:
+    """Each device of each framework asked for with --xdevice-backend; chosen while the test runs."""
+    return xdevice_device
+
+
+@pytest.fixture
+def two_gpus(xdevice_backend: Backend, request: pytest.FixtureRequest) -> tuple[Device, Device]:
+    """Two GPUs, real or virtual, of each framework asked for; a skip, or with --xdevice-require a failure, without."""
+    _need(request.config, 2, real=False)
+    return xdevice.gpu(0), xdevice.gpu(1)
+
+
+_names = pytest.StashKey[list[str]]()
+
+
+def backends_of(config: pytest.Config) -> list[str]:
+    """The names of the frameworks asked for; `pytest.UsageError` if one of them is not there."""
+    if _names not in config.stash:
+        config.stash[_names] = _asked(config.getoption("--xdevice-backend") or "installed")
+    return config.stash[_names]
+
+
+def _asked(given: str) -> list[str]:
+    if given == "installed":
+        return xdevice.available()
+    names = list(registered()) if given == "all" else [name.strip() for name in given.split(",") if name.strip()]
+    unknown = [name for name in names if name not in registered()]
+    missing = [name for name in names if name not in unknown and not is_installed(name)]
+    if names and not unknown and not missing:
+        return list(dict.fromkeys(names))
+    wrong = [f"there is no backend {name!r}" for name in unknown] + [f"{name} is not installed" for name in missing]
+    raise pytest.UsageError(
+        f"--xdevice-backend={given}: {', '.join(wrong) or 'it names no framework'}; "
+        f"installed are {', '.join(xdevice.available()) or 'none'}"
+    )
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of virtual GPUs; give an integer from 0 to {MOST}")
+    return int(text)
+
+
+def _restore(before: str | None) -> None:
+    os.environ.pop(ENV, None)
+    if before is not None:
+        os.environ[ENV] = before
+
+
+def _devices_of(name: str) -> list[str]:
+    try:
+        with xdevice.using(name):
+            return [str(device) for device in xdevice.devices()]
+    except xdevice.XDeviceError:
+        return [""]
+
+
+def _backend_of(item: pytest.Item) -> str | None:
+    """The framework for which this test runs, if the plugin has said so."""
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("xdevice_backend") if callspec else None
+
+
+def _is_ours(config: pytest.Config, mark: str) -> bool:
+    """Whether nobody else has registered a mark of that name, which then is his."""
+    lines: list[str] = config.getini("markers")
+    return [line for line in lines if line.partition(":")[0].partition("(")[0].strip() == mark] == [MARKS[mark]]
+
+
+def _is_asked_for(config: pytest.Config, item: pytest.Item) -> bool:
+    name = _backend_of(item)
+    return not name or config.getoption("--xdevice-backend") is None or name in backends_of(config)
+
+
+def _is_promised(item: pytest.Item) -> bool:
+    needs = getattr(getattr(item, "function", None), "xdevice_needs", ())  # set by the contract suite's `needs`
+    name, promises, callspec = _backend_of(item), getattr(item, "cls", None), getattr(item, "callspec", None)
+    if not (needs and name and promises and callspec):
+        return True
+    return all(promises.has(name, need.format_map(callspec.params)) for need in needs)
+
+
+def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:
+    """Skip or fail the test unless the chosen framework has as many GPUs."""
+    there = xdevice.devices("gpu")
+    virtual = bool(there) and xdevice.properties(there[0])["virtual"]
+    if wanted <= (0 if real and virtual else len(there)):
+        return
+    seen = f"{len(there)} {'virtual' if virtual else 'real'}" if there else "none"
+    what = f"needs {wanted} {'real ' if real else ''}GPU{'s' if wanted > 1 else ''}, {xdevice.backend()} sees {seen}"
+    if real:
+        hint = "virtual ones will not do" if virtual else "xdevice doctor says why a GPU is not seen"
+    else:
+        hint = _virtual_hint(wanted, "CUDA_VISIBLE_DEVICES= " if there and not virtual else "")
+    if config.getoption("--xdevice-require"):
+        pytest.fail(f"{what}; {hint}", pytrace=False)
+    pytest.skip(f"{what}; {hint}")
+
+
+def _virtual_hint(wanted: int, hiding: str) -> str:
+    try:
+        _ = xdevice.backend().virtual.enable
+    except xdevice.NotSupportedError as error:
+        return str(error)
+    return f"{hiding}pytest --xdevice-virtual-gpus={wanted} gives it virtual ones"
