@@ -5,10 +5,12 @@
 
 The multi-GPU chapter's first two ways to split the problem, for networks that are too large for one
 device. However it is split, it is the same network: loss and gradients equal those of one device.
-No framework is named; NumPy, which has no gradients and one device, says so.
+A machine with fewer than two GPUs gets two virtual ones. No framework is named; NumPy, which has no
+gradients and one device, says so.
 """
 
 import numpy as np
+from two_gpus import two_gpus
 
 import xdevice
 from xdevice import device_of, scope, tensor, to_device, to_numpy, value_and_grad
@@ -88,7 +90,7 @@ def difference(one, other):
 
 
 def main():
-    first, second = xdevice.gpu(0), xdevice.gpu(1)
+    first, second = two_gpus()
     numbers = np.random.default_rng(0)
     w_in = numbers.normal(size=(INPUTS, CHANNELS), scale=0.2).astype("float32")
     w_out = numbers.normal(size=(CHANNELS, OUTPUTS), scale=0.2).astype("float32")

@@ -94,10 +94,13 @@ def test_the_command_line_has_the_options_on_its_page(capsys):
     from xdevice.cli import main
 
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^## xdevice (\w+)$", page, re.MULTILINE)) == {"info", "doctor", "run"}
-    with pytest.raises(SystemExit, match="0"):
-        main(["run", "--help"])
-    said = capsys.readouterr().out
-    options = set(re.findall(r"--[a-z]+", page))
-    assert options
-    assert {option for option in options if option not in said} == set()
+    commands = re.split(r"^## xdevice (\w+)$", page, flags=re.MULTILINE)[1:]
+    sections = dict(zip(commands[::2], commands[1::2], strict=True))
+    assert set(sections) == {"info", "doctor", "run", "bench"}
+    for name in ("run", "bench"):
+        with pytest.raises(SystemExit, match="0"):
+            main([name, "--help"])
+        said = capsys.readouterr().out
+        options = set(re.findall(r"--[a-z]+", sections[name]))
+        assert options
+        assert {option for option in options if option not in said} == set()

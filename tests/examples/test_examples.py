@@ -16,6 +16,7 @@ import pytest
 from xdevice.registry import registered
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+BACKENDS = Path(__file__).parents[2] / "backends"
 
 
 @cache
@@ -47,7 +48,16 @@ def code_of(script):
 
 
 @pytest.mark.parametrize(
-    ("script", "allowed"), [("use_gpu.py", set()), ("cpu_or_gpu.py", {"numpy"}), ("digits.py", {"numpy"})]
+    ("script", "allowed"),
+    [
+        ("use_gpu.py", set()),
+        ("cpu_or_gpu.py", set()),
+        ("copy_between_gpus.py", set()),
+        ("auto_parallel.py", set()),
+        ("two_gpus.py", set()),
+        ("model_parallel.py", {"numpy"}),
+        ("digits.py", {"numpy"}),
+    ],
 )
 def test_no_example_names_a_framework_other_than_numpy_for_the_host(script, allowed):
     assert set(registered()) & set(re.findall(r"\w+", code_of(script))) == allowed
@@ -69,15 +79,66 @@ def test_the_lesson_shows_its_points_without_a_gpu(backend):
     assert "its weight holds [0.5, -1.0, 2.0]" in lines
 
 
-def test_each_experiment_times_all_of_its_work(backend, tmp_path_factory):
-    file = tmp_path_factory.mktemp("plot") / "times.png"
-    printed = output(backend, "cpu_or_gpu.py", "--scale", "0.001", "--plot", file)
-    rows = re.findall(r"^│ (.+?) +│ +(\d+) │ +([\d.]+) │ +([\d.]+) │ +([\d.]+) × │$", printed, re.MULTILINE)
-    assert len(rows) == 11
-    assert all(int(times) >= 1 and float(each) > 0 for _, times, _, each, _ in rows)
+def test_each_experiment_times_all_of_its_work(backend):
+    printed = output(backend, "cpu_or_gpu.py", "--scale", "0.001")
+    rows = re.findall(r"^  (.+?) +(\d+) × +([\d.]+) µs +([\d.]+) × the CPU's speed$", printed, re.MULTILINE)
+    assert len(rows) == 17
+    assert all(int(times) >= 1 and float(each) > 0 for _, times, each, _ in rows)
     assert f"{backend}; the device is cpu:0" in printed
     assert "this is no GPU" in printed
-    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def has_virtual_gpus(backend):
+    """Whether the adapter has the room for them."""
+    return (BACKENDS / backend / "virtual.py").is_file() or (BACKENDS / backend / "virtual").is_dir()
+
+
+TWO_GPUS = ("copy_between_gpus.py", "auto_parallel.py", "model_parallel.py")
+
+
+@pytest.mark.parametrize("script", TWO_GPUS)
+def test_two_gpus_are_virtual_where_there_are_none_and_a_framework_without_them_says_so(backend, script):
+    arguments = ("--scale", "0.001") if script == "auto_parallel.py" else ()
+    printed = output(backend, script, *arguments)
+    if has_virtual_gpus(backend):
+        assert printed.startswith("Two GPUs, gpu:0 and gpu:1, both virtual\n")
+    else:
+        assert printed == output("numpy", script, *arguments).replace("numpy", str(backend))
+        assert printed.startswith(f"Not supported: {backend} has no virtual GPUs")
+
+
+def test_adding_what_is_on_two_gpus_is_an_error_and_adding_the_copy_is_not(backend):
+    if not has_virtual_gpus(backend):
+        pytest.skip(f"{backend} has one device, and says so: the promise above")
+    lines = [line.strip() for line in output(backend, "copy_between_gpus.py").splitlines()]
+    assert "X + Y is an error about gpu:0 and gpu:1" in lines
+    assert "Z is on gpu:1 and X still on gpu:0" in lines
+    assert "Y + Z is on gpu:1 with Y and Z: True" in lines
+    assert "and is one more than Y: True" in lines
+    assert "is no second copy: True" in lines
+
+
+@pytest.mark.parametrize("split", ["by layers", "by channels"])
+def test_a_network_split_over_two_gpus_is_the_network_of_one(backend, split):
+    if not has_virtual_gpus(backend):
+        pytest.skip(f"{backend} has one device, and says so: the promise above")
+    printed = output(backend, "model_parallel.py")
+    one = float(re.search(r"the loss is ([\d.]+)$", printed, re.MULTILINE)[1])
+    part = printed.partition(f"Two devices, split {split}\n")[2]
+    assert "gpu:0" in part and "gpu:1" in part
+    assert float(re.search(r"the loss is ([\d.]+)", part)[1]) == pytest.approx(one, rel=1e-3)
+    assert re.search(r"gradients equal those of one device: (\w+)", part)[1] == "True"
+
+
+def test_automatic_parallelism_times_each_gpu_and_both(backend):
+    if not has_virtual_gpus(backend):
+        pytest.skip(f"{backend} has one device, and says so: the promise above")
+    printed = output(backend, "auto_parallel.py", "--scale", "0.001")
+    timed = dict(re.findall(r"^  (.+), \d+ times: ([\d.]+) sec$", printed, re.MULTILINE))
+    assert {"on virtual gpu:0", "on virtual gpu:1"} < set(timed)
+    assert {"as many on each, in turn", "as many on each, at once"} < set(timed)
+    assert {"computed, then fetched", "computed and fetched, overlapped"} < set(timed)
+    assert "virtual GPUs share this machine's" in printed
 
 
 def test_digits_are_learnt_where_there_are_gradients(backend):
@@ -101,10 +162,8 @@ def test_training_is_repeatable(backend):
     ("command", "message"),
     [
         (("cpu_or_gpu.py", "lage"), "no experiment 'lage'; there are elementwise, large, tiny"),
-        (("cpu_or_gpu.py", "--scale", "0"), "0 is not between 0 and 10"),
-        (("cpu_or_gpu.py", "--scale", "nan"), "nan is not between 0 and 10"),
-        (("cpu_or_gpu.py", "--plot", "times.doc"), "'times.doc' is no .png, .svg or .pdf"),
-        (("cpu_or_gpu.py", "--plot", "nowhere/times.png"), "there is no folder 'nowhere' to draw in"),
+        (("cpu_or_gpu.py", "--scale", "0"), "a scale of 0.0 is not between 0 and 10"),
+        (("cpu_or_gpu.py", "--scale", "nan"), "a scale of nan is not between 0 and 10"),
         (("cpu_or_gpu.py", "--device", "gpu:x"), "'gpu:x' is no device"),
         (("cpu_or_gpu.py", "tiny", "--device", "gpu:3"), "gpu:3 does not exist under numpy"),
         (("digits.py", "--epochs", "0"), "0 is not positive"),

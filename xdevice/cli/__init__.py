@@ -1,4 +1,4 @@
-"""The command line: ``xdevice info``, ``xdevice doctor``, ``xdevice run``."""
+"""The command line: ``xdevice info``, ``xdevice doctor``, ``xdevice run``, ``xdevice bench``."""
 
 from __future__ import annotations
 
@@ -33,6 +33,18 @@ whatever a script leaves running when it ends.
 --env tox makes each framework's environment ready with tox, as the project in this folder
 configures it, and runs the script with that environment's Python. Names of environments are those
 of the frameworks; all means those that the project has."""
+
+
+_BENCH_HELP = """\
+xdevice bench --list names the experiments. Each framework has a process of its own, one after the
+other. Sizes are the lessons' own times the scale, and smaller where memory is short.
+
+Every time is that of work that is done: all devices have been waited for. The ratio to the CPU is
+the time of an experiment's first line, on the CPU, over this line's.
+
+Exit status: 0 if all went well, 1 if a framework or an experiment failed, 2 for a mistake in the
+command, 130 after Ctrl-C. An experiment that a framework cannot do, on two devices where there is
+one, is skipped with the reason."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,12 +99,18 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
     info = _command(commands, "info", "what this machine has, and what each framework sees of it")
     doctor = _command(commands, "doctor", "why a framework does not see the GPU, and what to type")
+    run = _command(commands, "run", "one script under several frameworks, side by side", _RUN_HELP)
+    for command in (info, doctor, run):
+        command.add_argument("--json", action="store_true", help="print JSON on stdout, and nothing else there")
     for command in (info, doctor):
         _add_backend_option(command, "frameworks; all (the default) is all that xdevice knows")
         command.add_argument(
             "--timeout", type=_seconds, default=120.0, metavar="S", help="seconds that a framework may take (120)"
         )
-    _add_run_options(_command(commands, "run", "one script under several frameworks, side by side", _RUN_HELP))
+    _add_run_options(run)
+    _add_bench_options(
+        _command(commands, "bench", "the lessons' experiments, timed on the CPU and on a device", _BENCH_HELP)
+    )
     return parser
 
 
@@ -111,7 +129,6 @@ def _command(commands: Any, name: str, summary: str, epilog: str | None = None) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    command.add_argument("--json", action="store_true", help="print JSON on stdout, and nothing else there")
     command.set_defaults(command=start)
     return command
 
@@ -128,6 +145,18 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     add("--tolerance", type=_tolerance, default=1e-5, metavar="T", help=equal)
     add("--strict", action="store_true", help="exit with 1 also if outputs differ")
     add("--env", choices=["tox"], metavar="tox", help="run each in its tox environment instead of the present one")
+
+
+def _add_bench_options(bench: argparse.ArgumentParser) -> None:
+    add = bench.add_argument
+    add("experiments", nargs="*", metavar="NAME", help="experiments; all if none is named")
+    _add_backend_option(bench, "frameworks; all (the default) is all that are installed")
+    add("--device", metavar="D", help="what is compared with the CPU (the first GPU, else the CPU itself)")
+    add("--scale", type=_scale, default=0.1, metavar="S", help="1 is the lessons' own size and number of times (0.1)")
+    add("--timeout", type=_seconds, metavar="S", help="stop a framework after so many seconds")
+    add("--json", type=_file, metavar="FILE", help="write the results, with versions and devices, into a file")
+    add("--plot", type=_file, metavar="FILE", help="draw the times: a .png, .svg or .pdf")
+    add("--list", action="store_true", help="say which experiments there are, and do nothing")
 
 
 def _add_backend_option(command: argparse.ArgumentParser, help: str) -> None:
@@ -151,6 +180,19 @@ def _seconds(text: str) -> float:
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
     return number
+
+
+def _scale(text: str) -> float:
+    number = _number(text)
+    if not 0 < number <= 10:
+        raise argparse.ArgumentTypeError(f"{text!r} is no scale above 0 and up to 10; 1 is the lessons' own size")
+    return number
+
+
+def _file(text: str) -> Any:
+    from pathlib import Path  # half of what `xdevice --version` would take
+
+    return Path(text)
 
 
 def _tolerance(text: str) -> float:

@@ -1,0 +1,55 @@
+"""Automatic parallelism: the same products on one GPU, on the other, on both at once; then computing while copying.
+
+    XDEVICE_BACKEND=torch python examples/auto_parallel.py             at a tenth of the lesson's size
+    python examples/auto_parallel.py --scale 1                         whole
+    xdevice run examples/auto_parallel.py --backend all                every framework
+    xdevice bench parallel overlap                                     the same work as a table
+
+``Benchmark`` waits for both devices, so each time is that of the work and not of queueing it. A machine
+with fewer than two GPUs gets two virtual ones, which share its cores: what is parallel there is what the
+cores can do at once. On real GPUs nothing changes in this script.
+"""
+
+import argparse
+
+from two_gpus import two_gpus
+
+import xdevice
+from xdevice import Benchmark, machine
+from xdevice.experiments import find, setting, title
+
+
+def timed(name, where):
+    """The seconds of each piece of an experiment's work, by what it says of itself."""
+    print(title(find(name)))
+    seconds = {}
+    for work in find(name)(where):
+        work.run(work.warm_up)  # what is loaded or compiled at first is no part of the time
+        with Benchmark(f"  {work.label}, {work.times} times") as benchmark:
+            kept = work.run(work.times)
+        del kept
+        seconds[work.label] = benchmark.seconds
+    return seconds
+
+
+def compare(seconds, one, other):
+    print(f"  {other} takes {seconds[other] / seconds[one]:.2f} of the time of {one}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Time two GPUs at once, and copies beside computing.")
+    parser.add_argument("--scale", type=float, default=0.1, help="1 is the lesson's own size (default %(default)s)")
+    options = parser.parse_args()
+    first, _ = two_gpus()
+    if xdevice.properties(first)["virtual"]:
+        print(f"virtual GPUs share this machine's {machine.usable_threads()} threads: no more than these is parallel")
+    where = setting(first, options.scale)
+    compare(timed("parallel", where), "as many on each, in turn", "as many on each, at once")
+    compare(timed("overlap", where), "computed, then fetched", "computed and fetched, overlapped")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except xdevice.XDeviceError as error:
+        raise SystemExit(f"auto_parallel.py: {error}") from error

@@ -1,0 +1,42 @@
+"""The multi-GPU lesson's first steps: one tensor on each GPU, adding them, copying, and not copying.
+
+    python examples/copy_between_gpus.py                       the framework that is installed here
+    xdevice run examples/copy_between_gpus.py --backend all    every one, side by side
+
+A machine with fewer than two GPUs gets two virtual ones, with memory of their own. No framework is named.
+"""
+
+from two_gpus import two_gpus
+
+import xdevice
+from xdevice import device_of, is_same_device, strict, to_device, to_numpy
+
+first, second = two_gpus()
+
+print("Two tensors")
+X = xdevice.ones((2, 3), device=first)
+xdevice.seed(0)
+Y = xdevice.rand((2, 3), device=second)
+print("  X is on", device_of(X), "and holds", to_numpy(X).tolist())
+print("  Y is on", device_of(Y), "and is", *Y.shape)
+
+print("Adding them")
+# Left to themselves some frameworks refuse this and others copy in silence: strict() is one answer for all.
+try:
+    with strict():
+        X + Y
+except xdevice.MixedDeviceError as error:
+    print("  X + Y is an error about", " and ".join(map(str, sorted(error.devices))))
+    print("  and says what to do:", str(error).partition("; ")[2])
+
+print("Copying X to where Y is")
+Z = to_device(X, second)
+print("  Z is on", device_of(Z), "and X still on", device_of(X))
+with strict(), second:  # most frameworks compute where the operands are; one wants the scope besides
+    total = Y + Z
+print("  Y + Z is on", device_of(total), "with Y and Z:", is_same_device(total, Y, Z))
+print("  and is one more than Y:", bool((abs(to_numpy(total) - to_numpy(Y) - 1) < 1e-6).all()))
+
+print("Copying what is there already")
+print("  is no second copy:", to_device(Z, second) is Z)
+print("  unless one is asked for:", to_device(Z, second, copy=True) is not Z)

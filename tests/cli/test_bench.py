@@ -1,0 +1,147 @@
+"""``xdevice bench``, the real command, at a size where it takes no time to speak of."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import xdevice
+from xdevice.experiments import EXPERIMENTS, setting
+
+NAMES = xdevice.available()
+ONE = NAMES[-1] if NAMES else None  # the lightest
+pytestmark = pytest.mark.skipif(not NAMES, reason="no framework is installed here; the others' environments have one")
+
+SMALL = ("--scale", "0.001")
+
+
+def bench(*arguments, **env):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("XDEVICE")}
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "xdevice", "bench", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, encoding="utf-8", timeout=300, check=False, env={**clean, **hidden, **env}
+    )
+
+
+def results(tmp_path, *arguments, **env):
+    done = bench(*arguments, *SMALL, "--json", tmp_path / "times.json", **env)
+    return done, json.loads((tmp_path / "times.json").read_text(encoding="utf-8"))
+
+
+def test_the_list_names_every_experiment_and_runs_none():
+    done = bench("--list", "--backend", ONE)
+    assert done.returncode == 0 and done.stderr == ""
+    for name in EXPERIMENTS:
+        assert re.search(rf"^{name} ", done.stdout, re.MULTILINE)
+
+
+def test_every_experiment_runs_under_every_framework_and_the_first_line_is_the_cpus(tmp_path):
+    done, report = results(tmp_path, "--backend", "all")
+    assert done.returncode == 0, done.stdout
+    assert [each["name"] for each in report["backends"]] == NAMES
+    for each in report["backends"]:
+        assert each["status"] == "ok" and each["error"] is None and each["version"]
+        assert [experiment["name"] for experiment in each["experiments"]] == list(EXPERIMENTS)
+        for experiment in each["experiments"]:
+            if experiment["skipped"]:
+                assert experiment["name"] == "parallel" and "no second cpu" in experiment["skipped"]
+                continue
+            assert experiment["rows"][0]["devices"] == ["cpu:0"] and experiment["rows"][0]["ratio_to_cpu"] == 1
+            assert all(row["seconds"] > 0 and row["times"] >= 1 for row in experiment["rows"])
+
+
+def test_results_say_where_and_with_what_they_were_found(tmp_path):
+    _, report = results(tmp_path, "tiny", "--backend", ONE)
+    assert report["xdevice"] == xdevice.__version__ and report["scale"] == 0.001
+    assert report["python"] and report["platform"] and report["machine"]["host"]["threads"] >= 1
+    (found,) = report["backends"]
+    assert found["devices"][0]["device"] == "cpu:0" and found["devices"][0]["virtual"] is False
+
+
+def test_bytes_moved_are_those_of_the_operands_and_results(tmp_path):
+    _, report = results(tmp_path, "transfer", "copies", "large", "--backend", ONE)
+    moved = {
+        row["label"]: row["bytes_moved"] / row["times"]
+        for experiment in report["backends"][0]["experiments"]
+        for row in experiment["rows"]
+    }
+    assert moved["sent there and fetched each time"] == 3 * 200 * 200 * 4
+    assert moved["at once, to the device"] == moved["in 10 pieces, to the device"] == moved["in 10 pieces, back"] > 0
+    assert moved["10 × 10 on the CPU"] == moved["in NumPy, on the CPU"] == 0
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "numpy"])
+def test_two_virtual_gpus_are_two_devices_and_are_called_virtual(tmp_path, name):
+    done, report = results(tmp_path, "parallel", "--backend", name, XDEVICE_VIRTUAL_GPUS="2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = report["backends"]
+    assert [(d["device"], d["virtual"]) for d in found["devices"]] == [("gpu:0", True), ("gpu:1", True)]
+    rows = {row["label"]: row["devices"] for row in found["experiments"][0]["rows"]}
+    assert rows["on virtual gpu:1"] == ["gpu:1"] and rows["as many on each, at once"] == ["gpu:0", "gpu:1"]
+    assert "virtual" in done.stdout
+
+
+def test_a_table_shows_time_ratio_and_bytes():
+    done = bench("transfer", "--backend", ONE, *SMALL)
+    for heading in ("times", "time each", "ratio to CPU", "bytes moved"):
+        assert heading in done.stdout
+    assert re.search(r"sent there and fetched each time +10 +\S+ .?s +\S+ × +4\.6 MiB", done.stdout)
+
+
+@pytest.mark.parametrize(("suffix", "begins"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
+def test_the_plot_is_of_the_kind_that_its_name_says(tmp_path, suffix, begins):
+    file = tmp_path / f"times{suffix}"
+    assert bench("tiny", "--backend", ONE, *SMALL, "--plot", file).returncode == 0
+    assert file.read_bytes().startswith(begins)
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["lage"], "no experiment 'lage'; there are elementwise, large, tiny"),
+    (["tiny", "--backend", "pytorch"], "no backend 'pytorch'"),
+    (["tiny", "--device", "gpu:x"], "'gpu:x'"),
+    (["tiny", "--scale", "0"], "'0' is no scale above 0 and up to 10"),
+    (["tiny", "--scale", "nan"], "'nan' is no scale"),
+    (["tiny", "--scale", "11"], "'11' is no scale"),
+    (["tiny", "--plot", "times.doc"], "'times.doc' is no picture"),
+    (["tiny", "--plot", "nowhere/times.png"], "there is no folder 'nowhere'"),
+    (["tiny", "--json", "nowhere/times.json"], "there is no folder 'nowhere'"),
+    (["tiny", "--json", "."], "is a folder"),
+    (["tiny", "--json", "x" * 300], "cannot be written"),
+    (["tiny", "--fast"], "unknown option '--fast'"),
+])  # fmt: skip
+def test_a_mistake_in_the_command_is_one_line_and_exit_status_2_before_anything_runs(arguments, says):
+    done = bench(*arguments)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("xdevice: error: ") and says in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_device_that_does_not_exist_is_an_error_that_says_what_does():
+    done = bench("tiny", "--backend", ONE, "--device", "gpu:3", *SMALL)
+    assert done.returncode == 1
+    assert f"gpu:3 does not exist under {ONE}, which sees cpu:0" in done.stdout
+
+
+def test_a_framework_that_crashes_is_reported_and_the_others_go_on(with_toy, tmp_path):
+    file = tmp_path / "times.json"
+    done = with_toy("segfaults", "bench", "tiny", "--backend", f"toy,{ONE}", *SMALL, "--json", str(file), status=1)
+    assert "killed by SIGSEGV" in done.stdout
+    states = {each["name"]: each["status"] for each in json.loads(file.read_text(encoding="utf-8"))["backends"]}
+    assert states == {"toy": "failed", ONE: "ok"}
+
+
+def test_a_framework_that_hangs_is_stopped_at_the_timeout(with_toy):
+    done = with_toy("hangs", "bench", "tiny", "--backend", "toy", "--timeout", "2", status=1)
+    assert "timed out" in done.stdout
+
+
+def test_sizes_are_made_to_fit_the_memory_that_is_free():
+    with xdevice.using(ONE):
+        small = setting("cpu", 1.0)
+    little = type(small)(small.device, None, 1.0, memory=4 * 16 * 100**2)
+    assert little.fitting(10_000, 16, power=2) == 100
+    assert little.fitting(50, 16, power=2) == 50
+    assert type(small)(small.device, None, 1.0, memory=None).fitting(10_000, 16, power=2) == 10_000

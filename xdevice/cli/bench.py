@@ -1,0 +1,134 @@
+"""``xdevice bench``: the lessons' experiments, timed under several frameworks, one process each."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import xdevice
+from xdevice.cli import benchmarks
+from xdevice.cli.processes import Child, run_all
+from xdevice.cli.terminal import console, duration, ending, write
+from xdevice.device import parse
+from xdevice.errors import ArgumentError
+from xdevice.experiments import EXPERIMENTS, find, title
+from xdevice.machine import gpus, host
+from xdevice.registry import available, backend
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+PICTURES = (".png", ".svg", ".pdf")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the experiments, show their times, and give the exit status: 1 if one of them failed."""
+    if options.list:
+        write(benchmarks.catalogue({name: title(experiment) for name, experiment in EXPERIMENTS.items()}))
+        return 0
+    names = list(dict.fromkeys(options.experiments)) or list(EXPERIMENTS)
+    _check(names, options)
+    frameworks = [str(backend(name)) for name in options.backend or available()] or [str(backend())]
+    with tempfile.TemporaryDirectory() as folder:
+        children = [_child(framework, names, options, Path(folder)) for framework in frameworks]
+        with Progress(Path(folder), len(names)) as progress:
+            interrupted = run_all(children, 1, options.timeout, progress)  # one at a time: each has the machine alone
+        found = [benchmarks.answer(child, benchmarks.read(Path(folder, child.name)), names) for child in children]
+    write(*benchmarks.rendered(found))
+    if options.json:
+        _save(options.json, found, options.scale)
+    if options.plot:
+        benchmarks.plot(found, options.plot)
+    if interrupted:
+        return 128 + interrupted
+    return int(any(framework["status"] != "ok" for framework in found))
+
+
+def _check(names: Sequence[str], options: argparse.Namespace) -> None:
+    """What can be known to fail, found before the work."""
+    for name in names:
+        find(name)
+    if options.device:
+        parse(options.device)
+    if options.plot and options.plot.suffix not in PICTURES:
+        raise ArgumentError(f"'{options.plot}' is no picture; name a {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
+    if options.plot and find_spec("matplotlib") is None:
+        raise ArgumentError("--plot needs matplotlib; pip install matplotlib")
+    for file in filter(None, (options.json, options.plot)):
+        _check_writable(file)
+
+
+def _check_writable(file: Path) -> None:
+    if not os.path.isdir(file.parent):  # never fails, as Path.is_dir may
+        raise ArgumentError(f"there is no folder '{file.parent}' to write {file.name!r} in; make it first")
+    if os.path.isdir(file):
+        raise ArgumentError(f"'{file}' is a folder; give the name of a file")
+    new = not os.path.exists(file)
+    try:
+        file.open("ab").close()  # permissions alone do not tell, and least of all to root
+    except OSError as error:
+        raise ArgumentError(f"'{file}' cannot be written: {error.strerror}; give another file") from error
+    if new:
+        file.unlink()
+
+
+def _child(framework: str, names: Sequence[str], options: argparse.Namespace, folder: Path) -> Child:
+    safe = ["-P"] if sys.version_info >= (3, 11) else []  # no module of the current folder is a framework
+    work = [str(folder / framework), options.device or "", str(options.scale), *names]
+    environment = {**os.environ, "XDEVICE_BACKEND": framework}
+    return Child(framework, [sys.executable, *safe, "-m", "xdevice.experiments", *work], environment)
+
+
+def _save(file: Path, found: list[dict[str, Any]], scale: float) -> None:
+    machine = {"host": host(), **gpus()}
+    report = {"xdevice": xdevice.__version__, "python": platform.python_version(), "platform": platform.platform(),
+              "machine": machine, "scale": scale, "backends": found}  # fmt: skip
+    file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+class Progress:
+    """A bar for each framework on stderr, by experiments; without a terminal a line at the end of each."""
+
+    def __init__(self, folder: Path, total: int) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bars
+
+        out = console(stderr=True)
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        self._bars = Bars(*columns, TextColumn("{task.fields[now]}"), console=out, transient=True)
+        self._live, self._folder, self._total = out.is_terminal, folder, total
+        self._tasks: dict[str, Any] = {}
+        self._said = set[str]()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Progress:
+        if self._live:
+            self._stack.enter_context(self._bars)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stack.close()
+
+    def __call__(self, children: Sequence[Child]) -> None:
+        for child in children:
+            if child.status != "waiting" and child.name not in self._said:
+                self._show(child)
+
+    def _show(self, child: Child) -> None:
+        if child.ended:
+            self._said.add(child.name)
+        if self._live:
+            if child.name not in self._tasks:
+                self._tasks[child.name] = self._bars.add_task(child.name, total=self._total, now="")
+            done, now = benchmarks.progress(benchmarks.read(self._folder / child.name))
+            self._bars.update(self._tasks[child.name], completed=done, now=ending(child) if child.ended else now)
+        elif child.ended:
+            print(f"bench: {child.name} {ending(child)} ({duration(child.seconds)})", file=sys.stderr)

@@ -1,0 +1,164 @@
+"""What the processes of ``xdevice bench`` have told, as tables, as a picture, and as JSON can hold it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from xdevice.cli.terminal import duration, exit_text, printable, size, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from xdevice.cli.processes import Child
+
+Answer = dict[str, Any]
+
+
+def read(file: Path) -> list[Answer]:
+    """What a process has told so far; a line that it was writing when it crashed is left out."""
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")[:-1]
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines]
+
+
+def progress(told: Sequence[Answer]) -> tuple[int, str]:
+    """How many experiments are behind it, and what it is at."""
+    done = sum(1 for answer in told if answer.keys() & {"done", "skipped"} or ("error" in answer and len(answer) > 1))
+    last = told[-1] if told else {}
+    return done, f"{last['experiment']}: {last['working']}" if "working" in last else last.get("experiment", "")
+
+
+def answer(child: Child, told: Sequence[Answer], names: Sequence[str]) -> Answer:
+    """One framework's part of the report."""
+    found: Answer = {"name": child.name, "status": "ok", "version": None, "devices": [], "error": None}
+    experiments: dict[str, Answer] = {}
+    for each in told:
+        if "about" in each:
+            found.update(each["about"])
+        elif "experiment" in each:
+            _note(experiments.setdefault(each["experiment"], _empty(each)), each)
+        else:
+            found["error"] = each["error"]
+    _stdout, stderr, _ = child.output()
+    if child.status != "ok":
+        found["status"] = child.status
+        told_why = found["error"] or any(experiment["error"] for experiment in experiments.values())
+        if not told_why:
+            found["error"] = _last_words(child, stderr)
+    found["experiments"] = [experiments[name] for name in names if name in experiments]
+    return found
+
+
+def _empty(each: Answer) -> Answer:
+    return {"name": each["experiment"], "title": each["title"], "rows": [], "skipped": None, "error": None}
+
+
+def _note(experiment: Answer, each: Answer) -> None:
+    if "row" in each:
+        experiment["rows"].append(each["row"])
+    for key in ("skipped", "error"):
+        experiment[key] = each.get(key, experiment[key])
+
+
+def _last_words(child: Child, stderr: bytes) -> str:
+    if child.status in ("timed out", "stopped"):
+        return f"{child.status} after {duration(child.seconds)}"
+    lines = [line.strip() for line in printable(stderr.decode(errors="replace")).splitlines() if line.strip()]
+    return exit_text(child.exit_status) + (f"; its last words: {lines[-1]}" if lines else "")
+
+
+def catalogue(titles: Mapping[str, str]) -> Table:
+    """The experiments that there are."""
+    found = table("experiment", "what is compared")
+    for name, text in titles.items():
+        found.add_row(name, text)
+    return found
+
+
+def rendered(found: Sequence[Answer]) -> Iterator[RenderableType]:
+    """A table for each framework, or why there is none."""
+    for i, framework in enumerate(found):
+        if i:
+            yield ""
+        yield Text(" ".join([framework["name"], framework["version"] or ""]).strip() + _where(framework), style="bold")
+        if any(experiment["rows"] for experiment in framework["experiments"]):
+            yield _table(framework["experiments"])
+        for experiment in framework["experiments"]:
+            if experiment["skipped"]:
+                yield Text(f"– {experiment['name']} is skipped: {experiment['skipped']}", style="dim")
+            if experiment["error"]:
+                yield Text(f"✗ {experiment['name']}: {experiment['error']}", style="red")
+        if framework["error"]:
+            yield Text(f"✗ {framework['name']}: {framework['error']}", style="red")
+
+
+def _where(framework: Answer) -> str:
+    """The devices by name: ``, gpu:0 is virtual GPU 0``, which says itself that it is virtual."""
+    return "".join(f", {device['device']} is {device.get('name') or 'nameless'}" for device in framework["devices"])
+
+
+def _table(experiments: Sequence[Answer]) -> Table:
+    figures = ("times", "time each", "ratio to CPU", "bytes moved")
+    made = table("experiment", *figures, right=figures)
+    for experiment in experiments:
+        if experiment["rows"]:
+            made.add_row(Text(f"{experiment['name']}: {experiment['title']}", style="bold"))
+        for row in experiment["rows"]:
+            each, ratio = _time(row["seconds_each"]), f"{row['ratio_to_cpu']:.2f} ×"
+            moved = size(row["bytes_moved"]) if row["bytes_moved"] else "–"
+            made.add_row(f"  {row['label']}", str(row["times"]), each, ratio, moved)
+    return made
+
+
+def _time(seconds: float) -> str:
+    for unit, name in ((1, "s"), (1e-3, "ms")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def plot(found: Sequence[Answer], file: Path) -> None:
+    """Draw the times of one piece of work, a panel for each experiment; the file's suffix says in which format."""
+    from matplotlib.figure import Figure
+
+    panels = _panels(found)
+    heights = [len(bars) + 3 for bars in panels.values()] or [3]
+    figure: Any = Figure(figsize=(11, 0.24 * sum(heights) + 0.8), layout="constrained")
+    figure.suptitle(", ".join(f"{framework['name']} {framework['version'] or ''}".strip() for framework in found))
+    rows: Any = figure.subplots(len(heights), squeeze=False, height_ratios=heights)
+    for axes, (heading, bars) in zip(rows[:, 0], panels.items(), strict=False):
+        _draw(axes, heading, bars)
+    if not panels:
+        rows[0, 0].set_title("nothing was timed")
+    figure.savefig(file, dpi=120)
+
+
+def _panels(found: Sequence[Answer]) -> dict[str, list[tuple[int, str, float]]]:
+    """By experiment its bars: the framework's place, the label, which says what is virtual, and the seconds."""
+    panels: dict[str, list[tuple[int, str, float]]] = {}
+    for place, framework in enumerate(found):
+        for experiment in framework["experiments"]:
+            for row in experiment["rows"]:
+                bar = place, f"{framework['name']}: {row['label']}", row["seconds_each"]
+                panels.setdefault(f"{experiment['name']}: {experiment['title']}", []).append(bar)
+    return panels
+
+
+def _draw(axes: Any, heading: str, bars: Sequence[tuple[int, str, float]]) -> None:
+    rows = range(len(bars))
+    drawn = axes.barh(rows, [seconds for _, _, seconds in bars], color=[f"C{place}" for place, _, _ in bars])
+    axes.bar_label(drawn, [_time(seconds) for _, _, seconds in bars], padding=3, fontsize=8)
+    axes.set_yticks(rows, [label for _, label, _ in bars], fontsize=8)
+    axes.set_title(heading, fontsize=10, loc="left")
+    axes.set_xlabel("seconds each", fontsize=8)
+    axes.margins(x=0.12)
+    axes.invert_yaxis()

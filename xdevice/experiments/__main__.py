@@ -1,0 +1,86 @@
+"""One framework's share of ``xdevice bench``, in a process of its own: XDEVICE_BACKEND says which.
+
+    python -m xdevice.experiments ANSWERS DEVICE SCALE NAME…
+
+ANSWERS is a file that gets a line of JSON for everything that happens, as it happens: a process that
+crashes has told what it knew. DEVICE may be empty.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import xdevice
+from xdevice.errors import NotSupportedError, XDeviceError
+from xdevice.experiments import EXPERIMENTS, rows, setting, title
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xdevice.experiments.work import Setting, Work
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run them; 1 if one of them failed."""
+    path, device, scale, *names = arguments
+    with open(path, "a", encoding="utf-8") as answers:
+
+        def tell(**what: Any) -> None:
+            print(json.dumps(what), file=answers, flush=True)
+
+        try:
+            where = setting(device or None, float(scale))
+        except XDeviceError as error:
+            tell(error=str(error))
+            return 1
+        tell(about=_about(where))
+        failed = [name for name in names if not _ran(name, where, tell)]
+        return int(bool(failed))
+
+
+def _about(where: Setting) -> dict[str, Any]:
+    """What the results depend on."""
+    chosen = xdevice.backend()
+    try:
+        version: str | None = chosen.hardware.build()["version"]
+    except NotSupportedError:
+        version = None
+    used = [where.device, *([where.second] if where.second else [])]
+    return {"version": version, "devices": [{"device": str(d), **xdevice.properties(d)} for d in used]}
+
+
+def _ran(name: str, where: Setting, tell: Any) -> bool:
+    """Whether it ran, or cannot run here; its lines are told as they come."""
+    began: dict[str, Any] = {"experiment": name, "title": title(EXPERIMENTS[name])}
+
+    def before(work: Work) -> None:
+        tell(**began, working=work.label)
+
+    tell(**began)
+    try:
+        for row in rows(EXPERIMENTS[name], where, before):
+            tell(**began, row=row)
+    except NotSupportedError as error:
+        tell(**began, skipped=str(error))
+    except Exception as error:
+        if xdevice.is_out_of_memory(error):
+            tell(**began, error="out of memory; give a smaller --scale")
+        else:
+            first = (str(error).strip().splitlines() or [""])[0]
+            tell(**began, error=first if isinstance(error, XDeviceError) else f"{type(error).__name__}: {first}")
+            traceback.print_exc()
+        return False
+    else:
+        tell(**began, done=True)
+    return True
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # a framework that crashes on its way out has answered all the same

@@ -1,0 +1,175 @@
+"""What an experiment is made of: a setting, and pieces of work that are timed one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import xdevice
+from xdevice import cpu, device_of
+from xdevice.errors import ArgumentError, MisplacedError, NotSupportedError
+from xdevice.machine import host_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypedDict
+
+    from xdevice.device import Device
+
+    class Row(TypedDict):
+        """One line of an experiment's result."""
+
+        label: str
+        devices: list[str]  # where it is computed
+        times: int
+        seconds: float  # for all of them
+        seconds_each: float
+        ratio_to_cpu: float  # the CPU's seconds for each, by this line's: above 1 is faster than the CPU
+        bytes_moved: int  # between the host's arrays or the CPU and the device
+
+
+BYTES = 4
+"""Of one number: all experiments compute in float32."""
+
+SHARE = 4
+"""One part in so many of the free memory is what an experiment's tensors may take."""
+
+LARGEST = 10.0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where and how large: the device that is compared with the CPU, a second one if there is one."""
+
+    device: Device
+    second: Device | None
+    scale: float
+    memory: int | None  # free bytes of the scarcest memory that is used; None if unknown
+
+    def sized(self, whole: int, floor: int = 1) -> int:
+        """A size or number of times of the lesson, scaled."""
+        return max(floor, round(whole * self.scale))
+
+    def fitting(self, size: int, bytes_each: float, power: int = 1) -> int:
+        """The size, or the largest that fits into memory where ``size ** power`` takes ``bytes_each`` times that."""
+        if self.memory is None:
+            return size
+        return max(1, min(size, int((self.memory / SHARE / bytes_each) ** (1 / power))))
+
+    @property
+    def name(self) -> str:
+        """The device for a label: ``virtual gpu:0``, where it is that."""
+        return named(self.device)
+
+    def sides(self) -> tuple[tuple[str, Device], ...]:
+        """The CPU and the device, with words for them."""
+        return ("on the CPU", cpu()), (f"on {self.name}", self.device)
+
+    def pair(self) -> tuple[Device, Device]:
+        """The device and the second one; `NotSupportedError` where there is one alone."""
+        if self.second is None:
+            raise NotSupportedError(
+                f"{xdevice.backend()} has no second {self.device.kind} here; "
+                "XDEVICE_VIRTUAL_GPUS=2 gives two virtual GPUs to frameworks that can have them"
+            )
+        return self.device, self.second
+
+
+@dataclass
+class Work:
+    """One line of a table: ``run(times)`` does the work that many times, and returns what is to be waited for."""
+
+    label: str
+    devices: tuple[Device, ...]
+    times: int
+    run: Callable[[int], Any]
+    moved: int = 0  # bytes, each time
+    warm_up: int = 3  # times, uncounted: loading and compiling what it needs is no part of it
+
+
+def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
+    """The device asked for, or the first GPU, or the CPU; beside it the next GPU.
+
+    Raises
+    ------
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    ArgumentError
+        A scale that is not above 0 and up to 10.
+    """
+    if not 0 < scale <= LARGEST:
+        raise ArgumentError(f"a scale of {scale!r} is not between 0 and {LARGEST:g}; 1 is the lesson's own size")
+    first = xdevice.as_device(device) if device is not None else xdevice.try_gpu()
+    xdevice.properties(first)  # raises if it is not there
+    alike = [] if first.kind == "cpu" else xdevice.devices(first.kind)
+    second = alike[(first.index + 1) % len(alike)] if len(alike) > 1 else None
+    return Setting(first, second, scale, _free([first, *([second] if second else [])]))
+
+
+def measured(work: Work, reference: float | None = None) -> Row:
+    """The row of a work that has been done; ``reference`` is what each time takes on the CPU, if not here."""
+    _ = work.run(work.warm_up)
+    timer = xdevice.Timer()
+    kept = work.run(work.times)
+    seconds = max(timer.stop(), 1e-9)  # no clock is finer
+    del kept  # held until the clock was read: a framework may forget to wait for what nobody wants
+    each = seconds / work.times
+    return {
+        "label": work.label,
+        "devices": [str(device) for device in work.devices],
+        "times": work.times,
+        "seconds": seconds,
+        "seconds_each": each,
+        "ratio_to_cpu": (reference or each) / each,
+        "bytes_moved": work.moved * work.times,
+    }
+
+
+def random(shape: tuple[int, ...], device: Device, mean: float = 0.5) -> Any:
+    """Numbers between 0 and twice the mean, in float32."""
+    with device:  # one framework computes in the scope, and the others where the operands are
+        return xdevice.rand(shape, dtype="float32", device=device) * (2 * mean)
+
+
+def arrived(tensor: Any, device: Device) -> Any:
+    """The tensor, which is on the device: else what has been timed is not what is said.
+
+    Raises
+    ------
+    MisplacedError
+        It is elsewhere.
+    """
+    found = device_of(tensor)
+    if found != device:
+        raise MisplacedError(
+            f"the result is on {found} although its operands are on {device}; this time would tell nothing"
+        )
+    return tensor
+
+
+def word(path: str) -> Any:
+    """A function that NumPy and most frameworks have under one name, from wherever this framework keeps it.
+
+    Raises
+    ------
+    NotSupportedError
+        It has none of that name.
+    """
+    framework = xdevice.backend().framework
+    for home in (getattr(framework, "numpy", None), getattr(framework, "np", None), framework):
+        found = home
+        for name in path.split("."):
+            found = getattr(found, name, None)
+        if found is not None:
+            return found
+    raise NotSupportedError(f"{xdevice.backend()} has no {path} under that name, which this experiment is made of")
+
+
+def named(device: Device) -> str:
+    """The device for a label: ``virtual gpu:0``, where it is that."""
+    return f"virtual {device}" if xdevice.properties(device)["virtual"] else str(device)
+
+
+def _free(devices: Iterable[Device]) -> int | None:
+    known = [host_memory()[1], *(xdevice.memory_stats(device).get("free") for device in devices)]
+    return min((free for free in known if free is not None), default=None)
