@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from xdevice.backends.torch.virtual import devices
 from xdevice.device import Device
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def native(device: Device) -> torch.device:
 def as_device(native: torch.device) -> Device:
     if native.type == "cpu":
         return Device("cpu", 0)  # torch takes cpu:1 and means the CPU
-    index = native.index
-    return Device(native.type, _current(native.type) if index is None else index)
+    index = _current(native.type) if native.index is None else native.index
+    return Device("gpu" if native.type == devices.NAME else native.type, index)
 
 
 def scope(device: Device) -> AbstractContextManager[Any]:
@@ -87,6 +88,8 @@ def properties(device: Device) -> Properties:
 
 def gpus() -> tuple[str, int]:
     """The framework's word for its GPU, and how many there are; asks NVML, so makes no context."""
+    if devices.count:
+        return devices.NAME, devices.count  # and no real ones: they are hidden
     seen = torch.cuda.device_count()
     if seen:
         return "cuda", seen
@@ -98,7 +101,7 @@ def gpus() -> tuple[str, int]:
 
 
 def _current(kind: str) -> int:
-    if kind in ("cuda", "xpu") and _in_use(kind):
+    if kind in ("cuda", "xpu", devices.NAME) and _in_use(kind):
         return int(getattr(torch, kind).current_device())
     return 0  # what it is before anybody has set it, and on devices that are alone
 

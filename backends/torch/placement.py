@@ -8,8 +8,9 @@ import torch
 from torch.nn.utils.rnn import PackedSequence
 
 from xdevice.backends.torch.hardware import as_device, native
+from xdevice.backends.torch.virtual import devices
 from xdevice.device import Device
-from xdevice.errors import NotSupportedError
+from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 if TYPE_CHECKING:
     from xdevice.contract import Role
@@ -33,7 +34,20 @@ def device_of(tensor: torch.Tensor) -> Device:
     try:
         return _known[where]
     except KeyError:
-        return _known.setdefault(where, as_device(where))
+        return _known.setdefault(where, _place(where))
+
+
+def _place(where: torch.device) -> Device:
+    if devices.count and where.type in ("cuda", "xpu", "mps"):
+        raise UnknownPlacementError(
+            f"a tensor on {where} is on a real GPU, which virtual_gpus(force=True) hides; start again without it"
+        )
+    return as_device(where)
+
+
+def forget() -> None:
+    """Devices may have other names from now on."""
+    _known.clear()
 
 
 def move(tensor: torch.Tensor, device: Device, non_blocking: bool) -> torch.Tensor:

@@ -1,0 +1,97 @@
+"""Operations on tensors of several devices: torch raises by itself, and here its error becomes xdevice's.
+
+Virtual GPUs see their operations in Python, in every thread, so there nothing is added. What torch
+refuses before it gets to them, and everything on real GPUs, is caught by a mode of the thread that opened the
+block; other threads have torch's own error. Where torch itself copies, as in ``x[0] = y``, is no mixing.
+"""
+
+from __future__ import annotations
+
+import re
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from xdevice.backends.torch.hardware import as_device, gpus
+from xdevice.backends.torch.virtual import devices
+from xdevice.backends.torch.virtual.internals import core
+from xdevice.mixing import mixed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+    from xdevice.device import Device
+
+_DEVICE = re.compile(r"\b(?:cpu|cuda|xpu|mps|vgpu)(?::\d+)?\b")
+
+
+class forbid:  # noqa: N801  (the contract calls it as a function)
+    """A context in which torch's error for mixed devices is a `MixedDeviceError`."""
+
+    def __init__(self) -> None:
+        self._mode: Any = _Translate() if gpus()[1] else None  # one device has nothing to be mixed with
+        self._thread = get_ident()
+
+    def __enter__(self) -> None:
+        devices.forbidden = True
+        self._thread = get_ident()
+        if self._mode is not None:
+            self._mode.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        devices.forbidden = False
+        if self._mode is not None:
+            self._mode.over = True  # another thread's stack of modes cannot be reached
+            if self._thread == get_ident():
+                _remove(self._mode)
+
+
+class _Translate(TorchFunctionMode):
+    """Each call of torch, with its error for mixed devices told as ours."""
+
+    over = False
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        try:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        except RuntimeError as error:
+            found = set() if self.over else _found(error, args)
+            if len(found) < 2:
+                raise
+            raise mixed(resolve_name(func) or getattr(func, "__name__", "torch"), found) from error
+
+
+def _found(error: RuntimeError, args: tuple[Any, ...]) -> set[Device]:
+    """The devices that torch's error is about; none if it is about anything else, or told as ours already."""
+    text = str(error)
+    if "device" not in text.lower() or hasattr(error, "devices"):
+        return set()
+    named = {as_device(torch.device(word)) for word in _DEVICE.findall(text)}
+    return named if len(named) > 1 else {as_device(tensor.device) for tensor in _tensors(args)}
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _remove(mode: TorchFunctionMode) -> None:
+    """Take the mode from this thread's stack, wherever it is: modes entered later stay."""
+    above: list[TorchFunctionMode] = []
+    while core._len_torch_function_stack():
+        top: Any = core._pop_torch_function_stack()
+        if top is mode:
+            break
+        above.append(top)
+    for other in reversed(above):
+        core._push_on_torch_function_stack(other)

@@ -1,0 +1,45 @@
+"""Virtual GPUs: torch's PrivateUse1 device, named ``vgpu``, whose memory is the host's.
+
+A tensor on ``vgpu:1`` lies in memory that a CPU tensor has allocated; only the label differs
+(`memory.py`). An operation runs on CPU twins of its arguments, which share their memory
+(`kernels.py`), so its numbers are the CPU's to the last bit. Everything is in Python; nothing is
+compiled. torch gives PrivateUse1 out once per process, so there is no way back.
+
+It is never too late for torch: tensors that exist already stay where they are.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from xdevice.backends.torch.virtual.internals import core
+from xdevice.errors import NotSupportedError, VirtualDeviceError
+
+OLDEST = (2, 10)
+"""The first torch whose PrivateUse1 device can be written in Python."""
+
+
+def enable(n: int, force: bool) -> None:
+    from xdevice.backends.torch.hardware import gpus  # which asks devices.py here
+
+    if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST:
+        raise NotSupportedError(
+            f"virtual GPUs need torch 2.10 or newer, and this is {torch.__version__}; pip install --upgrade torch"
+        )
+    kind, real = gpus()
+    if real and not force:
+        raise VirtualDeviceError(
+            f"virtual_gpus({n}) would hide {real} real GPU{'s' * (real > 1)} ({kind}); "
+            f"use {'them' if real > 1 else 'it'}, or write virtual_gpus({n}, force=True)"
+        )
+    taken = core._get_privateuse1_backend_name()
+    if taken != "privateuseone":
+        raise VirtualDeviceError(
+            f"virtual GPUs need torch's PrivateUse1, which {taken!r} has taken in this process; "
+            f"start again without importing what brings {taken!r}"
+        )
+    from xdevice.backends.torch.placement import forget
+    from xdevice.backends.torch.virtual import runtime  # replaces parts of torch: only for who asks
+
+    runtime.start(n)
+    forget()

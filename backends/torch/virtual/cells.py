@@ -1,0 +1,138 @@
+"""What torch computes otherwise on GPUs than on the CPU: recurrent cells, convolution, dropout.
+
+For PrivateUse1 torch takes the road of the GPU, which ends at fused kernels that no CPU has. These do
+the same in ordinary operations; sizes are (batch, features), gates stand side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from xdevice.backends.torch.virtual.internals import aten
+from xdevice.backends.torch.virtual.kernels import on_host
+
+Tensor = torch.Tensor
+
+
+def _lstm(input_gates: Tensor, hidden_gates: Tensor, cx: Tensor, *biases: Tensor | None) -> tuple[Tensor, ...]:
+    gates = _biased(input_gates, biases[:1]) + _biased(hidden_gates, biases[1:])
+    i, f, g, o = gates.chunk(4, 1)
+    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    cy = f * cx + i * g
+    return o * cy.tanh(), cy, torch.cat([i, f, g, o], 1)  # the last is what backward needs
+
+
+def _lstm_backward(  # noqa: PLR0913, PLR0917  (torch's signature)
+    grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    i, f, g, o = workspace.chunk(4, 1)
+    squashed = cy.tanh()
+    grad_h = torch.zeros_like(cy) if grad_hy is None else grad_hy
+    grad_c = grad_h * o * (1 - squashed * squashed)
+    if grad_cy is not None:
+        grad_c = grad_c + grad_cy
+    gates = [grad_c * g * i * (1 - i), grad_c * cx * f * (1 - f), grad_c * i * (1 - g * g)]
+    grad = torch.cat([*gates, grad_h * squashed * o * (1 - o)], 1)
+    return grad, grad_c * f, _bias_grad(grad, has_bias)
+
+
+def _gru(input_gates: Tensor, hidden_gates: Tensor, hx: Tensor, *biases: Tensor | None) -> tuple[Tensor, Tensor]:
+    input_r, input_z, input_n = _biased(input_gates, biases[:1]).chunk(3, 1)
+    hidden_r, hidden_z, hidden_n = _biased(hidden_gates, biases[1:]).chunk(3, 1)
+    r, z = (hidden_r + input_r).sigmoid(), (hidden_z + input_z).sigmoid()
+    n = (input_n + hidden_n * r).tanh()
+    return (hx - n) * z + n, torch.cat([r, z, n, hx, hidden_n], 1)  # the last is what backward needs
+
+
+def _gru_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> tuple[Tensor, ...]:
+    r, z, n, hx, hidden_n = workspace.chunk(5, 1)
+    grad_n = grad_hy * (1 - z) * (1 - n * n)
+    grad_z = grad_hy * (hx - n) * z * (1 - z)
+    grad_r = grad_n * hidden_n * r * (1 - r)
+    grad_input = torch.cat([grad_r, grad_z, grad_n], 1)
+    grad_hidden = torch.cat([grad_r, grad_z, grad_n * r], 1)
+    biases = _bias_grad(grad_input, has_bias), _bias_grad(grad_hidden, has_bias)
+    return grad_input, grad_hidden, grad_hy * z, *biases
+
+
+def _biased(gates: Tensor, bias: tuple[Tensor | None, ...]) -> Tensor:
+    return gates + bias[0] if bias and bias[0] is not None else gates
+
+
+def _bias_grad(grad: Tensor, has_bias: bool) -> Tensor:
+    return grad.sum(0) if has_bias else torch.empty(0)
+
+
+def _convolution_backward(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    transposed, groups, mask = rest[3], rest[5], rest[6]
+    bias = [weight.shape[1] * groups if transposed else weight.shape[0]] if mask[2] else None
+    found: tuple[Tensor, ...] = aten.convolution_backward.default(grad, x, weight, bias, *rest)
+    return found
+
+
+def _dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    """As on the CPU, to the last bit: noise is drawn and scaled before it is multiplied with."""
+    if train is False or p == 0:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    noise = torch.empty_like(x).bernoulli_(1 - p)
+    return x * noise.div_(1 - p), noise.bool()
+
+
+def _dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
+    noise = mask.to(grad.dtype)
+    return grad * (noise / (1 / scale) if scale else noise * 0)
+
+
+def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Attention with the algorithm that torch chooses on the CPU, where it has a fast one."""
+    args = query, key, value, attn_mask, dropout_p, is_causal
+    options = {"scale": scale, "enable_gqa": enable_gqa}
+    found: tuple[Tensor, ...]
+    if aten._fused_sdp_choice.default(*args, **options) == _FLASH:
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(~attn_mask, -torch.inf)
+        flash = aten._scaled_dot_product_flash_attention_for_cpu.default
+        found = flash(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)
+    else:
+        found = aten._scaled_dot_product_attention_math.default(*args, None, **options)
+    return found[0]
+
+
+_FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION
+
+
+def _no_nested(*args: Any) -> bool:
+    """TransformerEncoder asks whether padding would make a nested tensor, which virtual GPUs lack: then it goes on
+    with the dense one, to the same result."""
+    return False
+
+
+def register(library: Any) -> None:
+    """Teach torch these on virtual GPUs."""
+    for name, call in (
+        ("_thnn_fused_lstm_cell", _lstm),
+        ("_thnn_fused_lstm_cell_backward_impl", _lstm_backward),
+        ("_thnn_fused_gru_cell", _gru),
+        ("_thnn_fused_gru_cell_backward", _gru_backward),
+        ("convolution_overrideable", aten.convolution.default),
+        ("convolution_backward_overrideable", _convolution_backward),
+        ("native_dropout_backward", _dropout_backward),
+    ):
+        known = name.removesuffix("_overrideable")  # torch's word for: not written for this device
+        library.impl(name, on_host(f"aten::{known}", call), "PrivateUse1")
+    library.impl("native_dropout", _dropout, "PrivateUse1")
+    for key in ("PrivateUse1", "AutogradPrivateUse1"):
+        library.impl("scaled_dot_product_attention", _attention, key)
+    library.impl("_nested_tensor_from_mask_left_aligned", _no_nested, "PrivateUse1")

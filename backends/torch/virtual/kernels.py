@@ -1,0 +1,292 @@
+"""Computing on virtual GPUs: every operation runs on CPU twins of its arguments, in their own memory."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from xdevice.backends.torch.virtual import devices
+from xdevice.backends.torch.virtual.devices import NAME, index_of, known
+from xdevice.backends.torch.virtual.internals import aten, core, storage_of
+from xdevice.backends.torch.virtual.memory import (
+    adopt,
+    check_unshared,
+    lazy_like,
+    reshape,
+    to_host,
+    to_virtual,
+    whole,
+)
+from xdevice.backends.torch.virtual.randomness import check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+_CPU = torch.device("cpu")
+
+
+class Plan:
+    """What to know of an operation before it is run, looked up once."""
+
+    __slots__ = ("call", "generator", "indices", "lazy", "name", "seeded", "written")
+
+    def __init__(self, name: str, call: Callable[..., Any]) -> None:
+        self.name, self.call = name, call
+        self.written: frozenset[int | str] = frozenset()  # arguments that it writes to: by position, or name
+        self.indices: int | None = None  # the argument with indices, which may be on the CPU as on real GPUs
+        self.generator: int | str | None = None
+        self.seeded = False  # draws random numbers, and takes no generator
+        self.lazy = False  # reads lazy conjugation and negation itself; else torch has resolved both before
+
+
+def _planned(op: Any) -> Plan:
+    schema = op._schema
+    plan = Plan(schema.name, op)
+    arguments = {arg.name if arg.kwarg_only else i: arg for i, arg in enumerate(schema.arguments)}
+    plan.written = frozenset(k for k, arg in arguments.items() if arg.alias_info and arg.alias_info.is_write)
+    named = {arg.name: k for k, arg in arguments.items()}
+    plan.generator = named.get("generator")
+    plan.seeded = plan.generator is None and torch.Tag.nondeterministic_seeded in op.tags
+    if "index" in schema.name:
+        plan.indices = named.get("indices")
+    full = f"{schema.name}.{schema.overload_name}".removesuffix(".")
+    plan.lazy = any(
+        core._dispatch_has_kernel_for_dispatch_key(full, key)
+        and core._dispatch_kernel_for_dispatch_key_is_fallthrough(full, key)
+        for key in ("Conjugate", "Negative")
+    )
+    _plans[op] = plan
+    return plan
+
+
+_plans: dict[Any, Plan] = {}
+
+
+def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Any operation for which nothing else is registered."""
+    return Call(_plans.get(op) or _planned(op)).run(args, kwargs)
+
+
+def _direct(full: str) -> Callable[..., Any]:
+    """The kernel of an operation that the fallback would not get, since torch can put it together itself."""
+    plan: Plan | None = None
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        nonlocal plan
+        if plan is None:
+            packet, _, overload = full.removeprefix("aten::").partition(".")
+            plan = _planned(getattr(getattr(aten, packet), overload or "default"))
+        return Call(plan).run(args, kwargs)
+
+    return kernel
+
+
+def on_host(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel for virtual GPUs that is written for CPU tensors."""
+    plan = Plan(name, call)
+    return lambda *args, **kwargs: Call(plan).run(args, kwargs)
+
+
+class Call:
+    """One run of an operation."""
+
+    __slots__ = ("fresh", "index", "plan", "roomy", "storages", "stranger", "twins")
+
+    def __init__(self, plan: Plan, roomy: bool = False) -> None:
+        self.plan = plan
+        self.roomy = roomy  # whether results may grow
+        self.index: int | None = None  # of the virtual GPU where it happens
+        self.stranger: torch.device | None = None  # another device that a tensor is on
+        self.twins: list[tuple[torch.Tensor, torch.Tensor]] = []  # on the host, and on the virtual GPU
+        self.fresh: list[tuple[torch.Tensor, torch.Tensor]] = []  # twins in memory of their own, which may grow
+        self.storages: dict[int, Any] = {}
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        plan = self.plan
+        here = [self._host(arg, i) for i, arg in enumerate(args)]
+        named = {name: self._host(arg, name) for name, arg in kwargs.items()}
+        if self.stranger is not None:
+            raise self._mixed()
+        if plan.generator is not None:
+            self._give_generator(here, named)
+        try:
+            with _context(plan, self.index):
+                result = plan.call(*here, **named)
+        except RuntimeError as error:
+            return self._again(error)(args, kwargs)
+        if plan.written:
+            self._adopt_changes()
+        return self._virtual(result)
+
+    def _again(self, error: RuntimeError) -> Callable[..., Any]:
+        """Another way to run it, if the error is about ours of running it."""
+        if self.plan.written and not self.roomy and "not resizable" in str(error):
+            # with new twins: those that could not grow have their new size already, beyond the end of their memory
+            return Call(self.plan, roomy=True).run
+        packet = getattr(self.plan.call, "overloadpacket", None)
+        if packet is None or "instead found type" not in str(error):
+            raise error
+        self.plan.call = packet  # the tensor was made of a number, and arrives as a number: for another overload
+        return Call(self.plan).run
+
+    def _host(self, value: Any, key: int | str) -> Any:
+        """The argument as the CPU's code takes it."""
+        if isinstance(value, torch.Tensor):
+            return self._twin(value, key)
+        if isinstance(value, (list, tuple)):
+            return [self._host(item, key) for item in value]
+        if isinstance(value, torch.device) and value.type == NAME:
+            if self.index is None:
+                self.index = index_of(value)
+            return _CPU
+        return value
+
+    def _twin(self, tensor: torch.Tensor, key: int | str) -> torch.Tensor:
+        plan = self.plan
+        if tensor.is_cpu:
+            if key in plan.written or (tensor.dim() and key != plan.indices):  # a scalar on the CPU is a number
+                self.stranger = _CPU
+            return tensor
+        device = tensor.device
+        if device.type != NAME or (self.index is not None and self.index != device.index):
+            self.stranger = device
+            return tensor
+        self.index = device.index
+        if not plan.written:
+            twin = to_host(tensor)
+        elif key in plan.written and (self.roomy or not tensor.numel()):  # memory under DLPack cannot grow
+            twin = to_host(tensor).clone()
+            self.fresh.append((twin, tensor))
+            return twin
+        else:
+            twin = self._overlapping(tensor)
+        if plan.lazy:
+            twin = lazy_like(twin, tensor)
+        self.twins.append((twin, tensor))
+        return twin
+
+    def _overlapping(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A twin that shares a storage with other twins in the same memory, as torch's checks of overlap expect."""
+        storage = storage_of(tensor)
+        if storage._cdata not in self.storages:
+            self.storages[storage._cdata] = None
+            return to_host(tensor)
+        shared = self.storages[storage._cdata]
+        if shared is None:
+            shared = self.storages[storage._cdata] = storage_of(whole(tensor))
+            for twin, other in self.twins:
+                if storage_of(other)._cdata == storage._cdata:
+                    _place(twin, other, shared)
+        return _place(torch.empty(0, dtype=tensor.dtype, device="cpu"), tensor, shared)
+
+    def _adopt_changes(self) -> None:
+        for twin, tensor in self.twins:
+            if twin.shape != tensor.shape:  # it has shrunk, in its place
+                reshape(tensor, twin.shape, twin.stride())
+        for twin, tensor in self.fresh:
+            if twin.shape == tensor.shape:
+                to_host(tensor).copy_(twin)
+            else:
+                check_unshared(tensor)
+                adopt(tensor, to_virtual(twin, tensor.device.index))
+        self.twins += self.fresh
+
+    def _virtual(self, value: Any) -> Any:
+        """The result where it belongs: what was written to itself, anything new on the virtual GPU."""
+        if isinstance(value, torch.Tensor):
+            for twin, tensor in self.twins:
+                if twin is value:
+                    return tensor
+            if value.layout is not torch.strided or value.is_nested or value.is_quantized:
+                raise NotImplementedError(
+                    f"{self.plan.name} makes a sparse, quantized or nested tensor, and virtual GPUs hold dense ones "
+                    "only; do it on the CPU"
+                )
+            return to_virtual(value, devices.current() if self.index is None else self.index)
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._virtual(item) for item in value)
+        return value
+
+    def _give_generator(self, here: list[Any], named: dict[str, Any]) -> None:
+        key = self.plan.generator
+        at = key if isinstance(key, int) and key < len(here) else None
+        given = named.get("generator") if at is None else here[at]
+        index = devices.current() if self.index is None else self.index
+        if given is not None:
+            return check(given, index)
+        generator = devices.generators[index]
+        if at is None:
+            named["generator"] = generator
+        else:
+            here[at] = generator
+        return None
+
+    def _mixed(self) -> RuntimeError:
+        there = {torch.device(NAME, devices.current() if self.index is None else self.index), self.stranger}
+        if devices.forbidden:
+            from xdevice.mixing import mixed
+
+            return mixed(self.plan.name, [known(device) for device in there if device is not None])
+        first, second = sorted(map(str, there), reverse=True)
+        if first[:4] == second[:4]:
+            first, second = second, first
+        return RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {first} and {second}! "
+            f"(when checking {self.plan.name})"
+        )
+
+
+def _place(twin: torch.Tensor, tensor: torch.Tensor, storage: Any) -> torch.Tensor:
+    return twin.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
+_AUTOCAST = core.DispatchKeySet(core.DispatchKey.AutocastCPU)
+_drawing = threading.Lock()
+
+
+@contextmanager
+def _unusual(plan: Plan, index: int | None) -> Generator[None]:
+    """The CPU as the twins must find it: without autocast, which is not for them, and drawing from our generator."""
+    with ExitStack() as stack:
+        stack.enter_context(core._ExcludeDispatchKeyGuard(_AUTOCAST))
+        if plan.seeded:
+            stack.enter_context(_drawing)
+            own = devices.generators[devices.current() if index is None else index]
+            kept = torch.default_generator.get_state()
+            torch.default_generator.set_state(own.get_state())
+            stack.callback(lambda: torch.default_generator.set_state(kept))
+            stack.callback(lambda: own.set_state(torch.default_generator.get_state()))
+        yield
+
+
+_usual = nullcontext()
+
+
+def _context(plan: Plan, index: int | None) -> AbstractContextManager[None]:
+    return _unusual(plan, index) if plan.seeded or torch.is_autocast_enabled("cpu") else _usual
+
+
+def _dense_only(op: Any, *args: Any, **kwargs: Any) -> Any:
+    raise NotImplementedError(
+        f"{op._schema.name} is for sparse, quantized or nested tensors, and virtual GPUs hold dense ones only; "
+        "do it on the CPU"
+    )
+
+
+def register(library: Any, everything: Any) -> None:
+    """Let virtual GPUs compute whatever the CPU can."""
+    everything.fallback(fallback, "PrivateUse1")
+    # torch would put these together itself where it knows no kernel: of other operations, with other roundings
+    # than the CPU's, or of their variant with out=, in three calls of ours instead of one
+    names = {"aten::silu_backward", "aten::mish_backward", "aten::mode.values"}  # the last refuses other devices
+    for key in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
+        for full in core._dispatch_get_registrations_for_dispatch_key(key):
+            if full.startswith("aten::") and core._dispatch_has_kernel_for_dispatch_key(full, "CPU"):
+                names.add(full)
+    for full in names:
+        library.impl(full, _direct(full), "PrivateUse1")
+    for key in ("SparsePrivateUse1", "SparseCsrPrivateUse1", "QuantizedPrivateUse1", "NestedTensorPrivateUse1"):
+        everything.fallback(_dense_only, key)

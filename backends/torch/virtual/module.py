@@ -1,0 +1,164 @@
+"""This is ``torch.vgpu``, to virtual GPUs what ``torch.cuda`` is to CUDA's.
+
+torch finds some of these by name: to seed, to save and load, for autocast, for DataParallel.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace, TracebackType
+from typing import Any
+
+import torch
+
+from xdevice.backends.torch.virtual import account, devices
+from xdevice.backends.torch.virtual.devices import NAME, exchange, index_of
+from xdevice.errors import NotSupportedError
+from xdevice.machine import host_memory
+
+_Which = torch.device | str | int | None
+
+
+def is_available() -> bool:
+    return devices.count > 0
+
+
+def is_initialized() -> bool:
+    return True
+
+
+def init() -> None:
+    """Nothing: there is nothing to wait for."""
+
+
+def device_count() -> int:
+    return devices.count
+
+
+def current_device() -> int:
+    return devices.current()
+
+
+def set_device(device: _Which) -> None:
+    exchange(index_of(device))
+
+
+class device:  # noqa: N801  (torch.cuda.device is written so)
+    """Within a ``with`` block, ``vgpu`` means this one."""
+
+    def __init__(self, device: _Which) -> None:
+        self.idx = -1 if isinstance(device, int) and device < 0 else index_of(device)
+
+    def __enter__(self) -> None:
+        self.prev_idx = exchange(self.idx)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        exchange(self.prev_idx)
+
+
+class device_of(device):  # noqa: N801  (as in torch.cuda)
+    """Within a ``with`` block, ``vgpu`` means the one that the tensor is on; a tensor elsewhere changes nothing."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        super().__init__(tensor.get_device() if tensor.device.type == NAME else -1)
+
+
+def synchronize(device: _Which = None) -> None:
+    """Nothing: an operation is done when its call returns."""
+    index_of(device)
+
+
+def get_device_name(device: _Which = None) -> str:
+    return f"virtual GPU {index_of(device)}"
+
+
+def get_device_properties(device: _Which = None) -> SimpleNamespace:
+    return SimpleNamespace(name=get_device_name(device), total_memory=host_memory()[0], is_virtual=True)
+
+
+def mem_get_info(device: _Which = None) -> tuple[int | None, int | None]:
+    """The host's memory, free and in all; ``None`` where the host does not say."""
+    index_of(device)
+    total, free = host_memory()
+    return free, total
+
+
+def memory_allocated(device: _Which = None) -> int:
+    return account.allocated(index_of(device))
+
+
+def max_memory_allocated(device: _Which = None) -> int:
+    return account.peak(index_of(device))
+
+
+def memory_reserved(device: _Which = None) -> int:
+    """What is allocated: freed memory goes back to the host at once."""
+    return account.allocated(index_of(device))
+
+
+def reset_peak_memory_stats(device: _Which = None) -> None:
+    account.forget_peak(index_of(device))
+
+
+def empty_cache() -> None:
+    """Nothing: freed memory goes back to the host at once."""
+
+
+def manual_seed(seed: int) -> None:
+    devices.generators[devices.current()].manual_seed(seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seed every virtual GPU; ``torch.manual_seed`` does this too."""
+    for generator in devices.generators:
+        generator.manual_seed(seed)
+
+
+def seed() -> int:
+    return devices.generators[devices.current()].seed()
+
+
+def initial_seed() -> int:
+    return devices.generators[devices.current()].initial_seed()
+
+
+def get_rng_state(device: _Which = None) -> torch.Tensor:
+    return devices.generators[index_of(device)].get_state()
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    return [generator.get_state() for generator in devices.generators]
+
+
+def set_rng_state(new_state: torch.Tensor, device: _Which = None) -> None:
+    devices.generators[index_of(device)].set_state(new_state)
+
+
+def set_rng_state_all(new_states: list[torch.Tensor]) -> None:
+    for generator, state in zip(devices.generators, new_states, strict=True):
+        generator.set_state(state)
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    return [torch.float16, torch.bfloat16]
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    return including_emulation
+
+
+def _is_in_bad_fork() -> bool:  # pyright: ignore[reportUnusedFunction]  # torch asks for it by name
+    return devices.forked
+
+
+class Scheduling:
+    """torch.compile's "inductor" looks here for who writes its code."""
+
+    def __init__(self, *args: Any) -> None:
+        raise NotSupportedError(
+            "inductor writes no code for virtual GPUs; torch.compile(..., backend='aot_eager') works"
+        )
+
+
+PythonWrapperCodegen = CppWrapperCodegen = WrapperFxCodegen = Scheduling

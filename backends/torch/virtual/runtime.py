@@ -1,0 +1,154 @@
+"""Starting virtual GPUs: what is registered with torch, and what has to be replaced in it.
+
+torch's guard for devices written in Python says that there is one, and that it is always current
+(torch/csrc/acc/Module.cpp). Whatever asks it is answered here instead.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.cuda import nccl
+from torch.utils.backend_registration import (
+    _setup_privateuseone_for_python_backend,  # pyright: ignore[reportPrivateUsage]  # the only way there is
+)
+
+from xdevice.backends.torch.virtual import (
+    account,
+    autocast,
+    cells,
+    devices,
+    gradients,
+    kernels,
+    memory,
+    module,
+    parameters,
+    randomness,
+)
+from xdevice.backends.torch.virtual.devices import NAME, exchange, existing, index_of
+from xdevice.backends.torch.virtual.internals import core, library, storages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_libraries: list[Any] = []  # what is registered lasts as long as these
+
+
+def start(n: int) -> None:
+    """Let ``vgpu:0`` … ``vgpu:n-1`` be devices of torch."""
+    devices.count = n
+    account.open_for(n)
+    devices.generators[:] = [torch.Generator() for _ in range(n)]
+    module.manual_seed_all(torch.initial_seed())
+    _setup_privateuseone_for_python_backend(NAME, backend_module=module, device_guard=gradients.Guard())
+    everything, ours = library.Library("_", "IMPL"), library.Library("aten", "IMPL")
+    kernels.register(ours, everything)
+    memory.register(ours)
+    cells.register(ours)
+    autocast.register(ours, everything)
+    _libraries[:] = [everything, ours]
+    _answer_for_accelerator()
+    parameters.keep()
+    randomness.take_generators()
+    gradients.compute_here()
+    _make_storages()
+    _make_like()
+    _scatter_and_gather()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=memory.close)
+
+
+def _answer_for_accelerator() -> None:
+    """``torch.accelerator`` passes these on to the guard."""
+    core._accelerator_getDeviceIndex = devices.current
+    core._accelerator_setDeviceIndex = exchange
+    core._accelerator_exchangeDevice = exchange
+    core._accelerator_maybeExchangeDevice = exchange
+    core._accelerator_synchronizeDevice = existing
+    core._accelerator_isAllocatorInitialized = module.is_available
+    core._accelerator_getDeviceStats = _stats
+    core._accelerator_resetPeakStats = account.forget_peak
+    core._accelerator_resetAccumulatedStats = existing
+    core._accelerator_getMemoryInfo = module.mem_get_info
+    core._accelerator_emptyCache = module.empty_cache
+    core._accelerator_emptyHostCache = module.empty_cache
+
+
+def _stats(index: int) -> dict[str, dict[str, dict[str, int]]]:
+    """torch's words for what is allocated; as much is reserved, since freed memory goes back at once."""
+    sums = {"all": {"current": account.allocated(existing(index)), "peak": account.peak(index)}}
+    return {"allocated_bytes": sums, "reserved_bytes": sums}
+
+
+def _make_storages() -> None:
+    """Storages, which pickle and torch.load make: torch's own code crashes for want of an allocator in C++."""
+    make = storages.__new__
+
+    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device")
+        if device is None or torch.device(device).type != NAME:
+            return make(cls, *args, **kwargs)
+        content = args[0] if args else kwargs.get("size", 0)
+        fill = torch.empty if isinstance(content, int) else torch.tensor  # how many bytes, or which
+        host = fill(content, dtype=torch.uint8, device="cpu")
+        return memory.to_virtual(host, index_of(device)).untyped_storage()
+
+    def new_like(self: Any) -> Any:
+        return storages(0, device=self.device)
+
+    storages.__new__, storages.new = new, new_like
+
+
+def _make_like() -> None:
+    """`Tensor.new` asks the guard for the tensor's device."""
+    make = torch.Tensor.new
+
+    def new(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        with module.device_of(self):
+            return make(self, *args, **kwargs)
+
+    tensor: Any = torch.Tensor
+    tensor.new = new
+
+
+def _scatter_and_gather() -> None:
+    """What DataParallel is made of, and torch has for CUDA only."""
+    core._scatter, core._gather, core._broadcast = _scatter, _gather, _broadcast
+    core._broadcast_coalesced = _broadcast_coalesced
+    collectives: Any = nccl
+    ask = collectives.is_available
+
+    def is_available(tensors: Any) -> bool:  # which warns where torch was built without NCCL
+        return all(tensor.device.type != NAME for tensor in tensors) and ask(tensors)
+
+    collectives.is_available = is_available
+
+
+def _device(index: int | torch.device) -> torch.device:
+    if isinstance(index, torch.device):
+        return index
+    return torch.device("cpu") if index < 0 else torch.device(NAME, index)
+
+
+def _scatter(
+    tensor: Any, targets: Sequence[int], sizes: Sequence[int] | None = None, dim: int = 0, streams: Any = None
+) -> list[torch.Tensor]:
+    parts = tensor.split(list(sizes), dim) if sizes else tensor.chunk(len(targets), dim)
+    return [part.to(_device(target)) for part, target in zip(parts, targets, strict=False)]  # fewer rows than devices
+
+
+def _broadcast(tensor: torch.Tensor, targets: Sequence[int]) -> list[torch.Tensor]:
+    return [tensor.to(_device(target)) for target in targets]  # the first is where it is: itself, as on CUDA
+
+
+def _broadcast_coalesced(
+    tensors: Sequence[torch.Tensor], targets: Sequence[int], size: int
+) -> list[list[torch.Tensor]]:
+    return [[tensor.to(_device(target)) for tensor in tensors] for target in targets]
+
+
+def _gather(tensors: Sequence[torch.Tensor], dim: int, target: int | None) -> torch.Tensor:
+    where = _device(devices.current() if target is None else target)
+    return torch.cat([tensor.to(where) for tensor in tensors], dim)

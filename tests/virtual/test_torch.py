@@ -1,0 +1,584 @@
+"""What only PyTorch does on virtual GPUs, and about mixing devices; two virtual GPUs are there."""
+
+import copy
+import gc
+import io
+import os
+import pickle
+import re
+import subprocess
+import sys
+import threading
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812  (everybody's name for it)
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import xdevice
+from xdevice import cpu, device_of, gpu, strict, to_device
+from xdevice.virtual import ENV
+
+FIRST, SECOND = "vgpu:0", "vgpu:1"
+
+
+@pytest.fixture(autouse=True)
+def chosen():
+    with xdevice.using("torch"):
+        xdevice.count()  # settles the devices
+        yield
+
+
+def run(code, status=0):
+    """What a process of its own, which has asked for nothing yet, prints."""
+    env = {name: value for name, value in os.environ.items() if name != ENV}
+    code = "import torch, xdevice\nxdevice.use('torch')\n" + code
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120, env=env
+    )
+    assert done.returncode == status, done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+def on_both(call):
+    """The call's tensors on the CPU and on a virtual GPU, from equal random numbers."""
+    found = []
+    for device in ("cpu", SECOND):
+        torch.manual_seed(0)
+        found.append([tensor.detach().cpu() for tensor in call(device)])
+    return zip(*found, strict=True)
+
+
+# ---------------------------------------------------------------- devices
+
+
+def test_pytorchs_own_factories_and_modules_take_the_native_device():
+    there = xdevice.native(gpu(1))
+    assert there == torch.device("vgpu", 1) and xdevice.as_device(there) is gpu(1)
+    made = [torch.ones(2, device=there), torch.tensor([1, 2], device=there), torch.arange(3, device=there)]
+    made += [torch.rand(2, device=there), torch.ones(2).to(there), torch.ones(2).vgpu(1), nn.Linear(2, 2, device=there)]
+    made += [made[0].new(3), made[0].new_zeros(2), torch.empty_like(made[0]), made[0].clone(), made[0][1:]]
+    with there:
+        made.append(torch.zeros(2))
+    assert {device_of(x) for x in made} == {gpu(1)}
+
+
+def test_the_current_device_belongs_to_the_thread_and_is_what_an_open_index_means():
+    seen = []
+    with torch.vgpu.device(1):
+        assert device_of(torch.ones(1, device="vgpu")) is xdevice.as_device(torch.device("vgpu")) is gpu(1)
+        thread = threading.Thread(target=lambda: seen.append(device_of(torch.ones(1, device="vgpu"))))
+        thread.start()
+        thread.join()
+    assert seen == [gpu(0)] and torch.vgpu.current_device() == 0
+
+
+def test_torch_accelerator_tells_the_truth():
+    accelerator = torch.accelerator
+    assert accelerator.current_accelerator(check_available=True) == torch.device("vgpu")
+    assert accelerator.device_count() == 2 and accelerator.is_available()
+    with accelerator.device_index(1):
+        assert accelerator.current_device_index() == torch.vgpu.current_device() == 1
+    assert accelerator.current_device_index() == 0
+    x = torch.ones(256, device=SECOND)
+    assert accelerator.memory_allocated(1) == xdevice.memory_stats(gpu(1))["allocated"] >= x.nbytes
+    accelerator.synchronize()
+
+
+def test_a_device_that_is_not_there_is_an_error_that_says_which_are():
+    with pytest.raises(RuntimeError, match=r"invalid device ordinal 2; there are vgpu:0 to vgpu:1"):
+        torch.ones(1, device="vgpu:2")
+
+
+def test_memory_is_counted_until_the_last_view_of_it_is_gone():
+    gc.collect()
+    before = xdevice.memory_stats(gpu(1))["allocated"]
+    x = torch.zeros(1000, device=SECOND)
+    view = x[10:]
+    del x
+    assert xdevice.memory_stats(gpu(1))["allocated"] == before + 4000
+    grown = torch.cat([view, view])
+    assert xdevice.memory_stats(gpu(1))["allocated"] == before + 4000 + grown.nbytes
+    del view, grown
+    stats = xdevice.memory_stats(gpu(1))
+    assert stats["allocated"] == before and stats["peak"] >= before + 4000 + 7920
+
+
+def test_each_virtual_gpu_has_random_numbers_of_its_own_from_one_seed():
+    xdevice.seed(3)
+    first, second = torch.rand(3, device=FIRST), torch.rand(3, device=SECOND)
+    torch.rand(5)  # on the CPU: shifts nothing
+    after = torch.rand(3, device=SECOND)
+    torch.manual_seed(3)
+    assert torch.equal(torch.rand(3, device=SECOND), second) and torch.equal(first.cpu(), second.cpu())
+    assert torch.equal(torch.rand(3, device=SECOND), after)
+
+
+def test_a_generator_belongs_to_its_device():
+    generator = torch.Generator(device=SECOND).manual_seed(4)
+    assert generator.device == torch.device(SECOND) and isinstance(torch.default_generator, torch.Generator)
+    first = torch.rand(3, device=SECOND, generator=generator)
+    assert torch.equal(first, torch.rand(3, device=SECOND, generator=generator.manual_seed(4)))
+    for other in (generator, torch.Generator()):
+        with pytest.raises(RuntimeError, match="Expected a 'vgpu:0' generator device but found"):
+            torch.rand(3, device=FIRST, generator=other)
+
+
+# ---------------------------------------------------------------- training, as on the CPU
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.rnn, self.head = getattr(nn, kind)(8, 6, 2, batch_first=True, bidirectional=True), nn.Linear(12, 10)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[0][:, -1])
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(20, 16), nn.Linear(16, 10)
+        self.encoder = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+
+    def forward(self, x):
+        return self.head(self.encoder(self.embed(x)).mean(1))
+
+
+def lenet():
+    return nn.Sequential(
+        *(nn.Conv2d(1, 6, 5, padding=2), nn.BatchNorm2d(6), nn.SiLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 8, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Dropout(0.3), nn.Linear(8 * 6 * 6, 10)),
+    )
+
+
+def train(device, build, x, optimiser):
+    """The loss and the parameters and buffers after four steps."""
+    torch.manual_seed(0)
+    model, target = build(), torch.arange(len(x)) % 10
+    steps = optimiser(model.parameters())  # made before the model is moved
+    model.to(device)
+    x, target = x.to(device), target.to(device)
+    torch.manual_seed(1)
+    for _ in range(4):
+        steps.zero_grad()
+        loss = F.cross_entropy(model(x), target)
+        loss.backward()
+        steps.step()
+    return [loss, *model.state_dict().values()]
+
+
+OPTIMISERS = {
+    "SGD": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+    "Adam": lambda p: torch.optim.Adam(p, 1e-2),
+    "fused Adam": lambda p: torch.optim.Adam(p, 1e-2, fused=True),
+    "RMSprop": lambda p: torch.optim.RMSprop(p, 1e-3),
+}
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("build", [lenet, Attention])
+def test_training_equals_the_cpus_to_the_last_bit(build, optimiser):
+    torch.manual_seed(2)
+    x = torch.randint(0, 20, (4, 7)) if build is Attention else torch.randn(8, 1, 28, 28)
+    for a, b in on_both(lambda device: train(device, build, x, OPTIMISERS[optimiser])):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+def test_recurrent_training_equals_the_cpus(kind):
+    torch.manual_seed(2)
+    x = torch.randn(4, 7, 8)
+    for a, b in on_both(lambda device: train(device, lambda: Recurrent(kind), x, OPTIMISERS["SGD"])):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_packed_sequences_and_padding_masks_are_computed_alike():
+    def packed(device):
+        data = nn.utils.rnn.pack_sequence([torch.ones(3, 2), torch.ones(1, 2)])
+        return [nn.LSTM(2, 3).to(device)(data.to(device))[0].data]
+
+    def padded(device):
+        encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).to(device).eval()
+        mask = torch.tensor([[False, False, True], [False, False, False]], device=device)
+        made = encoder(torch.randn(2, 3, 8).to(device), src_key_padding_mask=mask)
+        return [made[~mask]]
+
+    for call in (packed, padded):
+        for a, b in on_both(call):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_autocast_computes_in_lower_precision_and_scales_gradients():
+    model = nn.Sequential(nn.Conv1d(1, 2, 3), nn.Flatten(), nn.Linear(12, 3)).to(SECOND)
+    optimiser, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler("vgpu")
+    before = model[0].weight.detach().clone()
+    with torch.autocast("vgpu", dtype=torch.bfloat16):
+        made = model(torch.ones(2, 1, 8, device=SECOND))
+        loss = F.cross_entropy(made, torch.tensor([0, 1], device=SECOND))
+    assert (made.dtype, loss.dtype) == (torch.bfloat16, torch.float32)
+    scaler.scale(loss).backward()
+    scaler.step(optimiser)
+    scaler.update()
+    assert model[0].weight.grad.dtype == torch.float32 and not torch.equal(before, model[0].weight)
+    with torch.autocast("cpu"):
+        assert nn.Linear(8, 2, device=SECOND)(torch.ones(1, 8, device=SECOND)).dtype == torch.float32
+
+
+def test_gradients_flow_across_devices():
+    w0, w1 = (torch.randn(3, 3) for _ in range(2))
+
+    def call(device):
+        first, second = ("cpu", "cpu") if device == "cpu" else (FIRST, SECOND)
+        x, a, b = torch.ones(2, 3), w0.clone().to(first), w1.clone().to(second)
+        leaves = [t.requires_grad_() for t in (x, a, b)]
+        hidden = to_device((to_device(x, first) @ a).relu(), second)
+        (hidden @ b).cpu().sum().backward()
+        assert [t.grad.device for t in leaves] == [t.device for t in leaves]
+        return [t.grad for t in leaves]
+
+    for a, b in on_both(call):
+        assert torch.equal(a, b)
+
+
+def test_data_parallel_computes_as_one_device():
+    def call(device):
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        x = torch.randn(10, 4)
+        model = nn.DataParallel(model.to(FIRST)) if device != "cpu" else model
+        made = model(x)
+        made.square().sum().backward()
+        return [made, *(p.grad for p in model.parameters())]
+
+    for a, b in on_both(call):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1}, {"pin_memory": True}], ids=str)
+def test_a_data_loader_feeds_a_virtual_gpu(options):
+    data = TensorDataset(torch.arange(12.0).view(6, 2))
+    sums = [x.to(SECOND, non_blocking=True).sum().item() for (x,) in DataLoader(data, 2, **options)]
+    assert sums == [6, 22, 38]
+
+
+def test_tensors_of_a_virtual_gpu_in_a_forked_worker_are_an_error_as_on_cuda():
+    data = TensorDataset(torch.ones(4, 2, device=SECOND))
+    with pytest.raises(RuntimeError, match="Cannot use virtual GPUs in a forked process"):
+        list(DataLoader(data, 2, num_workers=1, timeout=60))
+
+
+# ---------------------------------------------------------------- moving models
+
+
+def test_a_model_moves_in_place_and_keeps_parameters_hooks_gradients_and_weak_references():
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    model[0].bias = nn.Parameter(torch.ones(2), requires_grad=False)
+    model[0].weight.register_hook(lambda grad: grad * 2)
+    parameters, weak = list(model.parameters()), weakref.ref(model[0].weight)
+    for device in (FIRST, SECOND, "cpu", SECOND):
+        made = model(torch.ones(3, 2).to(model[0].weight.device))  # a graph that knows them
+        made.sum().backward()
+        model.to(device)
+        assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True)) and weak() is model[0].weight
+        assert {p.grad.device for p in parameters if p.requires_grad} == {torch.device(device)}
+        assert device_of(model) is xdevice.as_device(device) and not model[0].bias.requires_grad
+    single = model[0]
+    single.zero_grad()
+    single(torch.ones(1, 2, device=SECOND)).sum().backward()
+    assert single.weight.grad.tolist() == [[2, 2], [2, 2]]
+
+
+def test_moving_between_forward_and_backward_is_an_error_rather_than_a_lost_gradient():
+    model = nn.Linear(2, 2)
+    loss = model(torch.ones(1, 2)).sum()
+    model.to(FIRST)
+    with pytest.raises(RuntimeError, match="moved to another device between forward and backward"):
+        loss.backward()
+
+
+def test_tied_parameters_stay_tied():
+    model = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+    model[1].weight = model[0].weight
+    model.to(SECOND)
+    assert model[1].weight is model[0].weight and isinstance(model[0].weight, nn.Parameter)
+
+
+def test_saved_on_a_virtual_gpu_and_loaded_wherever_one_likes():
+    model = nn.Linear(2, 2).to(SECOND)
+    for where, expected in ((None, gpu(1)), ("cpu", cpu()), (FIRST, gpu(0)), ({SECOND: FIRST}, gpu(0))):
+        file = io.BytesIO()
+        torch.save(model.state_dict(), file)
+        file.seek(0)
+        loaded = torch.load(file, map_location=where)
+        assert device_of(loaded) is expected and torch.equal(loaded["weight"].cpu(), model.weight.cpu())
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert device_of(copied) is gpu(1) and torch.equal(copied.weight, model.weight)
+        assert copied.weight.data_ptr() != model.weight.data_ptr()
+
+
+# ---------------------------------------------------------------- no way into the host's memory, no crash
+
+
+def test_numpy_and_dlpack_do_not_take_a_virtual_gpu_for_the_host():
+    x = torch.ones(2, device=SECOND)
+    for call in (x.numpy, lambda: np.asarray(x), lambda: np.from_dlpack(x), lambda: memoryview(x), x.__dlpack_device__):
+        with pytest.raises((TypeError, RuntimeError, ValueError)):
+            call()
+    assert x.tolist() == [1, 1] and xdevice.to_numpy(x).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.to_sparse(),
+        lambda x: torch.eye(2).to_sparse().to(SECOND),
+        lambda x: F.embedding(torch.tensor([1], device=SECOND), x.requires_grad_(), sparse=True).sum().backward(),
+        lambda x: torch.nested.nested_tensor([x, x]) + 1,
+        lambda x: torch.sparse_coo_tensor([[0]], [1.0], (2,), device=SECOND),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch's own, of its prototypes
+def test_sparse_and_nested_tensors_are_a_clear_error(call):
+    with pytest.raises(NotImplementedError, match="virtual GPUs hold dense ones only"):
+        call(torch.ones(2, 2, device=SECOND))
+
+
+def test_lazy_conjugates_and_negatives_are_copied_multiplied_and_read_as_on_the_cpu():
+    def call(device):
+        z = torch.tensor([[1 + 2j, 3 - 1j], [2j, 1]]).to(device)
+        made = [z.conj(), z.conj() @ z, z.mH @ z, z.conj().imag, z.conj().clone(), torch.dot(z[0].conj(), z[1])]
+        made += [z.conj().to("cpu"), z.conj().imag.to(device if device == "cpu" else FIRST)]
+        return [*made, torch.zeros(2, 2).to(device).copy_(z.conj().imag), z.clone().conj().copy_(z)]
+
+    for a, b in on_both(call):
+        assert torch.equal(a, b)
+
+
+def test_results_grow_and_shrink_and_keep_their_place():
+    x = torch.arange(6.0, device=SECOND).view(2, 3)
+    assert torch.equal(torch.add(x, x, out=torch.empty(0, device=SECOND)), x * 2)
+    small, large = torch.empty(2, device=SECOND), torch.zeros(3, 4, device=SECOND)
+    for out in (small, large):
+        with pytest.warns(UserWarning, match="resized"):
+            assert torch.add(x, x, out=out) is out and torch.equal(out, x * 2)
+    grown = torch.ones(1, device=SECOND).addbmm_(torch.ones(4, 5, 3).to(SECOND), torch.ones(4, 3, 10).to(SECOND))
+    assert grown.shape == (5, 10) and grown.eq(13).all()
+    assert x.clone().resize_(3, 3).view(-1)[:6].tolist() == [0, 1, 2, 3, 4, 5]
+    assert x.clone().t().resize_(2, 2).tolist() == [[0, 1], [2, 3]]
+
+
+def test_what_cannot_be_right_is_an_error_as_on_the_cpu():
+    x = torch.arange(6.0, device=SECOND)
+    for match, call in (
+        ("share", lambda: x.view(2, 3).resize_(9)),
+        ("out of bounds", lambda: x.as_strided((9, 9), (1, 1))),
+        ("single memory location", lambda: x[1:].add_(x[:-1])),
+        ("single memory location", lambda: torch.zeros(1, device=SECOND).expand(3).add_(1)),
+    ):
+        with pytest.raises(RuntimeError, match=match):
+            call()
+
+
+def test_storages_are_made_copied_and_compared_without_a_crash():
+    x = torch.arange(6.0, device=SECOND)
+    storage = x.untyped_storage()
+    made = [
+        torch.UntypedStorage(4, device=SECOND),
+        storage.new(),
+        storage.clone(),
+        torch.UntypedStorage([1, 2], device=SECOND),
+    ]
+    assert {s.device for s in made} == {torch.device(SECOND)} and made[2].tolist() == storage.cpu().tolist()
+    assert x.is_set_to(x) and not x.is_set_to(x.clone())
+
+
+@pytest.mark.parametrize("where", ["tensor", "accumulated", "node"])
+def test_a_hook_that_raises_in_backward_raises_it_there(where):
+    def boom(*args):
+        raise ValueError("boom")
+
+    x = torch.ones(2, device=SECOND, requires_grad=True)
+    y = x * 2
+    attach = {"tensor": x.register_hook, "accumulated": x.register_post_accumulate_grad_hook}
+    attach.get(where, y.grad_fn.register_hook)(boom)
+    with pytest.raises(ValueError, match="boom"):
+        y.sum().backward()
+
+
+def test_the_interpreter_ends_in_peace_whatever_is_still_there():
+    out = run("""
+import atexit, sys
+xdevice.virtual_gpus(2)
+x = torch.ones(3, device="vgpu:1", requires_grad=True)
+(x * 2).sum().backward()
+sys.modules["kept"], cycle = x.exp().sum(), [x * 5]
+cycle.append(cycle)
+atexit.register(lambda: print((x + 1).sum().item()))
+""")
+    assert out.split() == ["6.0"]
+
+
+# ---------------------------------------------------------------- mixing
+
+
+def test_mixing_is_cudas_error_and_in_a_strict_block_ours():
+    a, b = torch.ones(3, device=FIRST), torch.ones(3, device=SECOND)
+    for other, words in ((b, "vgpu:0 and vgpu:1!"), (torch.ones(3), "vgpu:0 and cpu!")):
+        message = "Expected all tensors to be on the same device, but found at least two devices, " + words
+        with pytest.raises(RuntimeError, match=message) as caught:
+            a + other
+        assert not isinstance(caught.value, xdevice.MixedDeviceError)
+        with strict(), pytest.raises(xdevice.MixedDeviceError, match=r"aten::add was given tensors on .pu:0 and gpu:."):
+            a + other
+    assert torch.equal((a + torch.tensor(1.0)).cpu(), torch.full((3,), 2.0)), "a scalar on the CPU is a number"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a, b: a.mul_(b),
+        lambda a, b: torch.cat([a, b]),
+        lambda a, b: torch.add(a, a, out=b),
+        lambda a, b: F.mse_loss(a, b),
+        lambda a, b: nn.Linear(3, 3).to(a.device)(b),
+        lambda a, b: nn.LSTM(3, 3).to(a.device)(b[None]),
+        lambda a, b: nn.Conv1d(1, 1, 1).to(a.device)(b[None, None]),
+        lambda a, b: torch.take_along_dim(a, b.long(), 0),
+        lambda a, b: torch.block_diag(a, b),
+        lambda a, b: F.embedding(b.long(), a[:, None]),
+    ],
+)
+@pytest.mark.parametrize("other", [SECOND, "cpu"])
+def test_whatever_mixes_is_ours_in_a_strict_block_and_changes_nothing(call, other):
+    a, b = torch.ones(3, device=FIRST), torch.ones(3, device=other)
+    with strict(), pytest.raises(xdevice.MixedDeviceError, match="was given tensors on") as caught:
+        call(a, b)
+    assert caught.value.devices == {device_of(a), device_of(b)}
+    assert a.tolist() == b.tolist() == [1, 1, 1]
+
+
+def test_strict_holds_in_backward_and_in_other_threads():
+    there = torch.ones(3, device=SECOND)
+
+    class Mixes(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad + there
+
+    x = torch.ones(3, device=FIRST, requires_grad=True)
+    errors = []
+
+    def work():
+        try:
+            x + there
+        except xdevice.MixedDeviceError as error:
+            errors.append(error)
+
+    with strict():
+        with pytest.raises(xdevice.MixedDeviceError, match="aten::add"):
+            Mixes.apply(x).sum().backward()
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert len(errors) == 1
+
+
+def test_strict_allows_copies_and_other_errors_stay_torchs():
+    a, b = torch.ones(3, device=FIRST), torch.zeros(3, device=SECOND)
+    with strict():
+        assert (to_device(a, gpu(1)) + b).tolist() == b.copy_(a).tolist() == [1, 1, 1]
+        with pytest.raises(RuntimeError, match="must match the size") as caught:
+            a + torch.ones(4, device=FIRST)
+    assert not isinstance(caught.value, xdevice.MixedDeviceError)
+
+
+def test_a_strict_block_is_left_in_any_order_and_by_any_thread():
+    depth = torch._C._len_torch_function_stack
+    block, place = strict(), torch.device(SECOND)
+    block.__enter__()
+    place.__enter__()
+    block.__exit__(None, None, None)
+    assert depth() == 1 and device_of(torch.ones(1)) is gpu(1)
+    place.__exit__(None, None, None)
+    thread = threading.Thread(target=block.__enter__)
+    thread.start()
+    thread.join()
+    block.__exit__(None, None, None)
+    assert depth() == 0
+    with pytest.raises(RuntimeError, match="Expected all tensors"):
+        torch.ones(1, 2, device=FIRST) + torch.ones(1, 2, device=SECOND)
+
+
+# ---------------------------------------------------------------- asking for them
+
+
+def test_it_is_never_too_late_and_tensors_stay_where_they_are():
+    out = run("""
+x = torch.ones(3, requires_grad=True)
+x.sum().backward()
+print(xdevice.device_of(x), xdevice.virtual_gpus(3))
+y = (x.to("vgpu:2") * 2).sum()
+y.backward()
+print(xdevice.device_of(x), xdevice.device_of(y), x.grad.tolist())
+""").splitlines()
+    assert out[0].startswith("cpu:0 [<virtual Device('gpu:0')>") and out[1] == "cpu:0 gpu:2 [3.0, 3.0, 3.0]"
+
+
+def test_another_owner_of_privateuse1_is_an_error_that_names_it():
+    out = run("""
+torch.utils.rename_privateuse1_backend("other")
+try:
+    xdevice.virtual_gpus(2)
+except xdevice.VirtualDeviceError as error:
+    print(error)
+""")
+    assert "PrivateUse1, which 'other' has taken" in out
+
+
+def test_without_virtual_gpus_torch_is_left_as_it_was():
+    out = run("""
+def parts():
+    engine = torch.autograd.Variable._execution_engine
+    return torch.nn.Module._apply, torch.UntypedStorage.__new__, torch.Generator, torch.Tensor.new, engine
+before = parts()
+xdevice.count(), xdevice.to_device(torch.ones(2), "cpu")
+with xdevice.strict():
+    torch.ones(2) + torch.ones(2)
+print(before == parts(), torch._C._get_privateuse1_backend_name())
+""")
+    assert out.split() == ["True", "privateuseone"]
+
+
+# ---------------------------------------------------------------- PyTorch's own database of operations
+
+SOME = re.findall(
+    r"\S+",
+    """
+    add addbmm addmm bmm cat cumsum diff div.no_rounding_mode exp fft.rfft gather index_add index_put index_select
+    linalg.solve linalg.svd log_softmax.with_dtype masked_fill matmul max.reduction_with_dim mean mode mul
+    nn.functional.avg_pool2d nn.functional.batch_norm nn.functional.conv2d nn.functional.conv_transpose2d
+    nn.functional.cross_entropy nn.functional.ctc_loss nn.functional.dropout nn.functional.embedding
+    nn.functional.gelu nn.functional.group_norm nn.functional.interpolate.bilinear nn.functional.layer_norm
+    nn.functional.linear nn.functional.max_pool2d nn.functional.multi_head_attention_forward
+    nn.functional.scaled_dot_product_attention nn.functional.silu norm normal pow prod randint roll scatter_add
+    sigmoid softmax sort std sum take_along_dim tanh to topk tril unfold unique var where native_dropout_backward
+    resize_ as_strided
+    """,
+)
+
+
+def test_some_of_pytorchs_operations_agree_with_the_cpu_forward_and_backward():
+    job = Path(__file__).with_name("opinfo_torch.py")
+    command = [sys.executable, "-W", "ignore", str(job), "--samples", "2", "--ops", ",".join(SOME)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert f"{len(SOME)} of {len(SOME)} runnable operations agree" in done.stdout
