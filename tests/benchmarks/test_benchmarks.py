@@ -105,3 +105,17 @@ def test_import_time_judges_its_budget_and_names_the_missing():
 
 def test_import_time_refuses_a_single_round():
     assert "at least 2" in run("import_time.py", "--rounds", 1).stderr
+
+
+def test_virtual_times_every_piece_of_work_on_the_cpu_and_on_a_virtual_gpu(backend, tmp_path):
+    if backend == "numpy":
+        done = run("virtual.py", "--backend", "numpy")
+        assert done.returncode == 2 and "numpy has no virtual GPUs" in done.stderr
+        return
+    file = tmp_path / "times.json"
+    said = output("virtual.py", "--backend", backend, "--rounds", "2", "--json", file)
+    times = json.loads(file.read_text(encoding="utf-8"))[backend]
+    assert [line.split(" | ")[1] for line in said.splitlines()[2:]] == list(times)
+    for contenders in times.values():
+        assert set(contenders) == {"cpu", "virtual", "cpu strict", "virtual strict"}
+        assert all(len(taken) == 2 and min(taken) > 0 for taken in contenders.values())
