@@ -4,6 +4,8 @@ Every operation is a function in ``paddle._C_ops``, which other modules and the 
 hold too, or an operator of the tensor's class, or the backward pass. While a strict block is open, each
 of these is replaced, wherever it is held, by one that looks first where its tensors are, in every thread.
 What the backward pass does inside is not seen: it is of one device where the forward pass was watched.
+A recurrent layer or an optimizer that makes its state on the default device mixes too, unless that is the
+model's: run it within ``scope(device)``.
 Copies (`_copy_to`, `copy_`, assignment to a whole tensor) are PaddlePaddle's own words, and allowed.
 """
 
@@ -24,12 +26,13 @@ from xdevice.errors import UnknownPlacementError
 from xdevice.mixing import mixed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from xdevice.device import Device
 
 _Tensor: type = paddle.Tensor
 _eager: Any = core.eager
+_operations: Any = _C_ops
 _ARITHMETIC = ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "matmul")
 _OPERATORS = frozenset(
     [f"__{name}__" for name in (*_ARITHMETIC, *(f"r{name}" for name in _ARITHMETIC))]
@@ -40,7 +43,7 @@ _OPTIMIZERS = frozenset(
     {"adadelta_", "adagrad_", "adam_", "adamax_", "adamw_", "asgd_", "fused_adam_", "lamb_", "merged_adam_"}
     | {"merged_momentum_", "momentum_", "nadam_", "radam_", "rmsprop_", "rprop_", "sgd_"}
 )
-"""These keep numbers of their own, such as a power of Adam's beta, on the CPU."""
+"""These keep numbers of their own, such as a learning rate or a power of Adam's beta, wherever they like."""
 
 _Change = tuple[Any, str, Any, Any]  # who holds it, as what, what it was and what it becomes
 
@@ -49,7 +52,7 @@ _held: tuple[int, list[_Change]] = (0, [])
 
 
 @contextmanager
-def forbid() -> Iterator[None]:
+def forbid() -> Generator[None]:
     changes = _changes()
     for holder, name, _, watched in changes:
         setattr(holder, name, watched)
@@ -64,8 +67,8 @@ def _changes() -> list[_Change]:
     """Every place where an operation is held; looked for anew once other modules have been imported."""
     global _held
     if not _watching:
-        for name in _C_ops.__all__:
-            operation = getattr(_C_ops, name)
+        for name in _operations.__all__:
+            operation = getattr(_operations, name)
             if isinstance(operation, (BuiltinFunctionType, FunctionType)) and not name.startswith("__"):
                 _watching[id(operation)] = operation, _looking(operation, name)
     if _held[0] != len(sys.modules):
@@ -134,11 +137,11 @@ def _tensors(arguments: Iterable[Any]) -> Iterator[Any]:
 
 
 def _places(name: str, arguments: Iterable[Any]) -> Iterator[Device]:
-    """Where the tensors are; without those that have no value yet, and an optimizer's numbers on the CPU."""
+    """Where the tensors are; without those that have no value yet, and an optimizer's own numbers."""
     for tensor in _tensors(arguments):
         try:
             place = device_of(tensor)
         except UnknownPlacementError:
             continue
-        if not (name in _OPTIMIZERS and place.kind == "cpu" and tensor.size == 1):
+        if not (name in _OPTIMIZERS and tensor.size == 1):
             yield place

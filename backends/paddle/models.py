@@ -10,7 +10,7 @@ from xdevice.backends.paddle.hardware import device_at, spelling
 from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from xdevice.device import Device
 
@@ -28,7 +28,7 @@ def move_model(model: Any, device: Device) -> Any:
 
 
 @contextmanager
-def _without_empty_buffers(model: Any) -> Iterator[None]:
+def _without_empty_buffers(model: Any) -> Generator[None]:
     """An LSTM has a buffer that is filled on a real GPU only: PaddlePaddle 3.3.1 fails to move it when it is empty."""
     empty = [
         (layer._buffers, name, buffer)

@@ -2,6 +2,11 @@
 
 The plug-in is in place before PaddlePaddle is imported (see ``__init__.py`` and ``plug_in.py``); afterwards
 it is too late. Kernels are the CPU's, to which PaddlePaddle falls back for a device that has none.
+
+What is left over, in 3.0 and 3.3.1: the gradient of an ``Embedding(sparse=True)`` is on the CPU, and
+``device_of`` says so; `paddle.optimizer.RMSProp` raises. As on real GPUs, optimizers, gradient clipping and
+recurrent layers make tensors on the default device: build and step them within ``scope(device)``, or an
+optimizer may take its model along to the default device.
 """
 
 from __future__ import annotations

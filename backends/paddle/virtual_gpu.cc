@@ -134,15 +134,27 @@ C_Status MinChunkSize(const C_Device, size_t* size) {
   return C_SUCCESS;
 }
 
-C_Status Zero(const C_Device, size_t* number) {
+C_Status Zero(size_t* number) {  // as PaddlePaddle 3.0 asks for versions
   *number = 0;
   return C_SUCCESS;
 }
 
-C_Status Yes(const C_Device, bool* supported) {
+C_Status Zero(const C_Device, size_t* number) { return Zero(number); }  // as 3.3 does
+
+[[maybe_unused]] C_Status Yes(const C_Device, bool* supported) {
   *supported = true;
   return C_SUCCESS;
 }
+
+// PaddlePaddle 3.0 does not ask whether there are 16-bit floats; the second is taken there.
+template <class Table>
+auto AllowHalves(Table* table, int) -> decltype(table->is_bfloat16_supported, void()) {
+  table->is_float16_supported = Yes;
+  table->is_bfloat16_supported = Yes;
+}
+
+template <class Table>
+void AllowHalves(Table*, long) {}
 
 void FillTable(C_DeviceInterface* table) {
   table->initialize = Succeed;
@@ -187,8 +199,7 @@ void FillTable(C_DeviceInterface* table) {
   table->get_compute_capability = Zero;
   table->get_runtime_version = Zero;
   table->get_driver_version = Zero;
-  table->is_float16_supported = Yes;
-  table->is_bfloat16_supported = Yes;
+  AllowHalves(table, 0);
 }
 
 }  // namespace
