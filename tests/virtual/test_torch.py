@@ -195,7 +195,7 @@ def test_recurrent_training_equals_the_cpus(kind):
     torch.manual_seed(2)
     x = torch.randn(4, 7, 8)
     for a, b in on_both(lambda device: train(device, lambda: Recurrent(kind), x, OPTIMISERS["SGD"])):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
 
 
 def test_packed_sequences_and_padding_masks_are_computed_alike():
@@ -211,7 +211,7 @@ def test_packed_sequences_and_padding_masks_are_computed_alike():
 
     for call in (packed, padded):
         for a, b in on_both(call):
-            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
 
 
 def test_autocast_computes_in_lower_precision_and_scales_gradients():
