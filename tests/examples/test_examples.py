@@ -1,6 +1,7 @@
 """The examples run under every framework, and show what they say they show.
 
-GPUs are hidden, so that what is printed does not depend on the machine.
+Real GPUs are hidden, so that what is printed does not depend on the machine; there are two virtual ones where
+a test asks for them.
 """
 
 import ast
@@ -14,14 +15,15 @@ from pathlib import Path
 import pytest
 
 from xdevice.registry import registered
+from xdevice.virtual import ENV
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BACKENDS = Path(__file__).parents[2] / "backends"
 
 
 @cache
-def run(backend, script, *arguments):
-    hidden = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+def run(backend, script, *arguments, virtual=0):
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", ENV: str(virtual)}
     return subprocess.run(
         [sys.executable, EXAMPLES / script, *map(str, arguments)],
         env={**os.environ, **hidden, "XDEVICE_BACKEND": backend, "COLUMNS": "100", "PYTHONIOENCODING": "utf-8"},
@@ -32,8 +34,8 @@ def run(backend, script, *arguments):
     )
 
 
-def output(*command):
-    done = run(*command)
+def output(*command, virtual=0):
+    done = run(*command, virtual=virtual)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -88,11 +90,42 @@ def test_each_experiment_times_all_of_its_work(backend):
     assert "this is no GPU" in printed
 
 
+@pytest.mark.needs("gradient")
+def test_the_lesson_shows_its_points_on_two_virtual_gpus(backend):
+    printed = output(backend, "use_gpu.py", virtual=2)
+    facts = dict(line.strip().split(": ", 1) for line in printed.splitlines() if ": " in line)
+    assert facts["GPUs to use here"] == "2"
+    assert facts["try_gpu(10)"] == "cpu:0"
+    assert facts["try_all_gpus()"] == "gpu:0 gpu:1"
+    assert facts["Y and Z are together"].endswith("gpu:1")
+    lines = [line.strip() for line in printed.splitlines()]
+    assert "X is on gpu:0 and holds [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]" in lines
+    assert "Z, a copy of X for Y's device, is on gpu:1" in lines
+    assert "net(X) is on gpu:0 and holds [[1.75], [1.75]]" in lines
+
+
+@pytest.mark.needs("gradient")
+def test_each_experiment_times_the_cpu_and_a_virtual_gpu(backend):
+    printed = output(backend, "cpu_or_gpu.py", "tiny", "transfer", "--scale", "0.001", virtual=2)
+    assert f"{backend}; the device is virtual gpu:0" in printed
+    assert "on the CPU" in printed and "on virtual gpu:0" in printed
+
+
+@pytest.mark.needs("gradient")
+def test_digits_are_learnt_on_a_virtual_gpu_as_on_the_cpu(backend):
+    if "def trainer" in (EXAMPLES / "native" / f"{backend}.py").read_text(encoding="utf-8"):
+        of_gpu, of_cpu = (output(backend, "digits.py", "--epochs", "1", virtual=n) for n in (2, 0))
+        accuracy = re.compile(r"^epoch +1 .* accuracy ([\d.]+)", re.MULTILINE)
+        assert accuracy.search(of_gpu)[1] == accuracy.search(of_cpu)[1]
+        assert "gpu:0" in of_gpu and "gpu:0" not in of_cpu
+
+
 def has_virtual_gpus(backend):
     """Whether the adapter has the room for them."""
     return (BACKENDS / backend / "virtual.py").is_file() or (BACKENDS / backend / "virtual").is_dir()
 
 
+on_two_gpus = pytest.mark.needs("gradient")  # NumPy has one device, and says so: the promise below
 TWO_GPUS = ("copy_between_gpus.py", "auto_parallel.py", "model_parallel.py")
 
 
@@ -107,9 +140,8 @@ def test_two_gpus_are_virtual_where_there_are_none_and_a_framework_without_them_
         assert printed.startswith(f"Not supported: {backend} has no virtual GPUs")
 
 
+@on_two_gpus
 def test_adding_what_is_on_two_gpus_is_an_error_and_adding_the_copy_is_not(backend):
-    if not has_virtual_gpus(backend):
-        pytest.skip(f"{backend} has one device, and says so: the promise above")
     lines = [line.strip() for line in output(backend, "copy_between_gpus.py").splitlines()]
     assert "X + Y is an error about gpu:0 and gpu:1" in lines
     assert "Z is on gpu:1 and X still on gpu:0" in lines
@@ -118,10 +150,9 @@ def test_adding_what_is_on_two_gpus_is_an_error_and_adding_the_copy_is_not(backe
     assert "is no second copy: True" in lines
 
 
+@on_two_gpus
 @pytest.mark.parametrize("split", ["by layers", "by channels"])
 def test_a_network_split_over_two_gpus_is_the_network_of_one(backend, split):
-    if not has_virtual_gpus(backend):
-        pytest.skip(f"{backend} has one device, and says so: the promise above")
     printed = output(backend, "model_parallel.py")
     one = float(re.search(r"the loss is ([\d.]+)$", printed, re.MULTILINE)[1])
     part = printed.partition(f"Two devices, split {split}\n")[2]
@@ -130,9 +161,8 @@ def test_a_network_split_over_two_gpus_is_the_network_of_one(backend, split):
     assert re.search(r"gradients equal those of one device: (\w+)", part)[1] == "True"
 
 
+@on_two_gpus
 def test_automatic_parallelism_times_each_gpu_and_both(backend):
-    if not has_virtual_gpus(backend):
-        pytest.skip(f"{backend} has one device, and says so: the promise above")
     printed = output(backend, "auto_parallel.py", "--scale", "0.001")
     timed = dict(re.findall(r"^  (.+), \d+ times: ([\d.]+) sec$", printed, re.MULTILINE))
     assert {"on virtual gpu:0", "on virtual gpu:1"} < set(timed)
