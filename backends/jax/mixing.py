@@ -2,7 +2,8 @@
 
 Every operation that JAX has not yet compiled for just these devices goes through one function, and so
 does every one that it refuses. While a strict block is open, its refusal is told as xdevice tells it;
-no operation that JAX accepts takes any longer. What is uncommitted follows, as always under JAX.
+no operation that JAX accepts takes any longer. What is uncommitted follows, as always under JAX; an array
+that a jitted function closes over is a constant to it, and an argument that it does not use is dropped.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ _PLACES = re.compile(r"device ids \[([\d, ]+)\] on platform (\w+)")
 
 @contextmanager
 def forbid() -> Generator[None]:
-    name = next(name for name in _NAMES if hasattr(_module, name))
-    before = getattr(_module, name)
-    setattr(_module, name, _translating(before))
+    # under a JAX that has neither, its refusal stays in its own words
+    before = {name: getattr(_module, name) for name in _NAMES if hasattr(_module, name)}
+    for name, run in before.items():
+        setattr(_module, name, _translating(run))
     try:
         yield
     finally:
-        setattr(_module, name, before)
+        for name, run in before.items():
+            setattr(_module, name, run)
 
 
 def _translating(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,7 +68,14 @@ def _told(message: str, arguments: list[Any]) -> MixedDeviceError:
         for number in numbers.split(",")
     }
     # of arrays that are being differentiated, JAX names one twice
-    return mixed(operation[1] if operation else "a jitted function", named | _places(arguments))
+    found, name = named | _places(arguments), operation[1] if operation else "a jitted function"
+    if len(found) > 1:
+        return mixed(name, found)
+    known = "".join(map(str, found)) or "unknown"  # before JAX 0.4.36 the other may hide in a tracer
+    return MixedDeviceError(
+        f"{name} was given arrays on several devices, of which one is {known}; bring them together with to_device",
+        found,
+    )
 
 
 def _places(arguments: Iterable[Any]) -> set[Device]:
@@ -78,6 +88,6 @@ def _places(arguments: Iterable[Any]) -> set[Device]:
                 array = concrete(argument)
             except UnknownPlacementError:
                 continue
-            if array.committed:
+            if getattr(array, "committed", array._committed):  # has had the public name only since JAX 0.5
                 found.add(device_of(array))
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import sys
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -78,7 +79,7 @@ def _function(run: Callable[..., int]) -> Callable[..., int]:
     def call(function: Any, values: Any, kinds: Any, n: Any, *rest: Any) -> int:
         given = [values[i].v_handle for i in range(n.value) if kinds[i] == TypeCode.NDARRAYHANDLE]
         if len(given) > 1 and _several(given):
-            raise mixed("a function of mxnet.np", _devices(given))
+            raise mixed(_function_names().get(function.value, "a function of mxnet.np"), _devices(given))
         return run(function, values, kinds, n, *rest)
 
     return call
@@ -115,6 +116,13 @@ def _context(handle: Any) -> tuple[int, int]:
 
 def _devices(handles: Iterable[Any]) -> set[Device]:
     return {as_device(mx.Context(mx.Context.devtype2str[kind], index)) for kind, index in map(_context, handles)}
+
+
+def _function_names() -> dict[int, str]:
+    """What MXNet calls the functions of its newer interface, `tensordot` above all, by their handles."""
+    modules = [module for name, module in list(sys.modules.items()) if re.search(r"^mxnet\..*_api_internal$", name)]
+    functions = [(name, each) for module in modules for name, each in vars(module).items()]
+    return {each.handle.value: name for name, each in functions if hasattr(each, "handle")}
 
 
 @cache

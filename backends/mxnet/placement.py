@@ -10,7 +10,7 @@ from mxnet import autograd
 from mxnet.gluon import Block, Parameter, ParameterDict
 from mxnet.ndarray import NDArray
 
-from xdevice.backends.mxnet.hardware import as_device, native
+from xdevice.backends.mxnet.hardware import as_device, is_virtual, native
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError
 
@@ -37,7 +37,16 @@ def device_of(tensor: Any) -> Device:
     try:  # by the numbers: hashing a Context takes longer
         return _known[where.device_typeid, where.device_id]
     except KeyError:
-        return _known.setdefault((where.device_typeid, where.device_id), as_device(where))
+        return _known.setdefault((where.device_typeid, where.device_id), holder(where))
+
+
+def holder(context: mx.Context) -> Device:
+    """The device whose memory an array is in, as its context tells."""
+    if is_virtual() and context.device_type == "gpu":
+        raise UnknownPlacementError(
+            f"an array on {context} is on a real GPU, which virtual ones hide; copy it with .as_in_ctx(mx.cpu(1))"
+        )
+    return as_device(context)
 
 
 def forget() -> None:
@@ -94,7 +103,7 @@ def copy_parameters(holder: Any, parameters: Iterable[Parameter], memo: dict[int
 def _device_of_parameter(parameter: Any) -> Device:
     _check_not_symbolic(parameter)
     try:
-        found = {as_device(context) for context in parameter.list_ctx()}
+        found = {holder(context) for context in parameter.list_ctx()}
     except RuntimeError as error:
         raise UnknownPlacementError(
             f"parameter {parameter.name!r} is nowhere yet; call initialize(ctx=…) on it or its model first"

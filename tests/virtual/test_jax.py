@@ -183,3 +183,14 @@ def test_importing_jax_before_is_not_too_late():
 
 def test_the_environment_asks_for_them():
     assert run("import jax.numpy\nprint(xdevice.num_gpus())", **{ENV: "2"}) == "2\n"
+
+
+def test_a_jax_without_its_host_is_given_it_by_force():
+    code = """
+try: xdevice.virtual_gpus(2)
+except xdevice.VirtualDeviceError as error: print(error)
+print(xdevice.virtual_gpus(2, force=True), xdevice.device_of(xdevice.ones(3, device="gpu:1")))
+"""
+    refused, given = run(code, JAX_PLATFORMS="cuda").splitlines()
+    assert "jax_platforms=cuda leaves the host out" in refused
+    assert given == "[<virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:1"

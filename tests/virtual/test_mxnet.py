@@ -27,6 +27,13 @@ def test_a_virtual_gpu_is_the_cpu_context_behind_the_cpu():
     assert xdevice.count("cpu") == 1
 
 
+def test_what_is_on_a_real_gpu_is_never_taken_for_virtual():
+    from xdevice.backends.mxnet.placement import holder  # no array can be there on this machine
+
+    with pytest.raises(xdevice.UnknownPlacementError, match="is on a real GPU, which virtual ones hide"):
+        holder(mx.gpu(0))
+
+
 def test_mxnets_own_factories_and_blocks_take_the_native_device():
     there = xdevice.native(gpu(1))
     net = nn.Dense(2, in_units=3)
@@ -138,14 +145,14 @@ def mixtures():
         "broadcast_add": lambda: x.as_nd_ndarray() + y.as_nd_ndarray(),
         "concatenate": lambda: mx.np.concatenate([x, y]),
         "dot": lambda: mx.np.dot(x, y.T),
-        "a function of mxnet.np": lambda: mx.np.tensordot(x, y.T, 1),
+        "tensordot": lambda: mx.np.tensordot(x, y.T, 1),
         "multiply": lambda: mx.np.multiply(x, x, out=y),
         "backward": backward,
     }
 
 
 @pytest.mark.parametrize(
-    "operation", ["add", "broadcast_add", "concatenate", "dot", "a function of mxnet.np", "multiply", "backward"]
+    "operation", ["add", "broadcast_add", "concatenate", "dot", "tensordot", "multiply", "backward"]
 )
 def test_strict_names_the_operation_and_the_devices(operation):
     mix = mixtures()[operation]
