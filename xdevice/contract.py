@@ -165,12 +165,13 @@ class Gradients(Protocol):
         ...
 
     def value_and_gradients(
-        self, call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any]
+        self, call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any], nested: bool
     ) -> tuple[Any, Any, list[Any]]:
         """``call(variables)`` returns a tensor of one number, and more; its value, that, and the gradients.
 
         The variables stand for the parameters one by one, each an object of its own. A gradient is on its
-        parameter's device, zeros where the value does not depend on it. The value is detached.
+        parameter's device, zeros where the value does not depend on it. The value is detached, unless this is
+        ``nested`` in another call: then value and gradients can be differentiated in their turn.
         """
         ...
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from _thread import _local  # threading.local, without its 1 ms
+
 from xdevice.device import as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError
 from xdevice.placement import owned_by
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from xdevice.adapters import Backend
 
 
+_inside = _local()  # how many calls this thread is in: the gradient of a gradient needs more care
+
+
 def value_and_grad(
     fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
 ) -> Callable[..., tuple[Any, Any]]:
@@ -23,7 +28,8 @@ def value_and_grad(
     The gradient has the structure of the argument: a tensor, or a tree of tensors, each gradient on its
     parameter's device. What the value does not depend on gets zeros. The value is detached, and the
     arguments are left as they are: nothing accumulates in them. Tensors may be on several devices, and
-    ``fn`` may move them: gradients flow through `to_device`.
+    ``fn`` may move them: gradients flow through `to_device`. A call within ``fn`` gives the gradient of a
+    gradient, under frameworks that have it.
 
     Parameters
     ----------
@@ -48,11 +54,13 @@ def value_and_grad(
     NotATensorError
         No tensor in such an argument, or something in it that is none.
     NotSupportedError
-        The framework has no gradients.
+        The framework has no gradients, or none of gradients.
     """
     if not callable(fn):
         raise ArgumentTypeError(f"{fn!r} cannot be called; pass the function that returns the value")
     chosen = tuple(_checked_argnum(i, argnums) for i in (argnums if isinstance(argnums, tuple) else (argnums,)))
+    if len(set(chosen)) != len(chosen):
+        raise ArgumentError(f"argnums={argnums!r} names an argument twice; name each once")
 
     def differentiated(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         last = max(chosen)
@@ -66,7 +74,11 @@ def value_and_grad(
                 new[i] = map_leaves(lambda leaf: next(rest), args[i])
             return _checked_value(fn(*new, **kwargs), owner, has_aux)
 
-        value, aux, gradients = owner.gradients.value_and_gradients(call, flat)
+        nested, _inside.depth = getattr(_inside, "depth", 0), getattr(_inside, "depth", 0) + 1
+        try:
+            value, aux, gradients = owner.gradients.value_and_gradients(call, flat, nested > 0)
+        finally:
+            _inside.depth = nested
         rest = iter(gradients)
         trees = tuple(map_leaves(lambda leaf: next(rest), args[i]) for i in chosen)
         return (value, aux) if has_aux else value, trees if isinstance(argnums, tuple) else trees[0]

@@ -13,7 +13,6 @@ from xdevice.errors import (
     BrokenBackendError,
     MixedDeviceError,
     NotSupportedError,
-    VirtualDeviceError,
 )
 from xdevice.registry import imported
 
@@ -106,7 +105,7 @@ def watch(owner: Backend) -> None:
             return
         try:
             manager = owner.mixing.forbid()
-        except (BrokenBackendError, NotSupportedError, VirtualDeviceError):
+        except (BrokenBackendError, NotSupportedError):
             return  # it has one device, or is not usable at all
         _watching[owner] = manager
         manager.__enter__()

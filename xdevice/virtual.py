@@ -73,6 +73,7 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
         except Exception:
             _asked = before
             raise
+        name_virtual()
         for owner in [b for b, got in _given.items() if not got]:
             del _given[owner]  # used already, without any: they are due, or too late, when it is next used
             owner.close_rooms()
@@ -118,7 +119,7 @@ def _give(owner: Backend) -> None:
     owner.virtual.enable(number, force)
     _given[owner] = number
     forget_native(owner)
-    name_virtual()
+    name_virtual()  # they may have been asked for by the environment
 
 
 def _checked(n: Any, given: str) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from mxnet import autograd
 
 from xdevice.backends.mxnet.placement import arrays
+from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +20,12 @@ def is_floating(tensor: Any) -> bool:
 
 
 def value_and_gradients(
-    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any]
+    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any], nested: bool
 ) -> tuple[Any, Any, list[Any]]:
+    if nested:
+        raise NotSupportedError(
+            "mxnet has no gradients of gradients for most operations; call value_and_grad outside another's function"
+        )
     with mx.util.np_shape(True):  # or MXNet takes a single number for an array of unknown shape
         variables = [arrays(p)[0].detach() for p in parameters]
         for variable in variables:

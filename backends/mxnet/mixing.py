@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _base: Any = base
 _library: Any = _base._LIB
+_ARRAYS = mx.nd.NDArray, mx.np.ndarray
 _HOST = 1, 3, 5  # the numbers of cpu, cpu_pinned and cpu_shared
 _PREFIX = re.compile(r"^_(npi?_|npx_)?")  # an author writes `add`
 _COPIES = frozenset({"_copyto", "_npi_copyto", "_npi_copy", "_copy"})
@@ -42,14 +43,31 @@ def forbid() -> Generator[None]:
         "MXNetFuncCall": _function,
         "MXAutogradBackwardEx": _backward,
     }
-    before = {name: getattr(_library, name) for name in watched}
-    for name, watch in watched.items():
-        setattr(_library, name, watch(before[name]))
+    held = [(_library, name, watch) for name, watch in watched.items()]
+    held += [(cls, name, _indexing) for cls in _ARRAYS for name in ("__getitem__", "__setitem__")]
+    before = [vars(holder).get(name) or getattr(holder, name) for holder, name, _ in held]
+    for (holder, name, watch), was in zip(held, before, strict=True):
+        setattr(holder, name, watch(was))
     try:
         yield
     finally:
-        for name, function in before.items():
-            setattr(_library, name, function)
+        for (holder, name, _), was in zip(held, before, strict=True):
+            setattr(holder, name, was)
+
+
+def _indexing(run: Callable[..., Any]) -> Callable[..., Any]:
+    """``x[key]`` and ``x[key] = value``: MXNet copies a key, and a value, to where the array is."""
+
+    def call(array: Any, key: Any, *value: Any) -> Any:
+        whole = key is Ellipsis or (isinstance(key, slice) and key == slice(None))
+        if not whole:
+            keys = key if isinstance(key, tuple) else (key,)
+            given = [part.handle.value for part in (array, *keys, *value) if isinstance(part, mx.nd.NDArray)]
+            if len(given) > 1 and _several(given):
+                raise mixed("indexing", _devices(given))
+        return run(array, key, *value)
+
+    return call
 
 
 def _operator(run: Callable[..., int]) -> Callable[..., int]:

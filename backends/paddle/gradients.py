@@ -17,17 +17,23 @@ def is_floating(tensor: Any) -> bool:
 
 
 def value_and_gradients(
-    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any]
+    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any], nested: bool
 ) -> tuple[Any, Any, list[Any]]:
-    variables = [p.detach() for p in parameters]
-    for variable in variables:
-        variable.stop_gradient = False
     with paddle.enable_grad():
+        variables = [_variable(p, nested) for p in parameters]
         value, aux = call(variables)
         if value.stop_gradient:  # it depends on none of them
             return value.detach(), aux, [_zeros(p) for p in variables]
-        found = paddle.grad(value, variables, allow_unused=True)
-    return value.detach(), aux, [_beside(p, g) for p, g in zip(variables, found, strict=True)]
+        found = paddle.grad(value, variables, create_graph=nested, allow_unused=True)
+    return value if nested else value.detach(), aux, [_beside(p, g) for p, g in zip(variables, found, strict=True)]
+
+
+def _variable(parameter: Any, nested: bool) -> Any:
+    if nested and not parameter.stop_gradient:
+        return parameter.clone()  # an object of its own, through which the outer gradient flows
+    variable = parameter.detach()
+    variable.stop_gradient = False
+    return variable
 
 
 def _beside(parameter: Any, gradient: Any) -> Any:

@@ -6,7 +6,8 @@ of these is replaced, wherever it is held, by one that looks first where its ten
 What the backward pass does inside is not seen: it is of one device where the forward pass was watched.
 A recurrent layer or an optimizer that makes its state on the default device mixes too, unless that is the
 model's: run it within ``scope(device)``.
-Copies (`_copy_to`, `copy_`, assignment to a whole tensor) are PaddlePaddle's own words, and allowed.
+Copies (`_copy_to`, `copy_`) are PaddlePaddle's own words, and allowed; assignment (``x[0] = y``) is not, since
+PaddlePaddle 3.3.1 takes ``x`` along to where ``y`` is.
 """
 
 from __future__ import annotations
@@ -37,13 +38,16 @@ _ARITHMETIC = ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", 
 _OPERATORS = frozenset(
     [f"__{name}__" for name in (*_ARITHMETIC, *(f"r{name}" for name in _ARITHMETIC))]
     + [f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge")]
-    + ["_getitem_dygraph"]
+    + ["_getitem_dygraph", "_setitem_dygraph"]
 )
 _OPTIMIZERS = frozenset(
     {"adadelta_", "adagrad_", "adam_", "adamax_", "adamw_", "asgd_", "fused_adam_", "lamb_", "merged_adam_"}
     | {"merged_momentum_", "momentum_", "nadam_", "radam_", "rmsprop_", "rprop_", "sgd_"}
 )
-"""These keep numbers of their own, such as a learning rate or a power of Adam's beta, wherever they like."""
+"""These keep numbers of their own, such as a learning rate or a power of Adam's beta, wherever they like.
+
+Elsewhere it is what is on the CPU that counts as a number, since PaddlePaddle makes its constants there.
+"""
 
 _Change = tuple[Any, str, Any, Any]  # who holds it, as what, what it was and what it becomes
 
@@ -143,5 +147,6 @@ def _places(name: str, arguments: Iterable[Any]) -> Iterator[Device]:
             place = device_of(tensor)
         except UnknownPlacementError:
             continue
-        if not (name in _OPTIMIZERS and tensor.size == 1):
+        is_number = tensor.size == 1 and (place.kind == "cpu" or name in _OPTIMIZERS)
+        if not is_number:
             yield place

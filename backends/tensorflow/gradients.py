@@ -33,7 +33,7 @@ def is_floating(tensor: Any) -> bool:
 
 
 def value_and_gradients(
-    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any]
+    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any], nested: bool
 ) -> tuple[Any, Any, list[Any]]:
     variables = [_watched_apart(p) for p in parameters]
     with tf.GradientTape(watch_accessed_variables=False) as tape:

@@ -15,12 +15,19 @@ def is_floating(tensor: torch.Tensor) -> bool:
 
 
 def value_and_gradients(
-    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[torch.Tensor]
+    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[torch.Tensor], nested: bool
 ) -> tuple[Any, Any, list[Any]]:
-    variables = [p.detach().requires_grad_() for p in parameters]
-    with torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad():
+        variables = [_variable(p, nested) for p in parameters]
         value, aux = call(variables)
         if not value.requires_grad:  # it depends on none of them
             return value, aux, [torch.zeros_like(p) for p in variables]
-        found = torch.autograd.grad(value, variables, allow_unused=True, materialize_grads=True)
-    return value.detach(), aux, list(found)
+        found = torch.autograd.grad(value, variables, create_graph=nested, allow_unused=True, materialize_grads=True)
+    return value if nested else value.detach(), aux, list(found)
+
+
+def _variable(parameter: torch.Tensor, nested: bool) -> torch.Tensor:
+    if nested and parameter.requires_grad:
+        return parameter.view_as(parameter)  # an object of its own, through which the outer gradient flows
+    own = parameter.clone() if parameter.is_inference() else parameter
+    return own.detach().requires_grad_()

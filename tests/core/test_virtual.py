@@ -24,13 +24,13 @@ def test_the_chosen_framework_gets_them_at_once_and_they_are_said_to_be_virtual(
 
 def test_another_framework_gets_them_when_it_is_first_used(run):
     out = run("""
-        xdevice.virtual_gpus(3)
+        print(xdevice.virtual_gpus(3)[2])
         import sys
-        print("xdevice_toy" in sys.modules)
+        print("xdevice_toy" in sys.modules, repr(xdevice.gpu(0)))
         with xdevice.using("toy"):
             print(xdevice.count("gpu"))
     """)
-    assert out.splitlines() == ["False", "enabled 3 False", "3"]
+    assert out.splitlines() == ["gpu:2", "False <virtual Device('gpu:0')>", "enabled 3 False", "3"]
 
 
 def test_one_that_has_been_used_before_gets_them_when_it_is_next_used(run):
@@ -162,3 +162,18 @@ def test_strict_is_left_by_an_error_too(run):
             print("raised")
     """)
     assert out.splitlines() == ["watching", "not watching", "raised"]
+
+
+def test_strict_is_refused_where_a_framework_cannot_be_watched_for_it_has_no_devices_to_be_had(run):
+    out = run(
+        SHOW
+        + textwrap.dedent("""
+        import toy
+        def open():
+            with xdevice.strict(): return "open"
+        show(open)
+        """),
+        XDEVICE_VIRTUAL_GPUS="2",
+        TOO_LATE="1",
+    )
+    assert out == "VirtualDeviceError: the toy has been played with"

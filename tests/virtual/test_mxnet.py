@@ -209,3 +209,15 @@ def test_nothing_is_left_in_the_library_after_strict():
     with strict():
         assert all(getattr(_LIB, name) is not function for name, function in zip(names, before, strict=True))
     assert all(getattr(_LIB, name) is function for name, function in zip(names, before, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore:ndarray.as_in_context has been renamed")  # by MXNet's own indexing
+def test_strict_sees_an_index_and_what_is_assigned_on_another_device():
+    x, y = ones((2, 3), device=gpu(0)), ones((2, 3), device=gpu(1))
+    here, there = (xdevice.tensor([0, 1], dtype="int32", device=d) for d in (gpu(0), gpu(1)))
+    with strict():
+        assert x[here].shape == (2, 3)
+        for mix in (lambda: x[there], lambda: x.__setitem__(there, 1.0), lambda: x.__setitem__(0, y[0])):
+            with pytest.raises(xdevice.MixedDeviceError, match="indexing was given"):
+                mix()
+    assert to_numpy(x).tolist() == [[1, 1, 1], [1, 1, 1]]

@@ -392,3 +392,18 @@ def test_a_users_own_plug_ins_are_not_hidden_in_silence(tmp_path):
     assert status == 1
     assert "VirtualDeviceError" in last(errors)
     assert "force=True" in last(errors)
+
+
+def test_strict_sees_an_index_and_what_is_assigned_on_another_device():
+    x, y = ones((2, 3), device=gpu(0)), ones((2, 3), device=gpu(1))
+    there = xdevice.tensor([0, 1], device=gpu(1))
+    with strict():
+        for mix in (lambda: x[there], lambda: x.__setitem__(there, 1.0), lambda: x.__setitem__(0, y[0])):
+            with pytest.raises(xdevice.MixedDeviceError, match="item was given"):
+                mix()
+        x[0] = 2.0
+    assert device_of(x) is gpu(0)
+    x[0] = y[0]
+    assert device_of(x) is gpu(1), (
+        "PaddlePaddle takes it along: if this fails, the docstring of mixing.py is out of date"
+    )

@@ -558,6 +558,14 @@ print(before == parts(), torch._C._get_privateuse1_backend_name())
     assert out.split() == ["True", "privateuseone"]
 
 
+def test_gradients_in_inference_mode_are_those_of_any_other():
+    with torch.inference_mode():
+        made_here = torch.tensor([1.0, 2.0], device=SECOND)
+        _, inside = xdevice.value_and_grad(lambda w: (w * w).sum())(made_here)
+    _, after = xdevice.value_and_grad(lambda w: (w * w).sum())(made_here)
+    assert inside.tolist() == after.tolist() == [2, 4]
+
+
 # ---------------------------------------------------------------- PyTorch's own database of operations
 
 SOME = re.findall(

@@ -112,3 +112,28 @@ class Gradients(Promises):
         assert to_numpy(value).item() == 13
         assert [device_of(gradients[name]) for name in "ab"] == [FIRST, SECOND]
         assert [to_numpy(gradients[name]).tolist() for name in "ab"] == [[18, 4], [6, 8]]
+
+    @on_several
+    @needs("gradients.value_and_gradients")
+    def test_an_unused_parameters_zeros_are_on_its_device(self, backend: str) -> None:
+        first, second = tensor([1.0, 2.0], device=FIRST), tensor([3.0], device=SECOND)
+        with FIRST:
+            _, gradients = value_and_grad(lambda a, b: total(a), argnums=(0, 1))(first, second)
+        assert [device_of(gradient) for gradient in gradients] == [FIRST, SECOND]
+
+    @needs("gradients.value_and_gradients")
+    def test_the_gradient_of_a_gradient_is_right_or_refused(self, backend: str) -> None:
+        def inner(w: Any) -> Any:
+            return value_and_grad(total)(w)[1]
+
+        try:
+            value, gradient = value_and_grad(lambda w: total(inner(w)))(tensor([1.0, 2.0]))
+        except xdevice.NotSupportedError:
+            return
+        assert to_numpy(value).item() == 20
+        assert to_numpy(gradient).tolist() == [8, 16]
+
+    @needs("gradients.value_and_gradients")
+    def test_an_argument_named_twice_is_an_error(self, backend: str) -> None:
+        with pytest.raises(xdevice.ArgumentError, match="twice"):
+            value_and_grad(total, argnums=(0, 0))
