@@ -48,8 +48,10 @@ print("  going where it is already copies nothing:", to_device(Z, second) is Z)
 print("  unless a copy is asked for:", to_device(Z, second, copy=True) is not Z)
 
 print("Computing")
-# Operands must be on one device, and that is where the result is.
-print("  Y and Z are together:", is_same_device(Y, Z), "and Y + Z is on", device_of(Y + Z))
+# Operands must be on one device. Most frameworks compute there, and one in the scope, so this says both.
+with second:
+    total = Y + Z
+print("  Y and Z are together:", is_same_device(Y, Z), "and Y + Z is on", device_of(total))
 print("  Z + Z holds", numbers(Z + Z))
 if not is_same_device(X, Y):  # so there are two devices
     try:
@@ -65,7 +67,9 @@ print("A model")
 net = native.linear(weight=[[0.5], [-1.0], [2.0]], bias=[0.25])
 net = to_device(net, first)
 print("  its parameters are on", device_of(net))
-print("  net(X) is on", device_of(net(X)), "and holds", numbers(net(X)))
+with first:
+    output = net(X)
+print("  net(X) is on", device_of(output), "and holds", numbers(output))
 # Reading parameters: bring them to the host, all in one go. The framework's model stays where it is.
 for name, parameter in to_device(native.parameters(net), cpu()).items():
     print(f"  its {name} holds", to_numpy(parameter).ravel().tolist())
