@@ -265,9 +265,12 @@ def test_a_script_has_nothing_to_wait_for_on_its_stdin(script):
 def test_peak_memory_includes_that_of_children(script):
     path = script("""
         import subprocess, sys, time
-        hold = "import time; x = bytearray(200 * 2**20); print(len(x), flush=True); time.sleep(1.5)"
-        children = [subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.DEVNULL) for _ in range(2)]
-        for child in children: child.wait()
+        hold = "import sys; x = bytearray(200 * 2**20); print(len(x), flush=True); sys.stdin.read()"
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        children = [subprocess.Popen([sys.executable, "-c", hold], **pipes) for _ in range(2)]
+        for child in children: child.stdout.readline()
+        time.sleep(3)  # both hold theirs, however slow the machine is
+        for child in children: child.communicate()
     """)
     _, report = run_json(path, "--backend", ONE)
     assert 380 * 2**20 < report["runs"][0]["peak_memory"] < 700 * 2**20
