@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _thread import _local  # threading.local, without its 1 ms
+from contextvars import ContextVar
 
 from xdevice.device import as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xdevice.adapters import Backend
 
 
-_inside = _local()  # how many calls this thread is in: the gradient of a gradient needs more care
+_nested = ContextVar("xdevice.value_and_grad", default=False)  # within another call: it needs more care
 
 
 def value_and_grad(
@@ -74,11 +74,12 @@ def value_and_grad(
                 new[i] = map_leaves(lambda leaf: next(rest), args[i])
             return _checked_value(fn(*new, **kwargs), owner, has_aux)
 
-        nested, _inside.depth = getattr(_inside, "depth", 0), getattr(_inside, "depth", 0) + 1
+        nested = _nested.get()
+        token = _nested.set(True)
         try:
-            value, aux, gradients = owner.gradients.value_and_gradients(call, flat, nested > 0)
+            value, aux, gradients = owner.gradients.value_and_gradients(call, flat, nested)
         finally:
-            _inside.depth = nested
+            _nested.reset(token)
         rest = iter(gradients)
         trees = tuple(map_leaves(lambda leaf: next(rest), args[i]) for i in chosen)
         return (value, aux) if has_aux else value, trees if isinstance(argnums, tuple) else trees[0]

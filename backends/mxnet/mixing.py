@@ -62,7 +62,8 @@ def _indexing(run: Callable[..., Any]) -> Callable[..., Any]:
         whole = key is Ellipsis or (isinstance(key, slice) and key == slice(None))
         if not whole:
             keys = key if isinstance(key, tuple) else (key,)
-            given = [part.handle.value for part in (array, *keys, *value) if isinstance(part, mx.nd.NDArray)]
+            arrays: list[Any] = [part for part in (array, *keys, *value) if isinstance(part, mx.nd.NDArray)]
+            given = [one.handle.value for one in arrays]
             if len(given) > 1 and _several(given):
                 raise mixed("indexing", _devices(given))
         return run(array, key, *value)
