@@ -39,8 +39,9 @@ class strict:  # noqa: N801  (reads as a verb: `with strict():`)
     An operation on tensors of two devices raises `MixedDeviceError`, which names the operation and
     the devices, also under frameworks that otherwise copy in silence. It holds for every framework,
     in forward and in backward, and while a block is open anywhere, in every thread of the process
-    (PyTorch's own error is raised in other threads). `to_device` and the framework's own words for a
-    copy are allowed. A scalar on the CPU counts as a number where the framework takes it as one.
+    (where a framework cannot be watched in others, those get its own error). `to_device` and the
+    framework's own words for a copy are allowed. A scalar on the CPU counts as a number where the
+    framework takes it as one.
 
     May be nested and entered again. Costs nothing while no block is open.
 

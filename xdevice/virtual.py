@@ -44,7 +44,6 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
         Hide real GPUs, if there are any.
 
     >>> import xdevice
-    >>> xdevice.use("torch")  # doctest: +SKIP
     >>> xdevice.virtual_gpus(2)  # doctest: +SKIP
     [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]
 

@@ -12,8 +12,7 @@ import xdevice
 from xdevice.experiments import EXPERIMENTS, setting
 
 NAMES = xdevice.available()
-ONE = NAMES[-1] if NAMES else None  # the lightest
-pytestmark = pytest.mark.skipif(not NAMES, reason="no framework is installed here; the others' environments have one")
+ONE = NAMES[-1]  # the lightest
 
 SMALL = ("--scale", "0.001")
 

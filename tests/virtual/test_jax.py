@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 
 import jax
 import jax.numpy as jnp
@@ -139,22 +138,6 @@ def test_strict_names_the_operation_and_the_devices(operation):
     assert caught.value.devices == {gpu(0), gpu(1)}
     with pytest.raises(ValueError, match="incompatible devices"):
         mix()
-
-
-def test_strict_holds_in_other_threads():
-    caught = []
-
-    def work():
-        try:
-            mixtures()["add"]()
-        except xdevice.MixedDeviceError as error:
-            caught.append(error)
-
-    with strict():
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-    assert len(caught) == 1
 
 
 def test_strict_lets_pass_what_jax_takes_along():

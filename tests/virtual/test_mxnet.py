@@ -1,7 +1,5 @@
 """What only MXNet does on virtual GPUs, and about mixing devices; two virtual GPUs are there."""
 
-import threading
-
 import numpy as np
 import pytest
 
@@ -173,23 +171,6 @@ def test_strict_holds_in_a_hybridized_block():
         graph = net._cached_op
         with pytest.raises(xdevice.MixedDeviceError, match="a hybridized block"):
             graph(there, *[p.data() for p in net.collect_params().values()])
-
-
-def test_strict_holds_in_other_threads():
-    caught = []
-    mix = mixtures()["add"]  # made here: MXNet's choice of NumPy's arrays is each thread's own
-
-    def work():
-        try:
-            mix()
-        except xdevice.MixedDeviceError as error:
-            caught.append(error)
-
-    with strict():
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-    assert len(caught) == 1
 
 
 def test_strict_allows_mxnets_own_words_for_a_copy():
