@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xdevice import contract
 
 
-_WORDS = {"virtual": "virtual GPUs", "mixing": "devices to mix"}  # rooms of which one says it so
+_WORDS = {"virtual": "virtual GPUs", "mixing": "devices to mix", "engine": "engine for several processes"}  # rooms of which one says it so
 
 
 class Room:
@@ -67,6 +67,10 @@ class Backend(str):
     gradients: contract.Gradients
     virtual: contract.Virtual
     mixing: contract.Mixing
+    collectives: contract.Collectives
+    maths: contract.Maths
+    storage: contract.Storage
+    engine: contract.Engine
 
     @property
     def adapter(self) -> ModuleType:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from types import ModuleType
 
     import numpy as np
 
     from xdevice.device import Device
+    from xdevice.distributed.job import Job
 
 Role = Literal["tensor", "model", "device"]
 """What a class of a framework's is: a tensor (or parameter), a holder of tensors, a native device."""
@@ -196,12 +198,102 @@ class Mixing(Protocol):
         ...
 
 
+class Collectives(Protocol):
+    """Several tensors at once: in parts, in one piece, added up. The core has checked that they fit."""
+
+    def kind(self, tensor: Any) -> str:
+        """NumPy's letter for the dtype's kind: ``f`` (bfloat16 too), ``i``, ``u``, ``b``, ``c``; ``O`` for others."""
+        ...
+
+    def split(self, tensor: Any, sizes: Sequence[int]) -> list[Any]:
+        """Parts of that many rows each along the first axis, on the tensor's device; they may share its memory."""
+        ...
+
+    def leaf(self, tensor: Any) -> Any:
+        """The tensor that was just copied, of no graph, and ready for gradients where the framework marks that."""
+        ...
+
+    def pack(self, tensors: Sequence[Any]) -> Any:
+        """One new vector of all their numbers, of no graph; they are on one device and of one dtype."""
+        ...
+
+    def unpack(self, vector: Any, like: Sequence[Any]) -> list[Any]:
+        """The vector's numbers in the shapes of those tensors, each in memory of its own."""
+        ...
+
+    def reduce(self, vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
+        """Their ``sum``, ``max`` or ``min``, element by element, each times its weight: a new vector.
+
+        They are on one device, of one dtype and length; there is one at least.
+        """
+        ...
+
+    def threads(self) -> bool:
+        """Whether gradients may be computed in several threads at once."""
+        ...
+
+
+class Maths(Protocol):
+    """The framework's arrays under the array API standard's names."""
+
+    def namespace(self) -> Mapping[str, Any]:
+        """Each name of `xdevice.maths.NAMES` that the framework has, with what it stands for."""
+        ...
+
+    def module(self) -> ModuleType:
+        """The module in which the framework keeps what has no place in that list."""
+        ...
+
+
+class Storage(Protocol):
+    """The bytes of tensors."""
+
+    def to_bytes(self, tensor: Any) -> tuple[str, np.ndarray[Any, Any]]:
+        """safetensors' word for the dtype (``BF16``), and the values on the host: contiguous, of as many bytes."""
+        ...
+
+    def from_bytes(self, word: str, array: np.ndarray[Any, Any], device: Device) -> Any:
+        """A new tensor on the device, of what `to_bytes` gave; `NotSupportedError` for a dtype that is not there."""
+        ...
+
+
+class Engine(Protocol):
+    """The framework's own way to compute in several processes.
+
+    Vectors are made by `Collectives.pack`, of one dtype and length, one element at least, in every process, and may
+    be overwritten. A call comes back when its result is there, of the vector's dtype and on its device.
+    """
+
+    def start(self, job: Job, timeout: float) -> None:
+        """Join the other processes, all of which are there: they have met already. Seconds."""
+        ...
+
+    def all_reduce(self, vector: Any, op: str) -> Any:
+        """The ``sum``, ``max`` or ``min`` of every process's vector, a new one."""
+        ...
+
+    def broadcast(self, vector: Any, root: int) -> Any:
+        """The vector of process ``root``, bit for bit, a new one."""
+        ...
+
+    def all_gather(self, vector: Any) -> list[Any]:
+        """Every process's vector, bit for bit, in the order of ranks."""
+        ...
+
+    def stop(self) -> None:
+        """Leave. Every other process does so at the same time."""
+        ...
+
+
 def _methods(protocol: type) -> tuple[str, ...]:
     return tuple(n for n in vars(protocol) if not n.startswith("_"))
 
 
 ROOMS: dict[str, tuple[str, ...]] = {
     p.__name__.lower(): _methods(p)
-    for p in (Hardware, Placement, Models, Creation, Exchange, Memory, Gradients, Virtual, Mixing)
+    for p in (
+        *(Hardware, Placement, Models, Creation, Exchange, Memory, Gradients, Virtual, Mixing),
+        *(Collectives, Maths, Storage, Engine),
+    )
 }
 """Each room with the functions it may have."""

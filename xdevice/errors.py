@@ -91,5 +91,23 @@ class VirtualDeviceError(XDeviceError, RuntimeError):
     """Virtual GPUs cannot be had any more: too late, real ones are there, or their number is fixed."""
 
 
+class DistributedError(XDeviceError, RuntimeError):
+    """Another process of the job has failed, has gone, or does something else; the message names its rank."""
+
+    rank: int | None = None  # that process's
+
+
+class DistributedTimeoutError(DistributedError, TimeoutError):
+    """Another process of the job did not come in time; the message names its rank."""
+
+
+class FileFormatError(XDeviceError, ValueError):
+    """The file is no whole safetensors file, or holds what cannot be loaded."""
+
+
 class DeviceFallbackWarning(UserWarning):
     """``try_gpu`` or ``try_all_gpus`` fell back to the CPU although the machine has a GPU."""
+
+
+class NotPortableWarning(UserWarning):
+    """A name of `namespace` is not in its list: it is the framework's own, and another may mean something else."""

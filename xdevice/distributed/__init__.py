@@ -1,0 +1,39 @@
+"""Many processes, on each framework's own engine.
+
+A script that runs by itself runs under ``xdevice launch -n 4`` too::
+
+    from xdevice import distributed
+
+    with distributed.process_group():
+        gradients = distributed.all_reduce(gradients, op="mean")
+
+Nothing in it hangs: a process that is killed, frozen, raises, is missing, or does something else than the
+others ends the job with an error that names its rank.
+"""
+
+from xdevice.distributed.group import (
+    init,
+    is_initialized,
+    local_rank,
+    process_group,
+    rank,
+    shutdown,
+    world_size,
+)
+from xdevice.distributed.member import PEER_FAILED
+from xdevice.distributed.operations import all_gather, all_reduce, barrier, broadcast
+
+__all__ = [
+    "PEER_FAILED",
+    "all_gather",
+    "all_reduce",
+    "barrier",
+    "broadcast",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "process_group",
+    "rank",
+    "shutdown",
+    "world_size",
+]

@@ -1,0 +1,296 @@
+"""Rank 0's side of the job: it meets every process, lets all into each collective together, and says what is wrong.
+
+Every process holds two lines to it. On the *gate* it asks to enter a collective, and says which; once all have
+come, with the same words, all are let in. So an engine never runs with a process missing, or with another shape
+elsewhere, which engines answer by hanging or with wrong numbers. On the *alarm* come and go news: a process that
+raised, one that has gone, the question where one is.
+"""
+
+from __future__ import annotations
+
+import selectors
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from xdevice.distributed.lines import Line, parsed
+
+if TYPE_CHECKING:
+    import socket
+
+    Hello = dict[str, Any]
+
+ANSWER = 1.5
+"""Seconds that a process has to say where it is."""
+
+_MUST_AGREE = {"world_size": "world size", "backend": "backend", "engine": "engine", "version": "xdevice version"}
+
+
+class Member:
+    """One process of the job."""
+
+    def __init__(self, hello: Hello) -> None:
+        self.hello = hello
+        self.lines: dict[str, Line] = {}
+        self.asks: str | None = None  # to enter what, while it stands at the gate
+        self.entered = 0
+        self.last = "nothing yet"
+        self.where: str | None = None
+        self.done = False
+
+    def __str__(self) -> str:
+        return f"rank {self.hello['rank']} (process {self.hello['pid']} on {self.hello['name']})"
+
+
+class Coordinator(threading.Thread):
+    """Serves the lines of all processes until the last has left."""
+
+    def __init__(self, listener: socket.socket, hello: Hello, timeout: float) -> None:
+        super().__init__(name="xdevice.distributed.coordinator", daemon=True)
+        self.hello, self.timeout = hello, timeout  # rank 0's own
+        self.world_size: int = hello["world_size"]
+        self.members: dict[int, Member] = {}
+        self.failure: dict[str, Any] | None = None
+        self.deadline: float | None = time.monotonic() + timeout
+        self.asked: float | None = None  # when the silent were asked where they are
+        self.complete = False
+        self._owners: dict[Line, Member | None] = {}
+        self._selector = selectors.DefaultSelector()
+        self._listener = listener
+        self._selector.register(listener, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        while not self._is_over():
+            ready = [key.fileobj for key, _ in self._selector.select(self._patience())]
+            if self._listener in ready:
+                self._greet()
+            # an alarm before a gate: why a process has gone comes before that it has
+            for line in sorted((r for r in ready if isinstance(r, Line)), key=self._is_gate):
+                self._hear(line)
+            self._watch_the_clock()
+        self.close()
+
+    def _is_over(self) -> bool:
+        if self.failure is not None:
+            return not self._owners  # everybody has heard of it, and hung up
+        return self.complete and all(m.done for m in self.members.values())
+
+    def close(self) -> None:
+        for line in list(self._owners):
+            self._drop(line)
+        self._listener.close()
+        self._selector.close()
+
+    def _patience(self) -> float | None:
+        times = [t for t in (self.deadline, self.asked and self.asked + ANSWER) if t]
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _is_gate(self, line: Line) -> bool:
+        owner = self._owners.get(line)
+        return owner is not None and owner.lines.get("gate") is line
+
+    def _greet(self) -> None:
+        try:
+            line = Line(self._listener.accept()[0])
+        except OSError:
+            return
+        line.socket.settimeout(5)
+        self._owners[line] = None
+        self._selector.register(line, selectors.EVENT_READ)
+
+    def _hear(self, line: Line) -> None:
+        if line not in self._owners:
+            return  # dropped meanwhile
+        try:
+            texts = line.read()
+        except TimeoutError:
+            return
+        owner = self._owners[line]
+        if texts is None:
+            self._drop(line)
+            if owner is not None and not owner.done:
+                self._lost(owner)
+            return
+        for text in texts:
+            if owner is None:
+                owner = self._introduced(line, parsed(text))
+                if owner is None:
+                    return
+            elif owner.lines.get("gate") is line:
+                self._at_gate(owner, text)
+            else:
+                self._alarmed(owner, parsed(text))
+
+    def _drop(self, line: Line) -> None:
+        del self._owners[line]
+        self._selector.unregister(line)
+        line.close()
+
+    # Meeting
+
+    def _introduced(self, line: Line, hello: Hello) -> Member | None:
+        """The process at the other end, if it is one of ours."""
+        kind = hello.get("line")
+        if kind not in ("gate", "alarm") or "rank" not in hello:
+            self._drop(line)  # somebody who mistook the port
+            return None
+        if self.failure is not None:
+            self._refuse(line, self.failure)
+            return None
+        wrong = self._objection(hello)
+        if wrong:
+            if self.complete:  # the job has begun without it, and goes on
+                self._refuse(line, {"error": wrong, "rank": hello["rank"]})
+            else:
+                self._owners[line] = None
+                self.fail(wrong, hello["rank"])
+                self._refuse(line, self.failure or {})
+            return None
+        member = self.members.setdefault(hello["rank"], Member(hello))
+        member.lines[kind], self._owners[line] = line, member
+        if len(self.members) == self.world_size and all(len(m.lines) == 2 for m in self.members.values()):
+            self.complete, self.deadline = True, None
+            self._tell_all("gate", hosts=[self.members[r].hello["host"] for r in range(self.world_size)])
+        return member
+
+    def _objection(self, hello: Hello) -> str | None:
+        rank, here = hello["rank"], self.members.get(hello["rank"])
+        for key, word in _MUST_AGREE.items():
+            if hello.get(key) != self.hello[key]:
+                return f"rank {rank} has {word} {hello.get(key)!r}, and rank 0 has {self.hello[key]!r}; start all alike"
+        if not (isinstance(rank, int) and 0 <= rank < self.world_size):
+            return f"there is a rank {rank!r} in a job of {self.world_size} processes; ranks count from 0"
+        if here is not None and here.hello["id"] != hello["id"]:
+            return (
+                f"rank {rank} is there twice: process {here.hello['pid']} on {here.hello['name']} and process "
+                f"{hello['pid']} on {hello['name']}; give each process a rank of its own"
+            )
+        return None
+
+    def _refuse(self, line: Line, failure: dict[str, Any]) -> None:
+        line.say(**failure)
+        self._drop(line)
+
+    # Collectives
+
+    def _at_gate(self, member: Member, what: str) -> None:
+        if self.failure is not None:
+            member.lines["gate"].say(**self.failure)
+            return
+        member.asks = what
+        members = self.members.values()
+        if self.deadline is None:
+            self.deadline = time.monotonic() + self.timeout
+        if any(m.asks is None for m in members):
+            return
+        self.deadline = self.asked = None
+        self._let_in(what)
+
+    def _let_in(self, what: str) -> None:
+        zero = self.members[0].asks or ""
+        other = next((m for m in self.members.values() if m.asks != zero), None)
+        if other is not None:
+            self.fail(_disagreement(other, zero), other.hello["rank"], ahead="words")
+            return
+        for member in self.members.values():
+            member.entered, member.last, member.asks = member.entered + 1, what.partition("|")[0], None
+            member.done = member.last == "shutdown"
+        for member in self.members.values():
+            member.lines["gate"].send("ok")
+
+    # News
+
+    def _alarmed(self, member: Member, news: dict[str, Any]) -> None:
+        if "where" in news:
+            member.where = str(news["where"])
+        elif "stuck" in news:
+            self.deadline = self.deadline or time.monotonic()  # ask everybody now
+            member.where = f"inside {news['stuck']}"
+        elif "raised" in news:
+            self.fail(f"{member} raised {news['raised']}", member.hello["rank"])
+        elif "left" in news:
+            self.fail(f"{member} ended without shutdown()", member.hello["rank"])
+
+    def _lost(self, member: Member) -> None:
+        self.fail(
+            f"{member} has gone: it was killed, or ended without shutdown(); the last that it did was {member.last}",
+            member.hello["rank"],
+        )
+
+    def fail(self, message: str, rank: int, ahead: str = "") -> None:
+        """Tell everybody what is wrong, and with which rank; the first such news counts."""
+        if self.failure is None:
+            self.failure = {"error": message, "rank": rank}
+            self.deadline = self.asked = None
+            self._tell_all("alarm", **self.failure)
+            for member in self.members.values():
+                if (member.asks is not None or not self.complete) and "gate" in member.lines:
+                    member.lines["gate"].say(**self.failure)
+
+    def _tell_all(self, kind: str, **words: Any) -> None:
+        for member in self.members.values():
+            if kind in member.lines:
+                member.lines[kind].say(**words)
+
+    # Time
+
+    def _watch_the_clock(self) -> None:
+        now = time.monotonic()
+        if self.asked is not None and now >= self.asked + ANSWER:
+            self._give_up()
+        elif self.asked is None and self.deadline is not None and now >= self.deadline:
+            if not self.complete:
+                self._give_up_meeting()
+                return
+            self.asked = now
+            for member in self.members.values():
+                member.where = None
+            self._tell_all("alarm", where=True)
+
+    def _give_up_meeting(self) -> None:
+        missing = [r for r in range(self.world_size) if r not in self.members]
+        there = f"{_ranks(sorted(self.members))} of {self.world_size} came within {self.timeout:g} s"
+        self.fail(
+            f"{_ranks(missing) or 'a process'} did not come: {there}; start every process, or give init() a longer "
+            "timeout",
+            missing[0] if missing else 0,
+        )
+
+    def _give_up(self) -> None:
+        waiting = [m for m in self.members.values() if m.asks is not None]
+        late = [m for m in self.members.values() if m.asks is None and not m.done] or list(self.members.values())
+        silent = [m for m in late if m.where is None]
+        culprit = (silent or late)[0]
+        if waiting:
+            before = f"{_ranks([m.hello['rank'] for m in waiting])} waited {self.timeout:g} s in {_said(waiting[0])}"
+        else:
+            before = f"the processes waited {self.timeout:g} s inside {culprit.last}"
+        if silent:
+            why = f"{culprit} does not answer: it is stopped, or its host is; the last that it did was {culprit.last}"
+        else:
+            why = f"{culprit} did not come: it is {culprit.where}; the last that it did was {culprit.last}"
+        self.fail(f"{before}; {why}", culprit.hello["rank"])
+
+
+def _said(member: Member) -> str:
+    return (member.asks or "").partition("|")[0]
+
+
+def _ranks(ranks: list[int]) -> str:
+    if len(ranks) > 8:
+        return f"ranks {', '.join(map(str, ranks[:7]))} and {len(ranks) - 7} more"
+    return (f"rank {ranks[0]}" if len(ranks) == 1 else "ranks " + ", ".join(map(str, ranks))) if ranks else ""
+
+
+def _disagreement(other: Member, zero: str) -> str:
+    """What is different between what the process asks and what rank 0 asks."""
+    mine, theirs = (other.asks or "").split("|"), zero.split("|")
+    if mine[0] != theirs[0]:
+        return f"{other} calls {mine[0]} where rank 0 calls {theirs[0]}; every process makes the same calls in order"
+    a, b = mine[-1].split(";"), theirs[-1].split(";")
+    if len(a) != len(b):
+        return f"{other} gives {mine[0]} {len(a)} tensors where rank 0 gives {len(b)}; give the same tree everywhere"
+    for i, (x, y) in enumerate(zip(a, b, strict=True)):
+        if x != y:
+            return f"{other} gives {mine[0]} {x} as tensor {i} where rank 0 gives {y}; give the same shapes everywhere"
+    return f"{other} gives {mine[0]} a tree of another structure than rank 0; give the same keys everywhere"

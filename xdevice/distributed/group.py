@@ -1,0 +1,307 @@
+"""The group that this process belongs to: joined once, left once."""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import xdevice
+from xdevice.distributed.environment import ALONE, seat
+from xdevice.distributed.job import Job, check_ports
+from xdevice.distributed.member import PEER_FAILED, Membership
+from xdevice.errors import ArgumentError, ArgumentTypeError, DistributedError
+from xdevice.registry import backend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import TypeVar
+
+    from xdevice.adapters import Backend
+    from xdevice.contract import Engine
+
+    T = TypeVar("T")
+
+TIMEOUT = 120.0
+"""Seconds to wait for the others, if nobody says otherwise."""
+
+LAST_RESORT = 10.0
+"""Seconds that a process which has failed may take to end: engines wait for their peers on the way out."""
+
+ENGINES = ("native", "mpi")
+
+
+class Group:
+    """What there is between `init` and `shutdown`. Alone, it has no members and no engine."""
+
+    def __init__(self, owner: Backend, engine: Engine | None, members: Membership | None) -> None:
+        self.owner, self.engine, self.members = owner, engine, members
+        self.job = members.job if members is not None else Job(0, 1, 0, ("127.0.0.1",), 0)
+        self.lock = threading.RLock()  # one collective at a time, or ranks would disagree on their order
+
+
+_group: Group | None = None
+_exit_status = 0  # other than 0 once this process is known to fail
+_hook: Any = None  # the excepthook that was there before
+
+
+def init(timeout: float | None = None, *, engine: str | None = None) -> None:
+    """Join the other processes of the job, which ``xdevice launch`` or another launcher has started.
+
+    Comes back when all are there and the engine runs. Alone, without a launcher, it starts nothing. Call it
+    before the framework makes its first tensor: some engines can only be started then.
+
+    Parameters
+    ----------
+    timeout
+        Seconds to wait for the others, here and in every collective; ``XDEVICE_TIMEOUT``, else 120.
+    engine
+        ``"native"``, the chosen framework's own, or ``"mpi"``, which works on the CPU under all;
+        ``XDEVICE_ENGINE``, else ``"native"``.
+
+    >>> import xdevice
+    >>> from xdevice import distributed
+    >>> xdevice.use("numpy")
+    >>> distributed.init()
+    >>> distributed.rank(), distributed.world_size()
+    (0, 1)
+    >>> distributed.shutdown()
+
+    Raises
+    ------
+    DistributedTimeoutError
+        Not all processes came in time; their ranks are named.
+    DistributedError
+        Two processes of one rank, another world size elsewhere, a taken port, or an engine that does not start;
+        also if this process is in a group already.
+    NotSupportedError
+        The framework has no engine.
+    ArgumentError
+        No such engine, or the environment contradicts itself.
+    """
+    global _group
+    if _group is not None:
+        raise DistributedError("init() comes twice; shutdown() leaves the first group")
+    here = seat()
+    name, seconds = _engine_name(engine), _seconds(timeout)
+    if here.world_size == 1:
+        _group = Group(backend(), None, None)
+        return
+    owner = backend()
+    running = _engine(owner, name)
+    if name == "native":
+        check_ports(here.rank, here.world_size, here.port)
+    words = {"backend": str(owner), "engine": name, "version": xdevice.__version__}
+    members = Membership(here, seconds, words)
+    _group = Group(owner, running, members)
+    _mind_the_end()
+    try:
+        work(_group, "the start of the engine", lambda: running.start(members.job, seconds))
+    except BaseException:
+        _leave()
+        raise
+
+
+def shutdown() -> None:
+    """Leave the group, when every process of the job does so. Does nothing where there is none.
+
+    Raises
+    ------
+    DistributedError
+        Another process has failed, or does not shut down.
+    """
+    group = _group
+    if group is None:
+        return
+    try:
+        if group.members is not None and group.engine is not None:
+            group.members.enter("shutdown")
+            try:
+                group.engine.stop()
+            except Exception as error:
+                raise DistributedError(f"rank {group.job.rank} could not leave its engine: {error}") from error
+    finally:
+        _leave()
+
+
+class process_group:  # noqa: N801  (reads as what it opens: `with process_group():`)
+    """A ``with`` block between `init` and `shutdown`; parameters and errors are theirs.
+
+    If the block raises, the other processes are told, and raise `DistributedError` with this one's rank.
+
+    >>> import xdevice
+    >>> from xdevice import distributed
+    >>> with xdevice.using("numpy"), distributed.process_group():
+    ...     distributed.world_size()
+    1
+    """
+
+    def __init__(self, timeout: float | None = None, *, engine: str | None = None) -> None:
+        self._options = timeout, engine
+
+    def __enter__(self) -> None:
+        timeout, engine = self._options
+        init(timeout, engine=engine)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            shutdown()
+            return
+        if _group is not None and _group.members is not None:
+            _group.members.raised(error)
+            _fail_with(error)
+
+
+def is_initialized() -> bool:
+    """Whether this process is between `init` and `shutdown`.
+
+    >>> from xdevice import distributed
+    >>> distributed.is_initialized()
+    False
+    """
+    return _group is not None
+
+
+def rank() -> int:
+    """This process's number in the job, from 0; known before `init` too, and 0 without a launcher.
+
+    >>> from xdevice import distributed
+    >>> distributed.rank()
+    0
+
+    Raises
+    ------
+    ArgumentError, DistributedError
+        The environment contradicts itself; likewise for `local_rank` and `world_size`.
+    """
+    return _group.job.rank if _group is not None else seat().rank
+
+
+def local_rank() -> int:
+    """This process's number on its host, from 0: that of its GPU, say.
+
+    >>> from xdevice import distributed
+    >>> distributed.local_rank()
+    0
+    """
+    return _group.job.local_rank if _group is not None else seat().local_rank
+
+
+def world_size() -> int:
+    """How many processes the job has; 1 without a launcher.
+
+    >>> from xdevice import distributed
+    >>> distributed.world_size()
+    1
+    """
+    return _group.job.world_size if _group is not None else seat().world_size
+
+
+def current() -> Group:
+    """The group that this process is in; one of its own where there is no launcher."""
+    if _group is not None:
+        return _group
+    if seat() is ALONE or seat().world_size == 1:
+        return Group(backend(), None, None)
+    raise DistributedError("this process is in no group yet; call xdevice.distributed.init() first")
+
+
+def work(group: Group, what: str, engine: Callable[[], T]) -> T:
+    """Let the engine work, under the watch of the other processes."""
+    members = group.members
+    if members is None:
+        return engine()
+    members.watch_over(what)
+    try:
+        result = engine()
+    except Exception as error:
+        raise members.explained(error, what) from error
+    members.inside = None
+    if members.failure is not None:
+        raise members.failure
+    return result
+
+
+def _engine(owner: Backend, name: str) -> Engine:
+    if name == "mpi":
+        from xdevice.distributed import mpi
+
+        return mpi.Engine(owner)
+    _ = owner.engine.start  # NotSupportedError, before anybody is met
+    return owner.engine
+
+
+def _engine_name(engine: str | None) -> str:
+    name = engine or os.environ.get("XDEVICE_ENGINE") or "native"
+    if name not in ENGINES:
+        raise ArgumentError(f"no engine {name!r}; there are 'native', the framework's own, and 'mpi'")
+    return name
+
+
+def _seconds(timeout: float | None) -> float:
+    given: Any = os.environ.get("XDEVICE_TIMEOUT") or TIMEOUT if timeout is None else timeout
+    try:
+        seconds = float(given) if not isinstance(given, bool) else 0.0
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(f"timeout={given!r} is no number of seconds") from None
+    if not 0 < seconds < 1e7:
+        raise ArgumentError(f"timeout={given!r} is no number of seconds above 0")
+    return seconds
+
+
+def _leave() -> None:
+    global _group
+    group, _group = _group, None
+    if group is not None and group.members is not None:
+        group.members.close()
+
+
+# The end of the process. An engine left behind by a process that fails would wait for its peers, and they for
+# it; so the others are told, and what hangs on the way out is cut short.
+
+
+def _mind_the_end() -> None:
+    global _hook
+    if _hook is None:
+        _hook = sys.excepthook
+        sys.excepthook = _on_exception
+        atexit.register(_at_exit)
+
+
+def _on_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    _hook(kind, error, trace)
+    if _group is not None and _group.members is not None:
+        _group.members.raised(error)
+        _fail_with(error)
+    if _exit_status:
+        _cut_short()
+
+
+def _fail_with(error: BaseException) -> None:
+    global _exit_status
+    by_another = isinstance(error, DistributedError) and error.rank not in (None, rank())
+    _exit_status = PEER_FAILED if by_another else 1
+
+
+def _at_exit() -> None:
+    """Runs after handlers that were registered later, and before those of frameworks, which may wait for ever."""
+    if _group is not None and _group.members is not None and not _exit_status:
+        _group.members.left()
+        _cut_short()
+    if _exit_status:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                pass
+        os._exit(_exit_status)
+
+
+def _cut_short() -> None:
+    faulthandler.dump_traceback_later(LAST_RESORT, exit=True, file=open(os.devnull, "w"))  # noqa: SIM115  (for ever)

@@ -1,0 +1,259 @@
+"""A process's own side of the job: it meets the others, asks at the gate, and listens for alarms."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import select
+import socket
+import sys
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from xdevice.distributed.coordinator import ANSWER, Coordinator
+from xdevice.distributed.job import Job, listening, port_taken
+from xdevice.distributed.lines import Line, parsed
+from xdevice.errors import DistributedError, DistributedTimeoutError
+
+if TYPE_CHECKING:
+    from xdevice.distributed.environment import Seat
+
+PEER_FAILED = 75
+"""The exit status of a process that ends because another one has failed."""
+
+GRACE = 3.0
+"""Seconds that an engine has to come back by itself once a process has failed."""
+
+
+class Membership:
+    """This process's membership of a job, from meeting to shutdown."""
+
+    def __init__(self, seat: Seat, timeout: float, words: dict[str, Any]) -> None:
+        self.seat, self.timeout = seat, timeout
+        self.failure: DistributedError | None = None
+        self.inside: tuple[str, float] | None = None  # the engine's work that goes on, and since when
+        self.last = "nothing yet"
+        self._coordinator: Coordinator | None = None
+        self._news = threading.Event()
+        hello = {"rank": seat.rank, "world_size": seat.world_size, "pid": os.getpid(), "id": uuid.uuid4().hex, **words}
+        hello["name"] = socket.gethostname()
+        if seat.rank == 0:
+            self._open(hello)
+        try:
+            self._gate, self._alarm = self._meet(hello)
+        except BaseException:
+            if self._coordinator is not None:
+                self._coordinator.join(1)
+            raise
+        self._watcher = threading.Thread(target=self._watch, name="xdevice.distributed.watcher", daemon=True)
+        self._watcher.start()
+
+    # Meeting
+
+    def _open(self, hello: dict[str, Any]) -> None:
+        try:
+            listener = listening(self.seat.host, self.seat.port)
+        except OSError as error:
+            raise port_taken(0, self.seat.port, error) from error
+        self._coordinator = Coordinator(listener, hello, self.timeout)
+        self._coordinator.start()
+
+    def _meet(self, hello: dict[str, Any]) -> tuple[Line, Line]:
+        deadline = time.monotonic() + self.timeout
+        gate, alarm = self._connected(deadline), self._connected(deadline)
+        try:
+            self.job = self._introduce(hello, gate, alarm, deadline)
+        except BaseException:
+            gate.close()
+            alarm.close()
+            raise
+        return gate, alarm
+
+    def _introduce(self, hello: dict[str, Any], gate: Line, alarm: Line, deadline: float) -> Job:
+        host = os.environ.get("XDEVICE_HOST") or gate.socket.getsockname()[0]
+        for line, kind in ((gate, "gate"), (alarm, "alarm")):
+            line.say(line=kind, host=self.seat.host if self.seat.rank == 0 else host, **hello)
+        try:
+            answer = gate.next(max(1.0, deadline - time.monotonic()) + 2 * ANSWER)
+        except TimeoutError as error:
+            raise self._late("rank 0 does not answer") from error
+        news = parsed(answer or "")
+        if "error" in news:
+            raise _failed(news)
+        if "hosts" not in news:
+            raise DistributedError(
+                f"what answers at {self.seat.host}:{self.seat.port} is no rank 0 of an xdevice job; choose another "
+                "port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"
+            )
+        return Job(self.seat.rank, self.seat.world_size, self.seat.local_rank, tuple(news["hosts"]), self.seat.port)
+
+    def _connected(self, deadline: float) -> Line:
+        pause = 0.01
+        while True:
+            try:
+                left = max(0.1, deadline - time.monotonic())
+                return Line(socket.create_connection((self.seat.host, self.seat.port), timeout=left))
+            except OSError as error:  # rank 0 is not there yet
+                if time.monotonic() + pause > deadline:
+                    raise self._late(f"rank 0 cannot be reached ({error})") from error
+                time.sleep(pause)
+                pause = min(0.5, pause * 1.5)
+
+    def _late(self, why: str) -> DistributedTimeoutError:
+        return DistributedTimeoutError(
+            f"rank {self.seat.rank} has waited {self.timeout:g} s at {self.seat.host}:{self.seat.port}: {why}; "
+            "start every process, or give init() a longer timeout"
+        )
+
+    # Collectives
+
+    def enter(self, what: str) -> None:
+        """Come back when every process of the job is here, asking for the same."""
+        if self.failure is not None:
+            raise self.failure
+        self._gate.send(what)
+        try:
+            answer = self._gate.next(self.timeout + 4 * ANSWER)
+        except TimeoutError:
+            raise self._fail(self._late_at_gate(what)) from None
+        if answer == "ok":
+            self.last = what.partition("|")[0]
+            return
+        raise self._fail(_failed(parsed(answer)) if answer else self._rank_0_gone())
+
+    def watch_over(self, what: str) -> None:
+        """From now on the engine works; if it takes too long, the process is ended."""
+        self.inside = (what, time.monotonic())
+
+    def raised(self, error: BaseException) -> None:
+        """Let the others know that this process has raised an error, and fails."""
+        if self.failure is None:
+            self._alarm.say(raised=f"{type(error).__name__}: {error}"[:2000])
+            self._news.wait(2)  # until rank 0 has told them
+
+    def left(self) -> None:
+        """Let the others know that this process ends, though nobody has said so."""
+        if self.failure is None:
+            self._alarm.say(left=True)
+            self._news.wait(2)
+
+    def explained(self, error: Exception, what: str) -> DistributedError:
+        """Why the engine's work has failed: another process, if there is news of one."""
+        self.inside = None
+        if not self._news.wait(GRACE):
+            self.raised(error)
+        failure = self.failure
+        if failure is None or getattr(failure, "rank", None) == self.seat.rank:
+            return DistributedError(f"{what} failed on rank {self.seat.rank}: {error}")
+        return failure
+
+    def close(self) -> None:
+        """Hang up; with `enter` before it nobody misses this process."""
+        self._gate.close()
+        try:
+            self._alarm.socket.shutdown(socket.SHUT_RDWR)  # which wakes the watcher
+        except OSError:
+            pass
+        if threading.current_thread() is not self._watcher:
+            self._watcher.join(5)
+        self._alarm.close()
+        if self._coordinator is not None:
+            self._coordinator.join(5)
+
+    def _fail(self, error: DistributedError) -> DistributedError:
+        if self.failure is None:
+            self.failure = error
+        self._news.set()
+        return self.failure
+
+    def _late_at_gate(self, what: str) -> DistributedTimeoutError:
+        return DistributedTimeoutError(
+            f"rank 0 (at {self.seat.host}) has not answered for {self.timeout:g} s, so rank {self.seat.rank} cannot "
+            f"enter {what.partition('|')[0]}: it is stopped, or its host is"
+        )
+
+    def _rank_0_gone(self) -> DistributedError:
+        return _with_rank(
+            DistributedError(f"rank 0 (at {self.seat.host}) has gone: it was killed, or ended without shutdown()"), 0
+        )
+
+    # Alarms
+
+    def _watch(self) -> None:
+        """Listen until the line closes; end the process if its engine cannot come back."""
+        while True:
+            try:
+                ready, _, _ = select.select([self._alarm], [], [], 0.5)
+                texts = self._alarm.read() if ready else []
+            except (OSError, ValueError):
+                return
+            if texts is None:
+                if self.failure is None and self.last != "shutdown":
+                    self._fail(self._rank_0_gone())
+                    self._leave_engine()
+                return
+            for news in map(parsed, texts):
+                if "where" in news:
+                    self._alarm.say(where=self._here())
+                elif "error" in news:
+                    self._fail(_failed(news))
+                    self._leave_engine()
+            self._watch_the_clock()
+
+    def _watch_the_clock(self) -> None:
+        inside = self.inside
+        if inside is None or time.monotonic() - inside[1] < self.timeout:
+            return
+        self._alarm.say(stuck=inside[0])
+        deadline = time.monotonic() + 2 * ANSWER
+        while time.monotonic() < deadline and self.inside is inside:
+            ready, _, _ = select.select([self._alarm], [], [], 0.2)
+            for news in map(parsed, (self._alarm.read() or []) if ready else []):
+                if "where" in news:
+                    self._alarm.say(where=self._here())
+                elif "error" in news:
+                    self._fail(_failed(news))
+                    deadline = 0
+        if self.inside is inside:
+            late = DistributedTimeoutError(f"rank {self.seat.rank} was inside {inside[0]} for {self.timeout:g} s")
+            self._end(self._fail(late))
+
+    def _leave_engine(self) -> None:
+        inside, deadline = self.inside, time.monotonic() + GRACE
+        while inside is not None and self.inside is inside:
+            if time.monotonic() > deadline:
+                self._end(self.failure)
+            time.sleep(0.05)
+
+    def _here(self) -> str:
+        """Where the main thread is, in the user's own file if there is one."""
+        if self.inside is not None:
+            return f"inside {self.inside[0]}"
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            foreign = "site-packages" in file or os.sep + "lib" + os.sep in file
+            if not foreign and not str(frame.f_globals.get("__name__")).startswith("xdevice."):
+                return f"at {file}:{frame.f_lineno}"
+            frame = frame.f_back
+        return "at work"
+
+    def _end(self, error: BaseException | None) -> None:
+        """End the process: its main thread is in an engine that does not come back."""
+        print(f"xdevice: {error}", file=sys.stderr, flush=True)
+        faulthandler.dump_traceback(all_threads=True)
+        sys.stdout.flush()
+        os._exit(PEER_FAILED)
+
+
+def _failed(news: dict[str, Any]) -> DistributedError:
+    message = str(news.get("error", "rank 0 has refused this process"))
+    late = " waited " in message or " did not come" in message
+    return _with_rank((DistributedTimeoutError if late else DistributedError)(message), news.get("rank"))
+
+
+def _with_rank(error: DistributedError, rank: int | None) -> DistributedError:
+    error.rank = rank
+    return error

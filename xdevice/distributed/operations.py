@@ -1,0 +1,262 @@
+"""Collectives over trees of tensors: each packed into one vector per dtype and device, and back."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from hashlib import blake2b
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from xdevice.device import as_integer
+from xdevice.distributed.group import Group, current, work
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError
+from xdevice.hardware import shortened
+from xdevice.placement import device_of, owned_by
+from xdevice.tree import leaves, map_leaves, named_leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xdevice.adapters import Backend
+    from xdevice.contract import Engine
+    from xdevice.device import Device
+
+OPERATIONS = ("sum", "mean", "max", "min")
+LONGEST = 30_000
+"""Characters of a description that all processes compare; what is longer is compared by its digest."""
+
+_PASSING = (type(None), str)  # leaves that may stand in a tree beside its tensors
+
+
+def all_reduce(tree: Any, op: str = "sum") -> Any:
+    """The tree with each tensor reduced over all processes: new tensors, on the same devices.
+
+    Every process gives a tree of the same structure, shapes and dtypes. It goes as one vector per dtype and
+    device. Comes back when it is done. Gradients do not flow through: reduce gradients, outside the function
+    that is differentiated.
+
+    Parameters
+    ----------
+    tree
+        A tensor, or nested containers of tensors. ``None`` and strings in it pass through.
+    op
+        ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
+
+    >>> import numpy
+    >>> from xdevice import distributed
+    >>> distributed.all_reduce({"w": numpy.array([1.0, 2.0])}, op="mean")
+    {'w': array([1., 2.])}
+
+    Raises
+    ------
+    DistributedError
+        Another process calls something else, gives other shapes, has failed or has gone: its rank is named.
+    DistributedTimeoutError
+        It did not come in time.
+    ArgumentTypeError
+        Booleans, or a mean of integers.
+    NotATensorError
+        A leaf is a number or any other object.
+    NotSupportedError
+        Inside `value_and_grad`.
+    """
+    if op not in OPERATIONS:
+        raise ArgumentError(f"no operation {shortened(op)}; there are {', '.join(map(repr, OPERATIONS))}")
+    group = current()
+    size = group.job.world_size
+
+    def reduced(part: Part) -> list[Any]:
+        vector = part.packed()
+        if part.engine is not None:
+            vector = part.engine.all_reduce(vector, "sum" if op == "mean" else op)
+            if op == "mean":
+                vector = part.owner.collectives.reduce([vector], "sum", [1 / size])
+        return part.unpacked(vector)
+
+    return _mapped(tree, _collective(group, f"all_reduce({op!r})", tree, reduced, partial(_reducible, op=op)))
+
+
+def broadcast(tree: Any, root: int = 0) -> Any:
+    """The tree of the process with rank ``root``, in every process: new tensors, each on its own device.
+
+    Every process gives a tree of the same structure, shapes and dtypes; what is in it counts only on ``root``.
+
+    >>> import numpy
+    >>> from xdevice import distributed
+    >>> distributed.broadcast(numpy.array([1, 2]))
+    array([1, 2])
+
+    Raises
+    ------
+    ArgumentError
+        No such rank.
+    DistributedError, DistributedTimeoutError, NotATensorError, NotSupportedError
+        As `all_reduce`.
+    """
+    group = current()
+    number = as_integer(root)
+    if number is None:
+        raise ArgumentTypeError(f"root={root!r} is no rank; give an integer from 0 to {group.job.world_size - 1}")
+    if not 0 <= number < group.job.world_size:
+        raise ArgumentError(f"there is no rank {number} among {group.job.world_size}; give the rank that sends")
+
+    def sent(part: Part) -> list[Any]:
+        vector = part.packed()
+        return part.unpacked(vector if part.engine is None else part.engine.broadcast(vector, number))
+
+    return _mapped(tree, _collective(group, f"broadcast({number})", tree, sent))
+
+
+def all_gather(tree: Any) -> list[Any]:
+    """The trees of all processes, in the order of ranks: new tensors, on the devices of this process's own.
+
+    Every process gives a tree of the same structure, shapes and dtypes.
+
+    >>> import numpy
+    >>> from xdevice import distributed
+    >>> distributed.all_gather(numpy.array([1, 2]))
+    [array([1, 2])]
+
+    Raises
+    ------
+    DistributedError, DistributedTimeoutError, NotATensorError, NotSupportedError
+        As `all_reduce`.
+    """
+    group = current()
+
+    size = group.job.world_size
+
+    def gathered(part: Part) -> list[Any]:
+        vector = part.packed()
+        vectors = [vector] * size if part.engine is None else part.engine.all_gather(vector)
+        return list(zip(*[part.unpacked(v) for v in vectors], strict=True))
+
+    found = _collective(group, "all_gather", tree, gathered)
+    return [_mapped(tree, {leaf: of_ranks[r] for leaf, of_ranks in found.items()}) for r in range(size)]
+
+
+def barrier() -> None:
+    """Come back when every process has called it.
+
+    >>> from xdevice import distributed
+    >>> distributed.barrier()
+
+    Raises
+    ------
+    DistributedError, DistributedTimeoutError
+        As `all_reduce`.
+    """
+    group = current()
+    if group.members is not None:
+        with group.lock:
+            group.members.enter("barrier")
+
+
+class Part:
+    """The tensors of one framework, dtype and device, which travel as one vector."""
+
+    def __init__(self, owner: Backend, device: Device, group: Group) -> None:
+        self.owner, self.device, self._group = owner, device, group
+        self.tensors: list[Any] = []
+        self.numbers = 0
+
+    @property
+    def engine(self) -> Engine | None:
+        """What there is to send the vector with; an empty one is not sent, which some engines would not survive."""
+        return self._group.engine if self.numbers else None
+
+    def packed(self) -> Any:
+        return self.owner.collectives.pack(self.tensors)
+
+    def unpacked(self, vector: Any) -> list[Any]:
+        return self.owner.collectives.unpack(vector, self.tensors)
+
+
+def _collective(
+    group: Group, name: str, tree: Any, act: Callable[[Part], list[Any]], allowed: Callable[[str], str] = lambda kind: ""
+) -> dict[int, Any]:
+    """What has become of each tensor of the tree, by its id."""
+    if (gradients := sys.modules.get("xdevice.gradients")) is not None and gradients.differentiating():
+        raise NotSupportedError(f"{name} has no gradient; call it outside value_and_grad, on the gradients")
+    parts, what = _parts(group, name, tree, allowed)
+    found: dict[int, Any] = {}
+    with group.lock:
+        if group.members is not None:
+            group.members.enter(what)
+        for part in parts:
+            found.update(zip(map(id, part.tensors), work(group, name, partial(act, part)), strict=True))
+    return found
+
+
+def _mapped(tree: Any, found: dict[int, Any]) -> Any:
+    if id(tree) in found:
+        return found[id(tree)]
+    return map_leaves(lambda leaf: found.get(id(leaf), leaf), tree)
+
+
+def _parts(group: Group, name: str, tree: Any, allowed: Callable[[str], str]) -> tuple[list[Part], str]:
+    """The tensors of the tree, each once, in the vectors that they form; and the words that all must agree on."""
+    parts: dict[Any, Part] = {}
+    seen: set[int] = set()
+    said: list[str] = []
+    flat = leaves(tree)
+    for i, leaf in enumerate([tree] if flat is None else flat):
+        if id(leaf) in seen or isinstance(leaf, _PASSING):
+            continue
+        owner = _owner(group, leaf, i, name, tree)
+        wrong = allowed(owner.collectives.kind(leaf))
+        if wrong:
+            raise ArgumentTypeError(f"{name} of {leaf.dtype}{_at(i, tree)}: {wrong}")
+        seen.add(id(leaf))
+        device, shape = device_of(leaf), tuple(leaf.shape)
+        part = parts.setdefault((owner, str(leaf.dtype), device), Part(owner, device, group))
+        part.tensors.append(leaf)
+        part.numbers += prod(shape)
+        said.append(f"{_word(leaf.dtype)}{shape} in vector {list(parts.values()).index(part)}")
+    if not parts:
+        raise NotATensorError(f"{name} was given {shortened(tree)}, in which there is no tensor; give tensors")
+    return list(parts.values()), _described(name, tree, said)
+
+
+def _owner(group: Group, leaf: Any, i: int, name: str, tree: Any) -> Backend:
+    owned = owned_by(leaf)
+    if owned is None or owned[1] != "tensor":
+        hint = "its parameters, in a dict say" if owned else "a tensor: xdevice.tensor makes one"
+        raise NotATensorError(f"{name} was given an object of type {type(leaf).__name__}{_at(i, tree)}; give {hint}")
+    if owned[0] != group.owner and group.engine is not None and group.engine is group.owner.__dict__.get("engine"):
+        raise NotATensorError(
+            f"{name} was given a tensor of {owned[0]}{_at(i, tree)}, and this job runs on {group.owner}'s engine; "
+            "give its tensors, or start with engine='mpi'"
+        )
+    return owned[0]
+
+
+def _at(i: int, tree: Any) -> str:
+    if leaves(tree) is None:
+        return ""
+    return f" at {[path for path, _ in named_leaves(tree)][i]}"
+
+
+def _word(dtype: Any) -> str:
+    return getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2]
+
+
+def _described(name: str, tree: Any, said: list[str]) -> str:
+    """``name|structure|tensor;tensor…``, without line breaks."""
+    structure = "" if leaves(tree) is None else _digest("".join(path for path, _ in named_leaves(tree)))
+    text = f"{name}|{structure}|{';'.join(said)}".replace("\n", " ")
+    return text if len(text) <= LONGEST else f"{name}|{_digest(text)}|{len(said)} tensors"
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _reducible(kind: str, op: str) -> str:
+    """What speaks against reducing numbers of that kind; nothing if it is empty."""
+    if kind not in ("f", "i", "u", "c"):
+        return "booleans and such are no numbers; convert them to integers first"
+    if kind == "c" and op in ("max", "min"):
+        return "complex numbers have no order"
+    return "a mean of integers is none; convert them to floating point first" if op == "mean" and kind in "iu" else ""
