@@ -34,7 +34,7 @@ class Member:
         self.lines: dict[str, Line] = {}
         self.asks: str | None = None  # to enter what, while it stands at the gate
         self.entered = 0
-        self.last = "nothing yet"
+        self.last = ""
         self.where: str | None = None
         self.done = False
 
@@ -71,9 +71,7 @@ class Coordinator(threading.Thread):
         self.close()
 
     def _is_over(self) -> bool:
-        if self.failure is not None:
-            return not self._owners  # everybody has heard of it, and hung up
-        return self.complete and all(m.done for m in self.members.values())
+        return not self._owners and (self.complete or self.failure is not None)  # everybody has hung up
 
     def close(self) -> None:
         for line in list(self._owners):
@@ -190,7 +188,7 @@ class Coordinator(threading.Thread):
         zero = self.members[0].asks or ""
         other = next((m for m in self.members.values() if m.asks != zero), None)
         if other is not None:
-            self.fail(_disagreement(other, zero), other.hello["rank"], ahead="words")
+            self.fail(_disagreement(other, zero), other.hello["rank"])
             return
         for member in self.members.values():
             member.entered, member.last, member.asks = member.entered + 1, what.partition("|")[0], None
@@ -213,11 +211,11 @@ class Coordinator(threading.Thread):
 
     def _lost(self, member: Member) -> None:
         self.fail(
-            f"{member} has gone: it was killed, or ended without shutdown(); the last that it did was {member.last}",
+            f"{member} has gone: it was killed, or ended without shutdown(), {_after(member)}",
             member.hello["rank"],
         )
 
-    def fail(self, message: str, rank: int, ahead: str = "") -> None:
+    def fail(self, message: str, rank: int) -> None:
         """Tell everybody what is wrong, and with which rank; the first such news counts."""
         if self.failure is None:
             self.failure = {"error": message, "rank": rank}
@@ -266,14 +264,18 @@ class Coordinator(threading.Thread):
         else:
             before = f"the processes waited {self.timeout:g} s inside {culprit.last}"
         if silent:
-            why = f"{culprit} does not answer: it is stopped, or its host is; the last that it did was {culprit.last}"
+            why = f"{culprit} does not answer: it is stopped, or its host is, {_after(culprit)}"
         else:
-            why = f"{culprit} did not come: it is {culprit.where}; the last that it did was {culprit.last}"
+            why = f"{culprit} did not come: it is {culprit.where}, {_after(culprit)}"
         self.fail(f"{before}; {why}", culprit.hello["rank"])
 
 
 def _said(member: Member) -> str:
     return (member.asks or "").partition("|")[0]
+
+
+def _after(member: Member) -> str:
+    return f"after {member.last} number {member.entered}" if member.entered else "before any collective"
 
 
 def _ranks(ranks: list[int]) -> str:
@@ -290,7 +292,5 @@ def _disagreement(other: Member, zero: str) -> str:
     a, b = mine[-1].split(";"), theirs[-1].split(";")
     if len(a) != len(b):
         return f"{other} gives {mine[0]} {len(a)} tensors where rank 0 gives {len(b)}; give the same tree everywhere"
-    for i, (x, y) in enumerate(zip(a, b, strict=True)):
-        if x != y:
-            return f"{other} gives {mine[0]} {x} as tensor {i} where rank 0 gives {y}; give the same shapes everywhere"
-    return f"{other} gives {mine[0]} a tree of another structure than rank 0; give the same keys everywhere"
+    x, y = next((x, y) for x, y in zip(a, b, strict=True) if x != y)
+    return f"{other} gives {mine[0]} {x} where rank 0 gives {y}; give the same structure, shapes and dtypes everywhere"

@@ -38,14 +38,16 @@ ENGINES = ("native", "mpi")
 class Group:
     """What there is between `init` and `shutdown`. Alone, it has no members and no engine."""
 
-    def __init__(self, owner: Backend, engine: Engine | None, members: Membership | None) -> None:
+    def __init__(self, owner: Backend, engine: Engine | None, members: Membership | None, bound: bool = False) -> None:
         self.owner, self.engine, self.members = owner, engine, members
+        self.bound = bound  # to one framework's tensors
         self.job = members.job if members is not None else Job(0, 1, 0, ("127.0.0.1",), 0)
         self.lock = threading.RLock()  # one collective at a time, or ranks would disagree on their order
 
 
 _group: Group | None = None
-_exit_status = 0  # other than 0 once this process is known to fail
+_broken: BaseException | None = None  # with what the group was left, if its engine could not be stopped
+_exit_status = 0  # what this process is to end with, once an error has ended it
 _hook: Any = None  # the excepthook that was there before
 
 
@@ -83,7 +85,7 @@ def init(timeout: float | None = None, *, engine: str | None = None) -> None:
     ArgumentError
         No such engine, or the environment contradicts itself.
     """
-    global _group
+    global _group, _broken
     if _group is not None:
         raise DistributedError("init() comes twice; shutdown() leaves the first group")
     here = seat()
@@ -97,12 +99,12 @@ def init(timeout: float | None = None, *, engine: str | None = None) -> None:
         check_ports(here.rank, here.world_size, here.port)
     words = {"backend": str(owner), "engine": name, "version": xdevice.__version__}
     members = Membership(here, seconds, words)
-    _group = Group(owner, running, members)
+    _group, _broken = Group(owner, running, members, name == "native"), None
     _mind_the_end()
     try:
         work(_group, "the start of the engine", lambda: running.start(members.job, seconds))
-    except BaseException:
-        _leave()
+    except BaseException as error:
+        _break_off(error)
         raise
 
 
@@ -120,10 +122,7 @@ def shutdown() -> None:
     try:
         if group.members is not None and group.engine is not None:
             group.members.enter("shutdown")
-            try:
-                group.engine.stop()
-            except Exception as error:
-                raise DistributedError(f"rank {group.job.rank} could not leave its engine: {error}") from error
+            work(group, "the end of the engine", group.engine.stop)
     finally:
         _leave()
 
@@ -152,10 +151,10 @@ class process_group:  # noqa: N801  (reads as what it opens: `with process_group
     ) -> None:
         if error is None:
             shutdown()
-            return
-        if _group is not None and _group.members is not None:
-            _group.members.raised(error)
-            _fail_with(error)
+        else:
+            _break_off(error)
+            if isinstance(error, SystemExit):
+                _end_with(error)
 
 
 def is_initialized() -> bool:
@@ -274,25 +273,39 @@ def _mind_the_end() -> None:
         atexit.register(_at_exit)
 
 
+def _break_off(error: BaseException) -> None:
+    """Tell the others of the error, and leave without them."""
+    global _broken
+    if _group is not None and _group.members is not None:
+        _broken = error
+        _group.members.raised(error)
+    _leave()
+
+
 def _on_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     _hook(kind, error, trace)
-    if _group is not None and _group.members is not None:
-        _group.members.raised(error)
-        _fail_with(error)
-    if _exit_status:
-        _cut_short()
+    _break_off(error)
+    if _broken is not None:
+        _end_with(error)
 
 
-def _fail_with(error: BaseException) -> None:
+def _end_with(error: BaseException) -> None:
+    """Let the process end with the status that belongs to the error, and not for long."""
     global _exit_status
-    by_another = isinstance(error, DistributedError) and error.rank not in (None, rank())
-    _exit_status = PEER_FAILED if by_another else 1
+    if isinstance(error, SystemExit):
+        _exit_status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    elif isinstance(error, DistributedError) and error.rank not in (None, seat().rank):
+        _exit_status = PEER_FAILED
+    else:
+        _exit_status = 130 if isinstance(error, KeyboardInterrupt) else 1
+    _cut_short()
 
 
 def _at_exit() -> None:
     """Runs after handlers that were registered later, and before those of frameworks, which may wait for ever."""
-    if _group is not None and _group.members is not None and not _exit_status:
+    if _group is not None and _group.members is not None:
         _group.members.left()
+        _leave()
         _cut_short()
     if _exit_status:
         for stream in (sys.stdout, sys.stderr):

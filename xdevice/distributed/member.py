@@ -160,7 +160,7 @@ class Membership:
             self._watcher.join(5)
         self._alarm.close()
         if self._coordinator is not None:
-            self._coordinator.join(5)
+            self._coordinator.join(1)  # the others may take longer, or never hang up
 
     def _fail(self, error: DistributedError) -> DistributedError:
         if self.failure is None:

@@ -13,7 +13,7 @@ from xdevice.distributed.group import Group, current, work
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError
 from xdevice.hardware import shortened
 from xdevice.placement import device_of, owned_by
-from xdevice.tree import leaves, map_leaves, named_leaves
+from xdevice.tree import leaves, map_leaves, paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,8 +156,8 @@ def barrier() -> None:
 class Part:
     """The tensors of one framework, dtype and device, which travel as one vector."""
 
-    def __init__(self, owner: Backend, device: Device, group: Group) -> None:
-        self.owner, self.device, self._group = owner, device, group
+    def __init__(self, owner: Backend, device: Device, group: Group, number: int) -> None:
+        self.owner, self.device, self.number, self._group = owner, device, number, group
         self.tensors: list[Any] = []
         self.numbers = 0
 
@@ -201,56 +201,48 @@ def _parts(group: Group, name: str, tree: Any, allowed: Callable[[str], str]) ->
     seen: set[int] = set()
     said: list[str] = []
     flat = leaves(tree)
-    for i, leaf in enumerate([tree] if flat is None else flat):
+    for path, leaf in [("", tree)] if flat is None else zip(paths(tree), flat, strict=True):
         if id(leaf) in seen or isinstance(leaf, _PASSING):
             continue
-        owner = _owner(group, leaf, i, name, tree)
+        seen.add(id(leaf))
+        where = f" at {path}" if path else ""
+        owner = _owner(group, leaf, name, where)
         wrong = allowed(owner.collectives.kind(leaf))
         if wrong:
-            raise ArgumentTypeError(f"{name} of {leaf.dtype}{_at(i, tree)}: {wrong}")
-        seen.add(id(leaf))
+            raise ArgumentTypeError(f"{name} of {_word(leaf.dtype)}{where}: {wrong}")
         device, shape = device_of(leaf), tuple(leaf.shape)
-        part = parts.setdefault((owner, str(leaf.dtype), device), Part(owner, device, group))
+        part = parts.setdefault((owner, leaf.dtype, device), Part(owner, device, group, len(parts)))
         part.tensors.append(leaf)
         part.numbers += prod(shape)
-        said.append(f"{_word(leaf.dtype)}{shape} in vector {list(parts.values()).index(part)}")
+        said.append(f"{_word(leaf.dtype)}{list(shape)}{where}" + (f" in vector {part.number}" if part.number else ""))
     if not parts:
         raise NotATensorError(f"{name} was given {shortened(tree)}, in which there is no tensor; give tensors")
-    return list(parts.values()), _described(name, tree, said)
+    return list(parts.values()), _described(name, said)
 
 
-def _owner(group: Group, leaf: Any, i: int, name: str, tree: Any) -> Backend:
+def _owner(group: Group, leaf: Any, name: str, where: str) -> Backend:
     owned = owned_by(leaf)
     if owned is None or owned[1] != "tensor":
         hint = "its parameters, in a dict say" if owned else "a tensor: xdevice.tensor makes one"
-        raise NotATensorError(f"{name} was given an object of type {type(leaf).__name__}{_at(i, tree)}; give {hint}")
-    if owned[0] != group.owner and group.engine is not None and group.engine is group.owner.__dict__.get("engine"):
+        raise NotATensorError(f"{name} was given an object of type {type(leaf).__name__}{where}; give {hint}")
+    if owned[0] != group.owner and group.bound:
         raise NotATensorError(
-            f"{name} was given a tensor of {owned[0]}{_at(i, tree)}, and this job runs on {group.owner}'s engine; "
+            f"{name} was given a tensor of {owned[0]}{where}, and this job runs on {group.owner}'s engine; "
             "give its tensors, or start with engine='mpi'"
         )
     return owned[0]
-
-
-def _at(i: int, tree: Any) -> str:
-    if leaves(tree) is None:
-        return ""
-    return f" at {[path for path, _ in named_leaves(tree)][i]}"
 
 
 def _word(dtype: Any) -> str:
     return getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2]
 
 
-def _described(name: str, tree: Any, said: list[str]) -> str:
-    """``name|structure|tensor;tensor…``, without line breaks."""
-    structure = "" if leaves(tree) is None else _digest("".join(path for path, _ in named_leaves(tree)))
-    text = f"{name}|{structure}|{';'.join(said)}".replace("\n", " ")
-    return text if len(text) <= LONGEST else f"{name}|{_digest(text)}|{len(said)} tensors"
-
-
-def _digest(text: str) -> str:
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+def _described(name: str, said: list[str]) -> str:
+    """``name|tensor;tensor…``, without line breaks."""
+    text = f"{name}|{';'.join(said)}".replace("\n", " ")
+    if len(text) <= LONGEST:
+        return text
+    return f"{name}|{len(said)} tensors with the digest {blake2b(text.encode(), digest_size=16).hexdigest()}"
 
 
 def _reducible(kind: str, op: str) -> str:
