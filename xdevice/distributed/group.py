@@ -119,6 +119,9 @@ def shutdown() -> None:
     group = _group
     if group is None:
         return
+    if group.members is not None and group.members.told:
+        _break_off(DistributedError("the job has failed"))  # as its caller knows
+        return
     try:
         if group.members is not None and group.engine is not None:
             group.members.enter("shutdown")
@@ -221,9 +224,7 @@ def work(group: Group, what: str, engine: Callable[[], T]) -> T:
         result = engine()
     except Exception as error:
         raise members.explained(error, what) from error
-    members.inside = None
-    if members.failure is not None:
-        raise members.failure
+    members.came_back()
     return result
 
 

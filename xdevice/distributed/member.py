@@ -33,6 +33,7 @@ class Membership:
     def __init__(self, seat: Seat, timeout: float, words: dict[str, Any]) -> None:
         self.seat, self.timeout = seat, timeout
         self.failure: DistributedError | None = None
+        self.told = False  # whether the failure has been raised
         self.inside: tuple[str, float] | None = None  # the engine's work that goes on, and since when
         self.last = "nothing yet"
         self._coordinator: Coordinator | None = None
@@ -111,21 +112,32 @@ class Membership:
 
     def enter(self, what: str) -> None:
         """Come back when every process of the job is here, asking for the same."""
-        if self.failure is not None:
-            raise self.failure
+        self._check()
         self._gate.send(what)
         try:
             answer = self._gate.next(self.timeout + 4 * ANSWER)
         except TimeoutError:
-            raise self._fail(self._late_at_gate(what)) from None
-        if answer == "ok":
-            self.last = what.partition("|")[0]
-            return
-        raise self._fail(_failed(parsed(answer)) if answer else self._rank_0_gone())
+            self._fail(self._late_at_gate(what))
+        else:
+            if answer == "ok":
+                self.last = what.partition("|")[0]
+                return
+            self._fail(_failed(parsed(answer)) if answer else self._rank_0_gone())
+        self._check()
 
     def watch_over(self, what: str) -> None:
         """From now on the engine works; if it takes too long, the process is ended."""
         self.inside = (what, time.monotonic())
+
+    def came_back(self) -> None:
+        """The engine has done its work."""
+        self.inside = None
+        self._check()
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            self.told = True
+            raise self.failure
 
     def raised(self, error: BaseException) -> None:
         """Let the others know that this process has raised an error, and fails."""
@@ -144,7 +156,7 @@ class Membership:
         self.inside = None
         if not self._news.wait(GRACE):
             self.raised(error)
-        failure = self.failure
+        failure, self.told = self.failure, True
         if failure is None or getattr(failure, "rank", None) == self.seat.rank:
             return DistributedError(f"{what} failed on rank {self.seat.rank}: {error}")
         return failure

@@ -1,0 +1,227 @@
+"""What the processes of a test do: ``worker.py SCENARIO``. They check what they find, and print what the test reads."""
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+import xdevice
+from xdevice import distributed as dist
+from xdevice import to_numpy
+
+SECONDS = 4.0  # that a process waits for the others
+DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
+
+
+def same(tensor, wanted):
+    found = to_numpy(tensor)
+    assert found.tolist() == np.asarray(wanted).tolist(), f"{found} is not {wanted}"
+
+
+def made(values, dtype):
+    """A tensor, or nothing where the framework lacks the dtype."""
+    try:
+        return xdevice.tensor(values, dtype=dtype)
+    except xdevice.XDeviceError:
+        return None
+
+
+# Collectives
+
+
+def agrees(rank, size):
+    reduces(rank, size)
+    for dtype in DTYPES:
+        keeps_bits(rank, size, dtype)
+    for device in xdevice.devices():
+        x = xdevice.full((5,), float(rank), device=device)
+        for made_anew in (dist.all_reduce(x), dist.broadcast(x, size - 1), *dist.all_gather(x)):
+            assert xdevice.device_of(made_anew) == device and made_anew is not x
+    refuses(rank)
+    bursts(rank, size)
+    print(f"agreed on {size}", flush=True)
+
+
+def reduces(rank, size):
+    shared = xdevice.tensor([1.0 + rank, 2.0])
+    tree = {"w": shared, "more": [xdevice.ones((2, 3)), shared, xdevice.zeros((0, 3))], "name": "first", "none": None}
+    total = dist.all_reduce(tree)
+    same(total["w"], [size * (size + 1) / 2, 2 * size])
+    same(total["more"][0], np.full((2, 3), size))
+    assert total["more"][1] is total["w"] and tuple(total["more"][2].shape) == (0, 3)
+    assert (total["name"], total["none"]) == ("first", None)
+    same(shared, [1 + rank, 2])  # what was given is as it was
+    same(dist.all_reduce(shared, "mean"), [(size + 1) / 2, 2])
+    same(dist.all_reduce(shared, "max"), [size, 2])
+    same(dist.all_reduce(shared, "min"), [1, 2])
+    same(dist.all_reduce(xdevice.tensor(float(rank))), sum(range(size)))  # a number without axes
+    parts = dist.all_gather({"r": xdevice.tensor([rank, 7])})
+    assert [to_numpy(part["r"]).tolist() for part in parts] == [[r, 7] for r in range(size)]
+    big = xdevice.full((300_007,), 1.0 + rank)
+    assert set(to_numpy(dist.all_reduce(big)).tolist()) == {size * (size + 1) / 2}
+
+
+def keeps_bits(rank, size, dtype):
+    """Sums are exact where the sum is a number of that dtype, and what is sent arrives bit for bit."""
+    x = made([1, 0, 1, rank], dtype)
+    if x is None:
+        return
+    here = to_numpy(xdevice.tensor([1, 0, 1, rank], dtype=dtype)) if dtype != "bfloat16" else None
+    if here is not None:
+        same(dist.broadcast(x, size - 1), np.asarray([1, 0, 1, size - 1]).astype(here.dtype))
+        for r, part in enumerate(dist.all_gather(x)):
+            same(part, np.asarray([1, 0, 1, r]).astype(here.dtype))
+    if dtype == "bool":
+        return
+    wide = "float32" if dtype == "bfloat16" else dtype
+    total = dist.all_reduce(x)
+    assert total.dtype == x.dtype
+    if wide == dtype:
+        same(total, np.asarray([size, 0, size, sum(range(size))]).astype(here.dtype))
+    if dtype == "int64":
+        odd = made([2**40 + 1, -(2**40) - 3], dtype)
+        if to_numpy(odd)[0] == 2**40 + 1:  # else the framework keeps 32 bits
+            same(dist.all_reduce(odd), [size * (2**40 + 1), -size * (2**40 + 3)])
+            same(dist.all_reduce(odd, "max"), [2**40 + 1, -(2**40) - 3])
+    if dtype == "float32":
+        strange = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-42, 3.4e38], "float32")
+        got = to_numpy(dist.broadcast(xdevice.tensor(strange if rank == 0 else np.zeros(6, "float32"))))
+        assert got.view("uint32").tolist() == strange.view("uint32").tolist(), got
+
+
+def refuses(rank):
+    """Each process finds these wrong by itself, and the job goes on."""
+    for wrong, error, says in (
+        (lambda: dist.all_reduce(xdevice.ones(2), "product"), xdevice.ArgumentError, "no operation 'product'"),
+        (lambda: dist.all_reduce({"n": 3}), xdevice.NotATensorError, "of type int at ['n']"),
+        (lambda: dist.all_reduce([]), xdevice.NotATensorError, "no tensor"),
+        (lambda: dist.all_reduce(made([1, 2], "int32"), "mean"), xdevice.ArgumentTypeError, "a mean of integers"),
+        (lambda: dist.all_reduce(made([True], "bool")), xdevice.ArgumentTypeError, "booleans"),
+        (lambda: dist.broadcast(xdevice.ones(2), 9), xdevice.ArgumentError, "no rank 9"),
+        (lambda: dist.init(), xdevice.DistributedError, "init() comes twice"),
+        (
+            lambda: xdevice.value_and_grad(lambda w: dist.all_reduce(w))(xdevice.ones(1)),
+            xdevice.NotSupportedError,
+            "has no gradient",
+        ),
+    ):
+        try:
+            wrong()
+        except error as raised:
+            assert says in str(raised), raised
+        else:
+            raise AssertionError(f"no error that says {says!r}")
+
+
+def bursts(rank, size):
+    """A thousand reductions of one shape, none waited for by the caller, each exact; then sizes that change."""
+    ones = [xdevice.full((17,), float(rank + i)) for i in range(10)]
+    results = [dist.all_reduce(ones[i % 10]) for i in range(1000)]
+    wanted = [sum(range(size)) + size * (i % 10) for i in range(1000)]
+    assert [to_numpy(found).tolist() for found in results] == [[float(w)] * 17 for w in wanted]
+    for length in (1, 50, 3, 200, 1):
+        same(dist.all_reduce(xdevice.full((length,), 2.0)), [2.0 * size] * length)
+
+
+def differs(rank, size):
+    """Shapes that differ: every process gets the error, and it names the one that differs from rank 0."""
+    agrees(rank, size)
+    said(lambda: dist.all_reduce({"w": xdevice.ones(3), "b": xdevice.ones(2 + rank)}))
+
+
+# Failures after the start
+
+
+def frozen(rank, size):
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    dist.all_reduce(xdevice.ones(3))
+
+
+def killed(rank, size):
+    """While the others are in an engine's long work, or about to be."""
+    x = xdevice.ones(10_000_000)
+    if rank == 1:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which kills, whatever the process does then
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+    while True:
+        dist.all_reduce(x)
+
+
+def raising(rank, size):
+    if rank == 1:
+        raise ValueError("a mistake of rank 1")
+    dist.all_reduce(xdevice.ones(3))
+
+
+def leaving(rank, size):
+    if rank == 1:
+        sys.exit(3)
+    dist.all_reduce(xdevice.ones(3))
+
+
+def said(wrong):
+    try:
+        wrong()
+    except xdevice.DistributedError as error:
+        print(f"{type(error).__name__} rank {error.rank}: {error}", flush=True)
+    else:
+        print("no error", flush=True)
+
+
+# Failures to meet: each ends before an engine starts, so one pair of processes can try them all
+
+
+def meets(rank, size):
+    first = int(os.environ["XDEVICE_MASTER_PORT"])
+    for i, attempt in enumerate((missing, disagreeing, doubled)):
+        os.environ["XDEVICE_MASTER_PORT"] = str(first + 20 + i)
+        attempt(rank)
+    os.environ["XDEVICE_MASTER_PORT"] = str(first)
+
+
+def missing(rank):
+    if rank == 0:
+        said(lambda: dist.init(1))
+    else:
+        time.sleep(1.5)
+
+
+def disagreeing(rank):
+    os.environ["XDEVICE_WORLD_SIZE"] = str(2 + rank)
+    said(lambda: dist.init(SECONDS))
+    os.environ["XDEVICE_WORLD_SIZE"] = "2"
+
+
+def doubled(rank):
+    """A job of three in which the second comes twice: this process's other self is a plain socket's."""
+    os.environ["XDEVICE_WORLD_SIZE"] = "3"
+    if rank == 1:
+        from xdevice.distributed.environment import seat
+        from xdevice.distributed.member import Membership
+
+        words = {"backend": str(xdevice.backend()), "engine": "native", "version": xdevice.__version__}
+        from threading import Thread
+
+        other = Thread(target=said, args=(lambda: Membership(seat(), SECONDS, words),))
+        other.start()
+        said(lambda: dist.init(SECONDS))
+        other.join()
+    else:
+        said(lambda: dist.init(SECONDS))
+    os.environ["XDEVICE_WORLD_SIZE"] = "2"
+
+
+def main():
+    scenario = globals()[sys.argv[1]]
+    if scenario is meets:
+        meets(dist.rank(), dist.world_size())
+        return
+    with dist.process_group(SECONDS):
+        scenario(dist.rank(), dist.world_size())
+
+
+if __name__ == "__main__":
+    main()
