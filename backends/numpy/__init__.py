@@ -10,6 +10,7 @@ CANNOT: dict[str, str] = {
     "gradients": "it has no automatic differentiation; choose another framework with use('torch')",
     "virtual": "its arrays are on the CPU and nowhere else; choose another framework with use('torch')",
     "mixing": "its arrays are on the CPU and nowhere else",
+    "engine": "it computes in one process; start with engine='mpi', or choose another framework",
     "models": "NumPy has no models; a tree of arrays will do",
 }
 """What this framework cannot do, and why."""

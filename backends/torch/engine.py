@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,8 @@ import torch
 import torch.distributed as dist
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from xdevice.distributed.job import Job
 
 _OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
@@ -18,17 +22,25 @@ _SUMMED_AS = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32:
 
 def start(job: Job, timeout: float) -> None:
     host, _, port = job.master.rpartition(":")
-    store = dist.TCPStore(
-        host, int(port), job.world_size, is_master=job.rank == 0, timeout=timedelta(seconds=timeout)
-    )
-    dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo",
-        store=store,
-        rank=job.rank,
-        world_size=job.world_size,
-        timeout=timedelta(seconds=timeout),
-    )
-    dist.all_reduce(torch.zeros(1))  # gloo connects the processes when they first compute
+    patience = timedelta(seconds=timeout)
+    store = dist.TCPStore(host, int(port), job.world_size, is_master=job.rank == 0, timeout=patience)
+    by = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+    with _at_interface(job.interface):
+        dist.init_process_group(by, store=store, rank=job.rank, world_size=job.world_size, timeout=patience)
+        dist.all_reduce(torch.zeros(1))  # gloo connects the processes when they first compute
+
+
+@contextmanager
+def _at_interface(name: str | None) -> Generator[None, None, None]:
+    """Let gloo take this network interface: it would take the one that the host's name stands for."""
+    if name is None or "GLOO_SOCKET_IFNAME" in os.environ:
+        yield
+        return
+    os.environ["GLOO_SOCKET_IFNAME"] = name
+    try:
+        yield
+    finally:
+        del os.environ["GLOO_SOCKET_IFNAME"]
 
 
 def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:

@@ -32,6 +32,7 @@ def made(values, dtype):
 
 
 def agrees(rank, size):
+    assert (dist.rank(), dist.local_rank(), dist.world_size()) == (rank, int(os.environ["XDEVICE_LOCAL_RANK"]), size)
     reduces(rank, size)
     for dtype in DTYPES:
         keeps_bits(rank, size, dtype)
@@ -162,13 +163,22 @@ def leaving(rank, size):
     dist.all_reduce(xdevice.ones(3))
 
 
+def waits(rank, size):
+    dist.barrier()
+    print("ready", flush=True)
+    while True:
+        dist.all_reduce(xdevice.ones(3))
+        time.sleep(0.05)
+
+
 def said(wrong):
     try:
         wrong()
     except xdevice.DistributedError as error:
-        print(f"{type(error).__name__} rank {error.rank}: {error}", flush=True)
+        sys.stdout.write(f"{type(error).__name__} rank {error.rank}: {error}\n")  # whole, also from a thread
     else:
-        print("no error", flush=True)
+        sys.stdout.write("no error\n")
+    sys.stdout.flush()
 
 
 # Failures to meet: each ends before an engine starts, so one pair of processes can try them all
@@ -185,13 +195,11 @@ def meets(rank, size):
 def missing(rank):
     if rank == 0:
         said(lambda: dist.init(1))
-    else:
-        time.sleep(1.5)
 
 
 def disagreeing(rank):
     os.environ["XDEVICE_WORLD_SIZE"] = str(2 + rank)
-    said(lambda: dist.init(SECONDS))
+    said(lambda: dist.init(60))
     os.environ["XDEVICE_WORLD_SIZE"] = "2"
 
 
@@ -205,12 +213,12 @@ def doubled(rank):
         words = {"backend": str(xdevice.backend()), "engine": "native", "version": xdevice.__version__}
         from threading import Thread
 
-        other = Thread(target=said, args=(lambda: Membership(seat(), SECONDS, words),))
+        other = Thread(target=said, args=(lambda: Membership(seat(), 60, words),))
         other.start()
-        said(lambda: dist.init(SECONDS))
+        said(lambda: dist.init(60))
         other.join()
     else:
-        said(lambda: dist.init(SECONDS))
+        said(lambda: dist.init(60))
     os.environ["XDEVICE_WORLD_SIZE"] = "2"
 
 
@@ -219,7 +227,7 @@ def main():
     if scenario is meets:
         meets(dist.rank(), dist.world_size())
         return
-    with dist.process_group(SECONDS):
+    with dist.process_group(SECONDS, start=60):
         scenario(dist.rank(), dist.world_size())
 
 

@@ -215,10 +215,10 @@ class Coordinator(threading.Thread):
             member.hello["rank"],
         )
 
-    def fail(self, message: str, rank: int) -> None:
+    def fail(self, message: str, rank: int, late: bool = False) -> None:
         """Tell everybody what is wrong, and with which rank; the first such news counts."""
         if self.failure is None:
-            self.failure = {"error": message, "rank": rank}
+            self.failure = {"error": message, "rank": rank, "late": late}
             self.deadline = self.asked = None
             self._tell_all("alarm", **self.failure)
             for member in self.members.values():
@@ -252,6 +252,7 @@ class Coordinator(threading.Thread):
             f"{_ranks(missing) or 'a process'} did not come: {there}; start every process, or give init() a longer "
             "timeout",
             missing[0] if missing else 0,
+            late=True,
         )
 
     def _give_up(self) -> None:
@@ -267,7 +268,7 @@ class Coordinator(threading.Thread):
             why = f"{culprit} does not answer: it is stopped, or its host is, {_after(culprit)}"
         else:
             why = f"{culprit} did not come: it is {culprit.where}, {_after(culprit)}"
-        self.fail(f"{before}; {why}", culprit.hello["rank"])
+        self.fail(f"{before}; {why}", culprit.hello["rank"], late=True)
 
 
 def _said(member: Member) -> str:
@@ -275,7 +276,8 @@ def _said(member: Member) -> str:
 
 
 def _after(member: Member) -> str:
-    return f"after {member.last} number {member.entered}" if member.entered else "before any collective"
+    # the first that it enters is the meeting after the engines' start
+    return f"after {member.last}, its number {member.entered - 1}" if member.entered > 1 else "before any collective"
 
 
 def _ranks(ranks: list[int]) -> str:

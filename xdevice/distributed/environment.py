@@ -116,9 +116,7 @@ def first_of(nodes: str) -> str:
     return "".join(part or "" for part in found.groups()) if found else ""
 
 
-def _seat(
-    env: Mapping[str, str], launcher: str, rank: str, size: str, local: str, host: str, port: int
-) -> Seat:
+def _seat(env: Mapping[str, str], launcher: str, rank: str, size: str, local: str, host: str, port: int) -> Seat:
     world_size = _integer(env, size)
     host = env.get("XDEVICE_MASTER_ADDR") or host
     port = _integer(env, "XDEVICE_MASTER_PORT") if "XDEVICE_MASTER_PORT" in env else port

@@ -51,7 +51,7 @@ _exit_status = 0  # what this process is to end with, once an error has ended it
 _hook: Any = None  # the excepthook that was there before
 
 
-def init(timeout: float | None = None, *, engine: str | None = None) -> None:
+def init(timeout: float | None = None, *, start: float | None = None, engine: str | None = None) -> None:
     """Join the other processes of the job, which ``xdevice launch`` or another launcher has started.
 
     Comes back when all are there and the engine runs. Alone, without a launcher, it starts nothing. Call it
@@ -61,6 +61,8 @@ def init(timeout: float | None = None, *, engine: str | None = None) -> None:
     ----------
     timeout
         Seconds to wait for the others, here and in every collective; ``XDEVICE_TIMEOUT``, else 120.
+    start
+        Seconds to wait for the others here, if that is to be another number.
     engine
         ``"native"``, the chosen framework's own, or ``"mpi"``, which works on the CPU under all;
         ``XDEVICE_ENGINE``, else ``"native"``.
@@ -90,6 +92,7 @@ def init(timeout: float | None = None, *, engine: str | None = None) -> None:
         raise DistributedError("init() comes twice; shutdown() leaves the first group")
     here = seat()
     name, seconds = _engine_name(engine), _seconds(timeout)
+    at_first = seconds if start is None else _seconds(start)
     if here.world_size == 1:
         _group = Group(backend(), None, None)
         return
@@ -98,11 +101,13 @@ def init(timeout: float | None = None, *, engine: str | None = None) -> None:
     if name == "native":
         check_ports(here.rank, here.world_size, here.port)
     words = {"backend": str(owner), "engine": name, "version": xdevice.__version__}
-    members = Membership(here, seconds, words)
+    members = Membership(here, at_first, words)
     _group, _broken = Group(owner, running, members, name == "native"), None
     _mind_the_end()
     try:
-        work(_group, "the start of the engine", lambda: running.start(members.job, seconds))
+        work(_group, "the start of the engine", lambda: running.start(members.job, max(seconds, at_first)))
+        members.enter("the first meeting")
+        members.wait_at_most(seconds)
     except BaseException as error:
         _break_off(error)
         raise
@@ -142,12 +147,11 @@ class process_group:  # noqa: N801  (reads as what it opens: `with process_group
     1
     """
 
-    def __init__(self, timeout: float | None = None, *, engine: str | None = None) -> None:
-        self._options = timeout, engine
+    def __init__(self, timeout: float | None = None, *, start: float | None = None, engine: str | None = None) -> None:
+        self._timeout, self._start, self._engine = timeout, start, engine
 
     def __enter__(self) -> None:
-        timeout, engine = self._options
-        init(timeout, engine=engine)
+        init(self._timeout, start=self._start, engine=self._engine)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

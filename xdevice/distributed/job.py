@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from xdevice.errors import DistributedError
 
+_SIOCGIFADDR = 0x8915  # Linux: ask for an interface's address
+
 
 @dataclass(frozen=True)
 class Job:
@@ -33,9 +35,34 @@ class Job:
         """Each rank's own ``host:port``."""
         return tuple(f"{host}:{self.port + 2 + rank}" for rank, host in enumerate(self.hosts))
 
+    @property
+    def interface(self) -> str | None:
+        """The network interface with this process's address, where that can be known: engines take the host name's."""
+        return interface_with(self.hosts[self.rank])
+
     def helper_port(self, rank: int) -> int:
         """A port on that rank's host for what its engine starts beside it."""
         return self.port + 2 + self.world_size + rank
+
+
+def interface_with(address: str) -> str | None:
+    """The name of the network interface that has the IPv4 address; ``None`` where nobody tells."""
+    try:
+        import fcntl  # not on Windows
+
+        wanted = socket.inet_aton(socket.gethostbyname(address))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            for _, name in socket.if_nameindex():
+                try:
+                    # the kernel's struct ifreq: 16 bytes of name, then the address from byte 20
+                    found = fcntl.ioctl(any_socket, _SIOCGIFADDR, name.encode().ljust(40, b"\0"))[20:24]
+                except OSError:
+                    continue  # it has none
+                if found == wanted:
+                    return name
+    except (ImportError, OSError):
+        pass
+    return None
 
 
 def check_ports(rank: int, world_size: int, port: int) -> None:

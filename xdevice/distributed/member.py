@@ -31,7 +31,7 @@ class Membership:
     """This process's membership of a job, from meeting to shutdown."""
 
     def __init__(self, seat: Seat, timeout: float, words: dict[str, Any]) -> None:
-        self.seat, self.timeout = seat, timeout
+        self.seat, self.timeout = seat, timeout  # for the meeting; whoever has met may change it
         self.failure: DistributedError | None = None
         self.told = False  # whether the failure has been raised
         self.inside: tuple[str, float] | None = None  # the engine's work that goes on, and since when
@@ -102,11 +102,10 @@ class Membership:
                 time.sleep(pause)
                 pause = min(0.5, pause * 1.5)
 
-    def _late(self, why: str) -> DistributedTimeoutError:
-        return DistributedTimeoutError(
-            f"rank {self.seat.rank} has waited {self.timeout:g} s at {self.seat.host}:{self.seat.port}: {why}; "
-            "start every process, or give init() a longer timeout"
-        )
+    def _late(self, why: str) -> DistributedError:
+        waited = f"rank {self.seat.rank} has waited {self.timeout:g} s at {self.seat.host}:{self.seat.port}: {why}"
+        hint = "start every process, or give init() a longer timeout"
+        return _blamed(DistributedTimeoutError, f"{waited}; {hint}", 0)
 
     # Collectives
 
@@ -124,6 +123,12 @@ class Membership:
                 return
             self._fail(_failed(parsed(answer)) if answer else self._rank_0_gone())
         self._check()
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Seconds that this process waits for the others from now on."""
+        self.timeout = seconds
+        if self._coordinator is not None:
+            self._coordinator.timeout = seconds
 
     def watch_over(self, what: str) -> None:
         """From now on the engine works; if it takes too long, the process is ended."""
@@ -180,16 +185,13 @@ class Membership:
         self._news.set()
         return self.failure
 
-    def _late_at_gate(self, what: str) -> DistributedTimeoutError:
-        return DistributedTimeoutError(
-            f"rank 0 (at {self.seat.host}) has not answered for {self.timeout:g} s, so rank {self.seat.rank} cannot "
-            f"enter {what.partition('|')[0]}: it is stopped, or its host is"
-        )
+    def _late_at_gate(self, what: str) -> DistributedError:
+        why = f"has not answered for {self.timeout:g} s, so rank {self.seat.rank} cannot enter {what.partition('|')[0]}"
+        return _blamed(DistributedTimeoutError, f"rank 0 (at {self.seat.host}) {why}: it is stopped, or its host is", 0)
 
     def _rank_0_gone(self) -> DistributedError:
-        return _with_rank(
-            DistributedError(f"rank 0 (at {self.seat.host}) has gone: it was killed, or ended without shutdown()"), 0
-        )
+        why = "has gone: it was killed, or ended without shutdown()"
+        return _blamed(DistributedError, f"rank 0 (at {self.seat.host}) {why}", 0)
 
     # Alarms
 
@@ -229,8 +231,8 @@ class Membership:
                     self._fail(_failed(news))
                     deadline = 0
         if self.inside is inside:
-            late = DistributedTimeoutError(f"rank {self.seat.rank} was inside {inside[0]} for {self.timeout:g} s")
-            self._end(self._fail(late))
+            message = f"rank {self.seat.rank} was inside {inside[0]} for {self.timeout:g} s"
+            self._end(self._fail(_blamed(DistributedTimeoutError, message, None)))
 
     def _leave_engine(self) -> None:
         inside, deadline = self.inside, time.monotonic() + GRACE
@@ -261,11 +263,11 @@ class Membership:
 
 
 def _failed(news: dict[str, Any]) -> DistributedError:
-    message = str(news.get("error", "rank 0 has refused this process"))
-    late = " waited " in message or " did not come" in message
-    return _with_rank((DistributedTimeoutError if late else DistributedError)(message), news.get("rank"))
+    cls = DistributedTimeoutError if news.get("late") else DistributedError
+    return _blamed(cls, str(news.get("error", "rank 0 has refused this process")), news.get("rank"))
 
 
-def _with_rank(error: DistributedError, rank: int | None) -> DistributedError:
+def _blamed(cls: type[DistributedError], message: str, rank: int | None) -> DistributedError:
+    error = cls(message)
     error.rank = rank
     return error

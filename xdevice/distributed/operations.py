@@ -174,7 +174,11 @@ class Part:
 
 
 def _collective(
-    group: Group, name: str, tree: Any, act: Callable[[Part], list[Any]], allowed: Callable[[str], str] = lambda kind: ""
+    group: Group,
+    name: str,
+    tree: Any,
+    act: Callable[[Part], list[Any]],
+    allowed: Callable[[str], str] = lambda kind: "",
 ) -> dict[int, Any]:
     """What has become of each tensor of the tree, by its id."""
     if (gradients := sys.modules.get("xdevice.gradients")) is not None and gradients.differentiating():

@@ -1,0 +1,68 @@
+"""A job of several processes under each framework's own engine: it agrees, or it ends and says with whom."""
+
+import socket
+from contextlib import closing
+
+import pytest
+
+from xdevice.registry import find
+
+has_engine = pytest.mark.needs("gradient")  # NumPy has none, and says so: the last promise
+
+
+@has_engine
+def test_processes_agree_to_the_bit_until_one_gives_another_shape(backend, launch):
+    done = launch(backend, "differs", XDEVICE_VIRTUAL_GPUS="2")
+    assert done.status == 0, done.stderr
+    for rank in (0, 1):
+        agreed, differs = done.of(rank)[-2:]
+        assert agreed == "agreed on 2"
+        assert differs.startswith("DistributedError rank 1: rank 1 (process ")
+        assert "gives all_reduce('sum') float32[3] at ['b'] where rank 0 gives float32[2] at ['b']" in differs
+
+
+@has_engine
+def test_processes_that_cannot_meet_say_which_is_missing_which_disagrees_and_which_is_there_twice(backend, launch):
+    done = launch(backend, "meets")
+    assert done.status == 0, done.stderr
+    missing, disagrees, twice = done.of(0)
+    assert missing.startswith("DistributedTimeoutError rank 1: rank 1 did not come: rank 0 of 2 came within 1 s")
+    assert disagrees == "DistributedError rank 1: rank 1 has world size 3, and rank 0 has 2; start all alike"
+    assert twice.startswith("DistributedError rank 1: rank 1 is there twice: process ")
+    assert [line.partition(" is ")[0] for line in done.of(1)[-2:]] == [twice.partition(" is ")[0]] * 2
+    assert disagrees in done.of(1)
+
+
+@has_engine
+@pytest.mark.parametrize(
+    ("scenario", "status", "says"),
+    [
+        ("frozen", 75, "rank 0 waited 4 s in all_reduce('sum'); rank 1 (process "),
+        ("killed", 128 + 14, "rank 1 was killed by SIGALRM"),
+        ("raising", 1, "ValueError: a mistake of rank 1"),
+    ],
+)
+def test_a_process_that_fails_ends_the_job_which_names_it_in_seconds(backend, launch, scenario, status, says):
+    done = launch(backend, scenario)
+    assert done.status == status, done.stderr
+    assert says in done.stderr[-1500:], done.stderr
+    assert done.seconds < 60
+
+
+@has_engine
+def test_a_taken_port_is_an_error_that_names_the_port_and_the_rank(backend, launch):
+    with closing(socket.create_server(("", 0))) as taken:
+        port = taken.getsockname()[1]
+        done = launch(backend, "agrees", XDEVICE_MASTER_PORT=str(port - 3), options=["--master-port", port - 3])
+    assert done.status != 0
+    assert f"port {port}" in done.stderr
+
+
+def test_a_framework_without_an_engine_says_so_before_anybody_waits(backend, launch):
+    done = launch(backend, "leaving", XDEVICE_TIMEOUT="600")
+    if backend == "numpy":
+        assert done.status == 1
+        assert "NotSupportedError: numpy has no engine for several processes: " in done.stderr
+    else:
+        assert find(backend).engine.start
+        assert done.status == 3  # what rank 1 has left with
