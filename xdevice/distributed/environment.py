@@ -62,41 +62,40 @@ def seat(env: Mapping[str, str] = os.environ) -> Seat:
 
 
 def _ours(env: Mapping[str, str]) -> Seat:
-    return _seat(env, "xdevice launch", "XDEVICE_RANK", "XDEVICE_WORLD_SIZE", "XDEVICE_LOCAL_RANK", "", 0)
+    return _seat(env, "xdevice launch", "XDEVICE_RANK XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK", "", 0)
 
 
 def _torchrun(env: Mapping[str, str]) -> Seat:
     # its own store listens at MASTER_PORT
     port = _integer(env, "MASTER_PORT") + 1 if "MASTER_PORT" in env else 0
-    return _seat(env, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", env.get("MASTER_ADDR", ""), port)
+    return _seat(env, "torchrun", "RANK WORLD_SIZE LOCAL_RANK", env.get("MASTER_ADDR", ""), port)
 
 
 def _paddle(env: Mapping[str, str]) -> Seat:
     first = env.get("PADDLE_MASTER") or env.get("PADDLE_TRAINER_ENDPOINTS", "").partition(",")[0]
     host, _, port = first.rpartition(":")
-    names = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_RANK_IN_NODE"
-    return _seat(env, "paddle.distributed.launch", *names, host, int(port) + 1 if port.isdigit() else 0)
+    names = "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM PADDLE_RANK_IN_NODE"
+    return _seat(env, "paddle.distributed.launch", names, host, int(port) + 1 if port.isdigit() else 0)
 
 
 def _open_mpi(env: Mapping[str, str]) -> Seat:
-    names = "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"
+    names = "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK"
     together = env.get("OMPI_COMM_WORLD_LOCAL_SIZE") == env["OMPI_COMM_WORLD_SIZE"]
     job = env.get("PMIX_NAMESPACE") or env.get("OMPI_MCA_ess_base_jobid") or ""
-    return _seat(env, "mpirun", *names, "127.0.0.1" if together else "", _port_of(job))
+    return _seat(env, "mpirun", names, "127.0.0.1" if together else "", _port_of(job))
 
 
 def _hydra(env: Mapping[str, str]) -> Seat:
     together = env.get("MPI_LOCALNRANKS") == env["PMI_SIZE"]
-    job = env.get("PMI_JOBID") or env.get("HYDI_CONTROL_FD", "") + env.get("HYDRA_JOBID", "")
-    return _seat(
-        env, "mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "127.0.0.1" if together else "", _port_of(job)
-    )
+    job = env.get("PMI_JOBID") or env.get("HYDRA_JOBID") or ""
+    host = "127.0.0.1" if together else ""
+    return _seat(env, "mpiexec", "PMI_RANK PMI_SIZE MPI_LOCALRANKID", host, _port_of(job))
 
 
 def _slurm(env: Mapping[str, str]) -> Seat:
     nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST") or env.get("SLURM_NODELIST", "")
     job = f"{env.get('SLURM_JOB_ID', '')}.{env['SLURM_STEP_ID']}"
-    return _seat(env, "srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", first_of(nodes), _port_of(job))
+    return _seat(env, "srun", "SLURM_PROCID SLURM_NTASKS SLURM_LOCALID", first_of(nodes), _port_of(job))
 
 
 _LAUNCHERS: dict[str, Callable[[Mapping[str, str]], Seat]] = {
@@ -116,14 +115,14 @@ def first_of(nodes: str) -> str:
     return "".join(part or "" for part in found.groups()) if found else ""
 
 
-def _seat(env: Mapping[str, str], launcher: str, rank: str, size: str, local: str, host: str, port: int) -> Seat:
+def _seat(env: Mapping[str, str], launcher: str, names: str, host: str, port: int) -> Seat:
+    rank, size, local = names.split()
     world_size = _integer(env, size)
     host = env.get("XDEVICE_MASTER_ADDR") or host
     port = _integer(env, "XDEVICE_MASTER_PORT") if "XDEVICE_MASTER_PORT" in env else port
     if world_size > 1 and not (host and port):
-        missing = " and ".join(
-            name for name, known in (("XDEVICE_MASTER_ADDR", host), ("XDEVICE_MASTER_PORT", port)) if not known
-        )
+        known = {"XDEVICE_MASTER_ADDR": host, "XDEVICE_MASTER_PORT": port}
+        missing = " and ".join(name for name, value in known.items() if not value)
         raise DistributedError(f"{launcher} does not tell where rank 0 can be met; set {missing} for all processes")
     number = _integer(env, rank)
     return Seat(number, world_size, _integer(env, local) if local in env else number, host, port, launcher)

