@@ -1,4 +1,4 @@
-"""The command line: ``xdevice info``, ``xdevice doctor``, ``xdevice run``, ``xdevice bench``."""
+"""The command line: ``xdevice info``, ``doctor``, ``run``, ``bench``, ``launch``."""
 
 from __future__ import annotations
 
@@ -47,6 +47,21 @@ command, 130 after Ctrl-C. An experiment that a framework cannot do, on two devi
 one, is skipped with the reason."""
 
 
+_LAUNCH_HELP = """\
+Options stand before SCRIPT; all that stands behind it is the script's. Each process finds its place in
+the environment (XDEVICE_RANK, XDEVICE_WORLD_SIZE, XDEVICE_LOCAL_RANK …), and xdevice.distributed.init()
+meets the others. On several hosts type the command on each, with its --node-rank.
+
+Where there are several processes and OMP_NUM_THREADS is not set, it becomes each one's share of the
+cores. Each line of output is shown behind its rank.
+
+The first process that fails ends all: they are asked to stop, with all that they have started, and are
+killed three seconds later. The same after Ctrl-C; a second one kills at once.
+
+Exit status: 0 if all processes end with 0, else that of the one that failed (128 and the number of the
+signal that killed it), 2 for a mistake in the command, 124 after --time-limit, 130 after Ctrl-C."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status comes back."""
     for stream in (sys.stdout, sys.stderr):
@@ -89,7 +104,8 @@ def _parse(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
     options, unknown = parser.parse_known_args(ours)
     if unknown and (options.name != "run" or ours.index(unknown[0]) < ours.index(options.script)):
         parser.error(f"unknown option {unknown[0]!r}")
-    options.args = unknown + theirs
+    if options.name == "run":
+        options.args = unknown + theirs
     return options
 
 
@@ -110,6 +126,9 @@ def _parser() -> _Parser:
     _add_run_options(run)
     _add_bench_options(
         _command(commands, "bench", "the lessons' experiments, timed on the CPU and on a device", _BENCH_HELP)
+    )
+    _add_launch_options(
+        _command(commands, "launch", "one script in many processes, on one host or several", _LAUNCH_HELP)
     )
     return parser
 
@@ -159,6 +178,27 @@ def _add_bench_options(bench: argparse.ArgumentParser) -> None:
     add("--list", action="store_true", help="say which experiments there are, and do nothing")
 
 
+def _add_launch_options(launch: argparse.ArgumentParser) -> None:
+    launch.usage = "xdevice launch [options] SCRIPT [ARGS ...]"
+    add = launch.add_argument
+    add("-n", type=_positive, default=1, metavar="N", help="processes on each host (1)")
+    add("-m", action="store_true", dest="module", help="SCRIPT is a module's name, as in python -m")
+    add("--backend", metavar="NAME", help="the framework, XDEVICE_BACKEND for all processes")
+    add("--engine", choices=["native", "mpi"], default="native", help="the framework's own (native), or MPI")
+    add("--timeout", type=_seconds, metavar="S", help="seconds that a process waits for the others")
+    add("--time-limit", type=_seconds, metavar="S", help="stop everything after so many seconds")
+    add("--log-dir", type=_file, metavar="DIR", help="keep what each process prints in files, too")
+    add("--pin", action="store_true", help="keep each process on cores of its own")
+    add("--nnodes", type=_positive, metavar="N", help="how many hosts (as many as --hosts names, else 1)")
+    add("--node-rank", type=_count, metavar="R", help="which of them this is, from 0")
+    add("--master-addr", metavar="A", help="the first host's address (the first of --hosts)")
+    add("--master-port", type=_first_port, metavar="P", help="the first of the job's ports, the same on all hosts")
+    add("--hosts", metavar="A,B,…", help="each host's address, as the others reach it")
+    add("script", metavar="SCRIPT", help="a Python file")
+    rest = add("args", nargs=argparse.REMAINDER, metavar="ARGS", help="what the script is given")
+    rest.required = False  # or its absence is complained of beside that of SCRIPT
+
+
 def _add_backend_option(command: argparse.ArgumentParser, help: str) -> None:
     command.add_argument("--backend", type=_names, default=[], metavar="all|A,B,…", help=help)
 
@@ -172,6 +212,19 @@ def _positive(text: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more")
+    return number
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 0 or more")
+    return int(text)
+
+
+def _first_port(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if not 0 < number < 2**16:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port from 1 to 65535")
     return number
 
 

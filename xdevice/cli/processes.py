@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
     from types import FrameType
 
 Status = Literal["waiting", "running", "ok", "failed", "timed out", "flooded", "stopped"]
@@ -164,15 +164,9 @@ class Child:
 
     def _members(self) -> list[psutil.Process]:
         """Who of the family is still alive: all of the session, and those known to have left it."""
-        found: dict[int, Any] = dict(self._family)
-        for pid in psutil.pids() if hasattr(os, "getsid") else ():
-            try:
-                if os.getsid(pid) == self._process.pid and pid not in found:
-                    found[pid] = psutil.Process(pid)
-            except (OSError, psutil.Error):
-                continue
+        found: dict[int, Any] = {**of_sessions({self._process.pid}), **self._family}
         found.setdefault(self._process.pid, self._leader())
-        return [p for p in found.values() if p is not None and _alive(p)]
+        return [p for p in found.values() if p is not None and alive(p)]
 
     def _leader(self) -> Any:
         try:
@@ -193,6 +187,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self.times = 0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
@@ -208,6 +203,7 @@ class Signals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received = number
+        self.times += 1
 
 
 def run_all(
@@ -242,7 +238,20 @@ def run_all(
     return signals.received
 
 
-def _alive(process: psutil.Process) -> bool:
+def of_sessions(leaders: Container[int]) -> dict[int, psutil.Process]:
+    """Who belongs to the sessions of these leaders, by process id; nobody where there are no sessions."""
+    found = {}
+    for pid in psutil.pids() if hasattr(os, "getsid") else ():
+        try:
+            if os.getsid(pid) in leaders:
+                found[pid] = psutil.Process(pid)
+        except (OSError, psutil.Error):
+            continue
+    return found
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether it still runs; one that has only not been waited for does not."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

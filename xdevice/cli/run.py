@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdevice.cli import environments
 from xdevice.cli.compare import Differ, compare
 from xdevice.cli.processes import Child, run_all
 from xdevice.cli.report import Report, Run, as_json, rendered
+from xdevice.cli.script import script_at
 from xdevice.cli.terminal import Progress, printable, write, write_json
-from xdevice.errors import ArgumentError
 from xdevice.machine import usable_threads
 from xdevice.registry import available, backend
 
@@ -26,7 +25,7 @@ COMPARED_LINES = 2000
 
 def main(options: argparse.Namespace) -> int:
     """Run the script, show what came of it, and give the exit status of the whole."""
-    script = _script(options.script)
+    script = script_at(options.script)
     names = environments.names(options.backend) if options.env else _names(options.backend)
     pythons, failed, interrupted = _pythons(names, options)
     children = [
@@ -46,13 +45,6 @@ def main(options: argparse.Namespace) -> int:
     if interrupted:
         return 128 + interrupted
     return int(any(r.status != "ok" for r in report.runs) or (options.strict and not report.agree))
-
-
-def _script(path: str) -> str:
-    if Path(path).is_file():
-        return path
-    what = "a folder, no script" if Path(path).is_dir() else "no such script"
-    raise ArgumentError(f"{path!r} is {what}; give the path of a Python file, as seen from {str(Path.cwd())!r}")
 
 
 def _names(asked: Sequence[str]) -> list[str]:

@@ -1,0 +1,137 @@
+"""One process fails: all are stopped, with all that they have started, and the one that failed has the last word."""
+
+import re
+import signal
+import time
+
+import pytest
+
+from xdevice.distributed import PEER_FAILED
+
+
+def last_words(done):
+    """What is said at the end of stderr, by the launcher itself."""
+    return re.search(rb"^xdevice: .*", done.stderr, re.MULTILINE | re.DOTALL)[0].decode()
+
+
+def test_a_job_that_ends_well_says_nothing_of_itself(script, launch):
+    done = launch("-n", 2, script("time.sleep(0.3 * rank)"))  # who ends early is no failure
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_the_failing_ranks_traceback_is_last_and_its_exit_status_that_of_the_whole(script, launch):
+    path = script("""
+        def work():
+            if rank == 1:
+                raise ValueError("no luck")
+            while True:
+                print("chatter", file=sys.stderr)
+        work()
+    """)
+    began = time.monotonic()
+    done = launch("-n", 3, path)
+    assert done.returncode == 1 and time.monotonic() - began < 20
+    words = last_words(done).splitlines()
+    assert words[0] == "xdevice: rank 1 failed with exit status 1; the end of its stderr:"
+    assert words[1] == "Traceback (most recent call last):" and words[-1] == "ValueError: no luck"
+    assert b"[1] ValueError: no luck\n" in done.stderr
+
+
+@pytest.mark.parametrize("status", [3, 75, 255])
+def test_the_exit_status_is_the_failing_ranks(script, launch, status):
+    done = launch("-n", 2, script(f"sys.exit({status} if rank == 0 else 0)"))
+    assert done.returncode == status and "rank 0" in last_words(done)
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGTERM"])
+def test_a_killed_rank_is_named_with_its_signal(script, launch, name):
+    done = launch("-n", 2, script(f"rank and os.kill(os.getpid(), signal.{name}); time.sleep(60)"))
+    assert done.returncode == 128 + getattr(signal, name)
+    assert last_words(done) == f"xdevice: rank 1 was killed by {name}; it has printed nothing on stderr\n"
+
+
+@pytest.mark.parametrize("late", [0.0, 0.4])
+def test_a_rank_that_ends_because_of_another_yields_to_the_one_that_failed(script, launch, late):
+    code = f"""
+        if rank == 1:
+            time.sleep({late})
+            sys.exit("the cause")
+        print("only a victim", file=sys.stderr)
+        os._exit({PEER_FAILED})
+    """
+    done = launch("-n", 3, script(code))
+    assert done.returncode == 1 and last_words(done).endswith(
+        "rank 1 failed with exit status 1; the end of its stderr:\nthe cause\n"
+    )
+
+
+def test_where_all_end_because_of_a_failure_elsewhere_the_first_of_them_says_so(script, launch):
+    done = launch(
+        "-n", 2, script(f"time.sleep(rank * 60); print('rank 7 has gone', file=sys.stderr); os._exit({PEER_FAILED})")
+    )
+    assert done.returncode == PEER_FAILED
+    says = "rank 0 ended because another process of the job failed; the end of its stderr:\nrank 7 has gone\n"
+    assert last_words(done) == f"xdevice: {says}"
+
+
+STUBBORN = {
+    "sleeps": "",
+    "is frozen": "frozen = True",
+    "ignores SIGTERM and is frozen": "signal.signal(signal.SIGTERM, signal.SIG_IGN); frozen = True",
+    "prints without end": "spam = True",
+}
+
+
+@pytest.mark.parametrize("how", STUBBORN)
+def test_the_others_are_stopped_whatever_they_do(script, launch, noted, gone, how):
+    path = script(f"""
+        frozen = spam = False
+        if rank == 0:
+            while not os.path.exists("pid"): time.sleep(0.01)
+            time.sleep(0.2)
+            sys.exit(3)
+        {STUBBORN[how]}
+        note("pid", os.getpid())
+        if frozen: os.kill(os.getpid(), signal.SIGSTOP)
+        while True:
+            os.write(1, b"x" * 999 + b"\\n") if spam else time.sleep(60)
+    """)
+    done = launch("-n", 2, path)
+    assert done.returncode == 3 and gone(int(noted("pid")))
+
+
+GRANDCHILDREN = """
+child = "import os, time; open('{name}.new', 'w').write(str(os.getpid())); os.rename('{name}.new', '{name}'); "
+child += "time.sleep(600)"
+for name, how in (("near", {}), ("far", {"start_new_session": True}), ("bare", {"env": {}})):
+    if rank == 0:
+        subprocess.Popen([sys.executable, "-c", child.replace("{name}", name)], **how)
+    while not os.path.exists(name): time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [("rank == 0 and sys.exit(3)", 3), ("rank or os.kill(os.getpid(), 9)", 137), ("rank == 1 and sys.exit(4)", 4)],
+)
+def test_what_a_rank_has_started_is_stopped_too_whoever_fails(script, launch, noted, gone, end, status):  # noqa: PLR0913, PLR0917 (fixtures)
+    done = launch("-n", 2, script(f"{GRANDCHILDREN}\n{end}\ntime.sleep(600)"))
+    assert done.returncode == status and gone(*(int(noted(name)) for name in ("near", "far", "bare")))
+
+
+def test_what_is_left_running_after_a_good_end_is_stopped_too(script, launch, noted, gone):
+    path = script("""
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        note("pid", child.pid)
+        os._exit(0)
+    """)
+    began = time.monotonic()
+    assert launch("-n", 1, path).returncode == 0
+    assert gone(int(noted("pid"))) and time.monotonic() - began < 10
+
+
+def test_the_time_limit_stops_all_and_says_who_was_at_work(script, launch):
+    began = time.monotonic()
+    done = launch("-n", 3, "--time-limit", 1, script("time.sleep(0 if rank == 1 else 600)"))
+    assert done.returncode == 124 and time.monotonic() - began < 10
+    assert last_words(done) == "xdevice: stopped after the time limit of 1.00 s; still at work: rank 0, 2\n"

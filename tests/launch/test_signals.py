@@ -1,0 +1,81 @@
+"""The launcher itself is told to end, or is killed: no process and no port is left."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from xdevice.distributed import ports
+
+SERVERS = """
+    first = int(os.environ["XDEVICE_MASTER_PORT"])
+    server = socket.create_server(("127.0.0.1", first + 2 + rank))
+    child = "import socket, os, time; s = socket.create_server(('127.0.0.1', %d)); "
+    child += "open('ready%d', 'w').close(); time.sleep(600)"
+    far = subprocess.Popen([sys.executable, "-c", child % (first + 4 + rank, rank)], start_new_session=True)
+    while not os.path.exists(f"ready{rank}"): time.sleep(0.01)
+    note(f"rank{rank}", f"{os.getpid()} {far.pid} {first}")
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def at_work(script, start, noted):
+    """A launcher, the processes that it and its ranks have started, and the job's ports, once all are at work."""
+    launcher = start("-n", 2, script(SERVERS))
+    rows = [list(map(int, noted(f"rank{rank}").split())) for rank in range(2)]
+    return launcher, [pid for row in rows for pid in row[:2]], range(rows[0][2], rows[0][2] + 6)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_no_process_and_no_port(at_work, gone, number):
+    launcher, pids, block = at_work
+    assert ports.first_taken(block) == block[2]
+    launcher.send_signal(number)
+    out, err = launcher.communicate(timeout=20)
+    assert launcher.returncode == 128 + number and gone(*pids) and ports.first_taken(block) is None
+    assert (out, err.decode()) == (b"", f"xdevice: stopped by {number.name}\n")
+
+
+def test_ctrl_c_in_a_terminal_reaches_the_launcher_which_stops_the_rest(at_work, gone):
+    launcher, pids, _ = at_work
+    assert all(os.getpgid(pid) != os.getpgid(launcher.pid) for pid in pids)  # not the terminal's business
+    launcher.send_signal(signal.SIGINT)
+    assert launcher.wait(timeout=20) == 130 and gone(*pids)
+
+
+def test_a_second_ctrl_c_does_not_wait_for_those_that_do_not_listen(script, start, noted, gone):
+    launcher = start(
+        "-n", 1, script("signal.signal(signal.SIGTERM, signal.SIG_IGN); note('pid', os.getpid()); time.sleep(600)")
+    )
+    pid = int(noted("pid"))
+    launcher.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    began = time.monotonic()
+    launcher.send_signal(signal.SIGINT)
+    assert launcher.wait(timeout=20) == 130 and gone(pid) and time.monotonic() - began < 2
+
+
+def test_a_launcher_that_is_killed_takes_all_with_it(at_work, gone):
+    launcher, pids, block = at_work
+    launcher.kill()
+    launcher.wait(timeout=20)
+    assert gone(*pids, within=10) and ports.first_taken(block) is None
+
+
+def test_a_launcher_that_is_killed_takes_frozen_processes_with_it(at_work, gone):
+    launcher, pids, _ = at_work
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    launcher.kill()
+    launcher.wait(timeout=20)
+    assert gone(*pids, within=10)
+
+
+def test_the_end_of_a_job_ends_its_guard(script, launch, gone, noted):
+    path = script("""
+        import psutil
+        note("guard", next(p.pid for p in psutil.Process(os.getppid()).children() if p.pid != os.getpid()))
+    """)
+    assert launch("-n", 1, path).returncode == 0 and gone(int(noted("guard")))

@@ -1,0 +1,172 @@
+"""What a process is started with: its place, its environment, its ports, its cores."""
+
+import ast
+import os
+import re
+import socket
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+import xdevice
+from xdevice.distributed import ports
+from xdevice.machine import usable_threads
+
+ONE = xdevice.available()[-1] if xdevice.available() else None
+TELL = """
+    names = [name for name in os.environ if name.startswith(("XDEVICE", "OMP_", "PYTHONUNBUFFERED"))]
+    print({name: os.environ[name] for name in names} | {"argv": sys.argv[1:], "stdin": sys.stdin.read()})
+"""
+
+
+@pytest.fixture
+def told(script, launch):
+    """What each rank is told, by rank."""
+    path = script(TELL)
+
+    def ask(*arguments, **env):
+        done = launch(*arguments, path, "--flag", "-n", "7", **env)
+        assert done.returncode == 0, done.stderr.decode()
+        assert done.stderr == b""
+        lines = sorted(line.split(" ", 1) for line in done.stdout.decode().splitlines())
+        return {int(rank.strip("[]")): ast.literal_eval(rest) for rank, rest in lines}
+
+    return ask
+
+
+def test_each_process_is_told_its_place_and_given_the_scripts_arguments(told):
+    found = told("-n", 3)
+    assert list(found) == [0, 1, 2]
+    for rank, env in found.items():
+        assert env["XDEVICE_RANK"] == env["XDEVICE_LOCAL_RANK"] == str(rank)
+        assert env["XDEVICE_WORLD_SIZE"] == env["XDEVICE_LOCAL_WORLD_SIZE"] == "3"
+        assert env["XDEVICE_MASTER_ADDR"] == "127.0.0.1" and env["PYTHONUNBUFFERED"] == "1"
+        assert env["argv"] == ["--flag", "-n", "7"] and env["stdin"] == ""
+        assert not {"XDEVICE_BACKEND", "XDEVICE_ENGINE", "XDEVICE_TIMEOUT", "XDEVICE_HOST"} & set(env)
+    assert len({env["XDEVICE_MASTER_PORT"] for env in found.values()}) == 1
+
+
+def test_options_become_variables(told):
+    options = [
+        "--backend",
+        ONE,
+        "--engine",
+        "mpi",
+        "--timeout",
+        "7.5",
+        "--master-addr",
+        "here",
+        "--master-port",
+        "9100",
+    ]
+    (env,) = told(*options).values()
+    assert env["XDEVICE_BACKEND"] == ONE and env["XDEVICE_ENGINE"] == "mpi" and env["XDEVICE_TIMEOUT"] == "7.5"
+    assert env["XDEVICE_MASTER_ADDR"] == "here" and env["XDEVICE_MASTER_PORT"] == "9100"
+
+
+def test_several_processes_share_the_cores_unless_the_user_has_said_how(told):
+    cores = min(psutil.cpu_count(logical=False) or sys.maxsize, usable_threads())
+    assert "OMP_NUM_THREADS" not in told("-n", 1)[0]
+    assert told("-n", 9)[8]["OMP_NUM_THREADS"] == str(max(1, cores // 9))
+    assert told("-n", 2, OMP_NUM_THREADS="5")[1]["OMP_NUM_THREADS"] == "5"
+
+
+def test_two_dashes_before_the_script_are_no_argument_and_behind_it_are(script, launch):
+    path = script("print(sys.argv[1:])")
+    assert launch("--", path, "--", "-m").stdout == b"[0] ['--', '-m']\n"
+
+
+def test_a_module_is_started_as_python_m_does(tmp_path, launch):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__main__.py").write_text("import sys; print(__package__, sys.argv[1:])")
+    assert launch("-m", "package", "-x").stdout == b"[0] package ['-x']\n"
+
+
+def test_two_launchers_are_two_nodes_of_one_job(script, start):
+    path, port = script(TELL), ports.free_block(ports.block_size(4))
+    given = ["-n", 2, "--master-port", port, "--hosts", "127.0.0.1,localhost"]
+    nodes = [start(*given, "--node-rank", node, path) for node in range(2)]
+    for node, launcher in enumerate(nodes):
+        out, err = launcher.communicate(timeout=30)
+        assert launcher.returncode == 0 and err == b""
+        found = dict(re.findall(r"^\[(\d)\] (.*)$", out.decode(), re.MULTILINE))
+        assert sorted(map(int, found)) == [2 * node, 2 * node + 1]
+        for rank, text in found.items():
+            env = ast.literal_eval(text)
+            assert env["XDEVICE_RANK"] == rank and env["XDEVICE_LOCAL_RANK"] == str(int(rank) % 2)
+            assert env["XDEVICE_WORLD_SIZE"] == "4" and env["XDEVICE_LOCAL_WORLD_SIZE"] == "2"
+            assert env["XDEVICE_MASTER_ADDR"] == "127.0.0.1" and env["XDEVICE_MASTER_PORT"] == str(port)
+            assert env["XDEVICE_HOST"] == ("localhost" if node else "127.0.0.1")
+
+
+def test_the_block_of_ports_is_free_and_below_those_given_at_random():
+    count = ports.block_size(8)
+    first = ports.free_block(count)
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        lowest = int(file.read().split()[0])
+    assert count == 18 and first >= ports.LOWEST and first + count <= lowest
+    assert ports.first_taken(range(first, first + count)) is None
+    assert len({ports.free_block(count) for _ in range(5)}) > 1
+
+
+@pytest.mark.parametrize("offset", [0, 1, 3, 5])
+def test_a_port_that_is_taken_is_named_before_anything_starts(script, launch, tmp_path, offset):
+    first = ports.free_block(6)
+    with socket.create_server(("127.0.0.1", first + offset)):
+        done = launch("-n", 2, "--master-port", first, script("note('ran')"))
+    assert done.returncode == 2 and not (tmp_path / "ran").exists()
+    says = f"xdevice: error: port {first + offset} is taken on this host, and the job needs {first} to {first + 5}; "
+    assert done.stderr.decode().startswith(says)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this platform pins no process")
+def test_pinned_processes_have_cores_of_their_own(script, launch):
+    ours = os.sched_getaffinity(0)
+    count = min(2, len(ours))
+    done = launch("-n", count, "--pin", script("print(*os.sched_getaffinity(0))"))
+    found = [set(map(int, line.split()[1:])) for line in done.stdout.splitlines()]
+    assert len(found) == count and set.union(*found) <= ours and sum(map(len, found)) == len(set.union(*found))
+    many = launch("-n", 2 * len(ours), "--pin", script("print(*os.sched_getaffinity(0))")).stdout.splitlines()
+    assert sorted(int(line.split()[1]) for line in many) == sorted([*ours, *ours])
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    ([], "SCRIPT"),
+    (["nowhere.py"], "'nowhere.py' is no such script"),
+    (["."], "'.' is a folder, no script"),
+    (["-m", "no_such_module"], "no module 'no_such_module' here"),
+    (["--nproc", "2", "toy.py"], "unknown option '--nproc'"),
+    (["-n", "0", "toy.py"], "'0' is no whole number of 1 or more"),
+    (["-n", "two", "toy.py"], "'two' is no whole number of 1 or more"),
+    (["--backend", "pytorch", "toy.py"], "no backend 'pytorch'"),
+    (["--engine", "horovod", "toy.py"], "'horovod'"),
+    (["--timeout", "0", "toy.py"], "'0' is no number of seconds above 0"),
+    (["--time-limit", "soon", "toy.py"], "'soon' is no number of seconds above 0"),
+    (["--master-port", "65536", "toy.py"], "'65536' is no port from 1 to 65535"),
+    (["--master-port", "65535", "-n", "2", "toy.py"], "--master-port is 65530 at most"),
+    (["--nnodes", "2", "toy.py"], "given --node-rank"),
+    (["--nnodes", "2", "--node-rank", "1", "toy.py"], "given --master-addr"),
+    (["--hosts", "a,b", "--node-rank", "1", "toy.py"], "given --master-port"),
+    (["--node-rank", "1", "toy.py"], "no node 1 among 1"),
+    (["--node-rank", "-1", "toy.py"], "'-1' is no whole number of 0 or more"),
+    (["--nnodes", "3", "--hosts", "a,b", "toy.py"], "--hosts 'a,b' names 2 of 3 nodes"),
+    (["--hosts", "a,,c", "toy.py"], "--hosts 'a,,c' names 2 of 3 nodes"),
+    (["--log-dir", "toy.py", "toy.py"], "--log-dir 'toy.py' cannot be made"),
+])  # fmt: skip
+def test_a_mistake_in_the_command_is_one_line_and_exit_status_2_before_anything_runs(
+    script, launch, tmp_path, arguments, says
+):
+    script("note('ran')")
+    done = launch(*arguments)
+    assert done.returncode == 2 and done.stdout == b"" and not (tmp_path / "ran").exists()
+    err = done.stderr.decode()
+    assert err.startswith("xdevice: error: ") and says in err and err.count("\n") == 1
+
+
+def test_help_is_given_in_lines_that_fit():
+    command = [sys.executable, "-m", "xdevice", "launch", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "120"})
+    assert done.returncode == 0 and done.stdout.startswith("usage: xdevice launch [options] SCRIPT [ARGS ...]")
+    assert max(map(len, done.stdout.splitlines())) <= 120

@@ -1,0 +1,15 @@
+"""The script that a command is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xdevice.errors import ArgumentError
+
+
+def script_at(path: str) -> str:
+    """The path, if there is a file."""
+    if Path(path).is_file():
+        return path
+    what = "a folder, no script" if Path(path).is_dir() else "no such script"
+    raise ArgumentError(f"{path!r} is {what}; give the path of a Python file, as seen from {str(Path.cwd())!r}")

@@ -1,0 +1,55 @@
+"""What a launcher is to start on its host, and what it tells each process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdevice.distributed.ports import block_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be started on this host, which is one of the job's nodes."""
+
+    command: Sequence[str]
+    processes: int  # on each node
+    nodes: int
+    node: int
+    port: int
+    environment: Mapping[str, str]  # the same for all
+    cores: Sequence[Sequence[int]] = ()  # of each process, where they are pinned
+    logs: Path | None = None
+    time_limit: float | None = None  # seconds
+
+    @property
+    def world_size(self) -> int:
+        return self.nodes * self.processes
+
+    @property
+    def ranks(self) -> range:
+        """Those of this node."""
+        return range(self.node * self.processes, (self.node + 1) * self.processes)
+
+    @property
+    def ports(self) -> list[int]:
+        """Those of the job's block that are needed on this host."""
+        if self.nodes == 1:
+            return list(range(self.port, self.port + block_size(self.world_size)))
+        first = self.port + 2
+        own = [first + rank for rank in self.ranks] + [first + self.world_size + rank for rank in self.ranks]
+        return own if self.node else [self.port, self.port + 1, *own]
+
+    def place(self, rank: int) -> dict[str, str]:
+        """What tells that process its place."""
+        return {
+            "XDEVICE_RANK": str(rank),
+            "XDEVICE_WORLD_SIZE": str(self.world_size),
+            "XDEVICE_LOCAL_RANK": str(rank - self.ranks[0]),
+            "XDEVICE_LOCAL_WORLD_SIZE": str(self.processes),
+            "XDEVICE_MASTER_PORT": str(self.port),
+        }
