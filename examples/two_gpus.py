@@ -1,4 +1,4 @@
-"""Two GPUs for a lesson: the machine's own if it has two, else virtual ones, in the host's memory."""
+"""GPUs for a lesson: the machine's own if it has enough, else virtual ones, in the host's memory."""
 
 import os
 import sys
@@ -8,7 +8,15 @@ from xdevice import Device, gpu, machine
 
 
 def two_gpus() -> list[Device]:
-    """``gpu(0)`` and ``gpu(1)``; ends the script, with the reason, where the framework cannot have them.
+    """``gpu(0)`` and ``gpu(1)``; says so, and ends the script, with the reason, where the framework cannot have them."""
+    found = gpus(2)
+    virtual = xdevice.properties(gpu(0))["virtual"]
+    print(f"Two GPUs, {gpu(0)} and {gpu(1)}" + (", both virtual" if virtual else ""))
+    return found
+
+
+def gpus(n: int) -> list[Device]:
+    """The first ``n`` GPUs; ends the script, with the reason, where the framework cannot have as many.
 
     To be called before the framework makes its first tensor. The driver is asked, not the framework:
     to ask some frameworks is to use them.
@@ -16,15 +24,14 @@ def two_gpus() -> list[Device]:
     asked = os.environ.get("XDEVICE_VIRTUAL_GPUS", "")
     number = int(asked) if asked.isdigit() else 0
     try:
-        if number or len(machine.gpus()["gpus"]) < 2:
-            xdevice.virtual_gpus(number or 2, force=True)
-        if xdevice.num_gpus() < 2:
-            sys.exit(f"{xdevice.backend()} sees fewer than two GPUs; XDEVICE_VIRTUAL_GPUS=2 gives it virtual ones")
-        virtual = xdevice.properties(gpu(0))["virtual"]
-        print(f"Two GPUs, {gpu(0)} and {gpu(1)}" + (", both virtual" if virtual else ""))
+        if number or len(machine.gpus()["gpus"]) < n:
+            xdevice.virtual_gpus(number or n, force=True)
+        if xdevice.num_gpus() < n:
+            fewer = "two" if n == 2 else n
+            sys.exit(f"{xdevice.backend()} sees fewer than {fewer} GPUs; XDEVICE_VIRTUAL_GPUS={n} gives it virtual ones")
     except xdevice.NotSupportedError as error:  # not a mistake: the lesson is not for this framework
         print(f"Not supported: {error}")
         sys.exit(0)
     except xdevice.XDeviceError as error:
         sys.exit(str(error))
-    return [gpu(0), gpu(1)]
+    return [gpu(i) for i in range(n)]

@@ -19,9 +19,13 @@ from xdevice.errors import (
     DeviceNotFoundError,
     DeviceSpellingError,
     DeviceTypeError,
+    DistributedError,
+    DistributedTimeoutError,
+    FileFormatError,
     MisplacedError,
     MixedDeviceError,
     NotATensorError,
+    NotPortableWarning,
     NotSupportedError,
     OutOfMemoryError,
     ScopeError,
@@ -45,10 +49,14 @@ from xdevice.hardware import (
     try_all_gpus,
     try_gpu,
 )
+from xdevice.maths import namespace
 from xdevice.memory import empty_cache, find_batch_size, is_out_of_memory, memory_stats
 from xdevice.mixing import strict
+from xdevice.parallel import data_parallel, split_batch
 from xdevice.placement import check_same_device, device_of, devices_of, is_same_device, to_device
+from xdevice.reducing import all_reduce
 from xdevice.registry import available, backend, use, using
+from xdevice.replicas import Replicas, replicate
 from xdevice.scopes import scope
 from xdevice.timing import Benchmark, Timer
 from xdevice.virtual import virtual_gpus
@@ -67,17 +75,23 @@ __all__ = [
     "DeviceNotFoundError",
     "DeviceSpellingError",
     "DeviceTypeError",
+    "DistributedError",
+    "DistributedTimeoutError",
+    "FileFormatError",
     "MisplacedError",
     "MixedDeviceError",
     "NotATensorError",
+    "NotPortableWarning",
     "NotSupportedError",
     "OutOfMemoryError",
+    "Replicas",
     "ScopeError",
     "Timer",
     "UnknownBackendError",
     "UnknownPlacementError",
     "VirtualDeviceError",
     "XDeviceError",
+    "all_reduce",
     "arange",
     "as_device",
     "available",
@@ -85,6 +99,7 @@ __all__ = [
     "check_same_device",
     "count",
     "cpu",
+    "data_parallel",
     "device_of",
     "devices",
     "devices_of",
@@ -96,14 +111,17 @@ __all__ = [
     "is_out_of_memory",
     "is_same_device",
     "memory_stats",
+    "namespace",
     "native",
     "num_gpus",
     "ones",
     "properties",
     "rand",
     "randn",
+    "replicate",
     "scope",
     "seed",
+    "split_batch",
     "strict",
     "synchronize",
     "tensor",

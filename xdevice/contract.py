@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
     from xdevice.distributed.job import Job
+    from xdevice.gradients import Call
 
 Role = Literal["tensor", "model", "device"]
 """What a class of a framework's is: a tensor (or parameter), a holder of tensors, a native device."""
@@ -166,9 +167,7 @@ class Gradients(Protocol):
         """Whether the tensor is of floating-point numbers, so that it can have a gradient."""
         ...
 
-    def value_and_gradients(
-        self, call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any], nested: bool
-    ) -> tuple[Any, Any, list[Any]]:
+    def value_and_gradients(self, call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
         """``call(variables)`` returns a tensor of one number, and more; its value, that, and the gradients.
 
         The variables stand for the parameters one by one, each an object of its own. A gradient is on its
@@ -218,7 +217,7 @@ class Collectives(Protocol):
         ...
 
     def unpack(self, vector: Any, like: Sequence[Any]) -> list[Any]:
-        """The vector's numbers in the shapes of those tensors, each in memory of its own."""
+        """The vector's numbers in the shapes of those tensors, in memory of their own where they can be written."""
         ...
 
     def reduce(self, vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
@@ -228,8 +227,11 @@ class Collectives(Protocol):
         """
         ...
 
-    def threads(self) -> bool:
-        """Whether gradients may be computed in several threads at once."""
+    def threads(self) -> Callable[[], AbstractContextManager[Any]] | None:
+        """What another thread enters to compute as this one does now; its settings may be this thread's own.
+
+        ``None`` if gradients are not to be computed in several threads at once.
+        """
         ...
 
 

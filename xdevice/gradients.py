@@ -7,11 +7,11 @@ from contextvars import ContextVar
 from xdevice.device import as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError
 from xdevice.placement import owned_by
-from xdevice.tree import map_leaves, named_leaves
+from xdevice.tree import leaves, named_leaves, with_leaves
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from xdevice.adapters import Backend
@@ -66,25 +66,52 @@ def value_and_grad(
         last = max(chosen)
         if last >= len(args):
             raise ArgumentError(f"argnums={argnums!r}, but {len(args)} positional arguments were given; count from 0")
-        owner, flat = _parameters([args[i] for i in chosen])
-
-        def call(variables: list[Any]) -> tuple[Any, Any]:
-            new, rest = list(args), iter(variables)
-            for i in chosen:
-                new[i] = map_leaves(lambda leaf: next(rest), args[i])
-            return _checked_value(fn(*new, **kwargs), owner, has_aux)
-
-        nested = _nested.get()
-        token = _nested.set(True)
-        try:
-            value, aux, gradients = owner.gradients.value_and_gradients(call, flat, nested)
-        finally:
-            _nested.reset(token)
+        owner, flat = parameters_in([args[i] for i in chosen])
+        value, aux, gradients = differentiate(Call(fn, args, kwargs, chosen, owner, has_aux), flat)
         rest = iter(gradients)
-        trees = tuple(map_leaves(lambda leaf: next(rest), args[i]) for i in chosen)
+        trees = tuple(with_leaves(args[i], rest) for i in chosen)
         return (value, aux) if has_aux else value, trees if isinstance(argnums, tuple) else trees[0]
 
     return differentiated
+
+
+class Call:
+    """A function with its arguments, called with variables in place of the tensors in the chosen ones."""
+
+    __slots__ = ("args", "chosen", "fn", "has_aux", "kwargs", "owner")
+
+    def __init__(  # noqa: PLR0913, PLR0917  (what a call is made of)
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        chosen: tuple[int, ...],
+        owner: Backend,
+        has_aux: bool,
+    ) -> None:
+        self.fn, self.args, self.kwargs = fn, args, kwargs
+        self.chosen, self.owner, self.has_aux = chosen, owner, has_aux
+
+    def __call__(self, variables: list[Any]) -> tuple[Any, Any]:
+        new, rest = list(self.args), iter(variables)
+        for i in self.chosen:
+            new[i] = with_leaves(self.args[i], rest)
+        return _checked_value(self.fn(*new, **self.kwargs), self.owner, self.has_aux)
+
+
+def differentiate(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[Any]]:
+    """The call's value, what it returns beside that, and the gradient for each parameter."""
+    nested = _nested.get()
+    token = _nested.set(True)
+    try:
+        return call.owner.gradients.value_and_gradients(call, parameters, nested)
+    finally:
+        _nested.reset(token)
+
+
+def differentiating() -> bool:
+    """Whether this is inside the function of a `value_and_grad`."""
+    return _nested.get()
 
 
 def _checked_argnum(i: Any, argnums: Any) -> int:
@@ -96,33 +123,40 @@ def _checked_argnum(i: Any, argnums: Any) -> int:
     return number
 
 
-def _parameters(trees: list[Any]) -> tuple[Backend, list[Any]]:
+def parameters_in(trees: Sequence[Any]) -> tuple[Backend, list[Any]]:
     """The tensors to differentiate for, in order, and whose they are."""
-    flat = [leaf for tree in trees for leaf in _tensors(tree)]
-    owners = {owner: None for owner, _ in flat}
+    flat: list[Any] = []
+    for tree in trees:
+        found = leaves(tree)
+        flat += [tree] if found is None else found
+    owned = [owned_by(leaf) for leaf in flat]
+    if any(one is None or one[1] != "tensor" for one in owned):
+        raise _no_parameter(trees)
+    owners = {one[0]: None for one in owned if one}
     if len(owners) != 1:
-        found = " and ".join(owners) or "no tensor"
-        raise NotATensorError(f"gradients are of one framework's tensors, and here is {found}; pass its parameters")
+        found_here = " and ".join(owners) or "no tensor"
+        raise NotATensorError(
+            f"gradients are of one framework's tensors, and here is {found_here}; pass its parameters"
+        )
     owner = next(iter(owners))
-    for _, tensor in flat:
+    for tensor in flat:
         if not owner.gradients.is_floating(tensor):
             raise ArgumentTypeError(
                 f"gradients are of floating-point tensors, and a parameter is of {tensor.dtype}; "
                 "pass it as another argument, or convert it first"
             )
-    return owner, [tensor for _, tensor in flat]
+    return owner, flat
 
 
-def _tensors(tree: Any) -> Iterator[tuple[Backend, Any]]:
-    for path, leaf in named_leaves(tree):
-        owned = owned_by(leaf)
-        if owned is None or owned[1] != "tensor":
-            where = f" at {path}" if path else ""
-            raise NotATensorError(
-                f"gradients are of tensors, and{where} there is an object of type {type(leaf).__name__}; "
-                "pass a tensor or a tree of tensors"
-            )
-        yield owned[0], leaf
+def _no_parameter(trees: Sequence[Any]) -> NotATensorError:
+    """The error for a leaf that is no tensor, the first of them."""
+    named = [pair for tree in trees for pair in named_leaves(tree)]
+    path, leaf = next((path, leaf) for path, leaf in named if (owned_by(leaf) or ("", ""))[1] != "tensor")
+    where = f" at {path}" if path else ""
+    return NotATensorError(
+        f"gradients are of tensors, and{where} there is an object of type {type(leaf).__name__}; "
+        "pass a tensor or a tree of tensors"
+    )
 
 
 def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from xdevice.registry import ATOMS, role_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
 # Types that optree shall not open: tensors and models; and namedtuples, whose own `__new__` it would call.
@@ -70,6 +70,20 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
     if all(map(_is, flat, new)):
         return tree
     return spec.unflatten(new)
+
+
+def with_leaves(tree: Any, new: Iterable[Any]) -> Any:
+    """The tree with these leaves in place of its own, in their order."""
+    rest = iter(new)
+    return map_leaves(lambda leaf: next(rest), tree)
+
+
+def same_structure(a: Any, b: Any) -> bool:
+    """Whether two trees have leaves at the same paths."""
+    specs = _flatten(a)[1], _flatten(b)[1]
+    if specs[0] == specs[1] and specs[0].num_leaves == len(leaves(a) or (a,)) == len(leaves(b) or (b,)):
+        return True  # nothing in them that optree does not open
+    return [path for path, _ in named_leaves(a)] == [path for path, _ in named_leaves(b)]
 
 
 def _leaves(tree: Any) -> list[Any] | None:

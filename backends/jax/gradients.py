@@ -2,29 +2,62 @@
 
 from __future__ import annotations
 
+import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
+from xdevice.gradients import Call
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_Jitted = type(jax.jit(lambda: None))
+_known: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDictionary()
 
 
 def is_floating(tensor: Any) -> bool:
     return bool(jnp.issubdtype(tensor.dtype, jnp.floating))
 
 
-def value_and_gradients(
-    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any], nested: bool
-) -> tuple[Any, Any, list[Any]]:
+def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
+    if isinstance(call.fn, _Jitted):
+        arrays, structure = jax.tree.flatten((call.args, call.kwargs))
+        if all(isinstance(array, jax.Array) and not isinstance(array, Tracer) for array in arrays):
+            found: tuple[Any, Any, list[Any]] = _compiled(call.fn)(
+                (structure, call.chosen, call.owner, call.has_aux), parameters, arrays
+            )
+            return found
+    value, aux, gradients = _differentiated(call, parameters)
+    return value, aux, [_beside(p, g) for p, g in zip(parameters, gradients, strict=True)]
+
+
+def _differentiated(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[Any]]:
     def scalar(variables: list[Any]) -> tuple[Any, Any]:
         value, aux = call(variables)
         return value.reshape(()), (value.shape, aux)  # JAX asks for no axes at all
 
-    (value, (shape, aux)), found = jax.value_and_grad(scalar, has_aux=True)(parameters)
-    return value.reshape(shape), aux, [_beside(p, g) for p, g in zip(parameters, found, strict=True)]
+    (value, (shape, aux)), gradients = jax.value_and_grad(scalar, has_aux=True)(parameters)
+    return value.reshape(shape), aux, gradients
+
+
+def _compiled(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The value and the gradients of a compiled function, compiled in their turn: else JAX traces them every time."""
+    known = _known.get(fn)
+    if known is None:
+        function = weakref.ref(fn)  # or the entry would keep its own key
+
+        @partial(jax.jit, static_argnums=0)
+        def known(fixed: tuple[Any, ...], parameters: list[Any], arrays: list[Any]) -> Any:
+            structure, chosen, owner, has_aux = fixed
+            args, kwargs = jax.tree.unflatten(structure, arrays)
+            return _differentiated(Call(function(), args, kwargs, chosen, owner, has_aux), parameters)
+
+        _known[fn] = known
+    return known
 
 
 def _beside(parameter: Any, gradient: Any) -> Any:

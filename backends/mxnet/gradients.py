@@ -29,12 +29,29 @@ def value_and_gradients(
     with mx.util.np_shape(True):  # or MXNet takes a single number for an array of unknown shape
         variables = [arrays(p)[0].detach() for p in parameters]
         for variable in variables:
-            variable.attach_grad()  # zeros, and so they stay for what is not used
-        with autograd.record():
+            variable.attach_grad()  # which is what makes it one: the gradient is returned, not left there
+        training = autograd.is_training() if autograd.is_recording() else True  # as whoever records around this
+        with autograd.record(training):
             value, aux = call(variables)
-        try:
-            value.backward()
-        except mx.MXNetError as error:
-            if "not in a computational graph" not in str(error):
-                raise  # else the value depends on none of them
-    return value.detach(), aux, [variable.grad for variable in variables]
+        found = _gradients(value, variables, training)
+    return value.detach(), aux, [_like(p, g) for p, g in zip(variables, found, strict=True)]
+
+
+def _gradients(value: Any, variables: list[Any], training: bool) -> list[Any]:
+    """Not by ``backward``, which would overwrite the gradients of arrays that the function has from elsewhere."""
+    try:
+        return autograd.grad(value, variables, train_mode=training)
+    except mx.MXNetError as error:
+        if "unreachable from the outputs" not in str(error) and "not in a computational graph" not in str(error):
+            raise
+    # the value depends not on all of them: add nothing of each
+    with autograd.record(training):
+        value = value.as_np_ndarray()
+        for variable in variables:
+            nothing = variable.as_np_ndarray().reshape(-1)[:0].sum()
+            value = value + nothing.as_in_ctx(value.ctx).astype(value.dtype)
+    return autograd.grad(value, variables, train_mode=training)
+
+
+def _like(variable: Any, gradient: Any) -> Any:
+    return gradient.as_np_ndarray() if isinstance(variable, mx.np.ndarray) else gradient

@@ -6,7 +6,10 @@
 - ``parameters(model)``: its tensors by name, ``weight`` in the shape that the framework keeps it in;
 - ``norm(x)``, ``stack(tensors)``: the Frobenius norm, and scalars gathered in one vector;
 - ``classifier(inputs, hidden, classes)``: a network with one hidden layer, its weights random;
-- ``trainer(net, rate)``: a function that takes a minibatch, improves the net, and returns the loss.
+- ``trainer(net, rate)``: a function that takes a minibatch, improves the net, and returns the loss;
+- ``convolution(x, weight, bias)``, ``average_pooling(x)``: of images by channels, rows and columns, without
+  padding; the pooling takes 2 × 2 pixels to one;
+- ``compiled(function)``: the function, compiled where the framework computes one call at a time slowly.
 
 NumPy and JAX have no class for models: there a dataclass of tensors is the model, a tree like any
 other.

@@ -64,6 +64,19 @@ def trainer(net, rate):
     return step
 
 
+def convolution(x, weight, bias):
+    return jax.lax.conv_general_dilated(x, weight, (1, 1), "VALID") + bias[:, None, None]
+
+
+def average_pooling(x):
+    window = (1, 1, 2, 2)
+    return jax.lax.reduce_window(x, 0.0, jax.lax.add, window, window, "VALID") / 4
+
+
+def compiled(function):
+    return jax.jit(function)
+
+
 def _random(inputs, outputs):
     return Linear(xdevice.randn(inputs, outputs) * (2 / inputs) ** 0.5, jnp.zeros(outputs))
 

@@ -49,3 +49,15 @@ def trainer(net, rate):
         return loss
 
     return step
+
+
+def convolution(x, weight, bias):
+    return npx.convolution(x, weight, bias, kernel=weight.shape[2:], num_filter=len(weight))
+
+
+def average_pooling(x):
+    return npx.pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="avg")
+
+
+def compiled(function):
+    return function

@@ -34,3 +34,7 @@ def stack(tensors):
 
 def classifier(inputs, hidden, classes):
     raise NotSupportedError("numpy has no gradients, so nothing can be trained with it; choose another backend")
+
+
+def convolution(x, weight, bias):
+    raise NotSupportedError("numpy has no gradients, so nothing can be trained with it; choose another backend")

@@ -38,3 +38,15 @@ def trainer(net, rate):
         return loss.detach()
 
     return step
+
+
+def convolution(x, weight, bias):
+    return nn.functional.conv2d(x, weight, bias)
+
+
+def average_pooling(x):
+    return nn.functional.avg_pool2d(x, 2, 2)
+
+
+def compiled(function):
+    return function

@@ -16,6 +16,7 @@ from xdevice.testing.contract.hardware import Hardware
 from xdevice.testing.contract.memory import Memory
 from xdevice.testing.contract.mixing import Mixing
 from xdevice.testing.contract.models import Models
+from xdevice.testing.contract.parallel import DataParallel, Parallel
 from xdevice.testing.contract.placement import Placement
 from xdevice.testing.contract.promises import Promises, needs
 from xdevice.testing.contract.scopes import Scopes
@@ -26,12 +27,14 @@ from xdevice.testing.contract.trees import Trees
 
 __all__ = [
     "Creation",
+    "DataParallel",
     "Exchange",
     "Gradients",
     "Hardware",
     "Memory",
     "Mixing",
     "Models",
+    "Parallel",
     "Placement",
     "Promises",
     "Scopes",
@@ -58,5 +61,7 @@ class Suite(
     SeveralDevices,
     SeveralPlacements,
     Mixing,
+    Parallel,
+    DataParallel,
 ):
     """All of the contract."""

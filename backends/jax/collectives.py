@@ -1,0 +1,94 @@
+"""Arrays in parts, in one piece and added up, by JAX.
+
+Each is one compiled computation, and queued: nothing here waits for a value.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xdevice.backends.jax.placement import concrete
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_KINDS = {
+    "f": jnp.floating,  # bfloat16 and the 8-bit ones too, which NumPy calls void
+    "u": jnp.unsignedinteger,
+    "i": jnp.signedinteger,
+    "b": jnp.bool_,
+    "c": jnp.complexfloating,
+}
+_ELEMENTWISE = {"sum": jnp.add, "max": jnp.maximum, "min": jnp.minimum}
+
+
+def kind(tensor: Any) -> str:
+    return next((letter for letter, kind in _KINDS.items() if jnp.issubdtype(tensor.dtype, kind)), "O")
+
+
+def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
+    with _beside(tensor):
+        return list(jnp.split(tensor, np.cumsum(sizes[:-1])))
+
+
+def leaf(tensor: Any) -> Any:
+    return concrete(tensor)
+
+
+def pack(tensors: Sequence[Any]) -> Any:
+    arrays = [concrete(tensor) for tensor in tensors]
+    with _beside(arrays[0]):
+        return _packed(arrays)
+
+
+def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
+    with _beside(vector):
+        return list(_unpacked(vector, tuple(tensor.shape for tensor in like)))
+
+
+def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
+    with _beside(vectors[0]):
+        return _reduced(list(vectors), op, None if weights is None else list(weights))
+
+
+def threads() -> Callable[[], AbstractContextManager[Any]] | None:
+    return None  # one thread queues the work of all devices
+
+
+def _beside(tensor: Any) -> AbstractContextManager[Any]:
+    """Compute where the array is, even one that JAX may take to the default device."""
+    (device,) = concrete(tensor).devices()
+    there: AbstractContextManager[Any] = jax.default_device(device)
+    return there
+
+
+# A compiled function hands on an argument that it returns unchanged, so what may be one is copied.
+
+
+@jax.jit
+def _packed(tensors: list[Any]) -> Any:
+    flat = [jnp.ravel(tensor) for tensor in tensors]
+    return jnp.concatenate(flat) if len(flat) > 1 else jnp.copy(flat[0])
+
+
+@partial(jax.jit, static_argnums=1)
+def _unpacked(vector: Any, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
+    parts = jnp.split(vector, np.cumsum([prod(shape) for shape in shapes])[:-1])
+    return [jnp.copy(part).reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+@partial(jax.jit, static_argnums=1)
+def _reduced(vectors: list[Any], op: str, weights: list[Any] | None) -> Any:
+    if weights is not None:
+        vectors = [v * jnp.asarray(w, v.dtype) for v, w in zip(vectors, weights, strict=True)]
+    found = vectors[0]
+    for vector in vectors[1:]:
+        found = _ELEMENTWISE[op](found, vector)
+    return jnp.copy(found)

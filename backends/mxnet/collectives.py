@@ -1,0 +1,100 @@
+"""Arrays in parts, in one piece and added up, by MXNet.
+
+`mx.np.split` and slices share memory with what they are taken from, where MXNet can.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+from mxnet.gluon import Parameter
+
+from xdevice.backends.mxnet.placement import arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_ELEMENTWISE = {"sum": mx.np.add, "max": mx.np.maximum, "min": mx.np.minimum}
+
+
+def kind(tensor: Any) -> str:
+    if getattr(tensor, "stype", "default") != "default":
+        return "O"  # sparse
+    letter = np.dtype(tensor.dtype).kind
+    return letter if letter in "fiubc" else "O"
+
+
+def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
+    ends = list(accumulate(sizes, initial=0))
+    with _plain():
+        return [tensor[start:end] for start, end in pairwise(ends)]
+
+
+def leaf(tensor: Any) -> Any:
+    if isinstance(tensor, Parameter):
+        return tensor  # its own `grad_req` says whether
+    with _plain():
+        own = tensor.detach()
+        if kind(own) == "f":
+            own.attach_grad()
+    return own
+
+
+def pack(tensors: Sequence[Any]) -> Any:
+    with _plain():
+        flat = [arrays(tensor)[0].as_np_ndarray().reshape(-1) for tensor in tensors]
+        return mx.np.concatenate(flat) if len(flat) > 1 else flat[0].copy()
+
+
+def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
+    ends = list(accumulate((_size(tensor) for tensor in like), initial=0))
+    with _plain():
+        parts = [vector[start:end].copy() for start, end in pairwise(ends)]
+        return [_shaped(part, tensor) for part, tensor in zip(parts, like, strict=True)]
+
+
+def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
+    with _plain():
+        first, *others = vectors if weights is None else [v * w for v, w in zip(vectors, weights, strict=True)]
+        found = first.copy()
+        for vector in others:
+            _ELEMENTWISE[op](found, vector, out=found)
+        return found
+
+
+def threads() -> Callable[[], AbstractContextManager[Any]] | None:
+    """NumPy's shapes and arrays, and what is recorded, are each thread's own settings."""
+    util, recording, training = mx.util, autograd.is_recording(), autograd.is_training()
+    shapes, arrays_of_np = util.is_np_shape(), util.is_np_array()
+
+    def entered() -> AbstractContextManager[Any]:
+        stack = ExitStack()
+        stack.enter_context(util.np_shape(shapes))
+        stack.enter_context(util.np_array(arrays_of_np))
+        stack.enter_context(autograd.record(training) if recording else autograd.pause(training))
+        return stack
+
+    return entered
+
+
+def _plain() -> AbstractContextManager[Any]:
+    """Outside any graph, and with scalars and empty arrays, which MXNet otherwise takes for unknown ones."""
+    stack = ExitStack()
+    stack.enter_context(mx.util.np_shape(True))
+    stack.enter_context(autograd.pause(autograd.is_training()))
+    return stack
+
+
+def _size(tensor: Any) -> int:
+    return int(np.prod(tensor.shape))
+
+
+def _shaped(part: Any, tensor: Any) -> Any:
+    shaped = part.reshape(tensor.shape)
+    own = arrays(tensor)[0]
+    return shaped if isinstance(own, mx.np.ndarray) else shaped.as_nd_ndarray()

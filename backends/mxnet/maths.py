@@ -1,0 +1,242 @@
+"""MXNet's operations, for the array API standard."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from xdevice.standard import standard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+_np: Any = mx.np
+
+
+def namespace() -> Mapping[str, Any]:
+    """Every function of the standard, over the operations below, with the shapes that NumPy has."""
+    return {name: _with_shapes(made) for name, made in standard(_RAW, sys.modules[__name__]).items()}
+
+
+def module() -> ModuleType:
+    found: ModuleType = mx.np
+    return found
+
+
+def dtype_name(x: Any) -> str | None:
+    """NumPy's name for the dtype; ``None`` for what is no tensor."""
+    return np.dtype(x.dtype).name if isinstance(x, NDArray) else None
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """The tensor in another dtype, whatever it is written as."""
+    return x.astype(dtype)
+
+
+def number(value: Any, name: str, like: Any) -> Any:
+    """A tensor of one number, beside another tensor."""
+    return _np.full((), value, name, ctx=like.ctx)
+
+
+def _with_shapes(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with mx.util.np_shape(True):
+            return function(*args, **kwargs)
+
+    call.__name__ = function.__name__
+    return call
+
+
+def _axes(op: Callable[..., Any], of_nothing: float = 0) -> Callable[..., Any]:
+    """A reduction; of no numbers MXNet 1.9.1 always makes 0, or no array of the right shape."""
+
+    def call(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+        if x.size:
+            return op(x, axis=axes, keepdims=keepdims)
+        shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes]
+        return _np.full(tuple(shape), of_nothing, dtype=x.dtype, ctx=x.ctx)
+
+    return call
+
+
+def _as_bytes(op: Callable[..., Any]) -> Callable[..., Any]:
+    """An operation that MXNet has for every dtype but booleans."""
+
+    def call(x: Any, *args: Any, **options: Any) -> Any:
+        if x.dtype != np.bool_:
+            return op(x, *args, **options)
+        found = op(x.astype("uint8"), *args, **options)
+        return [part.astype("bool") for part in found] if isinstance(found, list) else found.astype("bool")
+
+    return call
+
+
+def _in_floats(op: Callable[..., Any]) -> Callable[..., Any]:
+    """An operation that MXNet has for floats alone; whole numbers are exact up to 2**53."""
+
+    def call(x1: Any, x2: Any) -> Any:
+        if np.dtype(x1.dtype).kind == "f":
+            return op(x1, x2)
+        return op(x1.astype("float64"), x2.astype("float64")).astype(x1.dtype)
+
+    return call
+
+
+def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
+    def call(x: Any, axis: int, keepdims: bool) -> Any:
+        found = op(x, axis=axis)
+        return _np.expand_dims(found, axis) if keepdims else found
+
+    return call
+
+
+def _cumulative_sum(x: Any, axis: int) -> Any:
+    return _np.cumsum(x, axis=axis) if x.size else x.copy()  # of nothing MXNet 1.9.1 gives another shape
+
+
+def _sort(x: Any, axis: int, descending: bool) -> Any:
+    return _np.flip(_np.sort(x, axis=axis), axis) if descending else _np.sort(x, axis=axis)
+
+
+def _argsort(x: Any, axis: int, descending: bool) -> Any:
+    return mx.npx.topk(x, axis=axis, k=0, ret_typ="indices", is_ascend=not descending, dtype="int64")
+
+
+def _nonzero(x: Any, /) -> tuple[Any, ...]:
+    return tuple(_unstack(mx.npx.nonzero(x), 1))
+
+
+def _unstack(x: Any, axis: int) -> list[Any]:
+    return [x[(slice(None),) * axis + (i,)] for i in range(x.shape[axis])]
+
+
+def _take_along_axis(x: Any, indices: Any, axis: int) -> Any:
+    """By one index for each axis; MXNet's own function of that name has no gradient."""
+    places = [_along(i, x, indices) for i in range(len(x.shape))]
+    shape = tuple(n if i == axis else indices.shape[i] for i, n in enumerate(indices.shape))
+    places[axis] = indices.astype("int64")
+    return mx.npx.gather_nd(x, _np.stack([_np.broadcast_to(place, shape) for place in places]))
+
+
+def _along(axis: int, x: Any, indices: Any) -> Any:
+    numbers = _np.arange(x.shape[axis], dtype="int64", ctx=indices.ctx)
+    return _np.reshape(numbers, tuple(-1 if i == axis else 1 for i in range(len(x.shape))))
+
+
+def _searchsorted(ordered: Any, values: Any, right: bool) -> Any:
+    """How many are smaller, or not greater."""
+    one = _np.expand_dims(values, -1)
+    smaller = ordered <= one if right else ordered < one
+    return _RAW["sum"](smaller.astype("int64"), (values.ndim,), False)
+
+
+def _repeat(x: Any, repeats: Any, axis: int) -> Any:
+    if isinstance(repeats, int) and not repeats:  # MXNet 1.9.1 then gives another shape
+        return x[(slice(None),) * axis + (slice(0, 0),)]
+    return _np.repeat(x, repeats, axis=axis)
+
+
+def _where(condition: Any, x1: Any, x2: Any) -> Any:
+    shape = np.broadcast_shapes(condition.shape, x1.shape, x2.shape)
+    if 0 in shape:  # which ends the process in MXNet 1.9.1, with a segmentation fault
+        return _np.zeros(shape, dtype=x1.dtype, ctx=x1.ctx)
+    return _np.where(condition, x1, x2)
+
+
+def _like(make: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, /, *, dtype=None: make(x.shape, dtype=np.dtype(dtype or x.dtype), ctx=x.ctx)
+
+
+def _triu(x: Any, /, *, k: int = 0) -> Any:
+    ones = _np.tril(_np.ones(x.shape, dtype="uint8", ctx=x.ctx), k - 1)
+    return _np.where(ones, _np.zeros_like(x), x)
+
+
+_RAW: dict[str, Callable[..., Any]] = {
+    "abs": lambda x, /: _np.abs(x),
+    "negative": lambda x, /: _np.negative(x),
+    "sign": lambda x, /: _np.sign(x),
+    "nonzero": _nonzero,
+    "empty_like": _like(_np.empty),
+    "ones_like": _like(_np.ones),
+    "zeros_like": _like(_np.zeros),
+    "tril": lambda x, /, *, k=0: _as_bytes(_np.tril)(x, k),
+    "triu": _triu,
+    # of two tensors of one dtype
+    "add": _np.add,
+    "divide": _np.true_divide,
+    "equal": _np.equal,
+    "floor_divide": _in_floats(lambda x1, x2: _np.floor(_np.true_divide(x1, x2))),
+    "greater": _np.greater,
+    "greater_equal": _np.greater_equal,
+    "less": _np.less,
+    "less_equal": _np.less_equal,
+    "maximum": _np.maximum,
+    "minimum": _np.minimum,
+    "multiply": _np.multiply,
+    "not_equal": _np.not_equal,
+    "pow": _np.power,
+    "remainder": _np.mod,
+    "subtract": _np.subtract,
+    "logical_and": _np.multiply,  # of booleans, as are these all
+    "logical_not": _np.logical_not,
+    "logical_or": _np.add,
+    "logical_xor": _np.not_equal,
+    "where": _where,
+    # of floats
+    "ceil": _np.ceil,
+    "cos": _np.cos,
+    "cosh": _np.cosh,
+    "exp": _np.exp,
+    "expm1": _np.expm1,
+    "floor": _np.floor,
+    "isfinite": _np.isfinite,
+    "isinf": _np.isinf,
+    "isnan": _np.isnan,
+    "log": _np.log,
+    "log10": _np.log10,
+    "log1p": _np.log1p,
+    "log2": _np.log2,
+    "round": _np.round,
+    "sin": _np.sin,
+    "sinh": _np.sinh,
+    "sqrt": _np.sqrt,
+    "tan": _np.tan,
+    "tanh": _np.tanh,
+    # along axes
+    "all": _axes(_np.all, True),
+    "any": _axes(_np.any, False),
+    "max": _axes(_np.max),
+    "mean": _axes(_np.mean, float("nan")),
+    "min": _axes(_np.min),
+    "prod": _axes(_np.prod, 1),
+    "sum": _axes(_np.sum),
+    "argmax": _extreme(_np.argmax),
+    "argmin": _extreme(_np.argmin),
+    "cumulative_sum": _cumulative_sum,
+    "sort": _sort,
+    "argsort": _argsort,
+    # of shapes
+    "broadcast_to": _np.broadcast_to,
+    "concat": lambda arrays, axis: _np.concatenate(arrays, axis=axis),
+    "expand_dims": _np.expand_dims,
+    "flip": _as_bytes(_np.flip),
+    "matmul": _in_floats(_np.matmul),
+    "permute_dims": _as_bytes(_np.transpose),
+    "repeat": _repeat,
+    "reshape": _np.reshape,
+    "roll": _as_bytes(_np.roll),
+    "squeeze": _np.squeeze,
+    "stack": lambda arrays, axis: _np.stack(arrays, axis=axis),
+    "tile": _np.tile,
+    "unstack": _unstack,
+    "take": lambda x, indices, axis: _np.take(x, indices, axis=axis, mode="wrap"),
+    "take_along_axis": _take_along_axis,
+    "searchsorted": _searchsorted,
+    "unique_values": _as_bytes(_np.unique),
+}

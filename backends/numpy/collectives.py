@@ -1,0 +1,50 @@
+"""Arrays in parts, in one piece and added up, by NumPy."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+_ELEMENTWISE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+def kind(tensor: Any) -> str:
+    dtype = tensor.dtype
+    if dtype.kind in "fiubc":
+        return str(dtype.kind)
+    return "f" if dtype.name.startswith(("bfloat", "float")) else "O"  # NumPy calls those of ml_dtypes void
+
+
+def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
+    return list(np.split(tensor, np.cumsum(sizes[:-1])))
+
+
+def leaf(tensor: Any) -> Any:
+    return tensor  # of no graph: there is none
+
+
+def pack(tensors: Sequence[Any]) -> Any:
+    return np.concatenate([np.ravel(tensor) for tensor in tensors])
+
+
+def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
+    parts = np.split(vector, np.cumsum([np.size(tensor) for tensor in like])[:-1])
+    return [part.reshape(np.shape(tensor)).copy() for part, tensor in zip(parts, like, strict=True)]
+
+
+def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
+    first, *others = vectors if weights is None else [v * w for v, w in zip(vectors, weights, strict=True)]
+    found = first.copy()
+    for vector in others:
+        _ELEMENTWISE[op](found, vector, out=found)
+    return found
+
+
+def threads() -> Callable[[], AbstractContextManager[Any]] | None:
+    return nullcontext

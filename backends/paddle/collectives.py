@@ -1,0 +1,66 @@
+"""Tensors in parts, in one piece and added up, by PaddlePaddle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import paddle
+
+from xdevice.backends.paddle.placement import dense
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+_ELEMENTWISE = {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}
+_WIDER = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "int32", "int16": "int32"}
+"""What to compute in: Paddle's CPU adds no halves, and compares no small integers."""
+_LETTERS = {"bool": "b", "uint": "u", "int": "i", "bfloat": "f", "float": "f", "complex": "c"}
+
+
+def kind(tensor: Any) -> str:
+    word = _word(tensor).partition("_")[0].rstrip("0123456789")
+    return _LETTERS.get(word, "O") if tensor.is_dense() else "O"
+
+
+def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
+    with paddle.no_grad():
+        return list(paddle.split(dense(tensor), list(sizes)))
+
+
+def leaf(tensor: Any) -> Any:
+    own = tensor.detach()  # the clone of a parameter is no leaf
+    own.stop_gradient = kind(own) not in "fc"
+    return own
+
+
+def pack(tensors: Sequence[Any]) -> Any:
+    with paddle.no_grad():
+        flat = [dense(tensor).detach().reshape([-1]) for tensor in tensors]
+        return paddle.concat(flat) if len(flat) > 1 else flat[0].clone()
+
+
+def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
+    with paddle.no_grad():
+        sizes = [tensor.size for tensor in like]
+        parts = paddle.split(vector, sizes) if len(sizes) > 1 else [vector.clone()]
+        return [part.reshape(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
+
+
+def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
+    with paddle.no_grad():
+        wider = _WIDER.get(_word(vectors[0]))
+        wide = [vector.astype(wider) for vector in vectors] if wider else vectors
+        first, *others = wide if weights is None else [v * w for v, w in zip(wide, weights, strict=True)]
+        found = first.clone() if first is vectors[0] else first
+        for vector in others:
+            found = _ELEMENTWISE[op](found, vector)
+        return found.astype(vectors[0].dtype) if wider else found
+
+
+def threads() -> Callable[[], AbstractContextManager[Any]] | None:
+    return None  # PaddlePaddle 3.3.1 ends the process where two threads compute gradients
+
+
+def _word(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("paddle.")

@@ -1,0 +1,87 @@
+"""Tensors in parts, in one piece and added up, by TensorFlow.
+
+Operations run in the scope, wherever their operands are, so each is given the scope of its own. What
+tf.concat and tf.split make of a single tensor is that tensor; values never change, so parts may share
+memory with their whole.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from tensorflow.python.eager import record  # the gradient tape
+
+from xdevice.backends.tensorflow.hardware import scope
+from xdevice.backends.tensorflow.placement import arrived, copy, device_of
+from xdevice.errors import NotSupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from xdevice.device import Device
+
+_COMPOSITES = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
+_ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {"sum": tf.add, "max": tf.maximum, "min": tf.minimum}
+
+
+def kind(tensor: Any) -> str:
+    dtype = tf.as_dtype(tensor.dtype)
+    if isinstance(tensor, _COMPOSITES):
+        return "O"
+    if dtype.is_integer:
+        return "u" if dtype.is_unsigned else "i"
+    return "f" if dtype.is_floating else "c" if dtype.is_complex else "b" if dtype.is_bool else "O"
+
+
+def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
+    if isinstance(tensor, _COMPOSITES):
+        raise NotSupportedError(f"tensorflow splits no {type(tensor).__name__}; split a dense tensor")
+    device = device_of(tensor)
+    with scope(device):
+        return [arrived(part, device) for part in tf.split(tensor, list(sizes))]
+
+
+def leaf(tensor: Any) -> Any:
+    return tensor  # a tape watches what it is told to
+
+
+def pack(tensors: Sequence[Any]) -> Any:
+    device = device_of(tensors[0])
+    with _apart(device):
+        flat = [tf.reshape(tensor, [-1]) for tensor in tensors]
+        return arrived(tf.concat(flat, 0), device) if len(flat) > 1 else copy(flat[0])
+
+
+def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
+    device, shapes = device_of(vector), [tensor.shape for tensor in like]
+    with _apart(device):
+        parts = tf.split(vector, [shape.num_elements() for shape in shapes]) if len(shapes) > 1 else [copy(vector)]
+        return [arrived(tf.reshape(part, shape), device) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
+    device = device_of(vectors[0])
+    with _apart(device):
+        weighted = (
+            vectors if weights is None else [v * tf.cast(w, v.dtype) for v, w in zip(vectors, weights, strict=True)]
+        )
+        if len(weighted) == 1:
+            return copy(weighted[0])
+        found = weighted[0]
+        for vector in weighted[1:]:
+            found = _ELEMENTWISE[op](found, vector)
+        return arrived(found, device)
+
+
+def threads() -> Callable[[], AbstractContextManager[Any]] | None:
+    return nullcontext
+
+
+def _apart(device: Device) -> AbstractContextManager[Any]:
+    """Compute there, and tell no tape."""
+    stack = ExitStack()
+    stack.enter_context(record.stop_recording())
+    stack.enter_context(scope(device))
+    return stack

@@ -1,0 +1,74 @@
+"""Tensors in parts, in one piece and added up, by PyTorch."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from xdevice.backends.torch.hardware import gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+_UNSIGNED = tuple(getattr(torch, f"uint{bits}") for bits in (8, 16, 32, 64) if hasattr(torch, f"uint{bits}"))
+_SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def kind(tensor: torch.Tensor) -> str:
+    dtype = tensor.dtype
+    if tensor.layout is not torch.strided:
+        return "O"
+    if dtype.is_floating_point:
+        return "f"
+    if dtype.is_complex:
+        return "c"
+    if dtype is torch.bool:
+        return "b"
+    return "u" if dtype in _UNSIGNED else "i" if dtype in _SIGNED else "O"
+
+
+def split(tensor: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:
+    return list(torch.split(tensor.detach(), list(sizes)))
+
+
+def leaf(tensor: torch.Tensor) -> torch.Tensor:
+    with torch.inference_mode(False):
+        own = tensor.clone() if tensor.is_inference() else tensor
+        return own.detach().requires_grad_(own.is_floating_point() or own.is_complex())
+
+
+def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    with torch.no_grad():
+        return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+def unpack(vector: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    parts = torch.split(vector, [tensor.numel() for tensor in like])
+    return [part.clone().view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
+
+
+def reduce(vectors: Sequence[torch.Tensor], op: str, weights: Sequence[float] | None) -> torch.Tensor:
+    found = vectors[0].clone() if weights is None else vectors[0] * weights[0]
+    for i, vector in enumerate(vectors[1:], 1):
+        if op == "sum":
+            found.add_(vector) if weights is None else found.add_(vector, alpha=weights[i])
+        else:
+            found = torch.maximum(found, vector) if op == "max" else torch.minimum(found, vector)
+    return found
+
+
+def threads() -> Callable[[], AbstractContextManager[Any]] | None:
+    """Whether torch computes in lower precision is each thread's own setting."""
+    casts = [(kind, torch.get_autocast_dtype(kind)) for kind in {"cpu", gpus()[0]} if torch.is_autocast_enabled(kind)]
+    cached = torch.is_autocast_cache_enabled()
+
+    def entered() -> AbstractContextManager[Any]:
+        stack = ExitStack()
+        for kind, dtype in casts:
+            stack.enter_context(torch.autocast(kind, dtype, cache_enabled=cached))
+        return stack
+
+    return entered

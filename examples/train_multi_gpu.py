@@ -1,0 +1,278 @@
+"""Training on several GPUs: LeNet from scratch, one loop for every framework, for devices and for processes.
+
+    XDEVICE_BACKEND=torch python examples/train_multi_gpu.py --devices 2      one process, two GPUs
+    xdevice launch -n 2 --backend torch examples/train_multi_gpu.py           two processes, a GPU each
+    xdevice run examples/train_multi_gpu.py --backend all                     every framework, side by side
+
+Each device has a copy of all parameters and gets its part of the minibatch. The gradients are summed over all
+devices, and each updates its own copy: so k devices, or k processes, take the very step that one device takes.
+The script takes its first step both ways and compares.
+
+The digits are the 1797 that come with scikit-learn, scaled up to 28 × 28. The network is LeNet with the shapes
+of the course's chapter; its weights begin with the variance that keeps ReLUs going rather than at a scale of
+0.01, with which so few digits take three times as many epochs. A machine with too few GPUs gets virtual ones,
+which share its cores. No framework is named: what has no common name, a convolution and a pooling, is in
+``native/``. NumPy, which has no gradients, says so.
+"""
+
+import argparse
+
+import native
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from two_gpus import gpus
+
+import xdevice
+from xdevice import (
+    Replicas,
+    all_reduce,
+    data_parallel,
+    distributed,
+    namespace,
+    replicate,
+    scope,
+    split_batch,
+    to_numpy,
+    value_and_grad,
+)
+
+SHAPES = {
+    "W1": (20, 1, 3, 3), "b1": (20,),
+    "W2": (50, 20, 5, 5), "b2": (50,),
+    "W3": (800, 128), "b3": (128,),
+    "W4": (128, 10), "b4": (10,),
+}  # fmt: skip
+
+
+# The network, and its loss
+
+
+def lenet(params, x):
+    xp = namespace(x)
+    h = native.average_pooling(relu(native.convolution(x, params["W1"], params["b1"])))
+    h = native.average_pooling(relu(native.convolution(h, params["W2"], params["b2"])))
+    h = xp.reshape(h, (h.shape[0], -1))
+    h = relu(xp.matmul(h, params["W3"]) + params["b3"])
+    return xp.matmul(h, params["W4"]) + params["b4"]
+
+
+def relu(x):
+    return namespace(x).maximum(x, 0)
+
+
+def cross_entropy(params, x, labels):
+    """Summed over the images, not averaged: so the sums of several devices add up to that of one."""
+    xp = namespace(x)
+    scores = lenet(params, x)
+    scores = scores - xp.max(scores, axis=1, keepdims=True)  # or exp overflows
+    log_likelihood = scores - xp.log(xp.sum(xp.exp(scores), axis=1, keepdims=True))
+    return -xp.sum(xp.take_along_axis(log_likelihood, labels, axis=1))
+
+
+# The chapter's functions
+
+
+def get_params(seed):
+    """The parameters at the beginning, as NumPy arrays: the same in every process."""
+    random, params = np.random.default_rng(seed), {}
+    for name, shape in SHAPES.items():
+        inputs = np.prod(shape[1:]) if len(shape) == 4 else shape[0]
+        values = random.normal(size=shape, scale=(2 / inputs) ** 0.5) if len(shape) > 1 else np.zeros(shape)
+        params[name] = values.astype("float32")
+    return params
+
+
+def train_batch(step, replicas, images, labels, rate):
+    """The mean loss of a minibatch, and the replicas after one step of gradient descent."""
+    loss, gradients = step(replicas, *map(on_host, of_this_process(images, labels)))
+    if distributed.world_size() > 1:
+        loss, total = distributed.all_reduce([loss, gradients[0]])
+        gradients = [xdevice.to_device(total, xdevice.device_of(params)) for params in replicas]
+    replicas = Replicas(map(descended, replicas, gradients, [rate / len(labels)] * len(replicas)))
+    return to_numpy(loss).item() / len(labels), replicas
+
+
+def train_batch_step_by_step(replicas, images, labels, devices, rate):
+    """The same as the chapter spells it, in one process and one device after the other."""
+    shards = split_batch([on_host(images), on_host(labels)], devices)
+    gradients = []
+    for params, shard, device in zip(replicas, shards, devices, strict=True):
+        with scope(device):
+            gradients.append(value_and_grad(cross_entropy)(params, *shard)[1])
+    return [descended(p, g, rate / len(labels)) for p, g in zip(replicas, all_reduce(gradients), strict=True)]
+
+
+def descended(params, gradients, rate):
+    with scope(xdevice.device_of(params)):
+        return {name: params[name] - rate * gradients[name] for name in params}
+
+
+def of_this_process(*arrays):
+    """The rows for which this process is there; all of them if it is alone."""
+    return [np.array_split(array, distributed.world_size())[distributed.rank()] for array in arrays]
+
+
+def on_host(array):
+    """The NumPy array as a tensor of the chosen framework, still on the host."""
+    return xdevice.tensor(array, device=xdevice.cpu())
+
+
+# Training
+
+
+def train(options, devices):
+    images, labels, test_images, test_labels = load(options.seed)
+    step = data_parallel(native.compiled(cross_entropy), devices, reduction="sum")
+    start = get_params(options.seed)
+    replicas = replicate(on_device(start, devices[0]), devices)
+    show(f"the first step is that of one device: {compare(step, start, devices, images, labels, options)}")
+
+    history, timer = [], xdevice.Timer()
+    for epoch in range(1, options.epochs + 1):
+        order = np.random.default_rng([options.seed, epoch]).permutation(len(labels))
+        timer.start()
+        losses = []
+        for rows in np.array_split(order, len(labels) // options.batch_size):
+            loss, replicas = train_batch(step, replicas, images[rows], labels[rows], options.rate)
+            losses.append(loss)
+        speed = len(labels) / timer.stop()
+        right = accuracy(replicas[0], test_images, test_labels)
+        history.append((np.mean(losses), right, speed))
+        show(f"epoch {epoch:2}  loss {history[-1][0]:.4f}  test accuracy {right:.3f}  {speed:.0f} samples/s")
+    show(f"test accuracy {right:.3f}; {np.median([h[2] for h in history]):.0f} samples/s")
+    return step, replicas, history
+
+
+def compare(step, start, devices, images, labels, options):
+    """Whether one step on all devices of all processes, and one step by step, end where one device alone ends."""
+    rows = slice(options.batch_size - 1)  # uneven parts too
+    batch = images[rows], labels[rows]
+    first = devices[:1]
+    (alone,) = train_batch_step_by_step([on_device(start, first[0])], *batch, first, options.rate)
+    together = train_batch(step, replicate(on_device(start, first[0]), devices), *batch, options.rate)[1]
+    spelt = train_batch_step_by_step(replicate(on_device(start, first[0]), devices), *batch, devices, options.rate)
+    return max(differences(alone, other) for other in [*together, *spelt]) < 1e-5
+
+
+def differences(one, other):
+    return max(abs(to_numpy(one[name]) - to_numpy(other[name])).max() for name in one)
+
+
+def speed_up(options, step, replicas, devices):
+    """How much faster all devices take a minibatch for each than one device takes one."""
+    images, labels, *_ = load(options.seed)
+    one = data_parallel(native.compiled(cross_entropy), devices[:1], reduction="sum")
+    seconds = {}
+    for k, (of_k, params) in {1: (one, Replicas(replicas[:1])), len(devices): (step, replicas)}.items():
+        rows = np.resize(np.arange(len(labels)), options.batch_size * k * distributed.world_size())
+        batch = images[rows], labels[rows]
+        train_batch(of_k, params, *batch, options.rate)  # the first loads and compiles
+        timer = xdevice.Timer()
+        for _ in range(10):
+            timer.start()
+            train_batch(of_k, params, *batch, options.rate)
+            timer.stop()
+        seconds[k] = timer.avg() / k
+    return seconds[1] / seconds[len(devices)]
+
+
+def on_device(params, device):
+    return {name: xdevice.tensor(values, device=device) for name, values in params.items()}
+
+
+def accuracy(params, images, labels):
+    """The part of the images whose digit the network says."""
+    device = xdevice.device_of(params)
+    with scope(device):
+        scores = lenet(params, xdevice.tensor(images, device=device))
+    return (to_numpy(scores).argmax(axis=1) == labels[:, 0]).mean()
+
+
+# What is around it
+
+
+def load(seed):
+    """Images and labels to learn, and to test: 28 × 28 pixels about 0, and a column of whole numbers."""
+    pixels, labels = load_digits(return_X_y=True)
+    at = np.linspace(0, 7, 28)
+    widen = np.maximum(0, 1 - abs(at[:, None] - np.arange(8)))  # each new pixel lies between two old ones
+    images = widen @ (pixels.reshape(-1, 8, 8) / 8 - 1) @ widen.T
+    parts = train_test_split(
+        images[:, None].astype("float32"), labels[:, None], test_size=0.2, random_state=seed, stratify=labels
+    )
+    return parts[0], parts[2], parts[1], parts[3]
+
+
+def choose_devices(k):
+    """The devices of this process: with several on one host, each takes GPUs of its own."""
+    if xdevice.machine.gpus()["gpus"]:
+        first = distributed.local_rank() * k
+        return gpus(first + k)[first:]
+    return gpus(k)
+
+
+def show(text):
+    if distributed.rank() == 0:
+        print(text, flush=True)
+
+
+def plot(history, path):
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    losses, rights, speeds = zip(*history, strict=True)
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
+    epochs = range(1, len(history) + 1)
+    left.plot(epochs, losses, label="training loss")
+    left.plot(epochs, rights, label="test accuracy")
+    left.legend()
+    right.bar(epochs, speeds)
+    right.set_ylabel("samples per second")
+    for axes in (left, right):
+        axes.set_xlabel("epoch")
+    figure.suptitle(f"LeNet under {xdevice.backend()}")
+    figure.savefig(path)
+
+
+def main():
+    options = parse_arguments()
+    k = options.devices or (2 if distributed.world_size() == 1 else 1)
+    devices = choose_devices(k)
+    with distributed.process_group():
+        there = " ".join(map(str, devices)) + (", virtual" if xdevice.properties(devices[0])["virtual"] else "")
+        show(f"{distributed.world_size()} × {len(devices)} devices: {there}")
+        step, replicas, history = train(options, devices)
+        if len(devices) > 1:
+            show(f"speed-up: {speed_up(options, step, replicas, devices):.2f} on {len(devices)} devices")
+    if options.plot and distributed.rank() == 0:
+        plot(history, options.plot)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description="Train LeNet on several GPUs.")
+    parser.add_argument("--devices", type=positive, help="how many in each process (2 in one process, else 1)")
+    parser.add_argument("--epochs", type=positive, default=10, help="passes over the data (%(default)s)")
+    parser.add_argument("--batch-size", type=positive, default=64, help="images of a step, on all devices (%(default)s)")
+    parser.add_argument("--rate", type=float, default=0.1, help="the learning rate (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers (%(default)s)")
+    parser.add_argument("--plot", metavar="FILE", help="draw loss and throughput: a .png, .svg or .pdf")
+    return parser.parse_args()
+
+
+def positive(text):
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more")
+    return number
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except xdevice.DistributedError:
+        raise  # with where it happened: another process has failed
+    except xdevice.XDeviceError as error:
+        raise SystemExit(f"train_multi_gpu.py: {error}") from error

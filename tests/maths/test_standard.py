@@ -1,0 +1,488 @@
+"""Each function of a namespace does what the standard's reference implementation, array-api-strict, does.
+
+Shapes, dtypes, axes and values are hypothesis's. What differs is in ``DIFFERENCES``, which docs/maths.md shows;
+a difference that is gone must go from there too.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from pathlib import Path
+
+import array_api_strict as strict
+import hypothesis.extra.numpy as hnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import xdevice
+from xdevice.maths import CONSTANTS, DTYPES, GROUPS, NAMES, namespace
+
+FLOATS, INTS = ("float32", "float64"), ("int32", "int64")
+NUMBERS = FLOATS + INTS
+ALL = (*NUMBERS, "bool")
+QUIET = settings(
+    max_examples=7,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+FEW = settings(QUIET, max_examples=3)  # for JAX, which compiles each shape anew
+
+SPECIAL = (math.nan, math.inf, -math.inf)
+POOL = {"f": (-2.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 3.0), "i": (-3, -1, 0, 1, 2, 5), "b": (False, True)}
+
+# framework, function: the dtypes, and what is different
+DIFFERENCES: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
+    ("mxnet", "sign"): (FLOATS, "the sign of nan is 0"),
+}
+
+
+class Draw:
+    """The arguments of one call, drawn."""
+
+    def __init__(self, data, dtype):
+        self.data, self.dtype = data, dtype
+
+    def __call__(self, strategy):
+        return self.data.draw(strategy)
+
+    def array(self, shape, pool=None, dtype=None):
+        wanted = np.dtype(dtype or self.dtype)
+        choice = np.random.default_rng(self(st.integers(0, 2**32 - 1))).choice
+        return np.asarray(choice(pool or POOL[wanted.kind], size=shape)).astype(wanted).reshape(shape)
+
+    def any_shape(self, least=0, side=0):
+        return self(hnp.array_shapes(min_dims=least, max_dims=3, min_side=side, max_side=3))
+
+    def axis(self, shape):
+        return self(st.integers(-len(shape), len(shape) - 1))
+
+    def axes(self, shape):
+        """``axis=`` of a reduction, and ``keepdims=``."""
+        options = [st.none()] + ([hnp.valid_tuple_axes(len(shape), min_size=1)] if shape else [])
+        options += [st.integers(-len(shape), len(shape) - 1)] if shape else []
+        return {"axis": self(st.one_of(options)), "keepdims": self(st.booleans())}
+
+    def like(self):
+        """A dtype of the same kind."""
+        kinds = [kind for kind in (FLOATS, INTS, ("bool",)) if self.dtype in kind]
+        return self(st.sampled_from(kinds[0]))
+
+    def pair(self, pool=None, second=None):
+        shapes = self(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, min_side=0, max_side=3)).input_shapes
+        x2 = self.array(shapes[1], second or pool, self.like())
+        if self(st.integers(0, 3)) == 0:
+            x2 = self.array((), second or pool).item()  # a number of Python's
+        return self.array(shapes[0], pool), x2
+
+
+def one(draw, special=True):
+    kind = np.dtype(draw.dtype).kind
+    return (draw.array(draw.any_shape(), POOL[kind] + (SPECIAL if special and kind == "f" else ())),), {}
+
+
+def two(draw):
+    kind = np.dtype(draw.dtype).kind
+    return draw.pair(POOL[kind] + (SPECIAL if kind == "f" else ())), {}
+
+
+def dividing(draw):
+    kind = np.dtype(draw.dtype).kind
+    return draw.pair(second=[v for v in POOL[kind] if v]), {}
+
+
+def power(draw):
+    return draw.pair((0, 1, 2, 3), (0, 1, 2)), {}
+
+
+def numbers_only(draw):
+    return one(draw, special=False)
+
+
+def reduction(draw, side=0, **more):
+    shape = draw.any_shape(side=side)
+    return (draw.array(shape),), draw.axes(shape) | more
+
+
+def of_some(draw):
+    return reduction(draw, side=1)
+
+
+def spread(draw):
+    shape = draw.any_shape(1, 2)
+    return (draw.array(shape),), draw.axes(shape) | {"correction": draw(st.sampled_from([0, 0.0, 1, 1.0]))}
+
+
+def running(draw):
+    shape = draw.any_shape(1)
+    return (draw.array(shape),), {"axis": draw.axis(shape), "include_initial": draw(st.booleans())}
+
+
+def place(draw):
+    shape = draw.any_shape(1, 1)
+    axis = draw(st.none() | st.integers(-len(shape), len(shape) - 1))
+    size = math.prod(shape)  # all different: which of two equal ones is told is open
+    x = np.random.default_rng(size).permutation(size).astype(draw.dtype).reshape(shape)
+    return (x,), {"axis": axis, "keepdims": draw(st.booleans())}
+
+
+def order(draw):
+    shape = draw.any_shape(1)
+    return (draw.array(shape),), {"axis": draw.axis(shape), "descending": draw(st.booleans())}
+
+
+def factory(draw):
+    return (draw.any_shape(),), {"dtype": draw.dtype}
+
+
+def like(draw):
+    return (draw.array(draw.any_shape()),), {"dtype": draw(st.none() | st.sampled_from(ALL))}
+
+
+def filled(draw):
+    shape, value = draw.any_shape(), draw.array(()).item()
+    return (shape, value), {"dtype": draw.dtype}
+
+
+def filled_like(draw):
+    return (draw.array(draw.any_shape()), draw.array(()).item()), {}
+
+
+def counting(draw):
+    start, stop, step = draw(st.integers(-3, 3)), draw(st.integers(-3, 6)), draw(st.sampled_from([1, 2, -1]))
+    return (start, stop, step), {"dtype": draw.dtype}
+
+
+def spaced(draw):
+    endpoint = draw(st.booleans())
+    return (draw(st.integers(-3, 3)), draw(st.integers(-3, 6)), draw(st.integers(0, 5))), {
+        "dtype": draw.dtype,
+        "endpoint": endpoint,
+    }
+
+
+def diagonal(draw):
+    rows, columns = draw(st.integers(0, 4)), draw(st.none() | st.integers(0, 4))
+    return (rows, columns), {"k": draw(st.integers(-2, 2)), "dtype": draw.dtype}
+
+
+def given_data(draw):
+    return (draw.array(draw.any_shape()),), {"dtype": draw(st.sampled_from([draw.dtype, None]))}
+
+
+def cast(draw):
+    return (draw.array(draw.any_shape()), draw(st.sampled_from(NUMBERS))), {}
+
+
+def triangle(draw):
+    return (draw.array(draw.any_shape(2)),), {"k": draw(st.integers(-2, 2))}
+
+
+def grid(draw):
+    arrays = [draw.array((draw(st.integers(0, 3)),)) for _ in range(draw(st.integers(1, 3)))]
+    return tuple(arrays), {"indexing": draw(st.sampled_from(["xy", "ij"]))}
+
+
+def truths(draw):
+    return draw.pair(), {}
+
+
+def choice(draw):
+    shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, min_side=0, max_side=3)).input_shapes
+    return (draw.array(shapes[0], dtype="bool"), draw.array(shapes[1]), draw.array(shapes[2], dtype=draw.like())), {}
+
+
+def limits(draw):
+    low = draw(st.none() | st.sampled_from([-1, 0]))
+    return (draw.array(draw.any_shape()),), {"min": low, "max": draw(st.none() | st.sampled_from([1, 2]))}
+
+
+def matrices(draw):
+    n, m, k = (draw(st.integers(0, 3)) for _ in range(3))
+    front = draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=1, max_side=3)).input_shapes
+    left, right = draw(st.sampled_from([((n,), (n,)), ((m, n), (n,)), ((n,), (n, k)), ((m, n), (n, k))]))
+    stacked = draw(st.booleans()) and len(left) == len(right) == 2
+    return (
+        draw.array(front[0] + left if stacked else left),
+        draw.array(front[1] + right if stacked else right, dtype=draw.like()),
+    ), {}
+
+
+def contraction(draw):
+    a, b, c, d = (draw(st.integers(0, 3)) for _ in range(4))
+    shapes, axes = draw(
+        st.sampled_from(
+            [
+                (((a, b, c), (b, c, d)), 2),
+                (((a, b), (b, c)), 1),
+                (((a,), (b, c)), 0),
+                (((a, b, c), (c, d, a)), ([0, -1], [2, 0])),
+            ]
+        )
+    )
+    return (draw.array(shapes[0]), draw.array(shapes[1], dtype=draw.like())), {"axes": axes}
+
+
+def dot(draw):
+    shape = draw.any_shape(1)
+    return (draw.array(shape), draw.array(shape)), {"axis": -draw(st.integers(1, len(shape)))}
+
+
+def at_least(ndim):
+    return lambda draw: ((draw.array(draw.any_shape(ndim)),), {})
+
+
+def together(draw):
+    shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, min_side=0, max_side=3)).input_shapes
+    return tuple(draw.array(shape) for shape in shapes), {}
+
+
+def broadened(draw):
+    shape = draw.any_shape()
+    wide = draw(hnp.broadcastable_shapes(shape, min_side=0, max_dims=3, max_side=3))
+    return (draw.array(shape), np.broadcast_shapes(shape, wide)), {}
+
+
+def joined(draw):
+    shape = draw.any_shape(1)
+    axis = draw(st.none() | st.integers(-len(shape), len(shape) - 1))
+    lengths = [draw(st.integers(0, 3)) for _ in range(3)]
+    shapes = [
+        shape if axis is None else [n if i == axis % len(shape) else s for i, s in enumerate(shape)] for n in lengths
+    ]
+    return ([draw.array(tuple(s), dtype=draw.like()) for s in shapes],), {"axis": axis}
+
+
+def stacked(draw):
+    shape = draw.any_shape()
+    axis = draw(st.integers(-len(shape) - 1, len(shape)))
+    return ([draw.array(shape, dtype=draw.like()) for _ in range(draw(st.integers(1, 3)))],), {"axis": axis}
+
+
+def new_axis(draw):
+    shape = draw.any_shape()
+    return (draw.array(shape),), {"axis": draw(st.integers(-len(shape) - 1, len(shape)))}
+
+
+def turned(draw):
+    shape = draw.any_shape()
+    axis = draw.axes(shape)["axis"]
+    return (draw.array(shape),), {"axis": axis}
+
+
+def axes_moved(draw):
+    shape = draw.any_shape(1)
+    count = draw(st.integers(1, len(shape)))
+    some = st.permutations(range(len(shape))).map(lambda axes: tuple(axes[:count]))
+    return (draw.array(shape), draw(some), draw(some)), {}
+
+
+def permuted(draw):
+    shape = draw.any_shape(1)
+    return (draw.array(shape), tuple(draw(st.permutations(range(len(shape)))))), {}
+
+
+def repeated(draw):
+    shape = draw.any_shape(1)
+    return (draw.array(shape), draw(st.integers(0, 3))), {"axis": draw(st.none() | st.just(draw.axis(shape)))}
+
+
+def reshaped(draw):
+    shape = draw.any_shape()
+    size = math.prod(shape)
+    shapes = [(size,), (1, size), tuple(reversed(shape))] + ([(-1,), (-1, 1)] if size else [])
+    return (draw.array(shape), draw(st.sampled_from(shapes))), {}
+
+
+def rolled(draw):
+    shape = draw.any_shape()
+    axis = draw.axes(shape)["axis"]
+    shift = tuple(draw(st.integers(-3, 3)) for _ in axis) if isinstance(axis, tuple) else draw(st.integers(-3, 3))
+    return (draw.array(shape), shift), {"axis": axis}
+
+
+def squeezed(draw):
+    shape = (1, *draw.any_shape(0)[:2], 1)
+    return (draw.array(shape),), {"axis": draw(st.sampled_from([0, -1, (0, -1)]))}
+
+
+def tiled(draw):
+    return (draw.array(draw.any_shape()), tuple(draw(st.lists(st.integers(0, 2), max_size=4)))), {}
+
+
+def along(draw):
+    shape = draw.any_shape(1)
+    return (draw.array(shape),), {"axis": draw.axis(shape)}
+
+
+def taken(draw):
+    shape = draw.any_shape(1, 1)
+    axis = draw.axis(shape)
+    return (
+        draw.array(shape),
+        draw.array((draw(st.integers(0, 4)),), range(shape[axis]), draw(st.sampled_from(INTS))),
+    ), {"axis": axis}
+
+
+def taken_along(draw):
+    shape = draw.any_shape(1, 1)
+    axis = draw.axis(shape)
+    wanted = tuple(draw(st.integers(0, 4)) if i == axis % len(shape) else n for i, n in enumerate(shape))
+    return (draw.array(shape), draw.array(wanted, range(shape[axis]), draw(st.sampled_from(INTS)))), {"axis": axis}
+
+
+def searched(draw):
+    ordered = np.sort(draw.array((draw(st.integers(0, 5)),)))
+    return (ordered, draw.array(draw.any_shape(1))), {"side": draw(st.sampled_from(["left", "right"]))}
+
+
+_TO_FLOATS = ("cos", "cosh", "exp", "expm1", "log", "log10", "log1p", "log2", "sin", "sinh", "sqrt", "tan", "tanh")
+CASES = {
+    **dict.fromkeys((*_TO_FLOATS, "reciprocal"), (FLOATS, one)),
+    **dict.fromkeys(
+        ("abs", "ceil", "floor", "isfinite", "isinf", "isnan", "negative", "round", "sign"), (NUMBERS, one)
+    ),
+    "square": (NUMBERS, one),
+    **dict.fromkeys(("add", "maximum", "minimum", "multiply", "subtract"), (NUMBERS, two)),
+    **dict.fromkeys(("greater", "greater_equal", "less", "less_equal"), (NUMBERS, two)),
+    **dict.fromkeys(("equal", "not_equal"), (ALL, two)),
+    **dict.fromkeys(("divide", "logaddexp"), (FLOATS, two)),
+    **dict.fromkeys(("floor_divide", "remainder"), (NUMBERS, dividing)),
+    "pow": (NUMBERS, power),
+    **dict.fromkeys(("logical_and", "logical_or", "logical_xor"), (("bool",), truths)),
+    "logical_not": (("bool",), one),
+    "where": (ALL, choice),
+    "clip": (NUMBERS, limits),
+    **dict.fromkeys(("empty", "ones", "zeros"), (ALL, factory)),
+    **dict.fromkeys(("empty_like", "ones_like", "zeros_like"), (ALL, like)),
+    "full": (ALL, filled),
+    "full_like": (ALL, filled_like),
+    "arange": (NUMBERS, counting),
+    "linspace": (FLOATS, spaced),
+    "eye": (ALL, diagonal),
+    "asarray": (ALL, given_data),
+    "astype": (ALL, cast),
+    "meshgrid": (NUMBERS, grid),
+    **dict.fromkeys(("tril", "triu"), (ALL, triangle)),
+    **dict.fromkeys(("all", "any", "count_nonzero"), (ALL, reduction)),
+    **dict.fromkeys(("max", "min"), (NUMBERS, of_some)),
+    **dict.fromkeys(("prod", "sum"), (NUMBERS, reduction)),
+    "mean": (FLOATS, of_some),
+    **dict.fromkeys(("std", "var"), (FLOATS, spread)),
+    "cumulative_sum": (NUMBERS, running),
+    "matmul": (NUMBERS, matrices),
+    "matrix_transpose": (ALL, at_least(2)),
+    "tensordot": (NUMBERS, contraction),
+    "vecdot": (NUMBERS, dot),
+    "broadcast_arrays": (ALL, together),
+    "broadcast_to": (ALL, broadened),
+    "concat": (ALL, joined),
+    "expand_dims": (ALL, new_axis),
+    "flip": (ALL, turned),
+    "moveaxis": (ALL, axes_moved),
+    "permute_dims": (ALL, permuted),
+    "repeat": (ALL, repeated),
+    "reshape": (ALL, reshaped),
+    "roll": (ALL, rolled),
+    "squeeze": (ALL, squeezed),
+    "stack": (ALL, stacked),
+    "tile": (ALL, tiled),
+    "unstack": (ALL, along),
+    "take": (ALL, taken),
+    "take_along_axis": (ALL, taken_along),
+    **dict.fromkeys(("argmax", "argmin"), (NUMBERS, place)),
+    **dict.fromkeys(("argsort", "sort"), (NUMBERS, order)),
+    "nonzero": (ALL, at_least(1)),
+    "searchsorted": (NUMBERS, searched),
+    "unique_values": (NUMBERS, numbers_only),
+}
+
+
+def all_numbers(backend):
+    """A context in which the framework has 64-bit numbers; JAX makes 32-bit ones of them unless told."""
+    return backend.framework.enable_x64(True) if backend == "jax" else nullcontext()
+
+
+def called(xp, name, args, kwargs):
+    """What the function gives, as NumPy arrays; its name where it raises."""
+
+    def own(value):
+        if isinstance(value, list):
+            return [own(v) for v in value] if value and isinstance(value[0], np.ndarray) else value
+        if isinstance(value, str) and value in ALL:
+            return getattr(xp, value)
+        return xp.asarray(value) if isinstance(value, np.ndarray) and name != "asarray" else value
+
+    try:
+        found = getattr(xp, name)(*map(own, args), **{k: own(v) for k, v in kwargs.items()})
+        found = found if isinstance(found, (tuple, list)) else (found,)
+        return [np.asarray(x) if xp is strict else xdevice.to_numpy(x) for x in found]
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[-1] if str(error) else ''}"
+
+
+def differs(name, expected, found):
+    """What is different, if anything."""
+    assert not isinstance(expected, str), f"the reference cannot do {name}: {expected}"
+    if isinstance(found, str):
+        return found
+    for want, have in zip(expected, found, strict=True):
+        if (want.dtype, want.shape) != (have.dtype, have.shape):
+            return f"{have.dtype}{list(have.shape)} for {want.dtype}{list(want.shape)}"
+        if name in ("empty", "empty_like"):
+            continue
+        a, b = (np.sort(want), np.sort(have)) if name == "unique_values" else (want, have)
+        tight = 1e-5 if want.dtype == "float32" else 1e-10
+        if not np.allclose(a, b, rtol=tight, atol=tight, equal_nan=True):
+            return f"{have.tolist()} for {want.tolist()}"
+    return None
+
+
+def differences(backend, name, dtype, draw_case):
+    """What hypothesis finds to be different, each with its arguments."""
+    found = []
+    xp = namespace()
+
+    @(FEW if backend == "jax" else QUIET)
+    @given(st.data())
+    def compare(data):
+        args, kwargs = draw_case(Draw(data, dtype))
+        with np.errstate(all="ignore"):
+            difference = differs(name, called(strict, name, args, kwargs), called(xp, name, args, kwargs))
+        if difference:
+            found.append(f"{name}(*{args}, **{kwargs}): {difference}")
+
+    with all_numbers(backend):
+        compare()
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*CONSTANTS, *DTYPES)])
+def test_a_function_does_what_the_standard_says(backend, name):
+    dtypes, draw_case = CASES[name]
+    listed, _ = DIFFERENCES.get((str(backend), name), ((), ""))
+    found = {dtype: differences(backend, name, dtype, draw_case) for dtype in dtypes}
+    wrong = {dtype: where[:3] for dtype, where in found.items() if where}
+    assert sorted(wrong) == sorted(listed), wrong
+
+
+def test_every_function_is_compared_and_every_difference_is_of_one():
+    assert set(CASES) == set(NAMES) - set(CONSTANTS) - set(DTYPES)
+    assert {name for _, name in DIFFERENCES} <= set(CASES)
+
+
+def test_the_page_shows_the_list_and_the_differences():
+    page = (Path(__file__).parents[2] / "docs" / "maths.md").read_text(encoding="utf-8")
+    groups = [f"| {group} | {', '.join(f'`{name}`' for name in names)} |" for group, names in GROUPS.items()]
+    table = [
+        f"| {framework} | `{name}` | {', '.join(dtypes)} | {reason} |"
+        for (framework, name), (dtypes, reason) in DIFFERENCES.items()
+    ]
+    assert "\n".join(groups) in page
+    assert "\n".join(table) in page
+    assert f"{len(NAMES)} names" in page

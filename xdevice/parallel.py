@@ -1,0 +1,252 @@
+"""One program on many devices: a batch in parts, and a step of training on all of them."""
+
+from __future__ import annotations
+
+from contextvars import copy_context
+
+from xdevice.buckets import in_order, moved, reduced, spread
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError
+from xdevice.gradients import Call, differentiate, differentiating, parameters_in
+from xdevice.hardware import require, shortened
+from xdevice.placement import device_of, owned_by
+from xdevice.reducing import check_operation
+from xdevice.registry import using
+from xdevice.replicas import Replicas, check_alike, checked_devices
+from xdevice.scopes import scope
+from xdevice.tree import leaves, map_leaves, named_leaves, with_leaves
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import ThreadPoolExecutor
+    from typing import Any
+
+    from xdevice.adapters import Backend
+    from xdevice.device import Device
+
+
+def split_batch(tree: Any, devices: Sequence[Any]) -> list[Any]:
+    """One tree for each device, with its part of the rows of every tensor: the first gets the first rows.
+
+    Rows are along the first axis, of which all tensors have as many. Where they cannot be shared out
+    evenly, the first devices get one more: 10 rows over 4 are 3, 3, 2 and 2. What is no tensor is in
+    every part. A part may share memory with the batch where it is there already. Gradients may not flow.
+
+    >>> import numpy, xdevice
+    >>> xdevice.split_batch({"x": numpy.arange(5), "name": "five"}, ["cpu", "cpu"])
+    [{'x': array([0, 1, 2]), 'name': 'five'}, {'x': array([3, 4]), 'name': 'five'}]
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        No devices; a tensor without axes; tensors of different lengths; fewer rows than devices.
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    NotATensorError
+        No tensor in the batch.
+    """
+    return shards(tree, checked_devices(devices), non_blocking=False)[0]
+
+
+def data_parallel(
+    fn: Callable[..., Any], devices: Sequence[Any], *, reduction: str = "mean", has_aux: bool = False
+) -> Callable[..., tuple[Any, Any]]:
+    """A step of training on all devices at once: ``step(params, *batch)`` returns the loss and its gradients.
+
+    They equal those of ``value_and_grad(fn)(params, *batch)`` on one device: the batch is split over the
+    devices as `split_batch` does, and what each finds for its rows is weighed by their number. ``fn`` runs
+    once for each device, within a `scope` of it, and in several threads where the framework can. What it
+    draws at random, or gathers over a batch, differs from one device's.
+
+    ``params`` is a tree of tensors, which is copied to each device that it is not on; the loss and the
+    gradients are on the parameters' own devices. Or it is `Replicas`, from `replicate` for these devices,
+    which are used as they are: then so are the gradients, all replicas' equal, and the loss is on the first device.
+
+    Parameters
+    ----------
+    fn
+        ``fn(params, *batch)`` returns a loss, one number, over the rows of its batch; with ``has_aux`` that and
+        anything else. Under frameworks that compile, a compiled function takes fewer rounds.
+    devices
+        On which to compute; a device may be named twice.
+    reduction
+        Whether ``fn`` returns the ``"mean"`` over its rows, or the ``"sum"``.
+    has_aux
+        Whether ``fn`` returns ``(loss, anything)``; so does then the loss's place in the result, with a list of
+        the anythings, one for each device.
+
+    >>> import xdevice
+    >>> step = xdevice.data_parallel(lambda w, x: ((x - w) ** 2).mean(), xdevice.try_all_gpus())  # doctest: +SKIP
+    >>> loss, gradient = step(xdevice.zeros(1), xdevice.ones(8, 1))  # doctest: +SKIP
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        No devices; no such reduction. On calling: what `split_batch` and `value_and_grad` say, a loss that is not
+        of floating-point numbers, replicas that are not for these devices.
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    NotSupportedError
+        On calling: the framework has no gradients, or this is inside `value_and_grad`.
+    """
+    if not callable(fn):
+        raise ArgumentTypeError(f"{fn!r} cannot be called; pass the function that returns the loss")
+    check_operation(reduction, ("mean", "sum"))
+    return _Step(fn, checked_devices(devices), reduction == "mean", has_aux)
+
+
+class _Step:
+    """What `data_parallel` returns."""
+
+    def __init__(self, fn: Callable[..., Any], devices: list[Device], mean: bool, has_aux: bool) -> None:
+        self._fn, self._devices, self._mean, self._has_aux = fn, devices, mean, has_aux
+        self._pool: tuple[int, ThreadPoolExecutor] | None = None  # of which process; made when first needed
+
+    def __call__(self, params: Any, *batch: Any) -> tuple[Any, Any]:
+        if differentiating():
+            raise NotSupportedError("data_parallel has no gradient; call it outside value_and_grad")
+        replicated = isinstance(params, Replicas)
+        trees = _checked_replicas(params, self._devices) if replicated else [params]
+        owner, flat = parameters_in(trees[:1])
+        parts, sizes = shards(batch, self._devices, non_blocking=True)
+        flats = [parameters_in([tree])[1] for tree in trees] if replicated else spread(flat, self._devices)
+        homes = [self._devices[0] if replicated else owner.placement.device_of(tensor) for tensor in flat]
+        calls = [
+            Call(self._fn, (trees[i if replicated else 0], *part), {}, (0,), owner, self._has_aux)
+            for i, part in enumerate(parts)
+        ]
+        found = self._computed(calls, flats)
+        results = self._reduced(owner, found, sizes, homes, replicated)
+        loss = (results[0][-1], [aux for _, aux, _ in found]) if self._has_aux else results[0][-1]
+        gradients = [with_leaves(tree, new[: len(flat)]) for tree, new in zip(trees, results, strict=True)]
+        return loss, Replicas(gradients) if replicated else gradients[0]
+
+    def _computed(self, calls: list[Call], flats: list[list[Any]]) -> list[tuple[Any, Any, list[Any]]]:
+        """For each device the loss of its rows, what comes beside it, and the gradients."""
+        owner = calls[0].owner
+
+        def compute(i: int) -> tuple[Any, Any, list[Any]]:
+            with using(owner), scope(self._devices[i]):
+                return differentiate(calls[i], flats[i])
+
+        enter = owner.collectives.threads() if len(calls) > 1 else None
+        if enter is None:
+            return [compute(i) for i in range(len(calls))]
+
+        def compute_in_thread(i: int) -> tuple[Any, Any, list[Any]]:
+            with enter():
+                return compute(i)
+
+        from concurrent.futures import wait
+
+        pool = self._threads()
+        futures = [pool.submit(copy_context().run, compute_in_thread, i) for i in range(1, len(calls))]
+        try:
+            first = compute(0)
+        finally:
+            wait(futures)  # what is raised is raised when all have ended
+        return [first, *(future.result() for future in futures)]
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """One thread for each device but the first, which the caller's serves."""
+        import os
+
+        if self._pool is None or self._pool[0] != os.getpid():  # a fork takes no threads along
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._pool = os.getpid(), ThreadPoolExecutor(len(self._devices) - 1, "xdevice.data_parallel")
+        return self._pool[1]
+
+    def _reduced(
+        self,
+        owner: Backend,
+        found: list[tuple[Any, Any, list[Any]]],
+        sizes: list[int],
+        homes: list[Device],
+        replicated: bool,
+    ) -> list[list[Any]]:
+        """The gradients and then the loss of the whole batch: at home, or for each of the replicas."""
+        values = [value for value, _, _ in found]
+        if not owner.gradients.is_floating(values[0]):
+            raise ArgumentTypeError(f"the loss is of {values[0].dtype}; return one of floating-point numbers")
+        homes = [*homes, homes[0]]
+        columns = list(zip(*[[*gradients, value] for value, _, gradients in found], strict=True))
+        where = owner.placement.device_of
+        if len(found) == 1 and all(where(column[0]) is home for column, home in zip(columns, homes, strict=True)):
+            return [[column[0] for column in columns]]
+        weights = [size / sum(sizes) for size in sizes] if self._mean else None
+        buckets = reduced(columns, "sum", weights, homes)
+        places = [None, *range(1, len(found))] if replicated else [None]
+        return [in_order(buckets, i) for i in places]
+
+
+def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Any]:
+    """The replicas, if there is one of a structure on each device."""
+    if len(replicas) != len(devices):
+        raise ArgumentError(
+            f"there are {len(replicas)} replicas for {len(devices)} devices; make them with replicate(params, devices)"
+        )
+    for i, (tree, device) in enumerate(zip(replicas, devices, strict=True)):
+        place = device_of(tree)
+        if place is not device:
+            raise ArgumentError(
+                f"replica {i} is on {place}, and was to be on {device}; make them with replicate(params, devices)"
+            )
+    check_alike(replicas)
+    return list(replicas)
+
+
+def shards(tree: Any, devices: Sequence[Device], non_blocking: bool) -> tuple[list[Any], list[int]]:
+    """A tree for each device, with its part of the rows; and how many these are."""
+    owners = {id(leaf): owned[0] for leaf in _flat(tree) if (owned := owned_by(leaf)) and owned[1] == "tensor"}
+    tensors = {id(leaf): leaf for leaf in _flat(tree) if id(leaf) in owners}
+    sizes = _sizes(tree, tensors, len(devices))
+    for owner in dict.fromkeys(owners.values()):
+        for device in devices:
+            require(owner, device)
+    parts = {}
+    for key, tensor in tensors.items():
+        owner = owners[key]
+        place = owner.placement.device_of(tensor)
+        cut = owner.collectives.split(tensor, sizes) if len(devices) > 1 else [tensor]
+        parts[key] = [
+            part if place is device else moved(part, owner, device, non_blocking)
+            for part, device in zip(cut, devices, strict=True)
+        ]
+    return [_with_parts(tree, parts, k) for k in range(len(devices))], sizes
+
+
+def _sizes(tree: Any, tensors: dict[int, Any], k: int) -> list[int]:
+    """How many rows each of so many devices gets."""
+    lengths = {len(tensor.shape) and tensor.shape[0] for tensor in tensors.values() if len(tensor.shape)}
+    if len(lengths) != 1 or not all(len(tensor.shape) for tensor in tensors.values()):
+        raise _no_batch(tree, tensors)
+    rows = int(lengths.pop())
+    if rows < k:
+        raise ArgumentError(
+            f"a batch of {rows} rows is too small for {k} devices; give each one row at least, or name fewer devices"
+        )
+    return [rows // k + (i < rows % k) for i in range(k)]
+
+
+def _no_batch(tree: Any, tensors: dict[int, Any]) -> ArgumentError | NotATensorError:
+    """The error for a tree that is not a batch: its tensors have not all one length."""
+    if not tensors:
+        return NotATensorError(f"there is no tensor to split in {shortened(tree)}; give the batch's tensors")
+    seen = [(path or "it", leaf) for path, leaf in named_leaves(tree) if id(leaf) in tensors]
+    for path, leaf in seen:
+        if not len(leaf.shape):
+            return ArgumentError(f"the tensor at {path} has no axis, so it has no rows; give it one, or pass a number")
+    lengths = ", ".join(f"{leaf.shape[0]} at {path}" for path, leaf in seen)
+    return ArgumentError(
+        f"the tensors of a batch have as many rows each, but here are {lengths}; give those of one batch"
+    )
+
+
+def _with_parts(tree: Any, parts: dict[int, list[Any]], k: int) -> Any:
+    return map_leaves(lambda leaf: parts[id(leaf)][k] if id(leaf) in parts else leaf, tree)
+
+
+def _flat(tree: Any) -> list[Any]:
+    found = leaves(tree)
+    return [tree] if found is None else found

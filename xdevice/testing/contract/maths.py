@@ -1,0 +1,158 @@
+"""The array API standard's names: one network, and one loss, for every framework."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xdevice
+from xdevice import device_of, tensor, to_numpy, value_and_grad
+from xdevice.errors import NotPortableWarning
+from xdevice.maths import NAMES, namespace
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_several
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(5, 4)).astype("float32")
+Y = np.array([0, 2, 1, 1, 0])
+WEIGHTS = [RNG.normal(size=shape).astype("float32") for shape in ((4, 6), (6,), (6, 3), (3,))]
+
+
+def network(weights: Any, x: Any) -> Any:
+    """Two layers."""
+    xp = namespace(x)
+    w1, b1, w2, b2 = weights
+    hidden = xp.tanh(xp.add(xp.matmul(x, w1), b1))
+    return xp.add(xp.matmul(hidden, w2), b2)
+
+
+def cross_entropy(scores: Any, labels: Any) -> Any:
+    """The mean over the rows."""
+    xp = namespace(scores)
+    apart = xp.subtract(scores, xp.max(scores, axis=1, keepdims=True))
+    logarithms = xp.subtract(apart, xp.log(xp.sum(xp.exp(apart), axis=1, keepdims=True)))
+    return xp.negative(xp.mean(xp.take_along_axis(logarithms, xp.expand_dims(labels, axis=1), axis=1)))
+
+
+def loss(weights: Any, x: Any, y: Any) -> Any:
+    """The network's."""
+    return cross_entropy(network(weights, x), y)
+
+
+def expected(weights: Any) -> float:
+    """The loss by NumPy, in 64 bits."""
+    with xdevice.using("numpy"):
+        return float(loss([w.astype("float64") for w in weights], X.astype("float64"), Y))
+
+
+def slope(which: int, place: tuple[int, ...]) -> float:
+    """The derivative by one weight, by NumPy's finite differences."""
+    change, step = [w.astype("float64") for w in WEIGHTS], 1e-6
+    change[which][place] += step
+    higher = expected(change)
+    change[which][place] -= 2 * step
+    return (higher - expected(change)) / (2 * step)
+
+
+def arguments(device: Any = None) -> Any:
+    """Weights, inputs and labels of the chosen framework."""
+    weights = [tensor(w, device=device) for w in WEIGHTS]
+    return weights, tensor(X, device=device), tensor(Y, dtype="int32", device=device)
+
+
+class Maths(Promises):
+    """`namespace`: the array API standard's names."""
+
+    @needs("maths.namespace")
+    def test_every_name_of_the_list_is_there_or_says_why_not(self, backend: str) -> None:
+        missing = []
+        for name in NAMES:
+            try:
+                getattr(namespace(), name)
+            except xdevice.NotSupportedError as error:
+                assert f"{backend} has no {name}: " in str(error)
+                missing.append(name)
+        assert sorted(set(NAMES) - set(dir(namespace()))) == sorted(missing)
+
+    @needs("maths.namespace")
+    def test_a_namespace_follows_its_tensor_whatever_is_chosen(self, backend: str) -> None:
+        x = tensor([1.0])
+        with xdevice.using("numpy"):
+            found = namespace(x)
+            assert type(found.zeros(2)) is not np.ndarray or backend == "numpy"
+        assert found is namespace()
+        assert backend in repr(found)
+        assert pickle.loads(pickle.dumps(found)) is found
+
+    @needs("maths.namespace")
+    def test_a_network_and_its_loss_have_numpys_numbers(self, backend: str) -> None:
+        assert to_numpy(loss(*arguments())) == pytest.approx(expected(WEIGHTS), rel=1e-5)
+
+    @needs("maths.namespace", "gradients.value_and_gradients")
+    def test_gradients_flow_through_a_network_and_its_loss(self, backend: str) -> None:
+        value, gradients = value_and_grad(loss)(*arguments())
+        assert to_numpy(value).item() == pytest.approx(expected(WEIGHTS), rel=1e-5)
+        for which, place in [(0, (0, 0)), (0, (3, 5)), (1, (2,)), (2, (4, 1)), (3, (0,))]:
+            assert to_numpy(gradients[which])[place] == pytest.approx(slope(which, place), abs=1e-4)
+
+    @needs("maths.namespace")
+    def test_new_tensors_follow_the_scope_and_take_a_dtype_in_any_spelling(self, backend: str) -> None:
+        xp = namespace()
+        with xdevice.scope("cpu"):
+            made = [
+                xp.zeros((2, 3)),
+                xp.asarray([1.0]),
+                xp.linspace(0, 1, 3),
+                xp.eye(2),
+                xp.arange(3),
+                xp.full((2,), 1),
+            ]
+        assert {device_of(x) for x in made} == {xdevice.cpu()}
+        for dtype in ("float32", np.dtype("float32"), xp.float32):
+            assert to_numpy(xp.ones((2,), dtype=dtype)).dtype == "float32"
+            assert to_numpy(xp.astype(xp.arange(2), dtype)).dtype == "float32"
+            assert to_numpy(xp.zeros_like(xp.arange(2), dtype=dtype)).dtype == "float32"
+
+    @needs("maths.namespace")
+    def test_what_is_a_tensor_already_stays_itself(self, backend: str) -> None:
+        xp, x = namespace(), tensor([1.0, 2.0])
+        assert xp.asarray(x) is x
+        assert xp.asarray(x, dtype=x.dtype, device=device_of(x)) is x
+        assert xp.asarray(x, copy=True) is not x
+        with pytest.raises(xdevice.CopyNeededError):
+            xp.asarray([1.0], copy=False)
+
+    @needs("maths.namespace")
+    def test_a_name_outside_the_list_is_the_frameworks_own_and_says_so(self, backend: str) -> None:
+        xp = pickle.loads(pickle.dumps(namespace()))
+        vars(xp).pop("einsum", None)
+        with pytest.warns(NotPortableWarning, match=f"einsum is {backend}'s own"):
+            found = xp.einsum
+        assert callable(found)
+        assert xp.einsum is found  # without another warning
+        with pytest.raises(AttributeError, match="did you mean 'matmul'"):
+            _ = xp.matmull
+
+    @on_several
+    @needs("maths.namespace")
+    def test_results_are_where_the_tensors_are_whatever_the_scope(self, backend: str) -> None:
+        weights, x, y = arguments(SECOND)
+        xp = namespace(x)
+        for scope in (FIRST, SECOND, xdevice.cpu()):
+            with scope:
+                found = [network(weights, x), loss(weights, x, y), xp.maximum(x, 0), xp.subtract(1, x), xp.sort(x)]
+                found += [xp.where(xp.greater(x, 0), x, 0.0), xp.var(x, correction=1), xp.zeros_like(x), xp.tril(x)]
+                found += [xp.cumulative_sum(x, axis=0, include_initial=True), xp.argmax(x), xp.take(x, y, axis=0)]
+                found += [*xp.unstack(x), xp.clip(x, 0, 1), xp.concat([x, x]), xp.asarray(x), xp.full_like(x, 2.0)]
+                assert {device_of(one) for one in found} == {SECOND}
+                assert device_of(xp.zeros((2,))) is scope
+
+    @on_several
+    @needs("maths.namespace", "gradients.value_and_gradients")
+    def test_gradients_are_where_the_parameters_are(self, backend: str) -> None:
+        weights, x, y = arguments(SECOND)
+        _, gradients = value_and_grad(loss)(weights, x, y)
+        assert {device_of(gradient) for gradient in gradients} == {SECOND}
+        assert to_numpy(gradients[0])[0, 0] == pytest.approx(slope(0, (0, 0)), abs=1e-4)
