@@ -255,7 +255,9 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description="Train LeNet on several GPUs.")
     parser.add_argument("--devices", type=positive, help="how many in each process (2 in one process, else 1)")
     parser.add_argument("--epochs", type=positive, default=10, help="passes over the data (%(default)s)")
-    parser.add_argument("--batch-size", type=positive, default=64, help="images of a step, on all devices (%(default)s)")
+    parser.add_argument(
+        "--batch-size", type=positive, default=64, help="images of a step, on all devices (%(default)s)"
+    )
     parser.add_argument("--rate", type=float, default=0.1, help="the learning rate (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers (%(default)s)")
     parser.add_argument("--plot", metavar="FILE", help="draw loss and throughput: a .png, .svg or .pdf")

@@ -8,7 +8,7 @@ from xdevice import Device, gpu, machine
 
 
 def two_gpus() -> list[Device]:
-    """``gpu(0)`` and ``gpu(1)``; says so, and ends the script, with the reason, where the framework cannot have them."""
+    """``gpu(0)`` and ``gpu(1)``, and says so; ends the script, with the reason, where there can be none."""
     found = gpus(2)
     virtual = xdevice.properties(gpu(0))["virtual"]
     print(f"Two GPUs, {gpu(0)} and {gpu(1)}" + (", both virtual" if virtual else ""))
@@ -28,7 +28,9 @@ def gpus(n: int) -> list[Device]:
             xdevice.virtual_gpus(number or n, force=True)
         if xdevice.num_gpus() < n:
             fewer = "two" if n == 2 else n
-            sys.exit(f"{xdevice.backend()} sees fewer than {fewer} GPUs; XDEVICE_VIRTUAL_GPUS={n} gives it virtual ones")
+            sys.exit(
+                f"{xdevice.backend()} sees fewer than {fewer} GPUs; XDEVICE_VIRTUAL_GPUS={n} gives it virtual ones"
+            )
     except xdevice.NotSupportedError as error:  # not a mistake: the lesson is not for this framework
         print(f"Not supported: {error}")
         sys.exit(0)

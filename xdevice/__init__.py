@@ -35,6 +35,7 @@ from xdevice.errors import (
     XDeviceError,
 )
 from xdevice.exchange import to_numpy
+from xdevice.files import load, save
 from xdevice.gradients import value_and_grad
 from xdevice.hardware import (
     as_device,
@@ -110,6 +111,7 @@ __all__ = [
     "gpu",
     "is_out_of_memory",
     "is_same_device",
+    "load",
     "memory_stats",
     "namespace",
     "native",
@@ -119,6 +121,7 @@ __all__ = [
     "rand",
     "randn",
     "replicate",
+    "save",
     "scope",
     "seed",
     "split_batch",

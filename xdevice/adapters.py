@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from xdevice import contract
 
 
-_WORDS = {"virtual": "virtual GPUs", "mixing": "devices to mix", "engine": "engine for several processes"}  # rooms of which one says it so
+_WORDS = {
+    "virtual": "virtual GPUs",
+    "mixing": "devices to mix",
+    "engine": "engine for several processes",
+    "storage": "such numbers to store",
+}  # rooms of which one says it so
 
 
 class Room:

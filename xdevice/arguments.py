@@ -89,3 +89,9 @@ def shape_of(given: Sequence[Any]) -> tuple[int, ...]:
 
 def _written(given: Sequence[Any]) -> str:
     return shortened(given[0] if len(given) == 1 else tuple(given))
+
+
+def dtype_name(dtype: Any) -> str:
+    """The NumPy name of a framework's dtype: ``float32``, ``bfloat16``."""
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    return str(name).rpartition(".")[2].lower()

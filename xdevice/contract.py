@@ -248,14 +248,14 @@ class Maths(Protocol):
 
 
 class Storage(Protocol):
-    """The bytes of tensors."""
+    """The bits of numbers that NumPy has no dtype for: bfloat16, floats of 8 bits."""
 
-    def to_bytes(self, tensor: Any) -> tuple[str, np.ndarray[Any, Any]]:
-        """safetensors' word for the dtype (``BF16``), and the values on the host: contiguous, of as many bytes."""
+    def to_bits(self, tensor: Any) -> np.ndarray[Any, Any]:
+        """The values' bytes on the host, in order: a vector of uint8."""
         ...
 
-    def from_bytes(self, word: str, array: np.ndarray[Any, Any], device: Device) -> Any:
-        """A new tensor on the device, of what `to_bytes` gave; `NotSupportedError` for a dtype that is not there."""
+    def from_bits(self, bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+        """A new tensor of what `to_bits` gave, of one of the framework's own dtypes."""
         ...
 
 

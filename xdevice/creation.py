@@ -226,6 +226,11 @@ def seed(n: int) -> None:
     backend().creation.seed(value)
 
 
+def tensor_of(owner: Backend, array: Any, dtype: Any, where: Device) -> Any:
+    """A tensor of that framework, with the array's numbers, on a device that is there."""
+    return _make(owner, "tensor", dtype, where, array)
+
+
 def _create(owner: Backend, factory: str, dtype: Any, device: Any, *args: Any) -> Any:
     where = innermost() if device is None else as_device(device)
     if where is not None:

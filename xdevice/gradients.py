@@ -151,7 +151,7 @@ def parameters_in(trees: Sequence[Any]) -> tuple[Backend, list[Any]]:
 def _no_parameter(trees: Sequence[Any]) -> NotATensorError:
     """The error for a leaf that is no tensor, the first of them."""
     named = [pair for tree in trees for pair in named_leaves(tree)]
-    path, leaf = next((path, leaf) for path, leaf in named if (owned_by(leaf) or ("", ""))[1] != "tensor")
+    path, leaf = next((path, leaf) for path, leaf in named if (owned_by(leaf) or (None, None))[1] != "tensor")
     where = f" at {path}" if path else ""
     return NotATensorError(
         f"gradients are of tensors, and{where} there is an object of type {type(leaf).__name__}; "

@@ -170,7 +170,7 @@ class _Factories:
 
         return self._from_host(np.eye(n_rows, n_cols, k), dtype, device)
 
-    def linspace(
+    def linspace(  # noqa: PLR0913  (they are the standard's)
         self, start: float, stop: float, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
     ) -> Any:
         """So many numbers at equal distances."""

@@ -102,7 +102,7 @@ def _checked_trees(tensors: Any) -> list[Any]:
 def _columns(trees: list[Any], op: str) -> list[Column]:
     """Leaf by leaf, what the trees have there, if they are alike and can be reduced."""
     check_alike(trees)
-    columns = list(zip(*[leaves(tree) or [tree] for tree in trees], strict=True))
+    columns: list[Column] = list(zip(*[leaves(tree) or [tree] for tree in trees], strict=True))
     for n, column in enumerate(columns):
         sorts = list(map(_sort, column))
         for i, sort in enumerate(sorts):

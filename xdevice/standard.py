@@ -55,20 +55,21 @@ AS_THEY_ARE = ("abs", "empty_like", "negative", "nonzero", "ones_like", "sign", 
 
 def standard(raw: Mapping[str, Any], dtypes: Any) -> dict[str, Any]:
     """Every function of the standard that these operations are enough for."""
-    from xdevice import composed  # which is built on this
+    from xdevice.composed import Composed  # which is built on this
 
     made: dict[str, Any] = {name: raw[name] for name in AS_THEY_ARE if name in raw}
     promote = promotion(dtypes)
-    made |= {name: _binary(raw[name], promote, name == "divide") for name in PROMOTED if name in raw}
-    made |= {name: _of_reals(raw[name], dtypes) for name in OF_REALS if name in raw}
-    made |= {name: _of_truth(raw[name], dtypes) for name in OF_TRUTH if name in raw}
-    made |= {name: _to_whole(raw[name], dtypes) for name in TO_WHOLE if name in raw}
-    made |= {name: _reduction(name, raw[name], dtypes) for name in REDUCED if name in raw}
-    made |= composed.functions(raw, made, dtypes, promote)
-    for name, function in made.items():
-        if name not in AS_THEY_ARE:
-            function.__name__ = function.__qualname__ = name
-    return made
+    simple = {name: _binary(raw[name], promote, name == "divide") for name in PROMOTED if name in raw}
+    simple |= {name: _of_reals(raw[name], dtypes) for name in OF_REALS if name in raw}
+    simple |= {name: _of_truth(raw[name], dtypes) for name in OF_TRUTH if name in raw}
+    simple |= {name: _to_whole(raw[name], dtypes) for name in TO_WHOLE if name in raw}
+    simple |= {name: _reduction(name, raw[name], dtypes) for name in REDUCED if name in raw}
+    for name, function in simple.items():
+        function.__name__ = function.__qualname__ = name
+    made |= simple
+    whole = Composed(raw, made, dtypes, promote)
+    methods = {name: getattr(whole, name) for name in vars(Composed) if not name.startswith("_")}
+    return methods | made  # the framework's own where it has one
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -47,17 +46,17 @@ def _differentiated(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[A
 def _compiled(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The value and the gradients of a compiled function, compiled in their turn: else JAX traces them every time."""
     known = _known.get(fn)
-    if known is None:
-        function = weakref.ref(fn)  # or the entry would keep its own key
+    return known if known is not None else _known.setdefault(fn, _compile(weakref.ref(fn)))
 
-        @partial(jax.jit, static_argnums=0)
-        def known(fixed: tuple[Any, ...], parameters: list[Any], arrays: list[Any]) -> Any:
-            structure, chosen, owner, has_aux = fixed
-            args, kwargs = jax.tree.unflatten(structure, arrays)
-            return _differentiated(Call(function(), args, kwargs, chosen, owner, has_aux), parameters)
 
-        _known[fn] = known
-    return known
+def _compile(function: weakref.ref[Any]) -> Callable[..., Any]:  # weak, or the entry would keep its own key
+    def compiled(fixed: tuple[Any, ...], parameters: list[Any], arrays: list[Any]) -> Any:
+        structure, chosen, owner, has_aux = fixed
+        args, kwargs = jax.tree.unflatten(structure, arrays)
+        fn: Any = function()
+        return _differentiated(Call(fn, args, kwargs, chosen, owner, has_aux), parameters)
+
+    return jax.jit(compiled, static_argnums=0)
 
 
 def _beside(parameter: Any, gradient: Any) -> Any:

@@ -70,7 +70,9 @@ with _names_lent(), warnings.catch_warnings():
     warnings.filterwarnings("ignore", "distutils Version classes are deprecated", DeprecationWarning)
     import mxnet as mxnet
 
-CANNOT: dict[str, str] = {}
+CANNOT: dict[str, str] = {
+    "storage": "its arrays are of numbers that NumPy has too",
+}
 """What this framework cannot do, and why."""
 
 GPU_BUILD = "pip install mxnet-cu112 in place of mxnet"

@@ -39,8 +39,10 @@ def value_and_gradients(
 
 def _gradients(value: Any, variables: list[Any], training: bool) -> list[Any]:
     """Not by ``backward``, which would overwrite the gradients of arrays that the function has from elsewhere."""
+    found: list[Any]
     try:
-        return autograd.grad(value, variables, train_mode=training)
+        found = autograd.grad(value, variables, train_mode=training)
+        return found
     except mx.MXNetError as error:
         if "unreachable from the outputs" not in str(error) and "not in a computational graph" not in str(error):
             raise
@@ -50,7 +52,8 @@ def _gradients(value: Any, variables: list[Any], training: bool) -> list[Any]:
         for variable in variables:
             nothing = variable.as_np_ndarray().reshape(-1)[:0].sum()
             value = value + nothing.as_in_ctx(value.ctx).astype(value.dtype)
-    return autograd.grad(value, variables, train_mode=training)
+    found = autograd.grad(value, variables, train_mode=training)
+    return found
 
 
 def _like(variable: Any, gradient: Any) -> Any:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _np: Any = mx.np
+_npx: Any = mx.npx
 
 
 def namespace() -> Mapping[str, Any]:
@@ -104,11 +105,11 @@ def _sort(x: Any, axis: int, descending: bool) -> Any:
 
 
 def _argsort(x: Any, axis: int, descending: bool) -> Any:
-    return mx.npx.topk(x, axis=axis, k=0, ret_typ="indices", is_ascend=not descending, dtype="int64")
+    return _npx.topk(x, axis=axis, k=0, ret_typ="indices", is_ascend=not descending, dtype="int64")
 
 
 def _nonzero(x: Any, /) -> tuple[Any, ...]:
-    return tuple(_unstack(mx.npx.nonzero(x), 1))
+    return tuple(_unstack(_npx.nonzero(x), 1))
 
 
 def _unstack(x: Any, axis: int) -> list[Any]:
@@ -120,7 +121,7 @@ def _take_along_axis(x: Any, indices: Any, axis: int) -> Any:
     places = [_along(i, x, indices) for i in range(len(x.shape))]
     shape = tuple(n if i == axis else indices.shape[i] for i, n in enumerate(indices.shape))
     places[axis] = indices.astype("int64")
-    return mx.npx.gather_nd(x, _np.stack([_np.broadcast_to(place, shape) for place in places]))
+    return _npx.gather_nd(x, _np.stack([_np.broadcast_to(place, shape) for place in places]))
 
 
 def _along(axis: int, x: Any, indices: Any) -> Any:

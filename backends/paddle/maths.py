@@ -22,7 +22,8 @@ def namespace() -> Mapping[str, Any]:
 
 
 def module() -> ModuleType:
-    return paddle
+    found: ModuleType = paddle
+    return found
 
 
 def dtype_name(x: Any) -> str | None:
@@ -37,7 +38,7 @@ def cast(x: Any, dtype: Any) -> Any:
 
 def number(value: Any, name: str, like: Any) -> Any:
     """A tensor of one number, beside another tensor."""
-    made = paddle.full([], value, name)
+    made = paddle.full([], value, getattr(paddle, name))
     try:
         there, here = device_of(like), device_of(made)
     except UnknownPlacementError:
@@ -57,11 +58,11 @@ def _nonzero(x: Any, /) -> tuple[Any, ...]:
     return tuple(paddle.unbind(paddle.nonzero(x), 1))
 
 
-def _as_bytes(op: Callable[..., Any]) -> Callable[..., Any]:
+def _as_integers(op: Callable[..., Any]) -> Callable[..., Any]:
     """An operation that PaddlePaddle 3.3.1 has for every dtype but booleans."""
 
     def call(x: Any, *args: Any) -> Any:
-        return op(x, *args) if x.dtype != paddle.bool else paddle.cast(op(paddle.cast(x, "uint8"), *args), "bool")
+        return op(x, *args) if x.dtype != paddle.bool else paddle.cast(op(paddle.cast(x, "int32"), *args), "bool")
 
     return call
 
@@ -155,7 +156,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     "flip": paddle.flip,
     "matmul": paddle.matmul,
     "permute_dims": paddle.transpose,
-    "repeat": _as_bytes(_repeat),
+    "repeat": _as_integers(_repeat),
     "reshape": paddle.reshape,
     "roll": paddle.roll,
     "squeeze": paddle.squeeze,
@@ -163,7 +164,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     "tile": paddle.tile,
     "unstack": paddle.unbind,
     "take": _take,
-    "take_along_axis": _as_bytes(lambda x, indices, axis: paddle.take_along_axis(x, indices, axis, broadcast=False)),
+    "take_along_axis": _as_integers(lambda x, indices, axis: paddle.take_along_axis(x, indices, axis, broadcast=False)),
     "searchsorted": lambda ordered, values, right: paddle.searchsorted(ordered, values, right=right),
     "unique_values": paddle.unique,
 }

@@ -39,7 +39,7 @@ def count(kind: str) -> int:
         return _virtual if kind == "gpu" else 1
     word = _word(kind)
     if is_running():
-        return len(tf.config.list_logical_devices(word))
+        return sum(is_own(device.name) for device in tf.config.list_logical_devices(word))
     # Listing the logical devices would start the runtime, and that takes the GPUs' memory. What it will
     # list is settled by what has been made visible, and into how many each of these is to be split.
     return sum(_splits(physical) for physical in tf.config.get_visible_devices(word))
@@ -109,6 +109,16 @@ def named(name: str) -> Device:
     """The device behind TensorFlow's own name for it, which calls a virtual GPU a CPU."""
     device = Device(name)
     return Device("gpu", device.index - 1) if _virtual and device.kind == "cpu" and device.index else device
+
+
+def is_own(name: str) -> bool:
+    """Whether the device is one of this process: in a cluster TensorFlow knows the other processes' too.
+
+    There it goes by two names: what operations make is on ``localhost``, and variables are on the worker.
+    """
+    current: Any = context.context()
+    homes = f"{current.host_address_space()}/", "/job:localhost/replica:0/task:0/"
+    return name.startswith(homes) or not name.startswith("/job:")
 
 
 def is_running() -> bool:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-_Eager: Any = tf.__internal__.EagerTensor
 _numpy: Any = tf.experimental.numpy
+_running: Any = context.context
 
 
 def namespace() -> Mapping[str, Any]:
@@ -25,7 +25,8 @@ def namespace() -> Mapping[str, Any]:
 
 
 def module() -> ModuleType:
-    return tf
+    found: ModuleType = tf
+    return found
 
 
 def dtype_name(x: Any) -> str | None:
@@ -42,7 +43,7 @@ def _beside(operation: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         first = args[0]
         where = getattr(first[0] if type(first) is list else first, "device", None)
-        if not where or where == context.context().device_name or not tf.executing_eagerly():
+        if not where or where == _running().device_name or not tf.executing_eagerly():
             return operation(*args, **kwargs)
         with tf.device(where):
             return operation(*args, **kwargs)
@@ -84,7 +85,7 @@ def _argsort(x: Any, axis: int, descending: bool) -> Any:
     return tf.cast(found, tf.int64)
 
 
-def _from_front(indices: Any, length: int) -> Any:
+def _from_front(indices: Any, length: Any) -> Any:
     """Indices counted from 0: TensorFlow knows no others."""
     return tf.where(indices < 0, indices + tf.cast(length, indices.dtype), indices)
 

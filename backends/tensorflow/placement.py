@@ -7,10 +7,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context, record  # which of a cluster's processes this is; the gradient tape
+from tensorflow.python.eager import record  # the gradient tape
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
-from xdevice.backends.tensorflow.hardware import named, native, scope
+from xdevice.backends.tensorflow.hardware import is_own, named, native, scope
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError, UnknownPlacementError
 
@@ -139,8 +139,7 @@ def placed(name: str) -> Device:
     """The device of this process behind the name that a tensor gives it."""
     if name in _known:
         return _known[name]
-    running: Any = context.context()
-    if not name.startswith(running.host_address_space()):
+    if not is_own(name):
         raise UnknownPlacementError(f"{name} is of another process, so none of our devices; copy the tensor here first")
     return _known.setdefault(name, named(name))
 

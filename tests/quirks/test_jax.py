@@ -363,3 +363,37 @@ def test_counting_what_is_not_there_says_nothing(capfd):
 def test_trees_of_modules_move_as_trees():
     with pytest.raises(xdevice.NotSupportedError, match="JAX has no models"):
         xdevice.backend("jax").models.move_model(None, cpu())
+
+
+def test_a_compiled_loss_is_traced_once_for_all_steps_and_devices():
+    traced = []
+
+    @jax.jit
+    def loss(w, x):
+        traced.append(w)
+        return ((x @ w) ** 2).mean()
+
+    w, x = jnp.ones((3, 2)), jnp.arange(12.0).reshape(4, 3)
+    step = xdevice.data_parallel(loss, ["cpu", "cpu"])
+    value, gradient = step(w, x)
+    before = len(traced)
+    for _ in range(3):
+        step(w, x)
+    assert len(traced) == before
+    expected = jax.value_and_grad(loss)(w, x)
+    assert np.allclose(value, expected[0])
+    assert np.allclose(gradient, expected[1])
+
+
+def test_a_compiled_loss_may_have_static_arguments_and_is_let_go():
+    import gc
+    import weakref
+
+    loss = jax.jit(lambda w, power: (w**power).sum(), static_argnums=1)
+    assert xdevice.value_and_grad(loss)(jnp.array([2.0]), 3)[1].tolist() == [12.0]
+    plain = jax.jit(lambda w: (w**2).sum())
+    assert xdevice.value_and_grad(plain)(jnp.array([2.0]))[1].tolist() == [4.0]
+    gone = weakref.ref(plain)
+    del plain
+    gc.collect()
+    assert gone() is None

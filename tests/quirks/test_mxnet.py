@@ -396,3 +396,43 @@ def test_a_failed_allocation_is_out_of_memory():
         "except Exception as error: print(type(error).__name__, xdevice.is_out_of_memory(error))"
     )
     assert done.stdout == "MXNetError True\n", done.stderr
+
+
+def test_gradients_of_arrays_that_the_function_has_from_elsewhere_stay():
+    scale = mx.np.array([3.0, 4.0])
+    scale.attach_grad()
+    scale.grad[:] = 5
+    unused = mx.np.ones((2, 2))
+    value, (gradient, zeros) = xdevice.value_and_grad(lambda ws: (ws[0] * scale).sum())([mx.np.ones(2), unused])
+    assert value.item() == 7
+    assert gradient.tolist() == [3, 4]
+    assert zeros.tolist() == [[0, 0], [0, 0]]
+    assert scale.grad.tolist() == [5, 5]
+
+
+def test_a_function_is_in_training_unless_it_or_what_is_recorded_around_it_says_otherwise():
+    def dropped(w):
+        return mx.npx.dropout(w, 0.5).sum()
+
+    def kept(w):
+        with autograd.predict_mode():
+            return dropped(w)
+
+    w = xdevice.ones(1000)
+    assert set(xdevice.value_and_grad(dropped)(w)[1].tolist()) == {0, 2}
+    assert set(xdevice.value_and_grad(kept)(w)[1].tolist()) == {1}
+    with autograd.record(train_mode=False):
+        assert set(xdevice.value_and_grad(dropped)(w)[1].tolist()) == {1}
+
+
+def test_every_thread_of_a_step_has_numpy_arrays_and_training_as_the_caller():
+    def loss(w, x):
+        return (w * x).sum(), (mx.util.is_np_array(), autograd.is_training())
+
+    step = xdevice.data_parallel(loss, ["cpu", "cpu"], has_aux=True)
+    w, x = xdevice.ones(1), xdevice.ones(4, 1)
+    assert step(w, x)[0][1] == [(False, True)] * 2
+    with mx.util.np_shape(True), mx.util.np_array(True):
+        assert step(w, x)[0][1] == [(True, True)] * 2
+    with autograd.record(train_mode=False):
+        assert step(w, x)[0][1] == [(False, False)] * 2

@@ -376,3 +376,12 @@ def test_what_paddle_raises_for_on_a_cpu_build_is_unknown_or_nothing():
 )
 def test_the_words_of_the_gpu_libraries_for_no_memory_are_known(error, expected):
     assert xdevice.is_out_of_memory(error) is expected
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "uint8", "int16"])
+@pytest.mark.parametrize(("op", "result"), [("sum", [4, 5]), ("max", [3, 4]), ("min", [1, 1])])
+def test_what_paddles_cpu_cannot_add_or_compare_is_reduced_all_the_same(dtype, op, result):
+    given = [paddle.to_tensor([1, 4]).astype(dtype), paddle.to_tensor([3, 1]).astype(dtype)]
+    for found in xdevice.all_reduce(given, op):
+        assert found.dtype == given[0].dtype
+        assert found.astype("float32").tolist() == result

@@ -585,3 +585,16 @@ def test_its_other_errors_are_not_about_memory():
     assert not xdevice.is_out_of_memory(tf.errors.InternalError(None, None, "Blas GEMM launch failed"))
     message = "Received message larger than max (5 vs. 4)"
     assert not xdevice.is_out_of_memory(tf.errors.ResourceExhaustedError(None, None, message))
+
+
+def test_replicas_of_variables_are_variables_and_a_step_takes_them():
+    w, x = tf.Variable([[1.0], [2.0]]), tf.constant([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    replicas = xdevice.replicate([w], ["cpu", "cpu"])
+    assert all(isinstance(replica[0], tf.Variable) for replica in replicas)
+    loss = tf.function(lambda ws, rows: tf.reduce_mean((rows @ ws[0]) ** 2))
+    value, gradients = xdevice.data_parallel(loss, ["cpu", "cpu"])(replicas, x)
+    assert np.isclose(value, (1 + 4 + 9) / 3)
+    for replica, gradient in zip(replicas, gradients, strict=True):
+        replica[0].assign_sub(gradient[0])
+    assert np.allclose(replicas[0][0], replicas[1][0])
+    assert w.numpy().tolist() == [[1], [2]]

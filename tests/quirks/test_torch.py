@@ -1,6 +1,8 @@
 """What only PyTorch does."""
 
 import copy
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -157,3 +159,38 @@ def test_a_tensor_subclass_is_followed():
     x = torch.ones(3).as_subclass(Mine)
     assert device_of(x) == cpu()
     assert type(to_device(x, "cpu", copy=True)) is Mine
+
+
+def test_every_thread_of_a_step_computes_in_the_callers_precision():
+    step = xdevice.data_parallel(lambda w, x: ((x @ w).sum(), (x @ w).dtype), ["cpu", "cpu"], has_aux=True)
+    w, x = torch.ones(3, 2), torch.ones(4, 3)
+    assert step(w, x)[0][1] == [torch.float32] * 2
+    with torch.autocast("cpu", torch.bfloat16):
+        assert step(w, x)[0][1] == [torch.bfloat16] * 2
+
+
+def test_replicas_are_leaves_that_take_gradients_also_of_a_frozen_parameter_and_in_inference_mode():
+    frozen = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    with torch.inference_mode():
+        made = torch.ones(2)
+        replicas = [
+            *xdevice.replicate([frozen * 2, made, torch.arange(3)], ["cpu"])[0],
+            xdevice.replicate(frozen, ["cpu"])[0],
+        ]
+    assert [(x.is_leaf, x.requires_grad) for x in replicas] == [(True, True), (True, True), (True, False), (True, True)]
+
+
+def test_a_step_works_on_in_a_forked_process():
+    code = (
+        "import os, torch, xdevice\n"
+        "torch.set_num_threads(1)\n"
+        "step = xdevice.data_parallel(lambda w, x: (x @ w).sum(), ['cpu', 'cpu'])\n"
+        "w, x = torch.ones(3), torch.ones(4, 3)\n"
+        "step(w, x)\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    os._exit(int(step(w, x)[0].item()))\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    run = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=100)
+    assert run.stdout.strip() == "6", run.stderr

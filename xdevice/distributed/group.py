@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from xdevice.adapters import Backend
     from xdevice.contract import Engine
+    from xdevice.distributed.environment import Seat
 
     T = TypeVar("T")
 
@@ -46,6 +47,7 @@ class Group:
 
 
 _group: Group | None = None
+_seats: set[Seat] = set()  # that this process has had: engines may keep their ports for the next time
 _broken: BaseException | None = None  # with what the group was left, if its engine could not be stopped
 _exit_status = 0  # what this process is to end with, once an error has ended it
 _hook: Any = None  # the excepthook that was there before
@@ -98,8 +100,9 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
         return
     owner = backend()
     running = _engine(owner, name)
-    if name == "native":
+    if name == "native" and here not in _seats:
         check_ports(here.rank, here.world_size, here.port)
+        _seats.add(here)
     words = {"backend": str(owner), "engine": name, "version": xdevice.__version__}
     members = Membership(here, at_first, words)
     _group, _broken = Group(owner, running, members, name == "native"), None

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from xdevice.arguments import dtype_name
 from xdevice.device import as_integer
 from xdevice.distributed.group import Group, current, work
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError
@@ -213,12 +214,14 @@ def _parts(group: Group, name: str, tree: Any, allowed: Callable[[str], str]) ->
         owner = _owner(group, leaf, name, where)
         wrong = allowed(owner.collectives.kind(leaf))
         if wrong:
-            raise ArgumentTypeError(f"{name} of {_word(leaf.dtype)}{where}: {wrong}")
+            raise ArgumentTypeError(f"{name} of {dtype_name(leaf.dtype)}{where}: {wrong}")
         device, shape = device_of(leaf), tuple(leaf.shape)
         part = parts.setdefault((owner, leaf.dtype, device), Part(owner, device, group, len(parts)))
         part.tensors.append(leaf)
         part.numbers += prod(shape)
-        said.append(f"{_word(leaf.dtype)}{list(shape)}{where}" + (f" in vector {part.number}" if part.number else ""))
+        said.append(
+            f"{dtype_name(leaf.dtype)}{list(shape)}{where}" + (f" in vector {part.number}" if part.number else "")
+        )
     if not parts:
         raise NotATensorError(f"{name} was given {shortened(tree)}, in which there is no tensor; give tensors")
     return list(parts.values()), _described(name, said)
@@ -235,10 +238,6 @@ def _owner(group: Group, leaf: Any, name: str, where: str) -> Backend:
             "give its tensors, or start with engine='mpi'"
         )
     return owned[0]
-
-
-def _word(dtype: Any) -> str:
-    return getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2]
 
 
 def _described(name: str, said: list[str]) -> str:

@@ -13,6 +13,7 @@ from xdevice.testing.contract.creation import Creation
 from xdevice.testing.contract.exchange import Exchange
 from xdevice.testing.contract.gradients import Gradients
 from xdevice.testing.contract.hardware import Hardware
+from xdevice.testing.contract.maths import Maths
 from xdevice.testing.contract.memory import Memory
 from xdevice.testing.contract.mixing import Mixing
 from xdevice.testing.contract.models import Models
@@ -22,6 +23,7 @@ from xdevice.testing.contract.promises import Promises, needs
 from xdevice.testing.contract.scopes import Scopes
 from xdevice.testing.contract.several import SeveralDevices
 from xdevice.testing.contract.several_placement import SeveralPlacements
+from xdevice.testing.contract.storage import Storage
 from xdevice.testing.contract.timing import Timing
 from xdevice.testing.contract.trees import Trees
 
@@ -31,6 +33,7 @@ __all__ = [
     "Exchange",
     "Gradients",
     "Hardware",
+    "Maths",
     "Memory",
     "Mixing",
     "Models",
@@ -40,6 +43,7 @@ __all__ = [
     "Scopes",
     "SeveralDevices",
     "SeveralPlacements",
+    "Storage",
     "Suite",
     "Timing",
     "Trees",
@@ -63,5 +67,7 @@ class Suite(
     Mixing,
     Parallel,
     DataParallel,
+    Storage,
+    Maths,
 ):
     """All of the contract."""

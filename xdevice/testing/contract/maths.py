@@ -67,14 +67,12 @@ class Maths(Promises):
 
     @needs("maths.namespace")
     def test_every_name_of_the_list_is_there_or_says_why_not(self, backend: str) -> None:
-        missing = []
-        for name in NAMES:
-            try:
+        missing = [name for name in NAMES if name not in dir(namespace())]
+        for name in missing:
+            with pytest.raises(xdevice.NotSupportedError, match=f"{backend} has no {name}: "):
                 getattr(namespace(), name)
-            except xdevice.NotSupportedError as error:
-                assert f"{backend} has no {name}: " in str(error)
-                missing.append(name)
-        assert sorted(set(NAMES) - set(dir(namespace()))) == sorted(missing)
+        assert len(missing) < len(NAMES) - 60
+        assert all(hasattr(namespace(), name) for name in dir(namespace()))
 
     @needs("maths.namespace")
     def test_a_namespace_follows_its_tensor_whatever_is_chosen(self, backend: str) -> None:

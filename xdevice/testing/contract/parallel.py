@@ -10,17 +10,28 @@ import numpy as np
 import pytest
 
 import xdevice
-from xdevice import device_of, devices_of, ones, tensor, to_numpy, value_and_grad
-from xdevice.parallel import data_parallel, split_batch
-from xdevice.reducing import all_reduce
-from xdevice.replicas import Replicas, replicate
+from xdevice import (
+    Replicas,
+    all_reduce,
+    data_parallel,
+    device_of,
+    devices_of,
+    ones,
+    replicate,
+    split_batch,
+    tensor,
+    to_numpy,
+    value_and_grad,
+)
 from xdevice.testing.contract.gradients import total
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_several
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xdevice.testing.native import Native
 
-TWICE = ["cpu", "cpu"]
+TWICE: list[Any] = ["cpu", "cpu"]
 
 
 def rows(n: int, columns: int = 3) -> Any:
@@ -269,7 +280,7 @@ def batch(n: int = 9) -> tuple[Any, Any]:
     return rows(n), rows(n, 2)
 
 
-PLACES = {
+PLACES: dict[str, Callable[[], list[Any]]] = {
     "one": lambda: ["cpu"],
     "twice": lambda: TWICE,
     "two": lambda: [FIRST, SECOND],

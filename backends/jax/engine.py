@@ -1,0 +1,169 @@
+"""Several processes, by jax.distributed: XLA's own collectives, by gloo on the CPU and NCCL on GPUs.
+
+JAX lets every process see the devices of all. A collective is a computation over one device of each process,
+compiled for every dtype and length: the vectors are parts of one long array, and XLA exchanges parts.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from xdevice.backends.jax.collectives import kind
+from xdevice.backends.jax.placement import device_of, move
+from xdevice.errors import DistributedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xdevice.distributed.job import Job
+
+try:
+    from jax import enable_x64, shard_map
+except ImportError:  # in older versions
+    from jax.experimental import enable_x64
+    from jax.experimental.shard_map import shard_map
+
+_REDUCED = {"sum": jax.lax.psum, "max": jax.lax.pmax, "min": jax.lax.pmin}
+_PARTS = PartitionSpec("process")
+_LONG = 2**20
+"""Longer vectors are of few lengths: models'."""
+
+_LEAVING = 5
+"""Seconds to wait for the others when leaving, which all do at the same time."""
+
+_job: Job | None = None
+
+
+def start(job: Job, timeout: float) -> None:
+    global _job
+    seconds = max(1, round(timeout))
+    wanted = {
+        "initialization_timeout": seconds,
+        "heartbeat_timeout_seconds": max(100, 2 * seconds),  # xdevice finds out sooner, and says who it is
+        "shutdown_timeout_seconds": _LEAVING,
+    }
+    known = signature(jax.distributed.initialize).parameters  # the last two came after 0.4.34
+    options: dict[str, Any] = {name: value for name, value in wanted.items() if name in known}
+    try:
+        jax.distributed.initialize(job.master, job.world_size, job.rank, **options)
+    except RuntimeError as error:
+        if "must be called before" not in str(error):
+            raise
+        raise DistributedError(
+            "jax has started already, and cannot join other processes any more; "
+            "call xdevice.distributed.init() before the first array is made"
+        ) from error
+    _job = job
+    all_reduce(jax.device_put(np.zeros(1, np.float32), jax.local_devices(backend="cpu")[0]), "sum")  # connects them
+
+
+def all_reduce(vector: Any, op: str) -> Any:
+    return _computed(_reduction(op, _mesh(vector)), vector, vector)
+
+
+def broadcast(vector: Any, root: int) -> Any:
+    given = vector if _running().rank == root else np.zeros(vector.shape, vector.dtype)
+    return _computed(_bits_added(_mesh(vector)), given, vector)
+
+
+def all_gather(vector: Any) -> list[Any]:
+    return list(_computed(_gathering(_mesh(vector)), vector, vector))
+
+
+def stop() -> None:
+    global _job
+    _job = None
+    _mesh_over.cache_clear()
+    jax.distributed.shutdown()
+
+
+def _running() -> Job:
+    assert _job is not None
+    return _job
+
+
+def _computed(function: Callable[[Any], Any], given: Any, vector: Any) -> Any:
+    """What the function finds in this process, on the vector's device, and there when this comes back."""
+    mesh, device = _mesh(vector), device_of(vector)
+    own: Any = mesh.local_devices[0]
+    with enable_x64(True):  # or arrays of 64 bits, where there are any, would lose half of them here
+        part = jax.device_put(_roomy(given) if own.platform == "cpu" else given, own)
+        whole = (mesh.size * part.size,)
+        rows = jax.make_array_from_single_device_arrays(whole, NamedSharding(mesh, _PARTS), [part])
+        found = jax.tree.map(lambda row: _cut(row.addressable_data(0), vector.size), function(rows))
+        return jax.tree.map(lambda row: move(row, device, False), found)
+
+
+def _roomy(vector: Any) -> Any:
+    """The vector with zeros behind it, up to one of few lengths: each takes XLA a quarter of a second to compile."""
+    step = max(64, 1 << vector.size.bit_length() >> 3)
+    rounded = -(-vector.size // step) * step
+    if vector.size == rounded or vector.size > _LONG:
+        return vector
+    longer = np.zeros(rounded, vector.dtype)
+    longer[: vector.size] = vector
+    return longer
+
+
+def _cut(vector: Any, size: int) -> Any:
+    return vector if vector.size == size else np.asarray(vector)[:size]
+
+
+def _mesh(vector: Any) -> Mesh:
+    (device,) = vector.devices()
+    return _mesh_over(device.platform)
+
+
+@cache
+def _mesh_over(platform: str) -> Mesh:
+    """One device of each process: that of its local rank, or the CPU, if not everybody has one for itself."""
+    hosts, found = _running().hosts, []
+    for rank, host in enumerate(hosts):
+        own = [device for device in jax.devices(platform) if device.process_index == rank]
+        local = 0 if platform == "cpu" else hosts[:rank].count(host)
+        if local >= len(own):
+            return _mesh_over("cpu")
+        found.append(own[local])
+    return Mesh(np.array(found), _PARTS)
+
+
+def _compiled(function: Callable[[Any], Any], mesh: Mesh) -> Callable[[Any], Any]:
+    compiled: Callable[[Any], Any] = jax.jit(shard_map(function, mesh=mesh, in_specs=_PARTS, out_specs=_PARTS))
+    return compiled
+
+
+@cache
+def _reduction(op: str, mesh: Mesh) -> Callable[[Any], Any]:
+    def reduced(vector: Any) -> Any:
+        narrow = kind(vector) == "f" and vector.dtype.itemsize < 4
+        wide = vector.astype(jnp.float32) if narrow else vector  # rounded once, not with each process
+        return _REDUCED[op](wide, "process").astype(vector.dtype)
+
+    return _compiled(reduced, mesh)
+
+
+@cache
+def _gathering(mesh: Mesh) -> Callable[[Any], Any]:
+    return _compiled(lambda vector: tuple(jax.lax.all_gather(vector, "process")), mesh)
+
+
+@cache
+def _bits_added(mesh: Mesh) -> Callable[[Any], Any]:
+    """The bits of the one vector that is not all zeros: as integers, so that no number is anything but bits."""
+
+    def added(vector: Any) -> Any:
+        if kind(vector) == "c":
+            return jax.lax.complex(added(vector.real), added(vector.imag))
+        if vector.dtype == jnp.bool_:
+            return added(vector.astype(jnp.uint8)).astype(jnp.bool_)
+        bits = jax.lax.bitcast_convert_type(vector, f"uint{8 * vector.dtype.itemsize}")
+        return jax.lax.bitcast_convert_type(jax.lax.psum(bits, "process"), vector.dtype)
+
+    return _compiled(added, mesh)

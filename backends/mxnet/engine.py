@@ -1,0 +1,174 @@
+"""Several processes, by MXNet's ``dist_sync`` key-value store: each sends to a server, which adds up.
+
+The server adds floating-point numbers and nothing else. Integers travel in those that hold them exactly, and
+bits, which must arrive as they are, 16 by 16 as whole numbers to which every other process adds zero.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+from contextlib import ExitStack
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+
+from xdevice.backends.mxnet.servers import Servers, as_worker
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from xdevice.distributed.job import Job
+
+_ELEMENTWISE = {"max": mx.np.maximum, "min": mx.np.minimum}
+_SMALL = 1024
+"""Numbers up to which every length has a key of its own."""
+
+
+class _Store:
+    """The store as a worker sees it, and the keys that it has: bounded in number, whatever lengths come."""
+
+    def __init__(self, job: Job, timeout: float) -> None:
+        self.rank, self.size, self.timeout = job.rank, job.world_size, timeout
+        self._keys: set[str] = set()
+        self.servers = Servers(job)
+        with as_worker(job):
+            self._native = mx.kv.create("dist_sync")
+        atexit.register(self.leave_alone)
+
+    def total(self, vector: Any) -> Any:
+        """The sum of every process's vector of floating-point numbers."""
+        sizes = _pieces(vector.size)
+        ends = list(accumulate(sizes, initial=0))
+        pieces = [vector[a:b].copy() for a, b in pairwise(ends)] if len(sizes) > 1 else [vector]
+        for piece in pieces:  # no two of one key: MXNet would mix them up, in silence
+            key = self._key(piece)
+            self._native.pushpull(key, piece, out=piece)
+        found = mx.np.concatenate(pieces) if len(pieces) > 1 else vector
+        found.wait_to_read()
+        return found
+
+    def _key(self, piece: Any) -> str:
+        key = f"{np.dtype(piece.dtype)} {piece.size}"
+        if key not in self._keys:
+            self._native.init(key, mx.np.zeros_like(piece))
+            self._keys.add(key)
+        return key
+
+    def leave(self) -> None:
+        """Leave together with the others."""
+        atexit.unregister(self.leave_alone)
+        self.servers.will_end()
+        del self._native  # which waits for the others
+        self.servers.end(self.timeout)
+
+    def leave_alone(self) -> None:
+        """At the end of a process whose job has failed: wait for nobody."""
+        self.servers.will_end()
+        mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self._native.handle, ctypes.c_int(0))
+
+
+_store: _Store | None = None
+
+
+def start(job: Job, timeout: float) -> None:
+    global _store
+    _store = _Store(job, timeout)
+
+
+def all_reduce(vector: Any, op: str) -> Any:
+    with _plain():
+        if op != "sum":
+            first, *others = all_gather(vector)
+            for other in others:
+                _ELEMENTWISE[op](first, other, out=first)
+            first.wait_to_read()
+            return first
+        return _running().total(vector) if np.dtype(vector.dtype).kind == "f" else _integers(vector)
+
+
+def broadcast(vector: Any, root: int) -> Any:
+    store = _running()
+    words = _words(vector)
+    with _plain():
+        return _unpacked(store.total(words if store.rank == root else mx.np.zeros_like(words)), vector)
+
+
+def all_gather(vector: Any) -> list[Any]:
+    store = _running()
+    words = _words(vector)
+    with _plain():
+        every = mx.np.zeros((store.size, words.size), ctx=words.ctx)
+        every[store.rank] = words
+        found = store.total(every.reshape(-1)).reshape(store.size, -1)
+        return [_unpacked(part, vector) for part in found]
+
+
+def stop() -> None:
+    global _store
+    mx.nd.waitall()
+    _running().leave()
+    _store = None
+
+
+def _running() -> _Store:
+    assert _store is not None
+    return _store
+
+
+def _plain() -> AbstractContextManager[Any]:
+    """Outside any graph, and with NumPy's shapes."""
+    stack = ExitStack()
+    stack.enter_context(mx.util.np_shape(True))
+    stack.enter_context(autograd.pause(autograd.is_training()))
+    return stack
+
+
+def _pieces(length: int) -> list[int]:
+    """The lengths of the parts that travel by themselves: powers of two, no two alike, and what is left.
+
+    So there are no more keys, each of which the server keeps a vector for, than about 1000 and one for every
+    power of two.
+    """
+    left = length % _SMALL
+    powers = [1 << bit for bit in reversed(range(length.bit_length())) if length - left & 1 << bit]
+    return powers + [left] * bool(left)
+
+
+def _integers(vector: Any) -> Any:
+    """The sum of whole numbers, modulo their dtype's range as everywhere: in two halves, if they are long."""
+    dtype = np.dtype(vector.dtype)
+    numbers = vector.asnumpy()
+    if dtype.itemsize < 8:
+        return _arrived(_total(numbers.astype("float64"), vector).astype("int64").astype(dtype), vector)
+    bits = numbers.view("uint64")
+    halves = _total(np.concatenate([bits & 0xFFFFFFFF, bits >> 32]).astype("float64"), vector).astype("uint64")
+    low, high = np.split(halves, 2)
+    return _arrived((low + (high << 32)).view(dtype), vector)
+
+
+def _total(numbers: Any, like: Any) -> Any:
+    return _running().total(_arrived(numbers, like)).asnumpy()
+
+
+def _words(vector: Any) -> Any:
+    """The vector's bits, 16 of them in each number."""
+    octets = vector.asnumpy().view("uint8")
+    return _arrived(np.append(octets, octets[: octets.size % 2]).view("uint16").astype("float32"), vector)
+
+
+def _unpacked(words: Any, like: Any) -> Any:
+    dtype = np.dtype(like.dtype)
+    octets = words.asnumpy().astype("uint16").view("uint8")[: like.size * dtype.itemsize]
+    return _arrived(octets.view(dtype), like)
+
+
+def _arrived(numbers: Any, like: Any) -> Any:
+    """NumPy's numbers as an array where that other one is."""
+    with mx.util.np_shape(True):
+        array = mx.np.array(numbers, dtype=numbers.dtype, ctx=like.ctx)
+    array.wait_to_read()
+    return array

@@ -1,0 +1,18 @@
+"""The bits of numbers that NumPy itself lacks: another package's dtypes for them are NumPy dtypes too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from xdevice.device import Device
+
+
+def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
+    return np.array(tensor).reshape(-1).view(np.uint8)
+
+
+def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> np.ndarray[Any, Any]:
+    return bits.view(np.dtype(dtype)).reshape(shape).copy()

@@ -1,0 +1,190 @@
+"""Several processes, by paddle.distributed: gloo on the CPU, NCCL on GPUs of which each process has its own.
+
+gloo reaches the host's memory alone, so vectors of other devices, virtual GPUs too, go there and back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import paddle
+import paddle.distributed as dist
+from paddle.base import core
+from paddle.distributed import parallel
+
+from xdevice.backends.paddle.hardware import is_virtual, native, real_gpus
+from xdevice.backends.paddle.placement import device_of
+from xdevice.device import Device
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from xdevice.distributed.job import Job
+
+_OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
+_SUMMED_AS = {
+    "float16": "float32",  # PaddlePaddle 3.3.1 on gloo makes infinities of float16
+    "bfloat16": "float32",  # rounded once, not with each process
+    "float8_e4m3fn": "float32",
+    "float8_e5m2": "float32",
+    "int16": "int32",  # gloo's ends the process, as of every dtype that it lacks
+}
+_SENT = frozenset(("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool"))
+"""What gloo sends as it is; all else goes as bytes."""
+
+_STRIDES = "FLAGS_use_stride_kernel"
+_LOG_LEVEL = "_ZN3fLI17FLAGS_minloglevelE"  # glog's variable; its environment variable counts at import alone
+
+_cpu = Device("cpu", 0)
+_gpu: Device | None = None  # that NCCL reaches; all processes have one, or none has
+_hosts: Any = None  # the group that reaches the CPUs
+
+
+def start(job: Job, timeout: float) -> None:
+    global _gpu, _hosts
+    here = paddle.device.get_device()
+    shared = max(map(job.hosts.count, job.hosts))
+    by_nccl = paddle.is_compiled_with_cuda() and not is_virtual() and real_gpus() >= shared
+    _gpu = Device("gpu", job.local_rank) if by_nccl else None
+    _wait_for_master(job, timeout)
+    with _environment(_settings(job, timeout)), _quietly():
+        dist.init_parallel_env()
+        _hosts = dist.new_group(backend="gloo") if by_nccl else None
+        dist.all_reduce(paddle.zeros([1]), group=_hosts)  # gloo connects the processes when they first compute
+    paddle.device.set_device(here)  # the engine has made its own the default
+
+
+def _settings(job: Job, timeout: float) -> dict[str, str]:
+    host, _, port = job.master.rpartition(":")
+    settings = {
+        "MASTER_ADDR": host,  # goes before PADDLE_MASTER, if another launcher has set it
+        "MASTER_PORT": port,
+        "PADDLE_MASTER": job.master,
+        "PADDLE_TRAINER_ID": str(job.rank),
+        "PADDLE_TRAINERS_NUM": str(job.world_size),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(job.addresses),
+        "PADDLE_CURRENT_ENDPOINT": job.addresses[job.rank],
+        "PADDLE_DISTRI_BACKEND": "nccl" if _gpu else "gloo",
+        "FLAGS_selected_gpus": str(job.local_rank),
+        "FLAGS_stop_check_timeout": str(max(1, round(timeout))),
+        "PADDLE_PG_TIMEOUT": str(round(1000 * timeout)),
+    }
+    interface = os.environ.get("GLOO_SOCKET_IFNAME") or job.interface
+    return {**settings, "GLOO_SOCKET_IFNAME": interface} if interface else settings
+
+
+def _wait_for_master(job: Job, timeout: float) -> None:
+    """Come back when rank 0 listens: PaddlePaddle 3.3.1 sleeps for three seconds where it does not yet."""
+    host, _, port = job.master.rpartition(":")
+    deadline = time.monotonic() + timeout
+    while job.rank and time.monotonic() < deadline:
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.02)
+
+
+@contextmanager
+def _environment(settings: dict[str, str]) -> Generator[None]:
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _quietly() -> Generator[None]:
+    """Without the report of each connection, and of each flag that is not as Paddle was built, on every start."""
+    levels, changed = list(_log_levels()), parallel._get_modified_flags
+    before = [level.value for level in levels]
+    parallel._get_modified_flags = list
+    for level in levels:
+        level.value = max(level.value, 1)  # warnings are shown
+    try:
+        yield
+    finally:
+        parallel._get_modified_flags = changed
+        for level, value in zip(levels, before, strict=True):
+            level.value = value
+
+
+def _log_levels() -> Generator[ctypes.c_int]:
+    for library in (core.libpaddle.__file__, os.path.join(os.path.dirname(paddle.__file__), "libs", "libphi_core.so")):
+        try:
+            yield ctypes.c_int.in_dll(ctypes.CDLL(library), _LOG_LEVEL)
+        except (OSError, ValueError):  # another version keeps it elsewhere, and tells what it does
+            continue
+
+
+def all_reduce(vector: Any, op: str) -> Any:
+    there, group = _reachable(vector)
+    wide = there.astype(_SUMMED_AS[_word(there)]) if _word(there) in _SUMMED_AS else there
+    plain = paddle.as_real(wide) if wide.is_complex() else wide
+    dist.all_reduce(plain, _OPERATIONS[op], group)
+    found = paddle.as_complex(plain) if wide.is_complex() else plain
+    return _back(found if found.dtype == vector.dtype else found.astype(vector.dtype), vector)
+
+
+def broadcast(vector: Any, root: int) -> Any:
+    there, group = _reachable(vector)
+    sent = _sendable(there)
+    dist.broadcast(sent, root, group)
+    return _back(_viewed(sent, there.dtype), vector)
+
+
+def all_gather(vector: Any) -> list[Any]:
+    there, group = _reachable(vector)
+    found: list[Any] = []
+    dist.all_gather(found, _sendable(there), group)
+    return [_back(_viewed(tensor, there.dtype), vector) for tensor in found]
+
+
+def stop() -> None:
+    dist.destroy_process_group()
+
+
+def _reachable(vector: Any) -> tuple[Any, Any]:
+    """The vector where an engine works, and the group that works there."""
+    device = device_of(vector)
+    if device == _gpu:
+        return vector, None
+    return (vector if device == _cpu else vector._copy_to(native(_cpu), True)), _hosts
+
+
+def _back(found: Any, vector: Any) -> Any:
+    device = device_of(vector)
+    if device == _gpu:
+        paddle.device.synchronize(f"gpu:{device.index}")  # NCCL comes back before it is done
+    return found if device_of(found) == device else found._copy_to(native(device), True)
+
+
+def _sendable(tensor: Any) -> Any:
+    return tensor if _word(tensor) in _SENT else _viewed(tensor, paddle.uint8)
+
+
+def _viewed(tensor: Any, dtype: Any) -> Any:
+    """The tensor's bits as another dtype."""
+    if tensor.dtype == dtype:
+        return tensor
+    strides = paddle.get_flags(_STRIDES)
+    paddle.set_flags({_STRIDES: True})  # views are off beside virtual GPUs; on the CPU they work
+    try:
+        return tensor.view(dtype)
+    finally:
+        paddle.set_flags(strides)
+
+
+def _word(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("paddle.")

@@ -1,0 +1,175 @@
+"""Several processes, by TensorFlow's MultiWorkerMirroredStrategy: a ring of gRPC on the CPU, NCCL on GPUs.
+
+The strategy makes the cluster; vectors then go through the collective operations that it is built on. These cost
+half of what the strategy's own reduction takes, which traces a function for every shape.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+from tensorflow.python.eager import context, record  # which settles how TensorFlow starts; the gradient tape
+
+from xdevice.backends.tensorflow.hardware import is_running, scope
+from xdevice.backends.tensorflow.placement import arrived, device_of
+from xdevice.device import Device
+from xdevice.errors import DistributedError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from xdevice.distributed.job import Job
+
+_REDUCED = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64})
+"""What the ring can add up; other integers go as 64 bits."""
+
+_MERGE = {"sum": "Add", "max": "Max", "min": "Min"}
+_ELEMENTWISE = {"max": tf.maximum, "min": tf.minimum}
+_GROUP = 1905  # any number that no strategy of the user's counts up to
+_WORD = tf.int64  # bits travel in these: TensorFlow keeps int32 on the host
+
+_ring: _Ring | None = None
+_cluster: tuple[int, tuple[str, ...]] | None = None  # TensorFlow can join one in its life
+
+
+class _Ring:
+    """The cluster's processes, and the keys by which TensorFlow matches their operations."""
+
+    def __init__(self, job: Job, device: Device) -> None:
+        self.rank, self.size, self.device = job.rank, job.world_size, device
+        with scope(Device("cpu", 0)):
+            self._who = {"group_size": tf.constant(job.world_size), "group_key": tf.constant(_GROUP)}
+        self._keys: dict[Any, tf.Tensor] = {}
+
+    def matching(self, name: str, vector: tf.Tensor) -> dict[str, tf.Tensor]:
+        """What tells this operation from others: TensorFlow wants one key per operation, dtype and length."""
+        what = name, vector.dtype, vector.shape[0]
+        if (key := self._keys.get(what)) is None:
+            with scope(Device("cpu", 0)):
+                key = self._keys[what] = tf.constant(len(self._keys))
+        return {"instance_key": key, **self._who}
+
+
+def start(job: Job, timeout: float) -> None:
+    global _ring, _cluster
+    cluster = job.rank, job.addresses
+    if _cluster is None:
+        if is_running():
+            raise DistributedError(
+                "tensorflow has started already, and cannot join other processes any more; "
+                "call xdevice.distributed.init() before the first tensor is made"
+            )
+        _join(job)
+        _cluster = cluster
+    elif _cluster != cluster:
+        raise DistributedError("tensorflow is in a cluster of other processes until it ends; start the job anew")
+    _ring = _Ring(job, Device("cpu", 0))
+
+
+def _join(job: Job) -> None:
+    """Make the cluster, without the parts that outlive it.
+
+    The coordination service, which rank 0 has, makes every process that lives longer print errors, and the checks
+    of health hold up a process's end for half a minute. Who has gone xdevice sees by itself.
+    """
+    running: Any = context.context()
+    running.configure_coordination_service(service_type="")
+    checks, CollectiveAllReduceExtended._enable_check_health = CollectiveAllReduceExtended._enable_check_health, False
+    try:
+        workers = tf.train.ClusterSpec({"worker": list(job.addresses)})
+        tf.distribute.MultiWorkerMirroredStrategy(
+            tf.distribute.cluster_resolver.SimpleClusterResolver(
+                workers, task_type="worker", task_id=job.rank, rpc_layer="grpc"
+            )
+        )
+    finally:
+        CollectiveAllReduceExtended._enable_check_health = checks
+
+
+def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
+    ring, here, dtype = _running(), device_of(vector), vector.dtype
+    if op != "sum" and dtype not in _REDUCED:
+        return _folded(all_gather(vector), op)
+    with _apart(ring.device):
+        there = _reducible(arrived(vector, ring.device))
+        found = tf.raw_ops.CollectiveReduceV2(
+            input=there, **ring.matching(op, there), ordering_token=[], merge_op=_MERGE[op], final_op="Id"
+        )
+        return arrived(_as(found, dtype), here)
+
+
+def broadcast(vector: tf.Tensor, root: int) -> tf.Tensor:
+    ring, here = _running(), device_of(vector)
+    with _apart(ring.device):
+        words = _words(arrived(vector, ring.device))
+        match = ring.matching(f"from {root}", words)
+        if ring.rank == root:
+            found = tf.raw_ops.CollectiveBcastSendV2(input=words, **match)
+        else:
+            found = tf.raw_ops.CollectiveBcastRecvV2(shape=words.shape, T=words.dtype, **match)
+        return arrived(_unpacked(found, vector), here)
+
+
+def all_gather(vector: tf.Tensor) -> list[tf.Tensor]:
+    ring, here = _running(), device_of(vector)
+    with _apart(ring.device):
+        words = _words(arrived(vector, ring.device))
+        found = tf.raw_ops.CollectiveGatherV2(input=words, **ring.matching("gather", words), ordering_token=[])
+        return [arrived(_unpacked(part, vector), here) for part in tf.split(found, ring.size)]
+
+
+def stop() -> None:
+    """Nothing waits: what TensorFlow has of the cluster stays until the process ends, and lets that end at once."""
+    global _ring
+    _ring = None
+
+
+def _running() -> _Ring:
+    assert _ring is not None
+    return _ring
+
+
+def _apart(device: Device) -> AbstractContextManager[Any]:
+    """Compute there, and tell no tape."""
+    stack = ExitStack()
+    stack.enter_context(record.stop_recording())
+    stack.enter_context(scope(device))
+    return stack
+
+
+def _reducible(vector: tf.Tensor) -> tf.Tensor:
+    """The numbers as the ring can add them up: whole ones in 64 bits, complex ones as twice as many."""
+    if vector.dtype.is_complex:
+        return tf.reshape(tf.bitcast(vector, vector.dtype.real_dtype), [-1])
+    return vector if vector.dtype in _REDUCED else tf.cast(vector, tf.int64)
+
+
+def _as(reduced: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    return tf.bitcast(tf.reshape(reduced, [-1, 2]), dtype) if dtype.is_complex else tf.cast(reduced, dtype)
+
+
+def _folded(vectors: list[tf.Tensor], op: str) -> tf.Tensor:
+    device = device_of(vectors[0])
+    with _apart(device):
+        return arrived(reduce(_ELEMENTWISE[op], vectors), device)
+
+
+def _words(vector: tf.Tensor) -> tf.Tensor:
+    """The vector's bits, filled up with zeros."""
+    octets = tf.reshape(tf.bitcast(tf.cast(vector, tf.uint8) if vector.dtype.is_bool else vector, tf.uint8), [-1])
+    if missing := -octets.shape[0] % _WORD.size:
+        octets = tf.pad(octets, [[0, missing]])
+    return tf.bitcast(tf.reshape(octets, [-1, _WORD.size]), _WORD)
+
+
+def _unpacked(words: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """A vector of that one's dtype and length."""
+    size = like.dtype.size
+    octets = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[: like.shape[0] * size]
+    if like.dtype.is_bool:
+        return tf.cast(octets, tf.bool)
+    return tf.bitcast(tf.reshape(octets, [-1, size]) if size > 1 else octets, like.dtype)

@@ -1,0 +1,91 @@
+"""A file that is being written when the process dies, or the disk is full, does no harm."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+import xdevice
+
+BIG = """
+import numpy, resource, signal, sys, xdevice
+xdevice.use("numpy")
+tree = {str(i): numpy.full((1000, 1000), float(i)) for i in range(20)}
+"""
+
+
+def run(code, *arguments, **options):
+    command = [sys.executable, "-c", BIG + textwrap.dedent(code), *map(str, arguments)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A file that is there already."""
+    with xdevice.using("numpy"):
+        xdevice.save(xdevice.ones(3), tmp_path / "file")
+    return tmp_path / "file"
+
+
+def is_as_before(old):
+    with xdevice.using("numpy"):
+        return xdevice.load(old).tolist() == [1, 1, 1]
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_the_old_file(old):
+    process = run(
+        """
+        while True:
+            xdevice.save(tree, sys.argv[1] + "2")
+        """,
+        old,
+    )
+    seen = set()
+    until = time.monotonic() + 60
+    while not any(name.endswith(".part") for name in seen) and time.monotonic() < until:
+        seen |= set(os.listdir(old.parent))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert any(name.endswith(".part") for name in seen)  # it was killed in the middle
+    assert is_as_before(old)
+    if (old.parent / "file2").exists():  # a whole one, if one was finished before
+        with xdevice.using("numpy"):
+            assert len(xdevice.load(old.parent / "file2")) == 20
+
+
+def test_a_full_disk_is_an_error_that_leaves_the_old_file_and_nothing_else(old):
+    process = run(
+        """
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as Python does
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))  # what a full disk does to a file
+        try:
+            xdevice.save(tree, sys.argv[1])
+        except OSError as error:
+            sys.exit(f"OSError {error}")
+        """,
+        old,
+    )
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1 and stderr.startswith("OSError "), stderr
+    assert "nothing has changed there" in stderr
+    assert is_as_before(old) and os.listdir(old.parent) == ["file"]
+
+
+def test_a_file_may_be_read_by_whom_the_umask_says(tmp_path):
+    before = os.umask(0o027)
+    try:
+        with xdevice.using("numpy"):
+            xdevice.save(xdevice.ones(3), tmp_path / "file")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_without_the_library_the_error_says_what_to_install(tmp_path):
+    process = run("sys.modules['safetensors'] = None\nxdevice.save(tree, sys.argv[1])", tmp_path / "file")
+    _, stderr = process.communicate(timeout=60)
+    assert stderr.strip().endswith("pip install 'xdevice[safetensors]'")

@@ -1,0 +1,145 @@
+"""Files: what is saved comes back bit for bit, or nothing does."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import OrderedDict, namedtuple
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import xdevice
+from xdevice import device_of, load, ones, save, tensor, to_numpy, zeros
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, on_several
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DTYPES = (
+    *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "bool"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+)
+
+
+def made(data: Any, dtype: str) -> Any:
+    """A tensor, or ``None`` where the framework lacks the dtype."""
+    try:
+        return tensor(data, dtype=dtype)
+    except xdevice.ArgumentError:
+        return None
+
+
+def stored_bits(path: Path) -> dict[str, tuple[str, bytes]]:
+    """What a safetensors file holds, read here by the format's own words."""
+    data = path.read_bytes()
+    size = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:size])
+    header.pop("__metadata__", None)
+    return {
+        name: (entry["dtype"], data[size + entry["data_offsets"][0] : size + entry["data_offsets"][1]])
+        for name, entry in header.items()
+    }
+
+
+class Storage(Promises):
+    """`save` and `load`."""
+
+    def test_every_dtype_comes_back_bit_for_bit(self, backend: str, tmp_path: Path) -> None:
+        numbers = {name: found for name in DTYPES if (found := made([[1, 0, 2], [3, 1, 0]], name)) is not None}
+        assert {"float32", "int32", "bool"} <= set(numbers)
+        save(numbers, tmp_path / "first")
+        back = load(tmp_path / "first")
+        save(back, tmp_path / "second")
+        assert stored_bits(tmp_path / "first") == stored_bits(tmp_path / "second")
+        for name, x in numbers.items():
+            assert back[name].dtype == x.dtype and tuple(back[name].shape) == (2, 3) and type(back[name]) is type(x)
+            assert str(back[name]) == str(x)
+
+    def test_no_number_is_changed_on_the_way(self, backend: str, tmp_path: Path) -> None:
+        bits = np.array([0x7FC00001, 0xFFC12345, 0x7F800000, 0x80000000, 0x00000001, 0x3F800001], "uint32")
+        save(tensor(bits.view("float32")), tmp_path / "file")
+        assert stored_bits(tmp_path / "file") == {"tensor": ("F32", bits.tobytes())}
+        assert to_numpy(load(tmp_path / "file")).view("uint32").tolist() == bits.tolist()
+
+    def test_containers_names_and_what_is_shared_come_back(self, backend: str, tmp_path: Path) -> None:
+        shared = ones((2, 3))
+        tree = {
+            "layer": {"weight": shared, "bias": zeros((0, 3))},
+            "layers": [shared, (tensor(2.5), None)],
+            "layer.weight": ones(1),
+            3: OrderedDict(z=zeros(2), a=True),
+            "step": 7,
+            "rate": 0.1,
+            "name": "first",
+        }
+        save(tree, tmp_path / "file")
+        back = load(tmp_path / "file")
+        assert list(back) == list(tree) and list(back[3]) == ["z", "a"] and type(back[3]) is OrderedDict
+        assert back["layer"]["weight"] is back["layers"][0] and type(back["layers"][1]) is tuple
+        assert (back["step"], back["rate"], back["name"], back[3]["a"]) == (7, 0.1, "first", True)
+        assert back["layers"][1][1] is None and to_numpy(back["layers"][1][0]).tolist() == 2.5
+        assert tuple(back["layer"]["bias"].shape) == (0, 3)
+        assert set(stored_bits(tmp_path / "file")) == {
+            *("layer.weight", "layer.bias", "layers.1.0", "layer.weight#2", "3.z")
+        }
+
+    def test_what_a_file_cannot_keep_is_an_error_and_leaves_the_old_file(self, backend: str, tmp_path: Path) -> None:
+        pair = namedtuple("pair", "x y")
+        save(ones(2), tmp_path / "file")
+        before = (tmp_path / "file").read_bytes()
+        for tree, says in (
+            ({"a": [ones(1), {1, 2}]}, "a set at a.1 cannot be saved"),
+            ([pair(ones(1), ones(1))], "a pair at 0 cannot be saved; save its _asdict()"),
+            ({"a": object()}, "an? object at a cannot be saved"),
+            ({(1, 2): ones(1)}, r"the key \(1, 2\)"),
+            ({"step": 1}, "there is no tensor"),
+        ):
+            with pytest.raises(xdevice.ArgumentTypeError, match=says):
+                save(tree, tmp_path / "file")
+        assert (tmp_path / "file").read_bytes() == before and os.listdir(tmp_path) == ["file"]
+
+    def test_a_folder_that_is_not_there_is_an_error_of_the_system(self, backend: str, tmp_path: Path) -> None:
+        with pytest.raises(OSError, match="cannot be written"):
+            save(ones(2), tmp_path / "none" / "file")
+        with pytest.raises(FileNotFoundError):
+            load(tmp_path / "file")
+
+    @pytest.mark.parametrize("kept", [0, 7, 30, -1])
+    def test_a_file_that_is_not_whole_or_of_another_kind_is_an_error(
+        self, backend: str, tmp_path: Path, kept: int
+    ) -> None:
+        save({"w": ones((4, 4))}, tmp_path / "file")
+        whole = (tmp_path / "file").read_bytes()
+        for data in (whole[:kept], b"\x80\x04 a pickle, say" * 9):
+            (tmp_path / "file").write_bytes(data)
+            with pytest.raises(xdevice.FileFormatError, match=r"file' \(\d+ bytes\) is no safetensors file"):
+                load(tmp_path / "file")
+
+    def test_a_file_of_others_is_a_dict_of_its_tensors(self, backend: str, tmp_path: Path) -> None:
+        header = b'{"w.0":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+        (tmp_path / "file").write_bytes(
+            len(header).to_bytes(8, "little") + header + np.array([1, 2], "float32").tobytes()
+        )
+        assert to_numpy(load(tmp_path / "file")["w.0"]).tolist() == [1, 2]
+
+    def test_a_tensor_goes_where_it_is_told_and_else_where_new_ones_go(self, backend: str, tmp_path: Path) -> None:
+        save(ones(2), tmp_path / "file")
+        with xdevice.cpu():
+            assert device_of(load(tmp_path / "file")) == xdevice.cpu()
+        with pytest.raises(xdevice.DeviceNotFoundError, match="gpu:77"):
+            load(tmp_path / "file", device="gpu:77")
+
+    @on_several
+    def test_a_file_knows_no_device(self, backend: str, tmp_path: Path) -> None:
+        save({"a": ones(2, device=FIRST), "b": tensor([1, 2], device=SECOND)}, tmp_path / "file")
+        assert device_of(load(tmp_path / "file", device=SECOND)) == SECOND
+        assert device_of(load(tmp_path / "file", device="cpu")) == xdevice.cpu()
+        with FIRST:
+            assert device_of(load(tmp_path / "file")) == FIRST
+        half = made([1.0, 2.5], "bfloat16")
+        if half is not None:
+            save(xdevice.to_device(half, FIRST), tmp_path / "file")
+            assert device_of(load(tmp_path / "file", SECOND)) == SECOND
+            assert str(load(tmp_path / "file", "cpu")) == str(half)
