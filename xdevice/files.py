@@ -12,14 +12,19 @@ import sys
 
 from xdevice import creation
 from xdevice.arguments import dtype_name
-from xdevice.errors import ArgumentError, ArgumentTypeError, BackendNotInstalledError, FileFormatError, NotSupportedError
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BackendNotInstalledError,
+    FileFormatError,
+    NotSupportedError,
+)
 from xdevice.hardware import as_device, require, shortened
 from xdevice.placement import device_of, owned_by
 from xdevice.registry import backend
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import ModuleType
     from typing import Any
 
@@ -87,12 +92,13 @@ def save(tree: Any, path: Any) -> None:
     OSError
         The file cannot be written; what was there before is there still.
     """
-    group = sys.modules.get("xdevice.distributed")
-    together = group is not None and group.is_initialized() and group.world_size() > 1
-    if not together or group.rank() == 0:
+    group: Any = sys.modules.get("xdevice.distributed")  # whoever has not imported it is alone
+    if group is None or not group.is_initialized():
         _write(tree, os.fspath(path))
-    if together:
-        group.barrier()
+        return
+    if group.rank() == 0:
+        _write(tree, os.fspath(path))
+    group.barrier()
 
 
 def load(path: Any, device: Any = None) -> Any:
@@ -164,7 +170,7 @@ def _write(tree: Any, path: str) -> None:
     _sync_folder(path)
 
 
-def _unwritable(path: str, error: Exception) -> OSError:
+def _unwritable(path: str, error: BaseException) -> OSError:
     return OSError(f"{path!r} cannot be written ({error}); nothing has changed there")
 
 

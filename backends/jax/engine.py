@@ -6,7 +6,7 @@ compiled for every dtype and length: the vectors are parts of one long array, an
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +39,24 @@ _LEAVING = 5
 """Seconds to wait for the others when leaving, which all do at the same time."""
 
 _job: Job | None = None
+_joined: tuple[int, tuple[str, ...]] | None = None  # JAX can join other processes once in its life
 
 
 def start(job: Job, timeout: float) -> None:
-    global _job
+    global _job, _joined
+    place = job.rank, job.addresses
+    if _joined not in (None, place):
+        raise DistributedError("jax has joined other processes until it ends; start the job anew")
+    if _joined is None:
+        _join(job, timeout)
+    _job, _joined = job, place
+    all_reduce(jax.device_put(np.zeros(1, np.float32), jax.local_devices(backend="cpu")[0]), "sum")  # connects them
+    if jax.default_backend() == "cpu":
+        # gloo needs JAX's own service no more, which would end this process where another one has gone
+        jax.distributed.shutdown()
+
+
+def _join(job: Job, timeout: float) -> None:
     seconds = max(1, round(timeout))
     wanted = {
         "initialization_timeout": seconds,
@@ -60,8 +74,6 @@ def start(job: Job, timeout: float) -> None:
             "jax has started already, and cannot join other processes any more; "
             "call xdevice.distributed.init() before the first array is made"
         ) from error
-    _job = job
-    all_reduce(jax.device_put(np.zeros(1, np.float32), jax.local_devices(backend="cpu")[0]), "sum")  # connects them
 
 
 def all_reduce(vector: Any, op: str) -> Any:
@@ -80,8 +92,7 @@ def all_gather(vector: Any) -> list[Any]:
 def stop() -> None:
     global _job
     _job = None
-    _mesh_over.cache_clear()
-    jax.distributed.shutdown()
+    jax.distributed.shutdown()  # does nothing if that has been done
 
 
 def _running() -> Job:

@@ -71,7 +71,7 @@ with _names_lent(), warnings.catch_warnings():
     import mxnet as mxnet
 
 CANNOT: dict[str, str] = {
-    "storage": "its arrays are of numbers that NumPy has too",
+    "storage": "there is nothing to do: all its numbers are NumPy's too, and saved as such",
 }
 """What this framework cannot do, and why."""
 

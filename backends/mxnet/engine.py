@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from xdevice.distributed.job import Job
 
 _ELEMENTWISE = {"max": mx.np.maximum, "min": mx.np.minimum}
-_SMALL = 1024
-"""Numbers up to which every length has a key of its own."""
+_SMALL, _LENGTHS = 1024, 32
+"""Up to so many numbers every length has keys of its own, and so do as many greater lengths, the first to come."""
 
 
 class _Store:
@@ -34,6 +34,7 @@ class _Store:
     def __init__(self, job: Job, timeout: float) -> None:
         self.rank, self.size, self.timeout = job.rank, job.world_size, timeout
         self._keys: set[str] = set()
+        self._lengths: set[int] = set()
         self.servers = Servers(job)
         with as_worker(job):
             self._native = mx.kv.create("dist_sync")
@@ -41,12 +42,11 @@ class _Store:
 
     def total(self, vector: Any) -> Any:
         """The sum of every process's vector of floating-point numbers."""
-        sizes = _pieces(vector.size)
+        sizes = self._pieces(vector.size)
         ends = list(accumulate(sizes, initial=0))
         pieces = [vector[a:b].copy() for a, b in pairwise(ends)] if len(sizes) > 1 else [vector]
         for piece in pieces:  # no two of one key: MXNet would mix them up, in silence
-            key = self._key(piece)
-            self._native.pushpull(key, piece, out=piece)
+            self._native.pushpull(self._key(piece), piece, out=piece)
         found = mx.np.concatenate(pieces) if len(pieces) > 1 else vector
         found.wait_to_read()
         return found
@@ -57,6 +57,20 @@ class _Store:
             self._native.init(key, mx.np.zeros_like(piece))
             self._keys.add(key)
         return key
+
+    def _pieces(self, length: int) -> list[int]:
+        """The lengths of the parts that travel by themselves, no two alike; mostly the whole.
+
+        For each key the server keeps a vector for ever. So that they remain few, whatever lengths come, those after
+        the first go in powers of two and what is left.
+        """
+        if length > _SMALL and length not in self._lengths:
+            if len(self._lengths) == _LENGTHS:
+                left = length % _SMALL
+                powers = [1 << bit for bit in range(length.bit_length()) if (length - left) >> bit & 1]
+                return powers + [left] * bool(left)
+            self._lengths.add(length)
+        return [length]
 
     def leave(self) -> None:
         """Leave together with the others."""
@@ -127,17 +141,6 @@ def _plain() -> AbstractContextManager[Any]:
     return stack
 
 
-def _pieces(length: int) -> list[int]:
-    """The lengths of the parts that travel by themselves: powers of two, no two alike, and what is left.
-
-    So there are no more keys, each of which the server keeps a vector for, than about 1000 and one for every
-    power of two.
-    """
-    left = length % _SMALL
-    powers = [1 << bit for bit in reversed(range(length.bit_length())) if length - left & 1 << bit]
-    return powers + [left] * bool(left)
-
-
 def _integers(vector: Any) -> Any:
     """The sum of whole numbers, modulo their dtype's range as everywhere: in two halves, if they are long."""
     dtype = np.dtype(vector.dtype)
@@ -157,7 +160,8 @@ def _total(numbers: Any, like: Any) -> Any:
 def _words(vector: Any) -> Any:
     """The vector's bits, 16 of them in each number."""
     octets = vector.asnumpy().view("uint8")
-    return _arrived(np.append(octets, octets[: octets.size % 2]).view("uint16").astype("float32"), vector)
+    even = np.append(octets, octets[:1]) if octets.size % 2 else octets
+    return _arrived(even.view("uint16").astype("float32"), vector)
 
 
 def _unpacked(words: Any, like: Any) -> Any:

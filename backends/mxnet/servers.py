@@ -9,6 +9,7 @@ import tempfile
 import threading
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Queue
 from typing import IO, TYPE_CHECKING
 
 import mxnet as mx
@@ -34,29 +35,41 @@ class Servers:
                 self._start(role, _variables(job, role, job.helper_port(job.rank)))
 
     def _start(self, role: str, variables: dict[str, str]) -> None:
-        output = self._outputs[role] = tempfile.TemporaryFile()  # noqa: SIM115  (closed in `end`)
-        process = self._processes[role] = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_PROGRAM), mx.base._LIB._name, str(os.getpid())],
-            env={**os.environ, **variables, "CUDA_VISIBLE_DEVICES": ""},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,  # Ctrl-C is for this process, with which the server ends
-        )
-        threading.Thread(target=self._watch, args=(role, process), name=f"xdevice.mxnet.{role}", daemon=True).start()
+        started: Queue[subprocess.Popen[bytes] | OSError] = Queue()
+        self._outputs[role] = tempfile.TemporaryFile()  # noqa: SIM115  (closed in `end`)
+        keeper = threading.Thread(target=self._keep, args=(role, variables, started), daemon=True)
+        keeper.name = f"xdevice.mxnet.{role}"
+        keeper.start()
+        process = started.get()
+        if isinstance(process, OSError):
+            raise process
+        self._processes[role] = process
 
-    def _watch(self, role: str, process: subprocess.Popen[bytes]) -> None:
-        """End this process if a server ends before its time: who waits for it would wait for ever."""
-        status = process.wait()
-        if not self._ending:
-            output = self._outputs[role]
+    def _keep(self, role: str, variables: dict[str, str], started: Queue[subprocess.Popen[bytes] | OSError]) -> None:
+        """Start a server, in this thread, and stay: the kernel ends it with the thread that has started it."""
+        output = self._outputs[role]
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_PROGRAM), mx.base._LIB._name, str(os.getpid())],
+                env={**os.environ, **variables, "CUDA_VISIBLE_DEVICES": ""},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for this process, with which the server ends
+            )
+        except OSError as error:
+            started.put(error)
+            return
+        started.put(process)
+        if process.wait() and not self._ending:  # whoever waits for it would wait for ever
             output.seek(0)
             said = output.read().decode(errors="replace").strip()
-            print(f"xdevice: mxnet's {role} has ended with status {status}: {said}", file=sys.stderr, flush=True)
+            print(f"xdevice: mxnet's {role} has failed with status {process.returncode}\n{said}", file=sys.stderr)
+            sys.stderr.flush()
             os._exit(1)
 
     def will_end(self) -> None:
-        """From now on they may."""
+        """From now on that is no failure."""
         self._ending = True
 
     def end(self, timeout: float) -> None:

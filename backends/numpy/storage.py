@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
 
 def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
-    return np.array(tensor).reshape(-1).view(np.uint8)
+    array: np.ndarray[Any, Any] = np.array(tensor)
+    return array.reshape(-1).view(np.uint8)
 
 
 def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> np.ndarray[Any, Any]:
-    return bits.view(np.dtype(dtype)).reshape(shape).copy()
+    made: np.ndarray[Any, Any] = bits.view(np.dtype(dtype)).reshape(shape).copy()
+    return made

@@ -20,6 +20,7 @@ from paddle.distributed import parallel
 from xdevice.backends.paddle.hardware import is_virtual, native, real_gpus
 from xdevice.backends.paddle.placement import device_of
 from xdevice.device import Device
+from xdevice.errors import DistributedError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -42,21 +43,32 @@ _LOG_LEVEL = "_ZN3fLI17FLAGS_minloglevelE"  # glog's variable; its environment v
 
 _cpu = Device("cpu", 0)
 _gpu: Device | None = None  # that NCCL reaches; all processes have one, or none has
-_hosts: Any = None  # the group that reaches the CPUs
+_hosts: Any = None  # the group that reaches the CPUs; none is the first of all
+_joined: tuple[int, tuple[str, ...]] | None = None  # PaddlePaddle can join other processes once in its life
 
 
 def start(job: Job, timeout: float) -> None:
+    global _joined
+    place = job.rank, job.addresses
+    if _joined not in (None, place):
+        raise DistributedError("paddle has joined other processes until it ends; start the job anew")
+    if _joined is None:
+        _join(job, timeout)
+        _joined = place
+    dist.all_reduce(paddle.zeros([1]).cpu(), group=_hosts)  # gloo connects the processes when they first compute
+
+
+def _join(job: Job, timeout: float) -> None:
     global _gpu, _hosts
-    here = paddle.device.get_device()
-    shared = max(map(job.hosts.count, job.hosts))
-    by_nccl = paddle.is_compiled_with_cuda() and not is_virtual() and real_gpus() >= shared
+    default = paddle.device.get_device()
+    together = max(map(job.hosts.count, job.hosts))  # NCCL wants a GPU for each process
+    by_nccl = paddle.is_compiled_with_cuda() and not is_virtual() and real_gpus() >= together
     _gpu = Device("gpu", job.local_rank) if by_nccl else None
     _wait_for_master(job, timeout)
     with _environment(_settings(job, timeout)), _quietly():
         dist.init_parallel_env()
         _hosts = dist.new_group(backend="gloo") if by_nccl else None
-        dist.all_reduce(paddle.zeros([1]), group=_hosts)  # gloo connects the processes when they first compute
-    paddle.device.set_device(here)  # the engine has made its own the default
+    paddle.device.set_device(default)  # the engine has made its own the default
 
 
 def _settings(job: Job, timeout: float) -> dict[str, str]:
@@ -152,7 +164,7 @@ def all_gather(vector: Any) -> list[Any]:
 
 
 def stop() -> None:
-    dist.destroy_process_group()
+    pass  # destroy_process_group() only forgets the group: no other can be made after it (PaddlePaddle 3.3.1)
 
 
 def _reachable(vector: Any) -> tuple[Any, Any]:

@@ -7,14 +7,14 @@ half of what the strategy's own reduction takes, which traces a function for eve
 from __future__ import annotations
 
 from contextlib import ExitStack
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 from tensorflow.python.eager import context, record  # which settles how TensorFlow starts; the gradient tape
 
-from xdevice.backends.tensorflow.hardware import is_running, scope
+from xdevice.backends.tensorflow.hardware import count, is_running, is_virtual, scope
 from xdevice.backends.tensorflow.placement import arrived, device_of
 from xdevice.device import Device
 from xdevice.errors import DistributedError
@@ -29,45 +29,57 @@ _REDUCED = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32,
 
 _MERGE = {"sum": "Add", "max": "Max", "min": "Min"}
 _ELEMENTWISE = {"max": tf.maximum, "min": tf.minimum}
-_GROUP = 1905  # any number that no strategy of the user's counts up to
+_GROUPS = {"cpu": 1905, "gpu": 1906}  # any numbers that no strategy of the user's counts up to
+_CPU = Device("cpu", 0)
 _WORD = tf.int64  # bits travel in these: TensorFlow keeps int32 on the host
-
-_ring: _Ring | None = None
-_cluster: tuple[int, tuple[str, ...]] | None = None  # TensorFlow can join one in its life
 
 
 class _Ring:
     """The cluster's processes, and the keys by which TensorFlow matches their operations."""
 
-    def __init__(self, job: Job, device: Device) -> None:
-        self.rank, self.size, self.device = job.rank, job.world_size, device
-        with scope(Device("cpu", 0)):
-            self._who = {"group_size": tf.constant(job.world_size), "group_key": tf.constant(_GROUP)}
+    def __init__(self, job: Job) -> None:
+        self.rank, self.size, self.addresses = job.rank, job.world_size, job.addresses
+        self._own_gpu = Device("gpu", job.local_rank)
         self._keys: dict[Any, tf.Tensor] = {}
+        with scope(_CPU):
+            self._size = tf.constant(job.world_size)
+            self._groups = {kind: tf.constant(number) for kind, number in _GROUPS.items()}
 
-    def matching(self, name: str, vector: tf.Tensor) -> dict[str, tf.Tensor]:
+    @cached_property
+    def device(self) -> Device:
+        """Where vectors meet: each process's own GPU, by NCCL, if every one has its own; else the CPU."""
+        if is_virtual() or not tf.test.is_built_with_gpu_support():
+            return _CPU
+        with scope(_CPU):
+            own = tf.constant([int(count("gpu") > self._own_gpu.index)], tf.int64)
+            every = tf.raw_ops.CollectiveGatherV2(input=own, **self.matching("GPUs", own, _CPU), ordering_token=[])
+        return self._own_gpu if int(tf.reduce_min(every)) else _CPU
+
+    def matching(self, name: str, vector: tf.Tensor, device: Device | None = None) -> dict[str, tf.Tensor]:
         """What tells this operation from others: TensorFlow wants one key per operation, dtype and length."""
         what = name, vector.dtype, vector.shape[0]
         if (key := self._keys.get(what)) is None:
-            with scope(Device("cpu", 0)):
+            with scope(_CPU):
                 key = self._keys[what] = tf.constant(len(self._keys))
-        return {"instance_key": key, **self._who}
+        group = self._groups[(device or self.device).kind]
+        return {"group_size": self._size, "group_key": group, "instance_key": key}
+
+
+_ring: _Ring | None = None  # for good: TensorFlow joins one cluster, and never leaves it
 
 
 def start(job: Job, timeout: float) -> None:
-    global _ring, _cluster
-    cluster = job.rank, job.addresses
-    if _cluster is None:
+    global _ring
+    if _ring is None:
         if is_running():
             raise DistributedError(
                 "tensorflow has started already, and cannot join other processes any more; "
                 "call xdevice.distributed.init() before the first tensor is made"
             )
         _join(job)
-        _cluster = cluster
-    elif _cluster != cluster:
-        raise DistributedError("tensorflow is in a cluster of other processes until it ends; start the job anew")
-    _ring = _Ring(job, Device("cpu", 0))
+        _ring = _Ring(job)
+    elif (_ring.rank, _ring.addresses) != (job.rank, job.addresses):
+        raise DistributedError("tensorflow stays in its first cluster of processes until it ends; start the job anew")
 
 
 def _join(job: Job) -> None:
@@ -123,9 +135,7 @@ def all_gather(vector: tf.Tensor) -> list[tf.Tensor]:
 
 
 def stop() -> None:
-    """Nothing waits: what TensorFlow has of the cluster stays until the process ends, and lets that end at once."""
-    global _ring
-    _ring = None
+    """Nothing: the cluster stays until the process ends, and does not hold that up."""
 
 
 def _running() -> _Ring:

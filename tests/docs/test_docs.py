@@ -73,9 +73,11 @@ def page_text():
 def test_every_public_name_is_in_the_reference():
     reference = (DOCS / "api.md").read_text(encoding="utf-8")
     errors = {name for name in xdevice.__all__ if hasattr(xdevice.errors, name)}
-    assert set(re.findall(r"^::: xdevice\.(\w+)$", reference, re.MULTILINE)) - {"errors", "contract"} == (
-        set(xdevice.__all__) - errors
-    )
+    assert set(re.findall(r"^::: xdevice\.(\w+)$", reference, re.MULTILINE)) - {
+        "errors",
+        "contract",
+        "distributed",
+    } == (set(xdevice.__all__) - errors)
 
 
 def test_every_error_is_in_the_tree_with_its_builtin():
@@ -96,7 +98,7 @@ def test_the_command_line_has_the_options_on_its_page(capsys):
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     commands = re.split(r"^## xdevice (\w+)$", page, flags=re.MULTILINE)[1:]
     sections = dict(zip(commands[::2], commands[1::2], strict=True))
-    assert set(sections) == {"info", "doctor", "run", "bench"}
+    assert set(sections) == {"info", "doctor", "run", "bench", "launch"}
     for name in ("run", "bench"):
         with pytest.raises(SystemExit, match="0"):
             main([name, "--help"])

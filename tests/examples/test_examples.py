@@ -59,6 +59,7 @@ def code_of(script):
         ("two_gpus.py", set()),
         ("model_parallel.py", {"numpy"}),
         ("digits.py", {"numpy"}),
+        ("train_multi_gpu.py", {"numpy"}),
     ],
 )
 def test_no_example_names_a_framework_other_than_numpy_for_the_host(script, allowed):
@@ -126,6 +127,8 @@ def has_virtual_gpus(backend):
 
 
 on_two_gpus = pytest.mark.needs("gradient")  # NumPy has one device, and says so: the promise below
+AGREES = "the first step is that of one device: True"
+ACCURACY = re.compile(r"^test accuracy ([\d.]+); \d+ samples/s$", re.MULTILINE)
 TWO_GPUS = ("copy_between_gpus.py", "auto_parallel.py", "model_parallel.py")
 
 
@@ -169,6 +172,34 @@ def test_automatic_parallelism_times_each_gpu_and_both(backend):
     assert {"as many on each, in turn", "as many on each, at once"} < set(timed)
     assert {"computed, then fetched", "computed and fetched, overlapped"} < set(timed)
     assert "virtual GPUs share this machine's" in printed
+
+
+@on_two_gpus
+def test_lenet_is_learnt_on_two_devices_and_the_first_step_is_that_of_one(backend, tmp_path):
+    printed = output(backend, "train_multi_gpu.py", "--epochs", 4, "--plot", tmp_path / "loss.png")
+    assert printed.startswith("1 × 2 devices: gpu:0 gpu:1, virtual\n")
+    assert AGREES in printed and "speed-up: " in printed
+    assert float(ACCURACY.search(printed)[1]) > 0.95
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+@on_two_gpus
+def test_lenet_is_learnt_by_two_processes_and_the_first_step_is_that_of_one(backend):
+    command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "--backend", backend, "--time-limit", "170"]
+    env = {key: value for key, value in os.environ.items() if not key.startswith("XDEVICE")}
+    done = subprocess.run(
+        [*command, EXAMPLES / "train_multi_gpu.py", "--epochs", "4"],
+        env={**env, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    printed = done.stdout.replace("[0] ", "")
+    assert printed.startswith("2 × 1 devices: gpu:0, virtual\n")
+    assert AGREES in printed
+    assert float(ACCURACY.search(printed)[1]) > 0.95
 
 
 def test_digits_are_learnt_where_there_are_gradients(backend):

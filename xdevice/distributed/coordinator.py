@@ -76,8 +76,13 @@ class Coordinator(threading.Thread):
     def close(self) -> None:
         for line in list(self._owners):
             self._drop(line)
-        self._listener.close()
+        self._hear_nobody_new()
         self._selector.close()
+
+    def _hear_nobody_new(self) -> None:
+        if self._listener.fileno() != -1:
+            self._selector.unregister(self._listener)
+            self._listener.close()
 
     def _patience(self) -> float | None:
         times = [t for t in (self.deadline, self.asked and self.asked + ANSWER) if t]
@@ -193,6 +198,8 @@ class Coordinator(threading.Thread):
         for member in self.members.values():
             member.entered, member.last, member.asks = member.entered + 1, what.partition("|")[0], None
             member.done = member.last == "shutdown"
+        if what.partition("|")[0] == "shutdown":
+            self._hear_nobody_new()  # before anybody can come back, to the job's next coordinator
         for member in self.members.values():
             member.lines["gate"].send("ok")
 

@@ -36,12 +36,10 @@ class Membership:
         self.told = False  # whether the failure has been raised
         self.inside: tuple[str, float] | None = None  # the engine's work that goes on, and since when
         self.last = "nothing yet"
-        self._coordinator: Coordinator | None = None
         self._news = threading.Event()
         hello = {"rank": seat.rank, "world_size": seat.world_size, "pid": os.getpid(), "id": uuid.uuid4().hex, **words}
         hello["name"] = socket.gethostname()
-        if seat.rank == 0:
-            self._open(hello)
+        self._coordinator = self._open(hello) if seat.rank == 0 else None
         try:
             self._gate, self._alarm = self._meet(hello)
         except BaseException:
@@ -53,13 +51,14 @@ class Membership:
 
     # Meeting
 
-    def _open(self, hello: dict[str, Any]) -> None:
+    def _open(self, hello: dict[str, Any]) -> Coordinator:
         try:
             listener = listening(self.seat.host, self.seat.port)
         except OSError as error:
             raise port_taken(0, self.seat.port, error) from error
-        self._coordinator = Coordinator(listener, hello, self.timeout)
-        self._coordinator.start()
+        coordinator = Coordinator(listener, hello, self.timeout)
+        coordinator.start()
+        return coordinator
 
     def _meet(self, hello: dict[str, Any]) -> tuple[Line, Line]:
         deadline = time.monotonic() + self.timeout
@@ -245,7 +244,8 @@ class Membership:
         """Where the main thread is, in the user's own file if there is one."""
         if self.inside is not None:
             return f"inside {self.inside[0]}"
-        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]  # nothing else tells of another thread
+        frame = frames.get(threading.main_thread().ident or 0)
         while frame is not None:
             file = frame.f_code.co_filename
             foreign = "site-packages" in file or os.sep + "lib" + os.sep in file

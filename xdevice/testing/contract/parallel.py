@@ -24,7 +24,7 @@ from xdevice import (
     value_and_grad,
 )
 from xdevice.testing.contract.gradients import total
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, needs, on_several
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,7 @@ def values(x: Any) -> Any:
     return to_numpy(x).tolist()
 
 
+@all_need("collectives.pack")
 class Parallel(Promises):
     """`split_batch`, `replicate` and `all_reduce`."""
 
@@ -292,6 +293,7 @@ WHERE = [pytest.param(name, marks=on_several if name not in ("one", "twice") els
 told: ContextVar[str] = ContextVar("told", default="nothing")
 
 
+@all_need("collectives.pack")
 class DataParallel(Promises):
     """`data_parallel`, or a plain no."""
 

@@ -21,6 +21,7 @@ on_several = pytest.mark.multi_device(2)
 
 T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., None]")
+P = TypeVar("P", bound="Promises")
 
 
 def needs(*names: str) -> Callable[[F], F]:
@@ -33,6 +34,18 @@ def needs(*names: str) -> Callable[[F], F]:
     def keep(promise: F) -> F:
         vars(promise)["xdevice_needs"] = names
         return promise
+
+    return keep
+
+
+def all_need(*names: str) -> Callable[[type[P]], type[P]]:
+    """Keep every promise of a class to those who have what it needs, as `needs` does one."""
+
+    def keep(promises: type[P]) -> type[P]:
+        for name, promise in vars(promises).items():
+            if name.startswith("test_"):
+                vars(promise)["xdevice_needs"] = (*vars(promise).get("xdevice_needs", ()), *names)
+        return promises
 
     return keep
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections import OrderedDict, namedtuple
-from typing import TYPE_CHECKING, Any
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,6 +21,13 @@ DTYPES = (
     *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "bool"),
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
 )
+
+
+class Pair(NamedTuple):
+    """A container that a file cannot keep."""
+
+    x: Any
+    y: Any
 
 
 def made(data: Any, dtype: str) -> Any:
@@ -86,12 +93,11 @@ class Storage(Promises):
         }
 
     def test_what_a_file_cannot_keep_is_an_error_and_leaves_the_old_file(self, backend: str, tmp_path: Path) -> None:
-        pair = namedtuple("pair", "x y")
         save(ones(2), tmp_path / "file")
         before = (tmp_path / "file").read_bytes()
         for tree, says in (
             ({"a": [ones(1), {1, 2}]}, "a set at a.1 cannot be saved"),
-            ([pair(ones(1), ones(1))], "a pair at 0 cannot be saved; save its _asdict()"),
+            ([Pair(ones(1), ones(1))], "a Pair at 0 cannot be saved; save its _asdict()"),
             ({"a": object()}, "an? object at a cannot be saved"),
             ({(1, 2): ones(1)}, r"the key \(1, 2\)"),
             ({"step": 1}, "there is no tensor"),

@@ -1,0 +1,122 @@
+"""The engine that all frameworks have: MPI, by mpi4py, through the host's memory and NumPy.
+
+MPI knows the processes that its own ``mpirun`` has started, and no others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xdevice.arguments import dtype_name
+from xdevice.creation import tensor_of
+from xdevice.distributed.environment import seat
+from xdevice.errors import BackendNotInstalledError, DistributedError
+from xdevice.placement import device_of
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from xdevice.adapters import Backend
+    from xdevice.distributed.job import Job
+
+    Array = np.ndarray[Any, Any]
+
+
+class Engine:
+    """A framework's vectors by MPI; as `contract.Engine`.
+
+    Raises
+    ------
+    BackendNotInstalledError
+        mpi4py is not installed, or finds no MPI library.
+    DistributedError
+        MPI has not started the job's processes.
+    """
+
+    def __init__(self, owner: Backend) -> None:
+        self.owner, self._mpi = owner, _mpi()
+        here, there = seat().world_size, self._mpi.COMM_WORLD.size
+        if here != there:
+            raise DistributedError(
+                f"the job has {here} processes, and MPI knows {there}; start them by MPI: "
+                f"XDEVICE_ENGINE=mpi mpirun -n {here} python ... (with --bind-to none, for several threads each)"
+            )
+
+    def start(self, job: Job, timeout: float) -> None:
+        """Join the other processes, each with its rank in the job."""
+        self._all = self._mpi.COMM_WORLD.Split(0, job.rank)
+
+    def all_reduce(self, vector: Any, op: str) -> Any:
+        """The ``sum``, ``max`` or ``min`` of every process's vector, a new one; of short floats in float32."""
+        name = dtype_name(vector.dtype)
+        if name == "bfloat16":
+            return self._tensor(_narrowed(self._reduced(_widened(self._bytes(vector)), op)), vector)
+        if not _in_numpy(vector):  # floats of 8 bits
+            return self.owner.collectives.reduce(self.all_gather(vector), op, None)
+        array = self._array(vector)
+        wide = array.astype(np.float32) if name == "float16" else array
+        return self._tensor(self._reduced(wide, op).astype(array.dtype, copy=False).view(np.uint8), vector)
+
+    def broadcast(self, vector: Any, root: int) -> Any:
+        """The vector of process ``root``, bit for bit."""
+        array = self._bytes(vector)
+        self._all.Bcast([array, self._mpi.BYTE], root)
+        return self._tensor(array, vector)
+
+    def all_gather(self, vector: Any) -> list[Any]:
+        """Every process's vector, bit for bit, in the order of ranks."""
+        array = self._bytes(vector)
+        found = np.empty((self._all.size, array.size), np.uint8)
+        self._all.Allgather([array, self._mpi.BYTE], [found, self._mpi.BYTE])
+        return [self._tensor(row, vector) for row in found]
+
+    def stop(self) -> None:
+        """Leave. MPI itself ends with the processes, when all of them do."""
+        self._all.Free()
+
+    def _reduced(self, array: Array, op: str) -> Array:
+        self._all.Allreduce(self._mpi.IN_PLACE, array, getattr(self._mpi, op.upper()))
+        return array
+
+    def _array(self, vector: Any) -> Array:
+        return self.owner.exchange.to_numpy(vector)
+
+    def _bytes(self, vector: Any) -> Array:
+        if _in_numpy(vector):
+            return self._array(vector).view(np.uint8)
+        return np.array(self.owner.storage.to_bits(vector))  # its own, to be overwritten
+
+    def _tensor(self, array: Array, like: Any) -> Any:
+        """A tensor like that one, with these bytes."""
+        if _in_numpy(like):
+            return tensor_of(self.owner, array.view(dtype_name(like.dtype)), like.dtype, device_of(like))
+        return self.owner.storage.from_bits(array, tuple(like.shape), like.dtype, device_of(like))
+
+
+def _mpi() -> ModuleType:
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # the latter where it finds no library
+        raise BackendNotInstalledError(
+            f"engine 'mpi' needs the package mpi4py and an MPI library ({error}); pip install 'xdevice[mpi]'",
+            name="mpi4py",
+        ) from error
+    return MPI
+
+
+def _in_numpy(vector: Any) -> bool:
+    return not dtype_name(vector.dtype).startswith(("bfloat", "float8"))
+
+
+def _widened(bits: Array) -> Array:
+    """Numbers of bfloat16 in float32, of which they are the upper half."""
+    return (bits.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+
+def _narrowed(wide: Array) -> Array:
+    """The bits of the bfloat16 next to each number, the even one of two as near."""
+    bits = wide.view(np.uint32)
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    return np.where(np.isnan(wide), 0x7FC0, rounded).astype(np.uint16).view(np.uint8)
