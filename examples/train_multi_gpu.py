@@ -21,7 +21,7 @@ import native
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
-from two_gpus import gpus
+from two_gpus import ask_for_gpus, gpus
 
 import xdevice
 from xdevice import (
@@ -133,10 +133,10 @@ def train(options, devices):
         order = np.random.default_rng([options.seed, epoch]).permutation(len(labels))
         timer.start()
         losses = []
-        for rows in np.array_split(order, len(labels) // options.batch_size):
+        for rows in order[: len(order) // options.batch_size * options.batch_size].reshape(-1, options.batch_size):
             loss, replicas = train_batch(step, replicas, images[rows], labels[rows], options.rate)
             losses.append(loss)
-        speed = len(labels) / timer.stop()
+        speed = len(losses) * options.batch_size / timer.stop()
         right = accuracy(replicas[0], test_images, test_labels)
         history.append((np.mean(losses), right, speed))
         show(f"epoch {epoch:2}  loss {history[-1][0]:.4f}  test accuracy {right:.3f}  {speed:.0f} samples/s")
@@ -148,10 +148,10 @@ def compare(step, start, devices, images, labels, options):
     """Whether one step on all devices of all processes, and one step by step, end where one device alone ends."""
     rows = slice(options.batch_size - 1)  # uneven parts too
     batch = images[rows], labels[rows]
-    first = devices[:1]
-    (alone,) = train_batch_step_by_step([on_device(start, first[0])], *batch, first, options.rate)
-    together = train_batch(step, replicate(on_device(start, first[0]), devices), *batch, options.rate)[1]
-    spelt = train_batch_step_by_step(replicate(on_device(start, first[0]), devices), *batch, devices, options.rate)
+    params = on_device(start, devices[0])
+    (alone,) = train_batch_step_by_step([params], *batch, devices[:1], options.rate)
+    together = train_batch(step, replicate(params, devices), *batch, options.rate)[1]
+    spelt = train_batch_step_by_step(replicate(params, devices), *batch, devices, options.rate)
     return max(differences(alone, other) for other in [*together, *spelt]) < 1e-5
 
 
@@ -204,8 +204,8 @@ def load(seed):
     return parts[0], parts[2], parts[1], parts[3]
 
 
-def choose_devices(k):
-    """The devices of this process: with several on one host, each takes GPUs of its own."""
+def devices_of_this_process(k):
+    """With several processes on one host, each takes GPUs of its own."""
     if xdevice.machine.gpus()["gpus"]:
         first = distributed.local_rank() * k
         return gpus(first + k)[first:]
@@ -240,8 +240,9 @@ def plot(history, path):
 def main():
     options = parse_arguments()
     k = options.devices or (2 if distributed.world_size() == 1 else 1)
-    devices = choose_devices(k)
+    ask_for_gpus(k)  # before the processes meet, for which some frameworks start
     with distributed.process_group():
+        devices = devices_of_this_process(k)
         there = " ".join(map(str, devices)) + (", virtual" if xdevice.properties(devices[0])["virtual"] else "")
         show(f"{distributed.world_size()} × {len(devices)} devices: {there}")
         step, replicas, history = train(options, devices)
@@ -258,7 +259,7 @@ def parse_arguments():
     parser.add_argument(
         "--batch-size", type=positive, default=64, help="images of a step, on all devices (%(default)s)"
     )
-    parser.add_argument("--rate", type=float, default=0.1, help="the learning rate (%(default)s)")
+    parser.add_argument("--rate", type=float, default=0.15, help="the learning rate (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers (%(default)s)")
     parser.add_argument("--plot", metavar="FILE", help="draw loss and throughput: a .png, .svg or .pdf")
     return parser.parse_args()

@@ -16,7 +16,16 @@ def two_gpus() -> list[Device]:
 
 
 def gpus(n: int) -> list[Device]:
-    """The first ``n`` GPUs; ends the script, with the reason, where the framework cannot have as many.
+    """The first ``n`` GPUs; ends the script, with the reason, where the framework cannot have as many."""
+    ask_for_gpus(n)
+    if xdevice.num_gpus() < n:
+        fewer = "two" if n == 2 else n
+        sys.exit(f"{xdevice.backend()} sees fewer than {fewer} GPUs; XDEVICE_VIRTUAL_GPUS={n} gives it virtual ones")
+    return [gpu(i) for i in range(n)]
+
+
+def ask_for_gpus(n: int) -> None:
+    """Ask for ``n`` virtual GPUs where the machine has fewer; ends the script, with the reason, where there can be none.
 
     To be called before the framework makes its first tensor. The driver is asked, not the framework:
     to ask some frameworks is to use them.
@@ -26,14 +35,8 @@ def gpus(n: int) -> list[Device]:
     try:
         if number or len(machine.gpus()["gpus"]) < n:
             xdevice.virtual_gpus(number or n, force=True)
-        if xdevice.num_gpus() < n:
-            fewer = "two" if n == 2 else n
-            sys.exit(
-                f"{xdevice.backend()} sees fewer than {fewer} GPUs; XDEVICE_VIRTUAL_GPUS={n} gives it virtual ones"
-            )
     except xdevice.NotSupportedError as error:  # not a mistake: the lesson is not for this framework
         print(f"Not supported: {error}")
         sys.exit(0)
     except xdevice.XDeviceError as error:
         sys.exit(str(error))
-    return [gpu(i) for i in range(n)]

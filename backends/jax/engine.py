@@ -7,6 +7,7 @@ compiled for every dtype and length: the vectors are parts of one long array, an
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +25,13 @@ if TYPE_CHECKING:
 
     from xdevice.distributed.job import Job
 
-try:
-    from jax import enable_x64, shard_map
-except ImportError:  # in older versions
-    from jax.experimental import enable_x64
-    from jax.experimental.shard_map import shard_map
+_jax: Any = jax  # it has left most of what is used here without types; and older versions keep elsewhere:
+enable_x64 = getattr(_jax, "enable_x64", None) or import_module("jax.experimental").enable_x64
+shard_map = getattr(_jax, "shard_map", None) or import_module("jax.experimental.shard_map").shard_map
 
 _REDUCED = {"sum": jax.lax.psum, "max": jax.lax.pmax, "min": jax.lax.pmin}
-_PARTS = PartitionSpec("process")
+_Spec: Any = PartitionSpec
+_PARTS = _Spec("process")
 _LONG = 2**20
 """Longer vectors are of few lengths: models'."""
 
@@ -53,7 +53,7 @@ def start(job: Job, timeout: float) -> None:
     all_reduce(jax.device_put(np.zeros(1, np.float32), jax.local_devices(backend="cpu")[0]), "sum")  # connects them
     if jax.default_backend() == "cpu":
         # gloo needs JAX's own service no more, which would end this process where another one has gone
-        jax.distributed.shutdown()
+        _jax.distributed.shutdown()
 
 
 def _join(job: Job, timeout: float) -> None:
@@ -92,7 +92,7 @@ def all_gather(vector: Any) -> list[Any]:
 def stop() -> None:
     global _job
     _job = None
-    jax.distributed.shutdown()  # does nothing if that has been done
+    _jax.distributed.shutdown()  # does nothing if that has been done
 
 
 def _running() -> Job:
@@ -142,7 +142,7 @@ def _mesh_over(platform: str) -> Mesh:
         if local >= len(own):
             return _mesh_over("cpu")
         found.append(own[local])
-    return Mesh(np.array(found), _PARTS)
+    return Mesh(np.array(found), ("process",))
 
 
 def _compiled(function: Callable[[Any], Any], mesh: Mesh) -> Callable[[Any], Any]:
@@ -162,7 +162,7 @@ def _reduction(op: str, mesh: Mesh) -> Callable[[Any], Any]:
 
 @cache
 def _gathering(mesh: Mesh) -> Callable[[Any], Any]:
-    return _compiled(lambda vector: tuple(jax.lax.all_gather(vector, "process")), mesh)
+    return _compiled(lambda vector: tuple(_jax.lax.all_gather(vector, "process")), mesh)
 
 
 @cache
@@ -175,6 +175,6 @@ def _bits_added(mesh: Mesh) -> Callable[[Any], Any]:
         if vector.dtype == jnp.bool_:
             return added(vector.astype(jnp.uint8)).astype(jnp.bool_)
         bits = jax.lax.bitcast_convert_type(vector, f"uint{8 * vector.dtype.itemsize}")
-        return jax.lax.bitcast_convert_type(jax.lax.psum(bits, "process"), vector.dtype)
+        return jax.lax.bitcast_convert_type(_jax.lax.psum(bits, "process"), vector.dtype)
 
     return _compiled(added, mesh)

@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from xdevice.errors import NotSupportedError
+
 
 def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
+    if np.ma.is_masked(tensor):
+        raise NotSupportedError("the mask of a masked array would be lost; fill it up first with x.filled()")
     return np.array(tensor)

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
     from xdevice.distributed.job import Job
 
-_OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
+# Their types tell less than there is, and what is used here
+_core: Any = core
+_parallel: Any = parallel
+_dist: Any = dist
+
+_OPERATIONS: dict[str, Any] = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 _SUMMED_AS = {
     "float16": "float32",  # PaddlePaddle 3.3.1 on gloo makes infinities of float16
     "bfloat16": "float32",  # rounded once, not with each process
@@ -67,7 +72,7 @@ def _join(job: Job, timeout: float) -> None:
     _wait_for_master(job, timeout)
     with _environment(_settings(job, timeout)), _quietly():
         dist.init_parallel_env()
-        _hosts = dist.new_group(backend="gloo") if by_nccl else None
+        _hosts = _dist.new_group(backend="gloo") if by_nccl else None
     paddle.device.set_device(default)  # the engine has made its own the default
 
 
@@ -119,21 +124,21 @@ def _environment(settings: dict[str, str]) -> Generator[None]:
 @contextmanager
 def _quietly() -> Generator[None]:
     """Without the report of each connection, and of each flag that is not as Paddle was built, on every start."""
-    levels, changed = list(_log_levels()), parallel._get_modified_flags
+    levels, changed = list(_log_levels()), _parallel._get_modified_flags
     before = [level.value for level in levels]
-    parallel._get_modified_flags = list
+    _parallel._get_modified_flags = list
     for level in levels:
         level.value = max(level.value, 1)  # warnings are shown
     try:
         yield
     finally:
-        parallel._get_modified_flags = changed
+        _parallel._get_modified_flags = changed
         for level, value in zip(levels, before, strict=True):
             level.value = value
 
 
 def _log_levels() -> Generator[ctypes.c_int]:
-    for library in (core.libpaddle.__file__, os.path.join(os.path.dirname(paddle.__file__), "libs", "libphi_core.so")):
+    for library in (_core.libpaddle.__file__, os.path.join(os.path.dirname(paddle.__file__), "libs", "libphi_core.so")):
         try:
             yield ctypes.c_int.in_dll(ctypes.CDLL(library), _LOG_LEVEL)
         except (OSError, ValueError):  # another version keeps it elsewhere, and tells what it does

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from xdevice.backends.torch.hardware import native
+from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 
 def to_bits(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    if tensor.layout != torch.strided:
+        raise NotSupportedError(f"a file has no {tensor.layout}; fill it up first with .to_dense()")
+    if tensor.device.type == "meta":
+        raise UnknownPlacementError("a tensor on meta:0 has a shape and no values; make it on a real device")
     found: np.ndarray[Any, Any] = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     return found
 

@@ -36,11 +36,11 @@ def is_as_before(old):
         return xdevice.load(old).tolist() == [1, 1, 1]
 
 
-def test_a_process_that_is_killed_while_it_writes_leaves_the_old_file(old):
+def test_a_process_that_is_killed_while_it_writes_leaves_the_old_file_or_a_whole_new_one(old):
     process = run(
         """
         while True:
-            xdevice.save(tree, sys.argv[1] + "2")
+            xdevice.save(tree, sys.argv[1])
         """,
         old,
     )
@@ -51,10 +51,9 @@ def test_a_process_that_is_killed_while_it_writes_leaves_the_old_file(old):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert any(name.endswith(".part") for name in seen)  # it was killed in the middle
-    assert is_as_before(old)
-    if (old.parent / "file2").exists():  # a whole one, if one was finished before
-        with xdevice.using("numpy"):
-            assert len(xdevice.load(old.parent / "file2")) == 20
+    with xdevice.using("numpy"):
+        back = xdevice.load(old)
+    assert len(back) == 20 if isinstance(back, dict) else back.tolist() == [1, 1, 1]
 
 
 def test_a_full_disk_is_an_error_that_leaves_the_old_file_and_nothing_else(old):

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy
 import pytest
 
 import xdevice
@@ -31,3 +32,68 @@ def test_a_file_of_one_framework_is_loaded_by_another_bit_for_bit(tmp_path, writ
         assert stored_bits(tmp_path / "first") == stored_bits(tmp_path / "second"), dtype
         shared += 1
     assert shared >= 5
+
+
+def variables():
+    """What is no plain tensor, of several frameworks, with the values that it has."""
+    torch, tf, paddle, mx = (xdevice.backend(name).framework for name in ("torch", "tensorflow", "paddle", "mxnet"))
+    weight = torch.nn.Parameter(torch.arange(6.0).reshape(2, 3))
+    gluon = mx.gluon.Parameter("w", shape=(2,), init="ones")
+    gluon.initialize()
+    layer = paddle.nn.Linear(1, 2, weight_attr=paddle.nn.initializer.Constant(1.0))
+    return {
+        "parameter": (weight, [[0, 1, 2], [3, 4, 5]]),
+        "transposed": (weight.T, [[0, 3], [1, 4], [2, 5]]),
+        "conjugate": (torch.tensor([1 + 2j], dtype=torch.complex64).conj(), [1 - 2j]),
+        "variable": (tf.Variable([1.0, 2.0]), [1, 2]),
+        "gluon": (gluon, [1, 1]),
+        "layer": (layer.weight, [[1, 1]]),
+    }
+
+
+def test_parameters_variables_and_views_of_several_frameworks_are_kept_in_one_file(tmp_path):
+    given = variables()
+    xdevice.save({name: x for name, (x, _) in given.items()}, tmp_path / "file")
+    with xdevice.using("numpy"):
+        back = xdevice.load(tmp_path / "file")
+    assert {name: x.tolist() for name, x in back.items()} == {name: values for name, (_, values) in given.items()}
+
+
+def without_values():
+    torch, tf, mx, jax = (xdevice.backend(name).framework for name in ("torch", "tensorflow", "mxnet", "jax"))
+    deleted = jax.numpy.ones(2)
+    deleted.delete()
+    return {
+        "meta": torch.ones(2, device="meta"),
+        "meta of bfloat16": torch.ones(2, device="meta", dtype=torch.bfloat16),
+        "an input": tf.keras.Input((2,)),
+        "deferred": mx.gluon.Parameter("w", shape=(2,)),
+        "symbol": mx.sym.var("x"),
+        "deleted": deleted,
+    }
+
+
+def test_a_tensor_without_values_is_an_error_and_leaves_no_file(tmp_path):
+    for name, x in without_values().items():
+        with pytest.raises(xdevice.UnknownPlacementError):
+            xdevice.save({name: x}, tmp_path / "file")
+    jax = xdevice.backend("jax").framework
+    for dtype in ("float32", "bfloat16"):
+        with pytest.raises(xdevice.UnknownPlacementError, match="traces a function"):
+            jax.jit(lambda x: xdevice.save(x, tmp_path / "file"))(jax.numpy.ones(2, dtype))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_file_cannot_keep_of_a_framework_is_an_error_that_says_what_to_do(tmp_path):
+    torch, tf = (xdevice.backend(name).framework for name in ("torch", "tensorflow"))
+    masked = numpy.ma.array([1, 2], mask=[False, True])
+    for x, says in (
+        (torch.nn.Linear(2, 1), r"save dict\(its state_dict\(\)\)"),
+        (torch.eye(2, dtype=torch.bfloat16).to_sparse(), r"\.to_dense\(\)"),
+        (tf.sparse.eye(2), r"tf\.sparse\.to_dense"),
+        (tf.constant("text"), "safetensors has no string"),
+        (masked, r"x\.filled\(\)"),
+    ):
+        with pytest.raises(xdevice.XDeviceError, match=says):
+            xdevice.save([x], tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []

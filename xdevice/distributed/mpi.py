@@ -12,7 +12,7 @@ import numpy as np
 from xdevice.arguments import dtype_name
 from xdevice.creation import tensor_of
 from xdevice.distributed.environment import seat
-from xdevice.errors import BackendNotInstalledError, DistributedError
+from xdevice.errors import BackendNotInstalledError, DistributedError, NotSupportedError
 from xdevice.placement import device_of
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ class Engine:
         name = dtype_name(vector.dtype)
         if name == "bfloat16":
             return self._tensor(_narrowed(self._reduced(_widened(self._bytes(vector)), op)), vector)
-        if not _in_numpy(vector):  # floats of 8 bits
-            return self.owner.collectives.reduce(self.all_gather(vector), op, None)
+        if not _in_numpy(vector):
+            raise NotSupportedError(f"MPI has no {op} of {name}; convert it to float32 first")
         array = self._array(vector)
         wide = array.astype(np.float32) if name == "float16" else array
         return self._tensor(self._reduced(wide, op).astype(array.dtype, copy=False).view(np.uint8), vector)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,17 @@ DTYPES = (
     *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "bool"),
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
 )
+
+
+FLOATS = {
+    "BF16": ("bfloat16", 2),
+    "F16": ("float16", 2),
+    "F32": ("float32", 4),
+    "F64": ("float64", 8),
+    "F8_E4M3": ("float8_e4m3fn", 1),
+    "F8_E5M2": ("float8_e5m2", 1),
+}
+"""The format's words for floating-point numbers, with ours and their bytes: what may be NaN in many ways."""
 
 
 class Pair(NamedTuple):
@@ -50,6 +61,17 @@ def stored_bits(path: Path) -> dict[str, tuple[str, bytes]]:
     }
 
 
+def written(tensors: dict[str, tuple[str, np.ndarray[Any, Any]]], **more: Any) -> bytes:
+    """A safetensors file as another program would write it; ``more`` goes into the header."""
+    header, data = dict(more), b""
+    for name, (word, array) in tensors.items():
+        offsets = [len(data), len(data) + array.nbytes]
+        header[name] = {"dtype": word, "shape": list(array.shape), "data_offsets": offsets}
+        data += array.tobytes()
+    head = json.dumps(header).encode()
+    return len(head).to_bytes(8, "little") + head + data
+
+
 class Storage(Promises):
     """`save` and `load`."""
 
@@ -64,11 +86,20 @@ class Storage(Promises):
             assert back[name].dtype == x.dtype and tuple(back[name].shape) == (2, 3) and type(back[name]) is type(x)
             assert str(back[name]) == str(x)
 
-    def test_no_number_is_changed_on_the_way(self, backend: str, tmp_path: Path) -> None:
-        bits = np.array([0x7FC00001, 0xFFC12345, 0x7F800000, 0x80000000, 0x00000001, 0x3F800001], "uint32")
-        save(tensor(bits.view("float32")), tmp_path / "file")
-        assert stored_bits(tmp_path / "file") == {"tensor": ("F32", bits.tobytes())}
-        assert to_numpy(load(tmp_path / "file")).view("uint32").tolist() == bits.tolist()
+    def test_every_pattern_of_bits_comes_back(self, backend: str, tmp_path: Path) -> None:
+        seen = set()
+        for word, (dtype, width) in FLOATS.items():
+            if made([1], dtype) is None:
+                continue
+            patterns = np.arange(2 ** (8 * min(width, 2)), dtype="uint32")  # all, or those of the upper half
+            whole = patterns.astype(f"uint{8 * width}")
+            if width > 2:
+                whole = whole << (8 * width - 16) | np.arange(whole.size, dtype=whole.dtype)
+            (tmp_path / "first").write_bytes(written({"x": (word, whole)}))
+            save({"x": load(tmp_path / "first")["x"]}, tmp_path / "second")
+            assert stored_bits(tmp_path / "second") == {"x": (word, whole.tobytes())}, dtype
+            seen.add(dtype)
+        assert "float32" in seen
 
     def test_containers_names_and_what_is_shared_come_back(self, backend: str, tmp_path: Path) -> None:
         shared = ones((2, 3))
@@ -93,6 +124,8 @@ class Storage(Promises):
         }
 
     def test_what_a_file_cannot_keep_is_an_error_and_leaves_the_old_file(self, backend: str, tmp_path: Path) -> None:
+        around: list[Any] = []
+        around.append([around])
         save(ones(2), tmp_path / "file")
         before = (tmp_path / "file").read_bytes()
         for tree, says in (
@@ -100,7 +133,10 @@ class Storage(Promises):
             ([Pair(ones(1), ones(1))], "a Pair at 0 cannot be saved; save its _asdict()"),
             ({"a": object()}, "an? object at a cannot be saved"),
             ({(1, 2): ones(1)}, r"the key \(1, 2\)"),
+            ({"a": np.str_("b")}, "a str_ at a cannot be saved; make it a plain str"),
+            ({"a": defaultdict(list)}, "a defaultdict at a cannot be saved; make it a plain dict"),
             ({"step": 1}, "there is no tensor"),
+            (around, "the list at 0.0 contains itself"),
         ):
             with pytest.raises(xdevice.ArgumentTypeError, match=says):
                 save(tree, tmp_path / "file")
@@ -124,11 +160,45 @@ class Storage(Promises):
                 load(tmp_path / "file")
 
     def test_a_file_of_others_is_a_dict_of_its_tensors(self, backend: str, tmp_path: Path) -> None:
-        header = b'{"w.0":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+        numbers = np.array([1, 2], "float32")
+        (tmp_path / "file").write_bytes(written({"w.0": ("F32", numbers)}, __metadata__={"format": "pt"}))
+        back = load(tmp_path / "file")
+        assert list(back) == ["w.0"] and to_numpy(back["w.0"]).tolist() == [1, 2]
+
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [
+            ("{", "JSON"),
+            ('{"version": 2, "tree": ["tensor", "w"]}', "version 2"),
+            ('{"version": 1, "tree": ["tensor", "other"]}', "other"),
+            ('{"version": 1, "tree": ["plain", 1]}', "'w' is not in the structure"),
+            ('{"version": 1, "tree": ["plain", {"a": 1}]}', "no 'plain' is known"),
+            ('{"version": 1, "tree": ["set", [["tensor", "w"]]]}', "no 'set' is known"),
+            ('{"version": 1, "tree": ["dict", [[["a"], ["tensor", "w"]]]]}', "unhashable"),
+            ("[" * 100_000, "Recursion|JSON"),
+        ],
+    )
+    def test_a_structure_that_does_not_fit_its_tensors_is_an_error(
+        self, backend: str, tmp_path: Path, words: str, says: str
+    ) -> None:
+        tensors = {"w": ("F32", np.ones(2, "float32"))}
+        (tmp_path / "file").write_bytes(written(tensors, __metadata__={"xdevice": words}))
+        with pytest.raises(xdevice.FileFormatError, match=f"has a structure that xdevice cannot read .*({says})"):
+            load(tmp_path / "file")
+
+    def test_a_dtype_that_the_framework_or_the_format_lacks_is_an_error_that_names_the_tensor(
+        self, backend: str, tmp_path: Path
+    ) -> None:
         (tmp_path / "file").write_bytes(
-            len(header).to_bytes(8, "little") + header + np.array([1, 2], "float32").tobytes()
+            written({"a": ("F32", np.ones(2, "float32")), "b.c": ("F8_E8M0", np.ones(2, "uint8"))})
         )
-        assert to_numpy(load(tmp_path / "file")["w.0"]).tolist() == [1, 2]
+        if made([1], "float8_e8m0fnu") is None:
+            with pytest.raises(xdevice.NotSupportedError, match=r"has no float8_e8m0fnu, of which 'b\.c' in "):
+                load(tmp_path / "file")
+        wide = made([1], "complex128")
+        if wide is not None:
+            with pytest.raises(xdevice.NotSupportedError, match=r"safetensors has no complex128, of which 'a\.0' is"):
+                save({"a": [wide]}, tmp_path / "file")
 
     def test_a_tensor_goes_where_it_is_told_and_else_where_new_ones_go(self, backend: str, tmp_path: Path) -> None:
         save(ones(2), tmp_path / "file")

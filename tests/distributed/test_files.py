@@ -1,0 +1,31 @@
+"""Files in a job of several processes: one writes, all find the file, and nobody waits for one that cannot come."""
+
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("saves.py")
+
+has_engine = pytest.mark.needs("gradient")  # NumPy has none
+
+
+def said(line):
+    return line.startswith(("save: ", "barrier: "))  # engines print lines of their own
+
+
+@has_engine
+def test_rank_0_writes_and_the_others_come_back_when_the_file_is_there(backend, launch, tmp_path):
+    (tmp_path / "run").mkdir()
+    done = launch(backend, "writes", tmp_path / "run" / "file", script=SCRIPT)
+    assert done.status == 0, done.stderr
+    assert [done.of(rank)[-1] for rank in (0, 1)] == ["found [0.0, 0.0, 0.0] ['file']"] * 2
+
+
+@has_engine
+def test_an_error_of_rank_0_is_an_error_of_all_at_once_though_it_is_caught(backend, launch, tmp_path):
+    done = launch(backend, "fails", tmp_path, script=SCRIPT)
+    (mine, then), (theirs, then_too) = ([line for line in done.of(rank) if said(line)] for rank in (0, 1))
+    assert mine.startswith("save: FileNotFoundError [Errno 2] cannot be written"), done.stderr
+    assert theirs.startswith("save: DistributedError rank 0 ") and "FileNotFoundError" in theirs
+    assert then == then_too == "barrier: DistributedError"
+    assert done.seconds < 60

@@ -1,0 +1,50 @@
+"""The engine that all frameworks have: MPI, whose own ``mpirun`` starts the processes."""
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+installed = find_spec("mpi4py") is not None
+needs_mpi = pytest.mark.skipif(not installed, reason="xdevice[mpi] is not installed")
+WORKER = Path(__file__).with_name("worker.py")
+
+
+def mpirun(environment, backend, scenario):
+    """Two processes that MPI starts itself."""
+    here = os.path.dirname(sys.executable)
+    path = os.pathsep.join((here, os.environ["PATH"]))
+    return subprocess.run(
+        [shutil.which("mpirun", path=path), "--oversubscribe", "--bind-to", "none", "-n", "2"]
+        + [sys.executable, str(WORKER), scenario],
+        env={**environment, "PATH": path, "XDEVICE_BACKEND": str(backend), "XDEVICE_ENGINE": "mpi"}
+        | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@needs_mpi
+def test_processes_of_mpirun_agree_to_the_bit(backend, environment):
+    done = mpirun(environment, backend, "agrees")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("agreed on 2") == 2
+
+
+@needs_mpi
+def test_a_process_of_mpirun_that_raises_ends_the_job_and_the_others_name_it(backend, environment):
+    done = mpirun(environment, backend, "raising")
+    assert done.returncode == 1, done.stderr
+    assert "ValueError: a mistake of rank 1" in done.stderr
+
+
+def test_processes_that_mpi_has_not_started_are_told_what_to_type(backend, launch):
+    done = launch(backend, "leaving", options=["--engine", "mpi"])
+    hint = "start them by MPI: XDEVICE_ENGINE=mpi mpirun -n 2 python" if installed else "pip install 'xdevice[mpi]'"
+    assert done.status == 1
+    assert hint in done.stderr

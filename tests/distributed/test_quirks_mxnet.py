@@ -1,0 +1,94 @@
+"""What only MXNet's engine does: it has a scheduler and servers, which add up floating-point numbers only."""
+
+import pytest
+
+WORKS = """
+import os
+import numpy as np, psutil, xdevice
+from xdevice import distributed as dist, tensor, to_numpy
+
+os.environ["PORT"] = "8080"  # somebody else's, which MXNet reads too
+dist.init(60)
+rank, size = dist.rank(), dist.world_size()
+assert os.environ["PORT"] == "8080" and not any(name.startswith("DMLC_") for name in os.environ)
+assert len(psutil.Process().children()) == (0 if rank else 2)
+
+# More lengths than may have keys of their own
+lengths = [1, 1023, 1024, 1025, 4096, *range(5000, 5040), 123_457]
+for length in (*lengths, *lengths):
+    numbers = np.arange(length, dtype="float32")
+    assert (to_numpy(dist.all_reduce(tensor(numbers))) == numbers * size).all(), length
+from xdevice.backends.mxnet import engine
+assert len(engine._store._keys) < 80, engine._store._keys
+
+# Whole numbers are exact, and leave their range as everywhere
+far = np.array([2**62 + 1, -(2**63), -1, 2**53 + 1], "int64")
+assert to_numpy(dist.all_reduce(tensor(far))).tolist() == [-(2**63) + 2, 0, -2, 2**54 + 2]
+assert to_numpy(dist.all_reduce(tensor(far + rank), "max")).tolist() == (far + 1).tolist()
+assert to_numpy(dist.all_reduce(tensor([250, 3], dtype="uint8"))).tolist() == [244, 6]
+bits = np.array([0x7E01, 0xFC01, 0x8000, 1, 0x7C01], "uint16")  # NaNs that differ, -0.0, the least number
+sent = tensor((bits if rank else 0 * bits).view("float16"))
+assert to_numpy(dist.broadcast(sent, 1)).view("uint16").tolist() == bits.tolist()
+assert to_numpy(dist.all_gather(sent)[1]).view("uint16").tolist() == bits.tolist()
+
+dist.shutdown()
+assert psutil.Process().children() == [], "servers are still there"
+dist.init(60)  # the same processes may come together again
+assert to_numpy(dist.all_reduce(xdevice.ones(3))).tolist() == [2, 2, 2]
+dist.shutdown()
+print("agreed", flush=True)
+"""
+
+WITHOUT_SERVER = """
+import signal
+import psutil, xdevice
+from xdevice import distributed as dist
+
+dist.init(60)
+if dist.rank() == 0:
+    for child in psutil.Process().children():
+        child.send_signal(signal.SIGKILL)
+while True:
+    dist.all_reduce(xdevice.ones(3))
+"""
+
+STOPPED_SERVERS = """
+import os, signal
+import psutil, xdevice
+from xdevice import distributed as dist
+
+dist.init(60)
+if dist.rank() == 0:
+    for child in psutil.Process().children():
+        child.send_signal(signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.barrier()
+"""
+
+
+@pytest.fixture
+def run(launch, tmp_path):
+    def run(script):
+        path = tmp_path / "script.py"
+        path.write_text(script, encoding="utf-8")
+        return launch("mxnet", script=path)
+
+    return run
+
+
+def test_sums_and_bits_are_exact_keys_are_few_and_servers_come_and_go(run):
+    done = run(WORKS)
+    assert done.status == 0, done.stderr
+    assert done.of(0)[-1] == done.of(1)[-1] == "agreed"
+
+
+def test_a_server_that_is_killed_ends_the_job_and_is_named(run):
+    done = run(WITHOUT_SERVER)
+    assert done.status != 0
+    assert "has failed with status -9" in done.stderr
+    assert done.seconds < 40
+
+
+def test_servers_end_with_the_process_that_started_them_even_if_they_are_stopped(run):
+    done = run(STOPPED_SERVERS)  # which sees that no process is left
+    assert "rank 0 was killed by SIGKILL" in done.stderr

@@ -1,0 +1,40 @@
+"""What is particular to PaddlePaddle in a job of several processes."""
+
+QUIRKS = """
+import os
+import numpy as np
+import paddle
+from paddle import distributed as native
+
+import xdevice
+from xdevice import distributed
+
+before = dict(os.environ)
+for time in (1, 2):
+    with distributed.process_group(30):
+        rank = distributed.rank()
+        assert os.environ == before and paddle.device.get_device() == "cpu"
+
+        halves = paddle.to_tensor([1.0, 2.0], dtype="float16")
+        assert distributed.all_reduce(halves).numpy().tolist() == [2, 4]
+        native.all_reduce(halves)
+        print("native float16", halves.numpy().tolist())
+
+        short = paddle.to_tensor([30_000, -5], dtype="int16")
+        assert distributed.all_reduce(short, "max").numpy().tolist() == [30_000, -5]
+        bits = paddle.to_tensor(np.arange(256, dtype="uint8")).view(paddle.float8_e5m2)
+        for found in (distributed.broadcast(bits), *distributed.all_gather(bits)):
+            assert found.view(paddle.uint8).numpy().tolist() == list(range(256))
+        number = paddle.to_tensor([1 + 2j * rank])
+        assert distributed.all_reduce(number).numpy().tolist() == [2 + 2j]
+"""
+
+
+def test_what_gloo_gets_wrong_or_lacks_is_right_and_the_environment_stays_as_it_was(launch, tmp_path):
+    script = tmp_path / "quirks.py"
+    script.write_text(QUIRKS)
+    done = launch("paddle", script=script, PYTHONWARNINGS="ignore")
+    assert done.status == 0, done.stderr
+    # when this is [2.0, 4.0], float16 needs no float32 any more
+    assert done.of(0) == ["native float16 [inf, inf]"] * 2
+    assert done.stderr == ""  # no report of each connection

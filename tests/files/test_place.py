@@ -1,0 +1,125 @@
+"""What stands at the path before and after: links stay, devices and folders are left alone, threads do not meet."""
+
+import json
+import os
+import threading
+
+import numpy
+import pytest
+
+import xdevice
+from xdevice.testing.contract.storage import written
+
+
+@pytest.fixture(autouse=True)
+def numpy_chosen():
+    with xdevice.using("numpy"):
+        yield
+
+
+def test_a_link_stays_and_what_it_points_to_is_written(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "run-1")
+    xdevice.save(numpy.ones(2), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and sorted(os.listdir(tmp_path)) == ["link", "run-1"]
+    assert xdevice.load(tmp_path / "link").tolist() == [1, 1]
+
+
+def test_a_folder_is_an_error_of_the_system_that_says_so(tmp_path):
+    for verb in (lambda: xdevice.save(numpy.ones(2), tmp_path), lambda: xdevice.load(tmp_path)):
+        with pytest.raises(IsADirectoryError, match=tmp_path.name):
+            verb()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="it is a device or a pipe"):
+        xdevice.save(numpy.ones(2), tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo() and os.listdir(tmp_path) == ["pipe"]
+
+
+def test_a_missing_folder_is_the_systems_error_with_the_path_that_was_given(tmp_path):
+    with pytest.raises(FileNotFoundError, match="cannot be written") as caught:
+        xdevice.save(numpy.ones(2), tmp_path / "none" / "file")
+    assert caught.value.filename == str(tmp_path / "none" / "file")
+
+
+@pytest.mark.parametrize("path", [3, None, 1.5, ["file"]])
+def test_what_is_no_path_is_an_error(path):
+    with pytest.raises(xdevice.ArgumentTypeError, match="is no path; write for example"):
+        xdevice.save(numpy.ones(2), path)
+    with pytest.raises(xdevice.ArgumentTypeError, match="is no path"):
+        xdevice.load(path)
+
+
+def test_a_path_in_bytes_and_a_file_beside_the_program_are_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    xdevice.save(numpy.ones(2), b"file")
+    assert xdevice.load("file").tolist() == [1, 1]
+
+
+def test_threads_that_save_to_one_path_leave_one_whole_file(tmp_path):
+    trees = [numpy.full(100_000, float(i)) for i in range(8)]
+    errors = []
+
+    def saved(tree):
+        try:
+            xdevice.save(tree, tmp_path / "file")
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=saved, args=(tree,)) for tree in trees]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = xdevice.load(tmp_path / "file")
+    assert not errors and os.listdir(tmp_path) == ["file"]
+    assert any((found == tree).all() for tree in trees)
+
+
+def test_names_are_paths_and_those_that_read_alike_are_told_apart(tmp_path):
+    tree = {"a.b": numpy.ones(1), "a": {"b": numpy.zeros(1)}, "\udc80": numpy.ones(2), "__metadata__": numpy.ones(3)}
+    xdevice.save(tree, tmp_path / "file")
+    data = (tmp_path / "file").read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    assert set(header) == {"__metadata__", "a.b", "a.b#2", "\\udc80", "__metadata__#2"}
+    back = xdevice.load(tmp_path / "file")
+    assert list(back) == list(tree) and back["a"]["b"].tolist() == [0] and len(back["__metadata__"]) == 3
+
+
+def test_a_tree_too_deep_for_python_is_an_error(tmp_path):
+    tree = [numpy.ones(1)]
+    for _ in range(100_000):
+        tree = [tree]
+    with pytest.raises(xdevice.ArgumentTypeError, match="nested too deep"):
+        xdevice.save(tree, tmp_path / "file")
+    assert os.listdir(tmp_path) == []
+    while tree:  # taken apart here: Python would do it by recursion
+        tree = tree.pop() if isinstance(tree, list) else None
+
+
+def test_no_byte_of_the_header_is_believed(tmp_path):
+    """Each byte changed: what is loaded is a tree, or the file is refused in our own words."""
+    xdevice.save({"w": numpy.ones((2, 3), "float32"), "b": [numpy.zeros(0), 5]}, tmp_path / "file")
+    whole = (tmp_path / "file").read_bytes()
+    size = 8 + int.from_bytes(whole[:8], "little")
+    outcomes = {"loaded": 0, "refused": 0}
+    for i in range(size):
+        for byte in {whole[i] ^ 1, whole[i] ^ 128, ord("9"), ord('"')}:
+            (tmp_path / "file").write_bytes(whole[:i] + bytes([byte]) + whole[i + 1 :])
+            try:
+                xdevice.load(tmp_path / "file")
+                outcomes["loaded"] += 1
+            except (xdevice.FileFormatError, xdevice.NotSupportedError):
+                outcomes["refused"] += 1
+    assert min(outcomes.values()) > 10
+
+
+@pytest.mark.parametrize("shape", [[0, 2**62], [0, 2**62, 2**62], [0] * 70])
+def test_an_empty_tensor_of_a_shape_that_numpy_cannot_have_is_refused_or_loaded(tmp_path, shape):
+    empty = written({"x": ("F32", numpy.zeros(0, "float32"))}).replace(b"[0]", json.dumps(shape).encode(), 1)
+    head = empty[8:]
+    (tmp_path / "file").write_bytes(len(head).to_bytes(8, "little") + head)
+    with pytest.raises((xdevice.FileFormatError, xdevice.NotSupportedError)):
+        xdevice.load(tmp_path / "file")

@@ -1,0 +1,51 @@
+"""The safetensors format as we use it: the package that knows it, its words for dtypes, and our place in it."""
+
+from __future__ import annotations
+
+from xdevice.errors import BackendNotInstalledError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+OURS = "xdevice"
+"""The key in the metadata under which the structure stands."""
+
+DTYPES = {
+    "BF16": "bfloat16",
+    "BOOL": "bool",
+    "C64": "complex64",
+    "F16": "float16",
+    "F32": "float32",
+    "F64": "float64",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
+    "I8": "int8",
+    "I16": "int16",
+    "I32": "int32",
+    "I64": "int64",
+    "U8": "uint8",
+    "U16": "uint16",
+    "U32": "uint32",
+    "U64": "uint64",
+}
+"""The NumPy name behind each of the format's words."""
+
+FOREIGN = ("bfloat", "float8")
+"""How the names begin that NumPy itself does not know."""
+
+
+def library() -> ModuleType:
+    """The package safetensors; `BackendNotInstalledError` says how to get it."""
+    try:
+        import safetensors
+    except ModuleNotFoundError as error:
+        raise BackendNotInstalledError(
+            "files are written and read by the package safetensors, which is not installed; "
+            "pip install 'xdevice[safetensors]'",
+            name="safetensors",
+        ) from error
+    return safetensors
