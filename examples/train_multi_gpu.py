@@ -126,7 +126,8 @@ def train(options, devices):
     step = data_parallel(native.compiled(cross_entropy), devices, reduction="sum")
     start = get_params(options.seed)
     replicas = replicate(on_device(start, devices[0]), devices)
-    show(f"the first step is that of one device: {compare(step, start, devices, images, labels, options)}")
+    few = images[: options.batch_size - 1], labels[: options.batch_size - 1]  # parts of uneven length, too
+    show(f"the first step is that of one device: {compare(step, start, devices, few, options.rate)}")
 
     history, timer = [], xdevice.Timer()
     for epoch in range(1, options.epochs + 1):
@@ -144,14 +145,12 @@ def train(options, devices):
     return step, replicas, history
 
 
-def compare(step, start, devices, images, labels, options):
+def compare(step, start, devices, batch, rate):
     """Whether one step on all devices of all processes, and one step by step, end where one device alone ends."""
-    rows = slice(options.batch_size - 1)  # uneven parts too
-    batch = images[rows], labels[rows]
     params = on_device(start, devices[0])
-    (alone,) = train_batch_step_by_step([params], *batch, devices[:1], options.rate)
-    together = train_batch(step, replicate(params, devices), *batch, options.rate)[1]
-    spelt = train_batch_step_by_step(replicate(params, devices), *batch, devices, options.rate)
+    (alone,) = train_batch_step_by_step([params], *batch, devices[:1], rate)
+    together = train_batch(step, replicate(params, devices), *batch, rate)[1]
+    spelt = train_batch_step_by_step(replicate(params, devices), *batch, devices, rate)
     return max(differences(alone, other) for other in [*together, *spelt]) < 1e-5
 
 

@@ -25,7 +25,7 @@ def gpus(n: int) -> list[Device]:
 
 
 def ask_for_gpus(n: int) -> None:
-    """Ask for ``n`` virtual GPUs where the machine has fewer; ends the script, with the reason, where there can be none.
+    """Ask for ``n`` virtual GPUs where the machine has fewer; ends the script where there can be none, and says why.
 
     To be called before the framework makes its first tensor. The driver is asked, not the framework:
     to ask some frameworks is to use them.

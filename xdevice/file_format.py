@@ -48,4 +48,10 @@ def library() -> ModuleType:
             "pip install 'xdevice[safetensors]'",
             name="safetensors",
         ) from error
+    if not hasattr(safetensors, "TensorSpec"):
+        raise BackendNotInstalledError(
+            f"files need safetensors 0.8 or later, and {safetensors.__version__} is installed; "
+            "pip install -U 'xdevice[safetensors]'",
+            name="safetensors",
+        )
     return safetensors

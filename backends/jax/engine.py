@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 
     from xdevice.distributed.job import Job
 
-_jax: Any = jax  # it has left most of what is used here without types; and older versions keep elsewhere:
-enable_x64 = getattr(_jax, "enable_x64", None) or import_module("jax.experimental").enable_x64
-shard_map = getattr(_jax, "shard_map", None) or import_module("jax.experimental.shard_map").shard_map
+_jax: Any = jax  # which has left most of what is used here without types
+# older versions keep these two elsewhere
+enable_x64 = (_jax if hasattr(_jax, "enable_x64") else import_module("jax.experimental")).enable_x64
+shard_map = (_jax if hasattr(_jax, "shard_map") else import_module("jax.experimental.shard_map")).shard_map
 
-_REDUCED = {"sum": jax.lax.psum, "max": jax.lax.pmax, "min": jax.lax.pmin}
+_REDUCED: dict[str, Any] = {"sum": jax.lax.psum, "max": jax.lax.pmax, "min": jax.lax.pmin}
 _Spec: Any = PartitionSpec
 _PARTS = _Spec("process")
+_COLLECTIVES = "jax_cpu_collectives_implementation"
 _LONG = 2**20
 """Longer vectors are of few lengths: models'."""
 
@@ -57,6 +59,8 @@ def start(job: Job, timeout: float) -> None:
 
 
 def _join(job: Job, timeout: float) -> None:
+    if getattr(_jax.config, _COLLECTIVES, None) in (None, "none"):  # before JAX 0.5
+        _jax.config.update(_COLLECTIVES, "gloo")
     seconds = max(1, round(timeout))
     wanted = {
         "initialization_timeout": seconds,

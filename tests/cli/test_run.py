@@ -351,7 +351,8 @@ def test_ctrl_c_stops_every_child_and_grandchild(script, tmp_path, number):
     path = script(SLEEPERS)
     process = subprocess.Popen(
         command("run", path, pids, "--backend", ",".join(NAMES[-2:]), "--jobs", 2),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(), preexec_fn=heed_ctrl_c,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),
+        preexec_fn=heed_ctrl_c,  # noqa: PLW1509  (no threads here)
     )  # fmt: skip
     until = time.monotonic() + 60
     while (not pids.exists() or pids.read_text().count("\n") < len(NAMES[-2:])) and time.monotonic() < until:
@@ -371,7 +372,8 @@ def test_ctrl_c_keeps_what_has_not_started_from_starting(script, tmp_path):
     pids = tmp_path / "pids"
     process = subprocess.Popen(
         command("run", script(SLEEPERS), pids, "--backend", f"{ONE},{NAMES[0]}", "--jobs", 1, "--json"),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(), preexec_fn=heed_ctrl_c,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),
+        preexec_fn=heed_ctrl_c,  # noqa: PLW1509  (no threads here)
     )  # fmt: skip
     while not pids.exists() or not pids.read_text().endswith("\n"):
         time.sleep(0.05)
