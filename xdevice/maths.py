@@ -211,7 +211,7 @@ class _Factories:
         return _named_as(astype, cast)
 
 
-def _named_as(made: Any, like: Any) -> Any:
+def _named_as(made: Callable[..., Any], like: Callable[..., Any]) -> Callable[..., Any]:
     made.__name__, made.__doc__ = like.__name__, like.__doc__
     return made
 
