@@ -30,21 +30,21 @@ def mpirun(environment, backend, scenario):
 
 
 @needs_mpi
-def test_processes_of_mpirun_agree_to_the_bit(backend, environment):
-    done = mpirun(environment, backend, "agrees")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("agreed on 2") == 2
-
-
-@needs_mpi
-def test_a_process_of_mpirun_that_raises_ends_the_job_and_the_others_name_it(backend, environment):
-    done = mpirun(environment, backend, "raising")
+def test_a_process_of_mpirun_that_raises_ends_the_job_and_is_named(environment):
+    done = mpirun(environment, "numpy", "raising")
     assert done.returncode == 1, done.stderr
     assert "ValueError: a mistake of rank 1" in done.stderr
 
 
-def test_processes_that_mpi_has_not_started_are_told_what_to_type(backend, launch):
-    done = launch(backend, "leaving", options=["--engine", "mpi"])
+@needs_mpi
+def test_the_launcher_becomes_mpirun(backend, launch):
+    done = launch(backend, "agrees", options=["--engine", "mpi"])
+    assert done.status == 0, done.stderr
+    assert done.stdout.count("agreed on 2") == 2
+
+
+def test_processes_that_mpi_has_not_started_are_told_what_to_type(launch):
+    done = launch("numpy", "leaving", XDEVICE_ENGINE="mpi")
     hint = "start them by MPI: XDEVICE_ENGINE=mpi mpirun -n 2 python" if installed else "pip install 'xdevice[mpi]'"
     assert done.status == 1
     assert hint in done.stderr

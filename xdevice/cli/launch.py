@@ -9,6 +9,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xdevice.cli.mpirun import become_mpirun
 from xdevice.cli.script import script_at
 from xdevice.distributed.launcher import launch
 from xdevice.distributed.launcher_plan import Plan
@@ -31,6 +32,8 @@ def main(options: argparse.Namespace) -> int:
     nodes, node, hosts = _nodes(options)
     address = options.master_addr or (hosts[0] if hosts else _LOCALHOST)
     environment = _environment(options, address)
+    if options.engine == "mpi":
+        become_mpirun(options, command, environment)
     if hosts:
         environment["XDEVICE_HOST"] = hosts[node]
     port = _port(options, nodes)

@@ -231,7 +231,9 @@ class Membership:
                     deadline = 0
         if self.inside is inside:
             message = f"rank {self.seat.rank} was inside {inside[0]} for {self.timeout:g} s"
-            self._end(self._fail(_blamed(DistributedTimeoutError, message, None)))
+            if self.seat.rank:  # rank 0 would have said by now which rank does not answer
+                message += f", and rank 0 (at {self.seat.host}) does not answer: it is stopped, or its host is"
+            self._end(self._fail(_blamed(DistributedTimeoutError, message, 0 if self.seat.rank else None)))
 
     def _leave_engine(self) -> None:
         inside, deadline = self.inside, time.monotonic() + GRACE

@@ -220,7 +220,8 @@ def _parts(group: Group, name: str, tree: Any, allowed: Callable[[str], str]) ->
         part.tensors.append(leaf)
         part.numbers += prod(shape)
         said.append(
-            f"{dtype_name(leaf.dtype)}{list(shape)}{where}" + (f" in vector {part.number}" if part.number else "")
+            f"{dtype_name(leaf.dtype)}{list(shape)} on {device.kind}{where}"
+            + (f" in vector {part.number}" if part.number else "")
         )
     if not parts:
         raise NotATensorError(f"{name} was given {shortened(tree)}, in which there is no tensor; give tensors")
