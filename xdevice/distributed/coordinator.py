@@ -14,32 +14,17 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from xdevice.distributed.lines import Line, parsed
+from xdevice.distributed.roll import Member, after, disagreement, ranks, said
 
 if TYPE_CHECKING:
     import socket
 
-    Hello = dict[str, Any]
+    from xdevice.distributed.roll import Hello
 
 ANSWER = 1.5
 """Seconds that a process has to say where it is."""
 
 _MUST_AGREE = {"world_size": "world size", "backend": "backend", "engine": "engine", "version": "xdevice version"}
-
-
-class Member:
-    """One process of the job."""
-
-    def __init__(self, hello: Hello) -> None:
-        self.hello = hello
-        self.lines: dict[str, Line] = {}
-        self.asks: str | None = None  # to enter what, while it stands at the gate
-        self.entered = 0
-        self.last = ""
-        self.where: str | None = None
-        self.done = False
-
-    def __str__(self) -> str:
-        return f"rank {self.hello['rank']} (process {self.hello['pid']} on {self.hello['name']})"
 
 
 class Coordinator(threading.Thread):
@@ -193,7 +178,7 @@ class Coordinator(threading.Thread):
         zero = self.members[0].asks or ""
         other = next((m for m in self.members.values() if m.asks != zero), None)
         if other is not None:
-            self.fail(_disagreement(other, zero), other.hello["rank"])
+            self.fail(disagreement(other, zero), other.hello["rank"])
             return
         for member in self.members.values():
             member.entered, member.last, member.asks = member.entered + 1, what.partition("|")[0], None
@@ -218,7 +203,7 @@ class Coordinator(threading.Thread):
 
     def _lost(self, member: Member) -> None:
         self.fail(
-            f"{member} has gone: it was killed, or ended without shutdown(), {_after(member)}",
+            f"{member} has gone: it was killed, or ended without shutdown(), {after(member)}",
             member.hello["rank"],
         )
 
@@ -254,9 +239,9 @@ class Coordinator(threading.Thread):
 
     def _give_up_meeting(self) -> None:
         missing = [r for r in range(self.world_size) if r not in self.members]
-        there = f"{_ranks(sorted(self.members))} of {self.world_size} came within {self.timeout:g} s"
+        there = f"{ranks(sorted(self.members))} of {self.world_size} came within {self.timeout:g} s"
         self.fail(
-            f"{_ranks(missing) or 'a process'} did not come: {there}; start every process, or give init() a longer "
+            f"{ranks(missing) or 'a process'} did not come: {there}; start every process, or give init() a longer "
             "timeout",
             missing[0] if missing else 0,
             late=True,
@@ -268,38 +253,11 @@ class Coordinator(threading.Thread):
         silent = [m for m in late if m.where is None]
         culprit = (silent or late)[0]
         if waiting:
-            before = f"{_ranks([m.hello['rank'] for m in waiting])} waited {self.timeout:g} s in {_said(waiting[0])}"
+            before = f"{ranks([m.hello['rank'] for m in waiting])} waited {self.timeout:g} s in {said(waiting[0])}"
         else:
             before = f"the processes waited {self.timeout:g} s inside {culprit.last}"
         if silent:
-            why = f"{culprit} does not answer: it is stopped, or its host is, {_after(culprit)}"
+            why = f"{culprit} does not answer: it is stopped, or its host is, {after(culprit)}"
         else:
-            why = f"{culprit} did not come: it is {culprit.where}, {_after(culprit)}"
+            why = f"{culprit} did not come: it is {culprit.where}, {after(culprit)}"
         self.fail(f"{before}; {why}", culprit.hello["rank"], late=True)
-
-
-def _said(member: Member) -> str:
-    return (member.asks or "").partition("|")[0]
-
-
-def _after(member: Member) -> str:
-    # the first that it enters is the meeting after the engines' start
-    return f"after {member.last}, its number {member.entered - 1}" if member.entered > 1 else "before any collective"
-
-
-def _ranks(ranks: list[int]) -> str:
-    if len(ranks) > 8:
-        return f"ranks {', '.join(map(str, ranks[:7]))} and {len(ranks) - 7} more"
-    return (f"rank {ranks[0]}" if len(ranks) == 1 else "ranks " + ", ".join(map(str, ranks))) if ranks else ""
-
-
-def _disagreement(other: Member, zero: str) -> str:
-    """What is different between what the process asks and what rank 0 asks."""
-    mine, theirs = (other.asks or "").split("|"), zero.split("|")
-    if mine[0] != theirs[0]:
-        return f"{other} calls {mine[0]} where rank 0 calls {theirs[0]}; every process makes the same calls in order"
-    a, b = mine[-1].split(";"), theirs[-1].split(";")
-    if len(a) != len(b):
-        return f"{other} gives {mine[0]} {len(a)} tensors where rank 0 gives {len(b)}; give the same tree everywhere"
-    x, y = next((x, y) for x, y in zip(a, b, strict=True) if x != y)
-    return f"{other} gives {mine[0]} {x} where rank 0 gives {y}; give the same structure, shapes and dtypes everywhere"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
-import faulthandler
 import os
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 import xdevice
+from xdevice.distributed import ending
 from xdevice.distributed.environment import ALONE, seat
 from xdevice.distributed.job import Job, check_ports
-from xdevice.distributed.member import PEER_FAILED, Membership
+from xdevice.distributed.member import Membership
 from xdevice.errors import ArgumentError, ArgumentTypeError, DistributedError
 from xdevice.registry import backend
 
@@ -30,9 +28,6 @@ if TYPE_CHECKING:
 TIMEOUT = 120.0
 """Seconds to wait for the others, if nobody says otherwise."""
 
-LAST_RESORT = 10.0
-"""Seconds that a process which has failed may take to end: engines wait for their peers on the way out."""
-
 ENGINES = ("native", "mpi")
 
 
@@ -48,9 +43,6 @@ class Group:
 
 _group: Group | None = None
 _seats: set[Seat] = set()  # that this process has had: engines may keep their ports for the next time
-_broken: BaseException | None = None  # with what the group was left, if its engine could not be stopped
-_exit_status = 0  # what this process is to end with, once an error has ended it
-_hook: Any = None  # the excepthook that was there before
 
 
 def init(timeout: float | None = None, *, start: float | None = None, engine: str | None = None) -> None:
@@ -89,7 +81,7 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
     ArgumentError
         No such engine, or the environment contradicts itself.
     """
-    global _group, _broken
+    global _group
     if _group is not None:
         raise DistributedError("init() comes twice; shutdown() leaves the first group")
     here = seat()
@@ -105,8 +97,8 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
         _seats.add(here)
     words = {"backend": str(owner), "engine": name, "version": xdevice.__version__}
     members = Membership(here, at_first, words)
-    _group, _broken = Group(owner, running, members, name == "native"), None
-    _mind_the_end()
+    _group = Group(owner, running, members, name == "native")
+    ending.mind(members)
     try:
         work(_group, "the start of the engine", lambda: running.start(members.job, max(seconds, at_first)))
         members.enter("the first meeting")
@@ -164,7 +156,7 @@ class process_group:  # noqa: N801  (reads as what it opens: `with process_group
         else:
             _break_off(error)
             if isinstance(error, SystemExit):
-                _end_with(error)
+                ending.end_with(error)
 
 
 def is_initialized() -> bool:
@@ -262,67 +254,15 @@ def _seconds(timeout: float | None) -> float:
     return seconds
 
 
+def _break_off(error: BaseException) -> None:
+    """Tell the others of the error, and leave without them."""
+    ending.break_off(error)
+    _leave()
+
+
 def _leave() -> None:
     global _group
     group, _group = _group, None
     if group is not None and group.members is not None:
+        ending.forget()
         group.members.close()
-
-
-# The end of the process. An engine left behind by a process that fails would wait for its peers, and they for
-# it; so the others are told, and what hangs on the way out is cut short.
-
-
-def _mind_the_end() -> None:
-    global _hook
-    if _hook is None:
-        _hook = sys.excepthook
-        sys.excepthook = _on_exception
-        atexit.register(_at_exit)
-
-
-def _break_off(error: BaseException) -> None:
-    """Tell the others of the error, and leave without them."""
-    global _broken
-    if _group is not None and _group.members is not None:
-        _broken = error
-        _group.members.raised(error)
-    _leave()
-
-
-def _on_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    _hook(kind, error, trace)
-    _break_off(error)
-    if _broken is not None:
-        _end_with(error)
-
-
-def _end_with(error: BaseException) -> None:
-    """Let the process end with the status that belongs to the error, and not for long."""
-    global _exit_status
-    if isinstance(error, SystemExit):
-        _exit_status = error.code if isinstance(error.code, int) else int(error.code is not None)
-    elif isinstance(error, DistributedError) and error.rank not in (None, seat().rank):
-        _exit_status = PEER_FAILED
-    else:
-        _exit_status = 130 if isinstance(error, KeyboardInterrupt) else 1
-    _cut_short()
-
-
-def _at_exit() -> None:
-    """Runs after handlers that were registered later, and before those of frameworks, which may wait for ever."""
-    if _group is not None and _group.members is not None:
-        _group.members.left()
-        _leave()
-        _cut_short()
-    if _exit_status:
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except (OSError, ValueError):
-                pass
-        os._exit(_exit_status)
-
-
-def _cut_short() -> None:
-    faulthandler.dump_traceback_later(LAST_RESORT, exit=True, file=open(os.devnull, "w"))  # noqa: SIM115  (for ever)
