@@ -82,7 +82,8 @@ class _Store:
     def leave_alone(self) -> None:
         """At the end of a process whose job has failed: wait for nobody."""
         self.servers.will_end()
-        mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self._native.handle, ctypes.c_int(0))
+        base: Any = mx.base
+        base._LIB.MXKVStoreSetBarrierBeforeExit(self._native.handle, ctypes.c_int(0))
 
 
 _store: _Store | None = None

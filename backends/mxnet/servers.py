@@ -12,7 +12,7 @@ from pathlib import Path
 from queue import Queue
 from typing import IO, TYPE_CHECKING
 
-import mxnet as mx
+from mxnet.libinfo import find_lib_path
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -50,7 +50,7 @@ class Servers:
         output = self._outputs[role]
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_PROGRAM), mx.base._LIB._name, str(os.getpid())],
+                [sys.executable, "-I", "-S", str(_PROGRAM), find_lib_path()[0], str(os.getpid())],
                 env={**os.environ, **variables, "CUDA_VISIBLE_DEVICES": ""},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -90,7 +90,8 @@ def _join(job: Job) -> None:
     """
     running: Any = context.context()
     running.configure_coordination_service(service_type="")
-    checks, CollectiveAllReduceExtended._enable_check_health = CollectiveAllReduceExtended._enable_check_health, False
+    strategies: Any = CollectiveAllReduceExtended
+    checks, strategies._enable_check_health = strategies._enable_check_health, False
     try:
         workers = tf.train.ClusterSpec({"worker": list(job.addresses)})
         tf.distribute.MultiWorkerMirroredStrategy(
@@ -99,7 +100,7 @@ def _join(job: Job) -> None:
             )
         )
     finally:
-        CollectiveAllReduceExtended._enable_check_health = checks
+        strategies._enable_check_health = checks
 
 
 def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
@@ -170,7 +171,7 @@ def _folded(vectors: list[tf.Tensor], op: str) -> tf.Tensor:
 
 def _words(vector: tf.Tensor) -> tf.Tensor:
     """The vector's bits, filled up with zeros."""
-    octets = tf.reshape(tf.bitcast(tf.cast(vector, tf.uint8) if vector.dtype.is_bool else vector, tf.uint8), [-1])
+    octets: Any = tf.reshape(tf.bitcast(tf.cast(vector, tf.uint8) if vector.dtype.is_bool else vector, tf.uint8), [-1])
     if missing := -octets.shape[0] % _WORD.size:
         octets = tf.pad(octets, [[0, missing]])
     return tf.bitcast(tf.reshape(octets, [-1, _WORD.size]), _WORD)

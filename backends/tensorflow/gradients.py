@@ -8,6 +8,7 @@ result is, and crosses from device to device where the forward pass did.
 from __future__ import annotations
 
 import threading
+import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,31 +18,59 @@ from tensorflow.python.eager import backprop, context
 
 from xdevice.backends.tensorflow import placement
 from xdevice.backends.tensorflow.hardware import scope
+from xdevice.gradients import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+
+    from xdevice.adapters import Backend
 
 _engine: Any = pywrap_tfe
 _tape: Any = backprop
 _lock = threading.Lock()
 _asking = 0  # how many threads ask a tape
 _thread = threading.local()
+_known: weakref.WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]] = weakref.WeakKeyDictionary()
 
 
 def is_floating(tensor: Any) -> bool:
     return bool(tf.as_dtype(tensor.dtype).is_floating)
 
 
-def value_and_gradients(
-    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any], nested: bool
-) -> tuple[Any, Any, list[Any]]:
+def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
+    if isinstance(call.fn, tf.types.experimental.PolymorphicFunction) and not nested and tf.executing_eagerly():
+        value, aux, found = _compiled(call)(parameters, list(call.args), call.kwargs)
+    else:
+        value, aux, found = _differentiated(call, parameters)
+    return value, aux, [_beside(p, g) for p, g in zip(parameters, found, strict=True)]
+
+
+def _differentiated(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[Any]]:
     variables = [_watched_apart(p) for p in parameters]
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         value, aux = call(variables)
     with _beside_forward(value):
         found = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    return value, aux, [_beside(p, g) for p, g in zip(variables, found, strict=True)]
+    return value, aux, found
+
+
+def _compiled(call: Call) -> Callable[..., Any]:
+    """The value and the gradients of a compiled function, compiled in their turn: else each half is, by itself."""
+    known = _known.setdefault(call.fn, {})
+    settings = call.chosen, call.owner, call.has_aux
+    if settings not in known:
+        known[settings] = _compile(weakref.ref(call.fn), *settings)
+    return known[settings]
+
+
+def _compile(function: weakref.ref[Any], chosen: tuple[int, ...], owner: Backend, has_aux: bool) -> Callable[..., Any]:
+    def compiled(parameters: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:  # weak, as it is kept by its fn
+        fn: Any = function()
+        return _differentiated(Call(fn, args, kwargs, chosen, owner, has_aux), parameters)
+
+    traced: Callable[..., Any] = tf.function(compiled)
+    return traced
 
 
 def _watched_apart(parameter: Any) -> Any:
