@@ -1,0 +1,61 @@
+"""PaddlePaddle: `paddle.DataParallel` over gloo."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import paddle
+from paddle import nn
+from paddle.nn import functional
+from scaling_native import Training, nothing
+
+VIRTUAL = False
+NO_DEVICES = "paddle.DataParallel has one device for each process"
+
+
+class LeNet(nn.Layer):
+    def __init__(self, params: dict[str, Any]) -> None:
+        super().__init__()
+        for name, values in params.items():
+            value = nn.initializer.Assign(values)
+            self.add_parameter(name, self.create_parameter(values.shape, default_initializer=value))
+
+    def forward(self, x: Any, labels: Any) -> Any:
+        return loss(dict(self.named_parameters()), x, labels)
+
+
+def loss(p: dict[str, Any], x: Any, labels: Any) -> Any:
+    h = functional.avg_pool2d(functional.relu(functional.conv2d(x, p["W1"], p["b1"])), 2, 2)
+    h = functional.avg_pool2d(functional.relu(functional.conv2d(h, p["W2"], p["b2"])), 2, 2)
+    h = functional.relu(h.flatten(1) @ p["W3"] + p["b3"])
+    return functional.cross_entropy(h @ p["W4"] + p["b4"], labels)
+
+
+def alone(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
+    net = LeNet(params)
+    return _training(net, net, images, labels, rate)
+
+
+def processes(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
+    # DataParallel reads again what was there while the engine started, and works alone where it is missing
+    os.environ["PADDLE_TRAINERS_NUM"] = os.environ["XDEVICE_WORLD_SIZE"]
+    os.environ["PADDLE_TRAINER_ID"] = os.environ["XDEVICE_RANK"]
+    net = LeNet(params)
+    return _training(net, paddle.DataParallel(net), images, labels, rate)
+
+
+def compiled(function: Any) -> Any:
+    return function
+
+
+def _training(net: Any, wrapped: Any, images: Any, labels: Any, rate: float) -> Training:
+    optimizer = paddle.optimizer.SGD(rate, parameters=net.parameters())
+    x, y = paddle.to_tensor(images), paddle.to_tensor(labels)
+
+    def step() -> None:
+        wrapped(x, y).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+    return Training(step, nothing, lambda: {name: p.numpy() for name, p in net.named_parameters()})

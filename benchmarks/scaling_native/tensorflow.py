@@ -1,0 +1,97 @@
+"""TensorFlow: `MultiWorkerMirroredStrategy`, and `MirroredStrategy` for the devices of one process."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import tensorflow as tf
+from scaling_native import Training, nothing
+from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+
+VIRTUAL = True
+compiled = tf.function
+
+
+def alone(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
+    return _training(tf.distribute.get_strategy(), params, images, labels, rate, once=True)
+
+
+def processes(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
+    rank, size = int(os.environ["XDEVICE_RANK"]), int(os.environ["XDEVICE_WORLD_SIZE"])
+    host, port = os.environ["XDEVICE_MASTER_ADDR"], int(os.environ["XDEVICE_MASTER_PORT"])
+    workers = tf.train.ClusterSpec({"worker": [f"{host}:{port + 2 + each}" for each in range(size)]})
+    # its checks of health, every 30 s, have a process wait for its peers when it ends
+    CollectiveAllReduceExtended._enable_check_health = False
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        workers, task_type="worker", task_id=rank, rpc_layer="grpc"
+    )
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
+    return _training(strategy, params, images, labels, rate, once=True)
+
+
+def devices(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
+    strategy = tf.distribute.MirroredStrategy([device.name for device in tf.config.list_logical_devices("CPU")[-2:]])
+    return _training(strategy, params, images, labels, rate, once=False)
+
+
+def _training(strategy: Any, params: dict[str, Any], images: Any, labels: Any, rate: float, once: bool) -> Training:
+    with strategy.scope():
+        weights = {name: tf.Variable(values, name=name) for name, values in params.items()}
+
+    def of_replica(x: Any, y: Any) -> None:
+        with tf.GradientTape() as tape:
+            value = loss(weights, x, y)
+        own = tape.gradient(value, list(weights.values()))
+        context = tf.distribute.get_replica_context()
+        if strategy.num_replicas_in_sync > 1:
+            own = context.all_reduce(tf.distribute.ReduceOp.MEAN, own)
+        context.merge_call(_descend, args=(own,))
+
+    def _descend(strategy: Any, gradients: Any) -> None:
+        for variable, gradient in zip(weights.values(), gradients, strict=True):
+            strategy.extended.update(variable, lambda v, g: v.assign_sub(rate * g), args=(gradient,))
+
+    @tf.function
+    def train(x: Any, y: Any) -> None:
+        strategy.run(of_replica, args=(x, y))
+
+    def distributed() -> tuple[Any, Any]:
+        k = strategy.num_replicas_in_sync
+        parts = [(images, labels)] if once else list(zip(*map(lambda a: a.reshape(k, -1, *a.shape[1:]), (images, labels))))
+        def of(j):
+            return strategy.experimental_distribute_values_from_function(
+                lambda context: tf.convert_to_tensor(parts[context.replica_id_in_sync_group % len(parts)][j])
+            )
+        return of(0), of(1)
+
+    batch = distributed() if once else None
+
+    def step() -> None:
+        train(*(batch or distributed()))
+
+    def parameters() -> dict[str, Any]:
+        local = strategy.experimental_local_results
+        return {name: local(variable)[0].numpy() for name, variable in weights.items()}
+
+    return Training(step, nothing, parameters)
+
+
+def loss(p: dict[str, Any], x: Any, labels: Any) -> Any:
+    h = _pooled(tf.nn.relu(_convolved(x, p["W1"], p["b1"])))
+    h = _pooled(tf.nn.relu(_convolved(h, p["W2"], p["b2"])))
+    h = tf.nn.relu(tf.reshape(h, [h.shape[0], -1]) @ p["W3"] + p["b3"])
+    scores = h @ p["W4"] + p["b4"]
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels[:, 0], scores))
+
+
+# The images have the course's order of axes, channels before rows; TensorFlow's CPU wants them last.
+
+
+def _convolved(x: Any, weight: Any, bias: Any) -> Any:
+    y = tf.nn.conv2d(tf.transpose(x, [0, 2, 3, 1]), tf.transpose(weight, [2, 3, 1, 0]), 1, "VALID")
+    return tf.transpose(y + bias, [0, 3, 1, 2])
+
+
+def _pooled(x: Any) -> Any:
+    return tf.transpose(tf.nn.avg_pool2d(tf.transpose(x, [0, 2, 3, 1]), 2, 2, "VALID"), [0, 3, 1, 2])

@@ -1,0 +1,57 @@
+"""PyTorch: `DistributedDataParallel` over gloo."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from scaling_native import Training, nothing
+from torch import nn
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+VIRTUAL = False
+NO_DEVICES = "nn.DataParallel is for CUDA alone"
+
+
+class LeNet(nn.Module):
+    def __init__(self, params: dict[str, Any]) -> None:
+        super().__init__()
+        for name, values in params.items():
+            self.register_parameter(name, nn.Parameter(torch.tensor(values)))
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return loss(dict(self.named_parameters()), x, labels)
+
+
+def loss(p: dict[str, torch.Tensor], x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    h = functional.avg_pool2d(functional.relu(functional.conv2d(x, p["W1"], p["b1"])), 2)
+    h = functional.avg_pool2d(functional.relu(functional.conv2d(h, p["W2"], p["b2"])), 2)
+    h = functional.relu(h.flatten(1) @ p["W3"] + p["b3"])
+    return functional.cross_entropy(h @ p["W4"] + p["b4"], labels[:, 0])
+
+
+def alone(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
+    net = LeNet(params)
+    return _training(net, net, images, labels, rate)
+
+
+def processes(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
+    net = LeNet(params)
+    return _training(net, DistributedDataParallel(net), images, labels, rate)
+
+
+def compiled(function: Any) -> Any:
+    return function
+
+
+def _training(net: nn.Module, wrapped: nn.Module, images: Any, labels: Any, rate: float) -> Training:
+    optimizer = torch.optim.SGD(net.parameters(), rate)
+    x, y = torch.tensor(images), torch.tensor(labels)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        wrapped(x, y).backward()
+        optimizer.step()
+
+    return Training(step, nothing, lambda: {name: p.detach().numpy() for name, p in net.named_parameters()})
