@@ -76,6 +76,7 @@ print(json.dumps(files))
     done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, timeout=300, check=True)
     loaded = json.loads(done.stdout.splitlines()[-1])
     for name in xdevice.available():
-        rooms = {p.stem for p in (ROOT / "backends" / name).glob("*.py")} - {"__init__"}
+        files = [p for p in (ROOT / "backends" / name).glob("*.py") if '__name__ == "__main__"' not in p.read_text()]
+        rooms = {p.stem for p in files} - {"__init__"}  # and no programs
         assert {f"xdevice.backends.{name}.{room}" for room in rooms} <= set(loaded)
     assert all(Path(file).is_relative_to(site) for file in loaded.values())
