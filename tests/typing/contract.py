@@ -1,54 +1,76 @@
 """Every room of every adapter is what the contract says: checked by mypy and pyright, never run."""
 
 from xdevice import contract
+from xdevice.backends.jax import collectives as jax_collectives
 from xdevice.backends.jax import creation as jax_creation
+from xdevice.backends.jax import engine as jax_engine
 from xdevice.backends.jax import exchange as jax_exchange
 from xdevice.backends.jax import gradients as jax_gradients
 from xdevice.backends.jax import hardware as jax_hardware
+from xdevice.backends.jax import maths as jax_maths
 from xdevice.backends.jax import memory as jax_memory
 from xdevice.backends.jax import mixing as jax_mixing
 from xdevice.backends.jax import placement as jax_placement
+from xdevice.backends.jax import storage as jax_storage
 from xdevice.backends.jax import virtual as jax_virtual
+from xdevice.backends.mxnet import collectives as mxnet_collectives
 from xdevice.backends.mxnet import creation as mxnet_creation
+from xdevice.backends.mxnet import engine as mxnet_engine
 from xdevice.backends.mxnet import exchange as mxnet_exchange
 from xdevice.backends.mxnet import gradients as mxnet_gradients
 from xdevice.backends.mxnet import hardware as mxnet_hardware
+from xdevice.backends.mxnet import maths as mxnet_maths
 from xdevice.backends.mxnet import memory as mxnet_memory
 from xdevice.backends.mxnet import mixing as mxnet_mixing
 from xdevice.backends.mxnet import models as mxnet_models
 from xdevice.backends.mxnet import placement as mxnet_placement
 from xdevice.backends.mxnet import virtual as mxnet_virtual
+from xdevice.backends.numpy import collectives as numpy_collectives
 from xdevice.backends.numpy import creation as numpy_creation
 from xdevice.backends.numpy import exchange as numpy_exchange
 from xdevice.backends.numpy import hardware as numpy_hardware
+from xdevice.backends.numpy import maths as numpy_maths
 from xdevice.backends.numpy import memory as numpy_memory
 from xdevice.backends.numpy import placement as numpy_placement
+from xdevice.backends.numpy import storage as numpy_storage
+from xdevice.backends.paddle import collectives as paddle_collectives
 from xdevice.backends.paddle import creation as paddle_creation
+from xdevice.backends.paddle import engine as paddle_engine
 from xdevice.backends.paddle import exchange as paddle_exchange
 from xdevice.backends.paddle import gradients as paddle_gradients
 from xdevice.backends.paddle import hardware as paddle_hardware
+from xdevice.backends.paddle import maths as paddle_maths
 from xdevice.backends.paddle import memory as paddle_memory
 from xdevice.backends.paddle import mixing as paddle_mixing
 from xdevice.backends.paddle import models as paddle_models
 from xdevice.backends.paddle import placement as paddle_placement
+from xdevice.backends.paddle import storage as paddle_storage
 from xdevice.backends.paddle import virtual as paddle_virtual
+from xdevice.backends.tensorflow import collectives as tensorflow_collectives
 from xdevice.backends.tensorflow import creation as tensorflow_creation
+from xdevice.backends.tensorflow import engine as tensorflow_engine
 from xdevice.backends.tensorflow import exchange as tensorflow_exchange
 from xdevice.backends.tensorflow import gradients as tensorflow_gradients
 from xdevice.backends.tensorflow import hardware as tensorflow_hardware
+from xdevice.backends.tensorflow import maths as tensorflow_maths
 from xdevice.backends.tensorflow import memory as tensorflow_memory
 from xdevice.backends.tensorflow import mixing as tensorflow_mixing
 from xdevice.backends.tensorflow import models as tensorflow_models
 from xdevice.backends.tensorflow import placement as tensorflow_placement
+from xdevice.backends.tensorflow import storage as tensorflow_storage
 from xdevice.backends.tensorflow import virtual as tensorflow_virtual
+from xdevice.backends.torch import collectives as torch_collectives
 from xdevice.backends.torch import creation as torch_creation
+from xdevice.backends.torch import engine as torch_engine
 from xdevice.backends.torch import exchange as torch_exchange
 from xdevice.backends.torch import gradients as torch_gradients
 from xdevice.backends.torch import hardware as torch_hardware
+from xdevice.backends.torch import maths as torch_maths
 from xdevice.backends.torch import memory as torch_memory
 from xdevice.backends.torch import mixing as torch_mixing
 from xdevice.backends.torch import models as torch_models
 from xdevice.backends.torch import placement as torch_placement
+from xdevice.backends.torch import storage as torch_storage
 from xdevice.backends.torch import virtual as torch_virtual
 
 hardware: list[contract.Hardware] = [
@@ -94,3 +116,14 @@ gradients: list[contract.Gradients] = [
 ]
 virtual: list[contract.Virtual] = [torch_virtual, tensorflow_virtual, paddle_virtual, mxnet_virtual, jax_virtual]
 mixing: list[contract.Mixing] = [torch_mixing, tensorflow_mixing, paddle_mixing, mxnet_mixing, jax_mixing]
+collectives: list[contract.Collectives] = [
+    torch_collectives,
+    tensorflow_collectives,
+    paddle_collectives,
+    mxnet_collectives,
+    jax_collectives,
+    numpy_collectives,
+]
+engine: list[contract.Engine] = [torch_engine, tensorflow_engine, paddle_engine, mxnet_engine, jax_engine]
+maths: list[contract.Maths] = [torch_maths, tensorflow_maths, paddle_maths, mxnet_maths, jax_maths, numpy_maths]
+storage: list[contract.Storage] = [torch_storage, tensorflow_storage, paddle_storage, jax_storage, numpy_storage]
