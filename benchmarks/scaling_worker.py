@@ -11,15 +11,16 @@ import os
 import random
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import numpy as np
-from scaling_native import Training
+from scaling_native import Task, Training
 from train_multi_gpu import cross_entropy, get_params
 
 import xdevice
@@ -31,35 +32,33 @@ ROWS = 64
 RATE = 0.1
 
 
+Loss = Callable[..., Any]
+Compiled = Callable[[Any], Any]
+
+
 class Contender(NamedTuple):
     training: Training
     parts: int
     """How many devices, or processes, it trains on."""
 
 
-def batch(rows: int, seed: int) -> tuple[Any, Any]:
-    """Images and labels of the digits' shapes, and of no meaning: what counts here is time."""
+def task_of(rows: int, seed: int) -> Task:
+    """With images and labels of the digits' shapes, and of no meaning: what counts here is time."""
     numbers = np.random.default_rng(seed)
-    return numbers.random((rows, 1, 28, 28), "float32"), numbers.integers(0, 10, (rows, 1))
+    images, labels = numbers.random((rows, 1, 28, 28), "float32"), numbers.integers(0, 10, (rows, 1))
+    return Task(get_params(0), images, labels, RATE)
 
 
 # How one trains with xdevice
 
 
-def ours(
-    loss: Callable[..., Any],
-    compiled: Callable[[Any], Any],
-    devices: list[Any],
-    images: Any,
-    labels: Any,
-    together: bool = False,
-) -> Training:
+def ours(loss: Loss, compiled: Compiled, devices: list[Any], task: Task, together: bool = False) -> Training:
     """The lesson's `train_batch`, with a loss that is a mean over the rows and is not looked at."""
     step_on_devices = data_parallel(compiled(loss), devices)
-    start = {name: xdevice.tensor(values, device=devices[0]) for name, values in get_params(0).items()}
+    start = {name: xdevice.tensor(values, device=devices[0]) for name, values in task.params.items()}
     replicas = replicate(start, devices)
     where = xdevice.cpu() if len(devices) > 1 else devices[0]  # a batch comes from the host and is shared out
-    x, y = (xdevice.tensor(array, device=where) for array in (images, labels))
+    x, y = (xdevice.tensor(array, device=where) for array in (task.images, task.labels))
     update = compiled(descended)
 
     def step() -> None:
@@ -94,39 +93,65 @@ def descended(params: dict[str, Any], gradients: dict[str, Any]) -> dict[str, An
 
 def of_processes(native: Any) -> dict[str, Contender]:
     """One process with the others idle, each process by itself, and all together."""
-    params, size = get_params(0), distributed.world_size()
-    where = [xdevice.cpu()], *batch(ROWS, distributed.rank())
-    theirs = params, *where[1:], RATE
+    size, task = distributed.world_size(), task_of(ROWS, distributed.rank())
+    where = native.compiled, [xdevice.cpu()], task
     return {
-        "native, 1": Contender(native.alone(*theirs), 1),
-        "xdevice, 1": Contender(ours(native.loss, native.compiled, *where), 1),
-        "lesson, 1": Contender(ours(lesson, native.compiled, *where), 1),
-        "native, apart": Contender(native.alone(*theirs), size),
-        "xdevice, apart": Contender(ours(native.loss, native.compiled, *where), size),
-        "native, 2": Contender(native.processes(*theirs), size),
-        "xdevice, 2": Contender(ours(native.loss, native.compiled, *where, together=True), size),
+        "native, 1": Contender(native.alone(task), 1),
+        "xdevice, 1": Contender(ours(native.loss, *where), 1),
+        "lesson, 1": Contender(ours(lesson, *where), 1),
+        "native, apart": Contender(native.alone(task), size),
+        "xdevice, apart": Contender(ours(native.loss, *where), size),
+        "native, 2": Contender(native.processes(task), size),
+        "xdevice, 2": Contender(ours(native.loss, *where, together=True), size),
     }
 
 
 def of_devices(native: Any) -> dict[str, Contender]:
     """One device on one core, and two devices on two."""
     two = xdevice.virtual_gpus(2) if native.VIRTUAL else [xdevice.cpu()] * 2
-    params, data, double = get_params(0), batch(ROWS, 0), batch(2 * ROWS, 0)
+    single, double = task_of(ROWS, 0), task_of(2 * ROWS, 0)
     found = {
-        "native, 1": Contender(native.alone(params, *data, RATE), 1),
-        "xdevice, 1": Contender(ours(native.loss, native.compiled, two[:1], *data), 1),
-        "xdevice, 2": Contender(ours(native.loss, native.compiled, two, *double), 2),
+        "native, 1": Contender(native.alone(single), 1),
+        "xdevice, 1": Contender(ours(native.loss, native.compiled, two[:1], single), 1),
+        "xdevice, 2": Contender(ours(native.loss, native.compiled, two, double), 2),
     }
+    if native.THREADS:
+        both = [ours(native.loss, native.compiled, [device], single) for device in two]
+        found["xdevice, apart"] = Contender(side_by_side(*both), 2)
     if hasattr(native, "devices"):
-        found["native, 2"] = Contender(native.devices(params, *double, RATE), 2)
+        found["native, 2"] = Contender(native.devices(double), 2)
     return found
+
+
+def side_by_side(first: Training, second: Training) -> Training:
+    """Two trainings in two threads, which tell each other nothing: what there is to gain."""
+    pool = ThreadPoolExecutor(1)
+
+    def step() -> None:
+        other = pool.submit(second.step)
+        first.step()
+        other.result()
+
+    def wait() -> None:
+        first.wait()
+        second.wait()
+
+    return Training(step, wait, first.parameters)
+
+
+COMPARED = {
+    "xdevice, 1": "native, 1",
+    "lesson, 1": "native, 1",
+    "xdevice, apart": "native, apart",
+    "xdevice, 2": "native, 2",
+}
 
 
 def agree(contenders: dict[str, Contender]) -> None:
     """Let each take a step, and see that the native way and ours come to the same."""
     reached = {name: after_a_step(contender.training) for name, contender in contenders.items()}
     for name, parameters in reached.items():
-        native = reached.get("native" + name[name.index(",") :], parameters)
+        native = reached.get(COMPARED.get(name, ""), parameters)
         apart = max(float(abs(parameters[key] - native[key]).max()) for key in parameters)
         if apart > 1e-4:
             raise SystemExit(f"{name}: after one step the parameters are {apart:.1e} from the native ones")
@@ -141,15 +166,18 @@ def after_a_step(training: Training) -> dict[str, Any]:
 # Turns
 
 
-def measured(contenders: dict[str, Contender], rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Samples per second of each contender, round by round."""
+def measured(contenders: dict[str, Contender], rounds: int, seconds: float) -> dict[str, dict[str, list[float]]]:
+    """Samples per second of each contender, round by round; and per second of rank 0's CPU time."""
     steps = {name: steps_in(contender, seconds) for name, contender in contenders.items()}
-    found: dict[str, list[float]] = {name: [] for name in contenders}
+    found: dict[str, dict[str, list[float]]] = {"wall": {}, "cpu": {}}
     shuffled = random.Random(0)  # alike in all processes
     for _ in range(rounds):
         for name in shuffled.sample(list(contenders), len(contenders)):
-            taken = turn(contenders[name], steps[name])
-            found[name].append(contenders[name].parts * ROWS * steps[name] / taken)
+            began = process_time()
+            wall = turn(contenders[name], steps[name])
+            samples = contenders[name].parts * ROWS * steps[name]
+            found["wall"].setdefault(name, []).append(samples / wall)
+            found["cpu"].setdefault(name, []).append(samples / (process_time() - began))
     return found
 
 

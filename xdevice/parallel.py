@@ -193,6 +193,10 @@ def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Any]:
                 f"replica {i} is on {place}, and was to be on {device}; make them with replicate(params, devices)"
             )
     check_alike(replicas)
+    for leaves_alike in zip(*map(_flat, replicas), strict=True):
+        if len({(str(leaf.dtype), tuple(leaf.shape)) for leaf in leaves_alike if hasattr(leaf, "dtype")}) > 1:
+            found = " and ".join(dict.fromkeys(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves_alike))
+            raise ArgumentError(f"a parameter is {found} in the replicas; make them with replicate(params, devices)")
     return list(replicas)
 
 

@@ -41,7 +41,7 @@ class Reader:
                 "write it again with xdevice.save"
             ) from error
         self._start = file.tell()
-        self.words: str | None = header.pop("__metadata__", {}).get(OURS)
+        self.words: str | None = (header.pop("__metadata__", None) or {}).get(OURS)
         self.entries: dict[str, dict[str, Any]] = header
 
     def dtype(self, name: str, owner: Backend) -> Any:

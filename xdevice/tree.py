@@ -63,6 +63,18 @@ def paths(tree: Any) -> tuple[str, ...]:
     return _paths[spec]
 
 
+def unordered(tree: Any) -> bool:
+    """Whether there is a set of several things in it: their order is another in every process and every tree."""
+    for leaf in _flatten(tree)[0]:
+        if type(leaf) in where_by_type:
+            continue
+        if isinstance(leaf, (set, frozenset)) and len(leaf) > 1:
+            return True
+        if any(unordered(child) for _, child in _children(leaf) or ()):
+            return True
+    return False
+
+
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
     """The tree with ``fn`` applied to each leaf; the same object where no leaf has changed."""
     flat, spec = _flatten(tree)

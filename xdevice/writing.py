@@ -33,10 +33,12 @@ def write(tree: Any, path: str) -> None:
         )
         for name, (dtype, shape, array) in values.items()
     }
-    beside = f"{target}.{os.urandom(4).hex()}.part"  # two threads may save at once
+    beside = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.part")  # two threads may save at once
     try:
         with open(beside, "xb") as file:
             mode = os.fstat(file.fileno()).st_mode  # as the umask has it: the library would let nobody else read
+        if os.path.exists(target):
+            mode = os.stat(target).st_mode
         safetensors.serialize_file(specs, beside, {OURS: json.dumps(outline.words)})
         os.chmod(beside, mode & 0o777)
         _flush(beside, os.O_RDWR)

@@ -6,7 +6,8 @@ compiled for every dtype and length: the vectors are parts of one long array, an
 
 from __future__ import annotations
 
-from functools import cache
+from contextlib import contextmanager
+from functools import cache, partial
 from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from xdevice.backends.jax.placement import device_of, move
 from xdevice.errors import DistributedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from xdevice.distributed.job import Job
 
@@ -52,10 +53,28 @@ def start(job: Job, timeout: float) -> None:
     if _joined is None:
         _join(job, timeout)
     _job, _joined = job, place
-    all_reduce(jax.device_put(np.zeros(1, np.float32), jax.local_devices(backend="cpu")[0]), "sum")  # connects them
+    with _gloo_at(job.hosts[job.rank]):
+        all_reduce(jax.device_put(np.zeros(1, np.float32), jax.local_devices(backend="cpu")[0]), "sum")  # connects them
     if jax.default_backend() == "cpu":
         # gloo needs JAX's own service no more, which would end this process where another one has gone
         _jax.distributed.shutdown()
+
+
+@contextmanager
+def _gloo_at(host: str) -> Generator[None, None, None]:
+    """Let gloo take this address: JAX has no setting for it, and gloo takes what the host's name stands for."""
+    bridge: Any = import_module("jax._src.xla_bridge")
+    library = getattr(bridge, "_jax", None) or getattr(bridge, "xla_client", None)
+    library = getattr(library, "_xla", library)  # its place before JAX 0.6
+    own = getattr(library, "make_gloo_tcp_collectives", None)
+    if own is None:
+        yield
+        return
+    library.make_gloo_tcp_collectives = partial(own, hostname=host)
+    try:
+        yield
+    finally:
+        library.make_gloo_tcp_collectives = own
 
 
 def _join(job: Job, timeout: float) -> None:
@@ -139,10 +158,10 @@ def _mesh(vector: Any) -> Mesh:
 @cache
 def _mesh_over(platform: str) -> Mesh:
     """One device of each process: that of its local rank, or the CPU, if not everybody has one for itself."""
-    hosts, found = _running().hosts, []
-    for rank, host in enumerate(hosts):
+    found = []
+    for rank, place in enumerate(_running().local_ranks):
         own = [device for device in jax.devices(platform) if device.process_index == rank]
-        local = 0 if platform == "cpu" else hosts[:rank].count(host)
+        local = 0 if platform == "cpu" else place
         if local >= len(own):
             return _mesh_over("cpu")
         found.append(own[local])

@@ -66,7 +66,7 @@ def start(job: Job, timeout: float) -> None:
 def _join(job: Job, timeout: float) -> None:
     global _gpu, _hosts
     default = paddle.device.get_device()
-    together = max(map(job.hosts.count, job.hosts))  # NCCL wants a GPU for each process
+    together = max(job.local_ranks) + 1  # NCCL wants a GPU for each process
     by_nccl = paddle.is_compiled_with_cuda() and not is_virtual() and real_gpus() >= together
     _gpu = Device("gpu", job.local_rank) if by_nccl else None
     _wait_for_master(job, timeout)

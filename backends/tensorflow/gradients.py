@@ -65,11 +65,13 @@ def _compiled(call: Call) -> Callable[..., Any]:
 
 
 def _compile(function: weakref.ref[Any], chosen: tuple[int, ...], owner: Backend, has_aux: bool) -> Callable[..., Any]:
-    def compiled(parameters: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:  # weak, as it is kept by its fn
+    def compiled(
+        parameters: list[Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:  # weak, as it is kept by its fn
         fn: Any = function()
         return _differentiated(Call(fn, args, kwargs, chosen, owner, has_aux), parameters)
 
-    traced: Callable[..., Any] = tf.function(compiled)
+    traced: Callable[..., Any] = tf.function(compiled, autograph=False)  # which would wrap errors in its own words
     return traced
 
 

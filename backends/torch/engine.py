@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 _OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 _BYTES = torch.uint8
-_SUMMED_AS = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64}  # gloo has no sum of them
+_SUMMED_AS = {  # gloo has no sum of them
+    torch.int16: torch.int32,
+    torch.uint16: torch.int32,
+    torch.uint32: torch.int64,
+    torch.float8_e4m3fn: torch.float32,
+    torch.float8_e5m2: torch.float32,
+}
 
 
 def start(job: Job, timeout: float) -> None:
@@ -45,10 +51,18 @@ def _at_interface(name: str | None) -> Generator[None, None, None]:
 
 
 def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:
+    if vector.dtype is torch.uint64:
+        return _of_uint64(vector, op)
     there = _reachable(vector)
     wide = there.to(_SUMMED_AS[there.dtype]) if there.dtype in _SUMMED_AS else there
     dist.all_reduce(wide, _OPERATIONS[op])
     return _waited(wide.to(vector.device, vector.dtype))
+
+
+def _of_uint64(vector: torch.Tensor, op: str) -> torch.Tensor:
+    """gloo has none of them. Sums are those of signed ones, bit for bit; with the highest bit turned, so is order."""
+    turn = 0 if op == "sum" else -(2**63)
+    return (all_reduce(vector.view(torch.int64) ^ turn, op) ^ turn).view(torch.uint64)
 
 
 def broadcast(vector: torch.Tensor, root: int) -> torch.Tensor:

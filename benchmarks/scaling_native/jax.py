@@ -9,22 +9,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from scaling_native import Training
+
+from scaling_native import Task, Training
 
 VIRTUAL = True
+THREADS = True
 
 
-def alone(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
-    return _training(_sharded(jax.local_devices(backend="cpu")[:1]), params, images, labels, rate, once=True)
+def alone(task: Task) -> Training:
+    return _training(_sharded(jax.local_devices(backend="cpu")[:1]), task, once=True)
 
 
-def processes(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
+def processes(task: Task) -> Training:
     firsts = {device.process_index: device for device in reversed(jax.devices("cpu"))}
-    return _training(_sharded([firsts[rank] for rank in sorted(firsts)]), params, images, labels, rate, once=True)
+    return _training(_sharded([firsts[rank] for rank in sorted(firsts)]), task, once=True)
 
 
-def devices(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
-    return _training(_sharded(jax.local_devices(backend="cpu")[-2:]), params, images, labels, rate, once=False)
+def devices(task: Task) -> Training:
+    return _training(_sharded(jax.local_devices(backend="cpu")[-2:]), task, once=False)
 
 
 def compiled(function: Any) -> Any:
@@ -37,27 +39,20 @@ def _sharded(found: list[Any]) -> tuple[NamedSharding, NamedSharding]:
     return NamedSharding(mesh, PartitionSpec("rows")), NamedSharding(mesh, PartitionSpec())
 
 
-def _training(
-    shardings: tuple[NamedSharding, NamedSharding],
-    params: dict[str, Any],
-    images: Any,
-    labels: Any,
-    rate: float,
-    once: bool,
-) -> Training:
+def _training(shardings: tuple[NamedSharding, NamedSharding], task: Task, once: bool) -> Training:
     rows, everywhere = shardings
-    place = jax.make_array_from_process_local_data if once else lambda how, array: jax.device_put(array, how)
-    state = {name: jax.make_array_from_process_local_data(everywhere, values) for name, values in params.items()}
-    batch = [place(rows, images), place(rows, labels)] if once else None
+    data = task.images, task.labels
+    state = {name: jax.make_array_from_process_local_data(everywhere, values) for name, values in task.params.items()}
+    batch = [jax.make_array_from_process_local_data(rows, array) for array in data] if once else None
 
     @jax.jit
     def updated(state: Any, x: Any, y: Any) -> Any:
         gradients = jax.grad(loss)(state, x, y)
-        return jax.tree.map(lambda p, g: p - rate * g, state, gradients)
+        return jax.tree.map(lambda p, g: p - task.rate * g, state, gradients)
 
     def step() -> None:
         nonlocal state
-        state = updated(state, *(batch or (place(rows, images), place(rows, labels))))
+        state = updated(state, *(batch or jax.device_put(data, rows)))
 
     def parameters() -> dict[str, Any]:
         return {name: np.asarray(values.addressable_data(0)) for name, values in state.items()}

@@ -6,24 +6,26 @@ from typing import Any
 
 import mxnet as mx
 from mxnet import autograd, gluon, np, npx
-from scaling_native import Training
+
+from scaling_native import Task, Training
 
 VIRTUAL = True
+THREADS = True
 npx.set_np()
 
 
-def alone(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
-    return _training([mx.cpu(0)], None, params, images, labels, rate)
+def alone(task: Task) -> Training:
+    return _training([mx.cpu(0)], None, task)
 
 
-def processes(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
+def processes(task: Task) -> Training:
     from xdevice.backends.mxnet import engine
 
-    return _training([mx.cpu(0)], _Named(engine._store._native.handle), params, images, labels, rate)
+    return _training([mx.cpu(0)], _Named(engine._store._native.handle), task)
 
 
-def devices(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
-    return _training([mx.cpu(1), mx.cpu(2)], "device", params, images, labels, rate)
+def devices(task: Task) -> Training:
+    return _training([mx.cpu(1), mx.cpu(2)], "device", task)
 
 
 class _Named(mx.kv.KVStore):
@@ -47,12 +49,12 @@ def compiled(function: Any) -> Any:
     return function
 
 
-def _training(contexts: list[Any], store: Any, params: dict[str, Any], images: Any, labels: Any, rate: float) -> Any:
-    own = {name: _parameter(name, values, contexts) for name, values in params.items()}
+def _training(contexts: list[Any], store: Any, task: Task) -> Training:
+    own = {name: _parameter(name, values, contexts) for name, values in task.params.items()}
     by_name = list(own.values())
-    trainer = gluon.Trainer(by_name, "sgd", {"learning_rate": rate}, kvstore=store, update_on_kvstore=False)
+    trainer = gluon.Trainer(by_name, "sgd", {"learning_rate": task.rate}, kvstore=store, update_on_kvstore=False)
     parts = len(contexts) * (store.num_workers if isinstance(store, mx.kv.KVStore) else 1)
-    host = np.array(images, ctx=mx.cpu(0)), np.array(labels, ctx=mx.cpu(0))
+    host = np.array(task.images, ctx=mx.cpu(0)), np.array(task.labels, ctx=mx.cpu(0))
 
     def step() -> None:
         shards = [_split_and_load(array, contexts) for array in host]

@@ -8,9 +8,11 @@ from typing import Any
 import paddle
 from paddle import nn
 from paddle.nn import functional
-from scaling_native import Training, nothing
+
+from scaling_native import Task, Training, nothing
 
 VIRTUAL = False
+THREADS = False
 NO_DEVICES = "paddle.DataParallel has one device for each process"
 
 
@@ -32,26 +34,26 @@ def loss(p: dict[str, Any], x: Any, labels: Any) -> Any:
     return functional.cross_entropy(h @ p["W4"] + p["b4"], labels)
 
 
-def alone(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
-    net = LeNet(params)
-    return _training(net, net, images, labels, rate)
+def alone(task: Task) -> Training:
+    net = LeNet(task.params)
+    return _training(net, net, task)
 
 
-def processes(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
+def processes(task: Task) -> Training:
     # DataParallel reads again what was there while the engine started, and works alone where it is missing
     os.environ["PADDLE_TRAINERS_NUM"] = os.environ["XDEVICE_WORLD_SIZE"]
     os.environ["PADDLE_TRAINER_ID"] = os.environ["XDEVICE_RANK"]
-    net = LeNet(params)
-    return _training(net, paddle.DataParallel(net), images, labels, rate)
+    net = LeNet(task.params)
+    return _training(net, paddle.DataParallel(net), task)
 
 
 def compiled(function: Any) -> Any:
     return function
 
 
-def _training(net: Any, wrapped: Any, images: Any, labels: Any, rate: float) -> Training:
-    optimizer = paddle.optimizer.SGD(rate, parameters=net.parameters())
-    x, y = paddle.to_tensor(images), paddle.to_tensor(labels)
+def _training(net: Any, wrapped: Any, task: Task) -> Training:
+    optimizer = paddle.optimizer.SGD(task.rate, parameters=net.parameters())
+    x, y = paddle.to_tensor(task.images), paddle.to_tensor(task.labels)
 
     def step() -> None:
         wrapped(x, y).backward()

@@ -6,18 +6,20 @@ import os
 from typing import Any
 
 import tensorflow as tf
-from scaling_native import Training, nothing
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
+from scaling_native import Task, Training, nothing
+
 VIRTUAL = True
+THREADS = True
 compiled = tf.function
 
 
-def alone(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
-    return _training(tf.distribute.get_strategy(), params, images, labels, rate, once=True)
+def alone(task: Task) -> Training:
+    return _training(tf.distribute.get_strategy(), task, once=True)
 
 
-def processes(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
+def processes(task: Task) -> Training:
     rank, size = int(os.environ["XDEVICE_RANK"]), int(os.environ["XDEVICE_WORLD_SIZE"])
     host, port = os.environ["XDEVICE_MASTER_ADDR"], int(os.environ["XDEVICE_MASTER_PORT"])
     workers = tf.train.ClusterSpec({"worker": [f"{host}:{port + 2 + each}" for each in range(size)]})
@@ -27,54 +29,54 @@ def processes(params: dict[str, Any], images: Any, labels: Any, rate: float) -> 
         workers, task_type="worker", task_id=rank, rpc_layer="grpc"
     )
     strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
-    return _training(strategy, params, images, labels, rate, once=True)
+    return _training(strategy, task, once=True)
 
 
-def devices(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
+def devices(task: Task) -> Training:
     strategy = tf.distribute.MirroredStrategy([device.name for device in tf.config.list_logical_devices("CPU")[-2:]])
-    return _training(strategy, params, images, labels, rate, once=False)
+    return _training(strategy, task, once=False)
 
 
-def _training(strategy: Any, params: dict[str, Any], images: Any, labels: Any, rate: float, once: bool) -> Training:
+def _training(strategy: Any, task: Task, once: bool) -> Training:
     with strategy.scope():
-        weights = {name: tf.Variable(values, name=name) for name, values in params.items()}
+        weights = {name: tf.Variable(values, name=name) for name, values in task.params.items()}
+
+    def descend(strategy: Any, gradients: Any) -> None:
+        for variable, gradient in zip(weights.values(), gradients, strict=True):
+            strategy.extended.update(variable, lambda v, g: v.assign_sub(task.rate * g), args=(gradient,))
 
     def of_replica(x: Any, y: Any) -> None:
         with tf.GradientTape() as tape:
             value = loss(weights, x, y)
-        own = tape.gradient(value, list(weights.values()))
+        gradients = tape.gradient(value, list(weights.values()))
         context = tf.distribute.get_replica_context()
         if strategy.num_replicas_in_sync > 1:
-            own = context.all_reduce(tf.distribute.ReduceOp.MEAN, own)
-        context.merge_call(_descend, args=(own,))
+            gradients = context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
+        context.merge_call(descend, args=(gradients,))
 
-    def _descend(strategy: Any, gradients: Any) -> None:
-        for variable, gradient in zip(weights.values(), gradients, strict=True):
-            strategy.extended.update(variable, lambda v, g: v.assign_sub(rate * g), args=(gradient,))
-
-    @tf.function
-    def train(x: Any, y: Any) -> None:
-        strategy.run(of_replica, args=(x, y))
-
-    def distributed() -> tuple[Any, Any]:
-        k = strategy.num_replicas_in_sync
-        parts = [(images, labels)] if once else list(zip(*map(lambda a: a.reshape(k, -1, *a.shape[1:]), (images, labels))))
-        def of(j):
-            return strategy.experimental_distribute_values_from_function(
-                lambda context: tf.convert_to_tensor(parts[context.replica_id_in_sync_group % len(parts)][j])
-            )
-        return of(0), of(1)
-
-    batch = distributed() if once else None
+    train = tf.function(lambda x, y: strategy.run(of_replica, args=(x, y)))
+    batch = _distributed(strategy, task, 1) if once else None
 
     def step() -> None:
-        train(*(batch or distributed()))
+        train(*(batch or _distributed(strategy, task, strategy.num_replicas_in_sync)))
 
     def parameters() -> dict[str, Any]:
         local = strategy.experimental_local_results
         return {name: local(variable)[0].numpy() for name, variable in weights.items()}
 
     return Training(step, nothing, parameters)
+
+
+def _distributed(strategy: Any, task: Task, parts: int) -> list[Any]:
+    """Images and labels, a part of the rows on each of this process's replicas."""
+    rows = len(task.images) // parts
+
+    def values(array: Any) -> Any:
+        return strategy.experimental_distribute_values_from_function(
+            lambda context: tf.convert_to_tensor(array[context.replica_id_in_sync_group % parts * rows :][:rows])
+        )
+
+    return [values(task.images), values(task.labels)]
 
 
 def loss(p: dict[str, Any], x: Any, labels: Any) -> Any:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from scaling_native import Training, nothing
 from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
+from scaling_native import Task, Training, nothing
+
 VIRTUAL = False
+THREADS = True
 NO_DEVICES = "nn.DataParallel is for CUDA alone"
 
 
@@ -31,23 +33,23 @@ def loss(p: dict[str, torch.Tensor], x: torch.Tensor, labels: torch.Tensor) -> t
     return functional.cross_entropy(h @ p["W4"] + p["b4"], labels[:, 0])
 
 
-def alone(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
-    net = LeNet(params)
-    return _training(net, net, images, labels, rate)
+def alone(task: Task) -> Training:
+    net = LeNet(task.params)
+    return _training(net, net, task)
 
 
-def processes(params: dict[str, Any], images: Any, labels: Any, rate: float) -> Training:
-    net = LeNet(params)
-    return _training(net, DistributedDataParallel(net), images, labels, rate)
+def processes(task: Task) -> Training:
+    net = LeNet(task.params)
+    return _training(net, DistributedDataParallel(net), task)
 
 
 def compiled(function: Any) -> Any:
     return function
 
 
-def _training(net: nn.Module, wrapped: nn.Module, images: Any, labels: Any, rate: float) -> Training:
-    optimizer = torch.optim.SGD(net.parameters(), rate)
-    x, y = torch.tensor(images), torch.tensor(labels)
+def _training(net: nn.Module, wrapped: nn.Module, task: Task) -> Training:
+    optimizer = torch.optim.SGD(net.parameters(), task.rate)
+    x, y = torch.tensor(task.images), torch.tensor(task.labels)
 
     def step() -> None:
         optimizer.zero_grad()

@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 
 import numpy as np
 
@@ -55,6 +57,7 @@ def reduces(rank, size):
     assert (total["name"], total["none"]) == ("first", None)
     same(shared, [1 + rank, 2])  # what was given is as it was
     same(dist.all_reduce(shared, "mean"), [(size + 1) / 2, 2])
+    same(dist.all_reduce(xdevice.full((2,), 40000.0, dtype="float16"), "mean"), [40000.0] * 2)  # 80000 is beyond it
     same(dist.all_reduce(shared, "max"), [size, 2])
     same(dist.all_reduce(shared, "min"), [1, 2])
     same(dist.all_reduce(xdevice.tensor(float(rank))), sum(range(size)))  # a number without axes
@@ -98,6 +101,8 @@ def refuses(rank):
         (lambda: dist.all_reduce(xdevice.ones(2), "product"), xdevice.ArgumentError, "no operation 'product'"),
         (lambda: dist.all_reduce({"n": 3}), xdevice.NotATensorError, "of type int at ['n']"),
         (lambda: dist.all_reduce([]), xdevice.NotATensorError, "no tensor"),
+        (lambda: dist.all_reduce(Unordered()), xdevice.ArgumentTypeError, "a set, whose order"),
+        (lambda: in_a_thread(dist.barrier), xdevice.DistributedError, "comes from another thread"),
         (lambda: dist.all_reduce(made([1, 2], "int32"), "mean"), xdevice.ArgumentTypeError, "a mean of integers"),
         (lambda: dist.all_reduce(made([True], "bool")), xdevice.ArgumentTypeError, "booleans"),
         (lambda: dist.broadcast(xdevice.ones(2), 9), xdevice.ArgumentError, "no rank 9"),
@@ -116,6 +121,18 @@ def refuses(rank):
             raise AssertionError(f"no error that says {says!r}")
 
 
+class Unordered(frozenset):
+    """A set of two things that every framework's tensors stand in for, hashable or not."""
+
+    def __new__(cls):
+        return super().__new__(cls, (1, 2))
+
+
+def in_a_thread(act):
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(act).result()
+
+
 def bursts(rank, size):
     """A thousand reductions of one shape, none waited for by the caller, each exact; then sizes that change."""
     ones = [xdevice.full((17,), float(rank + i)) for i in range(10)]
@@ -129,7 +146,7 @@ def bursts(rank, size):
 def differs(rank, size):
     """Shapes that differ: every process gets the error, and it names the one that differs from rank 0."""
     agrees(rank, size)
-    said(lambda: dist.all_reduce({"w": xdevice.ones(3), "b": xdevice.ones(2 + rank)}))
+    said(lambda: dist.all_reduce({"w": xdevice.ones(3), "b|;": xdevice.ones(2 + rank)}))
 
 
 # Failures after the start
@@ -210,9 +227,7 @@ def doubled(rank):
         from xdevice.distributed.environment import seat
         from xdevice.distributed.member import Membership
 
-        words = {"backend": str(xdevice.backend()), "engine": "native", "version": xdevice.__version__}
-        from threading import Thread
-
+        words = {"backend": str(xdevice.backend()), "engine": "native", "version": xdevice.__version__, "timeout": 60.0}
         other = Thread(target=said, args=(lambda: Membership(seat(), 60, words),))
         other.start()
         said(lambda: dist.init(60))

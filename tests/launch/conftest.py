@@ -1,6 +1,7 @@
 """The real launcher on toy scripts, which need no framework."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -34,6 +35,11 @@ def script(tmp_path):
     return write
 
 
+def heed_ctrl_c():
+    """A shell starts what runs in the background with Ctrl-C ignored, and the tests may run there."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(tmp_path):
     """Starts ``xdevice launch``, and leaves none of those it started behind."""
@@ -42,7 +48,13 @@ def start(tmp_path):
     def begin(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **env):
         command = [sys.executable, "-m", "xdevice", "launch", *map(str, arguments)]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
-        launcher = subprocess.Popen(command, cwd=tmp_path, env={**CLEAN, **env}, **pipes)
+        launcher = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env={**CLEAN, **env},
+            preexec_fn=heed_ctrl_c,  # noqa: PLW1509  (no threads here)
+            **pipes,
+        )
         started.append(launcher)
         return launcher
 

@@ -53,7 +53,7 @@ def test_options_become_variables(told):
         "--backend",
         ONE,
         "--engine",
-        "mpi",
+        "native",
         "--timeout",
         "7.5",
         "--master-addr",
@@ -62,7 +62,7 @@ def test_options_become_variables(told):
         "9100",
     ]
     (env,) = told(*options).values()
-    assert env["XDEVICE_BACKEND"] == ONE and env["XDEVICE_ENGINE"] == "mpi" and env["XDEVICE_TIMEOUT"] == "7.5"
+    assert env["XDEVICE_BACKEND"] == ONE and env["XDEVICE_ENGINE"] == "native" and env["XDEVICE_TIMEOUT"] == "7.5"
     assert env["XDEVICE_MASTER_ADDR"] == "here" and env["XDEVICE_MASTER_PORT"] == "9100"
 
 

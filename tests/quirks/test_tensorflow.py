@@ -598,3 +598,21 @@ def test_replicas_of_variables_are_variables_and_a_step_takes_them():
         replica[0].assign_sub(gradient[0])
     assert np.allclose(replicas[0][0], replicas[1][0])
     assert w.numpy().tolist() == [[1], [2]]
+
+
+def test_the_gradients_of_a_compiled_function_are_compiled_with_it_once():
+    graphs = []
+
+    @tf.function
+    def loss(w, x):
+        graphs.append(tf.compat.v1.get_default_graph())
+        return tf.reduce_sum(w["w"] * w["w"] * x)
+
+    step = xdevice.value_and_grad(loss)
+    for number in (1.0, 2.0):
+        value, gradients = step({"w": tf.constant([3.0]), "unused": tf.ones(2)}, tf.constant([number]))
+        assert value.numpy() == 9 * number
+        assert gradients["w"].numpy().tolist() == [6 * number] and gradients["unused"].numpy().tolist() == [0, 0]
+    assert len(graphs) == 1
+    with pytest.raises(xdevice.ArgumentError, match=r"^the function returned a tensor of shape \(2,\)"):
+        xdevice.value_and_grad(tf.function(lambda w: w))(tf.ones(2))

@@ -184,7 +184,11 @@ def _add_launch_options(launch: argparse.ArgumentParser) -> None:
     add("-n", type=_positive, default=1, metavar="N", help="processes on each host (1)")
     add("-m", action="store_true", dest="module", help="SCRIPT is a module's name, as in python -m")
     add("--backend", metavar="NAME", help="the framework, XDEVICE_BACKEND for all processes")
-    add("--engine", choices=["native", "mpi"], default="native", help="the framework's own (native), or MPI")
+    add(
+        "--engine",
+        choices=["native", "mpi"],
+        help="the framework's own (native, unless XDEVICE_ENGINE says else), or MPI",
+    )
     add("--timeout", type=_seconds, metavar="S", help="seconds that a process waits for the others")
     add("--time-limit", type=_seconds, metavar="S", help="stop everything after so many seconds")
     add("--log-dir", type=_file, metavar="DIR", help="keep what each process prints in files, too")

@@ -88,8 +88,8 @@ def _environment(options: argparse.Namespace, address: str) -> dict[str, str]:
         found["XDEVICE_BACKEND"] = str(backend(options.backend))  # which says what to install
     if options.timeout is not None:
         found["XDEVICE_TIMEOUT"] = f"{options.timeout:g}"
-    if options.engine == "mpi":
-        found["XDEVICE_ENGINE"] = "mpi"
+    if options.engine:
+        found["XDEVICE_ENGINE"] = options.engine
     # each process would take all cores for itself
     if options.n > 1 and "OMP_NUM_THREADS" not in os.environ:
         found["OMP_NUM_THREADS"] = str(max(1, _cores() // options.n))

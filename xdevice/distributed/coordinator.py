@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 ANSWER = 1.5
 """Seconds that a process has to say where it is."""
 
-_MUST_AGREE = {"world_size": "world size", "backend": "backend", "engine": "engine", "version": "xdevice version"}
+_MUST_AGREE = {
+    "world_size": "world size",
+    "timeout": "timeout",
+    "backend": "backend",
+    "engine": "engine",
+    "version": "xdevice version",
+}
 
 
 class Coordinator(threading.Thread):
@@ -45,6 +51,13 @@ class Coordinator(threading.Thread):
         self._selector.register(listener, selectors.EVENT_READ)
 
     def run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:  # or everybody would wait for a thread that is no more
+            self.fail(f"rank 0 cannot go on as the coordinator: {error!r}", 0)
+        self.close()
+
+    def _serve(self) -> None:
         while not self._is_over():
             ready = [key.fileobj for key, _ in self._selector.select(self._patience())]
             if self._listener in ready:
@@ -53,10 +66,16 @@ class Coordinator(threading.Thread):
             for line in sorted((r for r in ready if isinstance(r, Line)), key=self._is_gate):
                 self._hear(line)
             self._watch_the_clock()
-        self.close()
 
     def _is_over(self) -> bool:
-        return not self._owners and (self.complete or self.failure is not None)  # everybody has hung up
+        return not any(self._owners.values()) and (self.complete or self.failure is not None)  # everybody has hung up
+
+    def forget(self) -> None:
+        """In a forked child: let go of what is the parent's, without a word to anybody."""
+        for line in list(self._owners):
+            line.close()
+        if self._listener.fileno() != -1:
+            self._listener.close()
 
     def close(self) -> None:
         for line in list(self._owners):
@@ -119,7 +138,7 @@ class Coordinator(threading.Thread):
     def _introduced(self, line: Line, hello: Hello) -> Member | None:
         """The process at the other end, if it is one of ours."""
         kind = hello.get("line")
-        if kind not in ("gate", "alarm") or "rank" not in hello:
+        if kind not in ("gate", "alarm") or type(hello.get("rank")) is not int:
             self._drop(line)  # somebody who mistook the port
             return None
         if self.failure is not None:
@@ -138,7 +157,8 @@ class Coordinator(threading.Thread):
         member.lines[kind], self._owners[line] = line, member
         if len(self.members) == self.world_size and all(len(m.lines) == 2 for m in self.members.values()):
             self.complete, self.deadline = True, None
-            self._tell_all("gate", hosts=[self.members[r].hello["host"] for r in range(self.world_size)])
+            all_of = [self.members[r].hello for r in range(self.world_size)]
+            self._tell_all("gate", hosts=[h["host"] for h in all_of], local_ranks=[h["local_rank"] for h in all_of])
         return member
 
     def _objection(self, hello: Hello) -> str | None:

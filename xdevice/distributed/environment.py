@@ -66,16 +66,15 @@ def _ours(env: Mapping[str, str]) -> Seat:
 
 
 def _torchrun(env: Mapping[str, str]) -> Seat:
-    # its own store listens at MASTER_PORT
-    port = _integer(env, "MASTER_PORT") + 1 if "MASTER_PORT" in env else 0
-    return _seat(env, "torchrun", "RANK WORLD_SIZE LOCAL_RANK", env.get("MASTER_ADDR", ""), port)
+    # its own store listens at MASTER_PORT, and what is beside that is anybody's
+    host, port = env.get("MASTER_ADDR", ""), env.get("MASTER_PORT", "")
+    return _seat(env, "torchrun", "RANK WORLD_SIZE LOCAL_RANK", host, _port_of(f"{host}:{port}" if port else ""))
 
 
 def _paddle(env: Mapping[str, str]) -> Seat:
     first = env.get("PADDLE_MASTER") or env.get("PADDLE_TRAINER_ENDPOINTS", "").partition(",")[0]
-    host, _, port = first.rpartition(":")
     names = "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM PADDLE_RANK_IN_NODE"
-    return _seat(env, "paddle.distributed.launch", names, host, int(port) + 1 if port.isdigit() else 0)
+    return _seat(env, "paddle.distributed.launch", names, first.rpartition(":")[0], _port_of(first))
 
 
 def _open_mpi(env: Mapping[str, str]) -> Seat:

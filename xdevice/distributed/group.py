@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import xdevice
@@ -15,7 +16,7 @@ from xdevice.errors import ArgumentError, ArgumentTypeError, DistributedError
 from xdevice.registry import backend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from types import TracebackType
     from typing import TypeVar
 
@@ -37,8 +38,16 @@ class Group:
     def __init__(self, owner: Backend, engine: Engine | None, members: Membership | None, bound: bool = False) -> None:
         self.owner, self.engine, self.members = owner, engine, members
         self.bound = bound  # to one framework's tensors
-        self.job = members.job if members is not None else Job(0, 1, 0, ("127.0.0.1",), 0)
-        self.lock = threading.RLock()  # one collective at a time, or ranks would disagree on their order
+        self.job = members.job if members is not None else Job(0, 1, 0, ("127.0.0.1",), (0,), 0)
+        self._thread, self._lock = threading.get_ident(), threading.RLock()
+
+    @contextmanager
+    def alone(self, name: str) -> Generator[None, None, None]:
+        """One collective at a time, from one thread: of two threads' each process would have an order of its own."""
+        if self.members is not None and threading.get_ident() != self._thread:
+            raise DistributedError(f"{name} comes from another thread than init(); call collectives from that one")
+        with self._lock:
+            yield
 
 
 _group: Group | None = None
@@ -95,10 +104,11 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
     if name == "native" and here not in _seats:
         check_ports(here.rank, here.world_size, here.port)
         _seats.add(here)
-    words = {"backend": str(owner), "engine": name, "version": xdevice.__version__}
-    members = Membership(here, at_first, words)
+    words = {"backend": str(owner), "engine": name, "version": xdevice.__version__, "timeout": seconds}
+    with ending.minded():
+        members = Membership(here, at_first, words)
     _group = Group(owner, running, members, name == "native")
-    ending.mind(members)
+    ending.mind(members, _forget)
     try:
         work(_group, "the start of the engine", lambda: running.start(members.job, max(seconds, at_first)))
         members.enter("the first meeting")
@@ -124,10 +134,13 @@ def shutdown() -> None:
         return
     try:
         if group.members is not None and group.engine is not None:
-            group.members.enter("shutdown")
-            work(group, "the end of the engine", group.engine.stop)
-    finally:
-        _leave()
+            with group.alone("shutdown"):
+                group.members.enter("shutdown")
+                work(group, "the end of the engine", group.engine.stop)
+    except BaseException as error:
+        _break_off(error)
+        raise
+    _leave()
 
 
 class process_group:  # noqa: N801  (reads as what it opens: `with process_group():`)
@@ -151,12 +164,10 @@ class process_group:  # noqa: N801  (reads as what it opens: `with process_group
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
+        if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
             shutdown()
         else:
             _break_off(error)
-            if isinstance(error, SystemExit):
-                ending.end_with(error)
 
 
 def is_initialized() -> bool:
@@ -223,6 +234,9 @@ def work(group: Group, what: str, engine: Callable[[], T]) -> T:
         result = engine()
     except Exception as error:
         raise members.explained(error, what) from error
+    except BaseException as error:
+        members.interrupted(error)
+        raise
     members.came_back()
     return result
 
@@ -258,6 +272,14 @@ def _break_off(error: BaseException) -> None:
     """Tell the others of the error, and leave without them."""
     ending.break_off(error)
     _leave()
+
+
+def _forget() -> None:
+    """In a forked child: it is in no group, and the parent's goes on."""
+    global _group
+    group, _group = _group, None
+    if group is not None and group.members is not None:
+        group.members.forget()
 
 
 def _leave() -> None:

@@ -23,6 +23,7 @@ class Job:
     world_size: int
     local_rank: int
     hosts: tuple[str, ...]  # of each rank, as the others reach it
+    local_ranks: tuple[int, ...]  # of each rank
     port: int
 
     @property

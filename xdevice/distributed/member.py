@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import os
 import select
@@ -37,7 +38,14 @@ class Membership:
         self.inside: tuple[str, float] | None = None  # the engine's work that goes on, and since when
         self.last = "nothing yet"
         self._news = threading.Event()
-        hello = {"rank": seat.rank, "world_size": seat.world_size, "pid": os.getpid(), "id": uuid.uuid4().hex, **words}
+        hello = {
+            "rank": seat.rank,
+            "world_size": seat.world_size,
+            "local_rank": seat.local_rank,
+            "pid": os.getpid(),
+            "id": uuid.uuid4().hex,
+            **words,
+        }
         hello["name"] = socket.gethostname()
         self._coordinator = self._open(hello) if seat.rank == 0 else None
         try:
@@ -53,7 +61,12 @@ class Membership:
 
     def _open(self, hello: dict[str, Any]) -> Coordinator:
         try:
-            listener = listening(self.seat.host, self.seat.port)
+            try:
+                listener = listening(self.seat.host, self.seat.port)
+            except OSError as error:
+                if error.errno != errno.EADDRNOTAVAIL:
+                    raise
+                listener = listening("", self.seat.port)  # a name or an address that leads here in another way
         except OSError as error:
             raise port_taken(0, self.seat.port, error) from error
         coordinator = Coordinator(listener, hello, self.timeout)
@@ -87,7 +100,14 @@ class Membership:
                 f"what answers at {self.seat.host}:{self.seat.port} is no rank 0 of an xdevice job; choose another "
                 "port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"
             )
-        return Job(self.seat.rank, self.seat.world_size, self.seat.local_rank, tuple(news["hosts"]), self.seat.port)
+        return Job(
+            self.seat.rank,
+            self.seat.world_size,
+            self.seat.local_rank,
+            tuple(news["hosts"]),
+            tuple(news["local_ranks"]),
+            self.seat.port,
+        )
 
     def _connected(self, deadline: float) -> Line:
         pause = 0.01
@@ -116,6 +136,9 @@ class Membership:
             answer = self._gate.next(self.timeout + 4 * ANSWER)
         except TimeoutError:
             self._fail(self._late_at_gate(what))
+        except BaseException as error:  # Ctrl-C: an answer may come yet, and would be taken for the next one's
+            self.interrupted(error)
+            raise
         else:
             if answer == "ok":
                 self.last = what.partition("|")[0]
@@ -148,6 +171,19 @@ class Membership:
         if self.failure is None:
             self._alarm.say(raised=f"{type(error).__name__}: {error}"[:2000])
             self._news.wait(2)  # until rank 0 has told them
+
+    def interrupted(self, error: BaseException) -> None:
+        """This process has left a collective in the middle: the job cannot go on."""
+        self.inside = None
+        self.raised(error)
+        self._fail(_blamed(DistributedError, f"rank {self.seat.rank} was interrupted in a collective", self.seat.rank))
+
+    def forget(self) -> None:
+        """In a forked child: let go of what is the parent's, without a word to anybody."""
+        self._gate.close()
+        self._alarm.close()
+        if self._coordinator is not None:
+            self._coordinator.forget()
 
     def left(self) -> None:
         """Let the others know that this process ends, though nobody has said so."""

@@ -13,7 +13,7 @@ from xdevice.arguments import dtype_name
 from xdevice.creation import tensor_of
 from xdevice.distributed.environment import seat
 from xdevice.errors import BackendNotInstalledError, DistributedError, NotSupportedError
-from xdevice.placement import device_of
+from xdevice.placement import device_of, owner_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -81,18 +81,18 @@ class Engine:
         return array
 
     def _array(self, vector: Any) -> Array:
-        return self.owner.exchange.to_numpy(vector)
+        return owner_of(vector).exchange.to_numpy(vector)
 
     def _bytes(self, vector: Any) -> Array:
         if _in_numpy(vector):
             return self._array(vector).view(np.uint8)
-        return np.array(self.owner.storage.to_bits(vector))  # its own, to be overwritten
+        return np.array(owner_of(vector).storage.to_bits(vector))  # its own, to be overwritten
 
     def _tensor(self, array: Array, like: Any) -> Any:
         """A tensor like that one, with these bytes."""
         if _in_numpy(like):
-            return tensor_of(self.owner, array.view(dtype_name(like.dtype)), like.dtype, device_of(like))
-        return self.owner.storage.from_bits(array, tuple(like.shape), like.dtype, device_of(like))
+            return tensor_of(owner_of(like), array.view(dtype_name(like.dtype)), like.dtype, device_of(like))
+        return owner_of(like).storage.from_bits(array, tuple(like.shape), like.dtype, device_of(like))
 
 
 def _mpi() -> ModuleType:

@@ -14,7 +14,7 @@ from xdevice.distributed.group import Group, current, work
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError
 from xdevice.hardware import shortened
 from xdevice.placement import device_of, owned_by
-from xdevice.tree import leaves, map_leaves, paths
+from xdevice.tree import leaves, map_leaves, paths, unordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,7 @@ OPERATIONS = ("sum", "mean", "max", "min")
 LONGEST = 30_000
 """Characters of a description that all processes compare; what is longer is compared by its digest."""
 
+_BETWEEN = "\x1f"  # ASCII's separator of units: no path has one
 _PASSING = (type(None), str)  # leaves that may stand in a tree beside its tensors
 
 
@@ -69,10 +70,14 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
 
     def reduced(part: Part) -> list[Any]:
         vector = part.packed()
-        if part.engine is not None:
-            vector = part.engine.all_reduce(vector, "sum" if op == "mean" else op)
-            if op == "mean":
-                vector = part.owner.collectives.reduce([vector], "sum", [1 / size])
+        if part.engine is None:
+            return part.unpacked(vector)
+        first = op == "mean" and part.narrow  # or the sum would be beyond its numbers
+        if first:
+            vector = part.owner.collectives.reduce([vector], "sum", [1 / size])
+        vector = part.engine.all_reduce(vector, "sum" if op == "mean" else op)
+        if op == "mean" and not first:
+            vector = part.owner.collectives.reduce([vector], "sum", [1 / size])
         return part.unpacked(vector)
 
     return _mapped(tree, _collective(group, f"all_reduce({op!r})", tree, reduced, partial(_reducible, op=op)))
@@ -150,7 +155,7 @@ def barrier() -> None:
     """
     group = current()
     if group.members is not None:
-        with group.lock:
+        with group.alone("barrier"):
             group.members.enter("barrier")
 
 
@@ -166,6 +171,11 @@ class Part:
     def engine(self) -> Engine | None:
         """What there is to send the vector with; an empty one is not sent, which some engines would not survive."""
         return self._group.engine if self.numbers else None
+
+    @property
+    def narrow(self) -> bool:
+        """Whether its numbers end at 65504."""
+        return dtype_name(self.tensors[0].dtype) == "float16"
 
     def packed(self) -> Any:
         return self.owner.collectives.pack(self.tensors)
@@ -186,7 +196,7 @@ def _collective(
         raise NotSupportedError(f"{name} has no gradient; call it outside value_and_grad, on the gradients")
     parts, what = _parts(group, name, tree, allowed)
     found: dict[int, Any] = {}
-    with group.lock:
+    with group.alone(name):
         if group.members is not None:
             group.members.enter(what)
         for part in parts:
@@ -206,6 +216,8 @@ def _parts(group: Group, name: str, tree: Any, allowed: Callable[[str], str]) ->
     seen: set[int] = set()
     said: list[str] = []
     flat = leaves(tree)
+    if flat is not None and unordered(tree):
+        raise ArgumentTypeError(f"{name} was given a set, whose order no two processes share; give a list")
     for path, leaf in [("", tree)] if flat is None else zip(paths(tree), flat, strict=True):
         if id(leaf) in seen or isinstance(leaf, _PASSING):
             continue
@@ -243,7 +255,7 @@ def _owner(group: Group, leaf: Any, name: str, where: str) -> Backend:
 
 def _described(name: str, said: list[str]) -> str:
     """``name|tensor;tensor…``, without line breaks."""
-    text = f"{name}|{';'.join(said)}".replace("\n", " ")
+    text = f"{name}|{_BETWEEN.join(said)}".replace("\n", " ")
     if len(text) <= LONGEST:
         return text
     return f"{name}|{len(said)} tensors with the digest {blake2b(text.encode(), digest_size=16).hexdigest()}"

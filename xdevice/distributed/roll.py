@@ -44,11 +44,11 @@ def ranks(numbers: list[int]) -> str:
 
 def disagreement(other: Member, zero: str) -> str:
     """What is different between what the process asks and what rank 0 asks."""
-    mine, theirs = (other.asks or "").split("|"), zero.split("|")
-    if mine[0] != theirs[0]:
-        return f"{other} calls {mine[0]} where rank 0 calls {theirs[0]}; every process makes the same calls in order"
-    a, b = mine[-1].split(";"), theirs[-1].split(";")
+    (name, _, mine), (zeros, _, theirs) = (other.asks or "").partition("|"), zero.partition("|")
+    if name != zeros:
+        return f"{other} calls {name} where rank 0 calls {zeros}; every process makes the same calls in order"
+    a, b = mine.split("\x1f"), theirs.split("\x1f")
     if len(a) != len(b):
-        return f"{other} gives {mine[0]} {len(a)} tensors where rank 0 gives {len(b)}; give the same tree everywhere"
+        return f"{other} gives {name} {len(a)} tensors where rank 0 gives {len(b)}; give the same tree everywhere"
     x, y = next((x, y) for x, y in zip(a, b, strict=True) if x != y)
-    return f"{other} gives {mine[0]} {x} where rank 0 gives {y}; give the same structure, shapes and dtypes everywhere"
+    return f"{other} gives {name} {x} where rank 0 gives {y}; give the same structure, shapes and dtypes everywhere"

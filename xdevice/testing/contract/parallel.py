@@ -465,7 +465,7 @@ class DataParallel(Promises):
         with pytest.raises(xdevice.ArgumentError, match="replica 0 is on gpu:1, and was to be on gpu:0"):
             step(replicate(parameters(), [SECOND, FIRST]), *batch())
 
-    def test_a_framework_without_gradients_says_so(self, backend: str) -> None:
+    def test_a_framework_without_gradients_takes_no_step_and_says_so(self, backend: str) -> None:
         step = data_parallel(lambda w, x: total(x @ w), TWICE)
         if self.has(backend, "gradients.value_and_gradients"):
             assert to_numpy(step(rows(3), rows(4))[0]).size == 1

@@ -1,0 +1,75 @@
+"""A small model of what a step costs in many processes, with constants that were measured on one host.
+
+It says which part grows, and how; it is no promise for a network that nobody has measured.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Network(NamedTuple):
+    """What lies between two hosts."""
+
+    bandwidth: float
+    """Bytes per second, each way."""
+    latency: float
+    """Seconds that a message takes which has no length."""
+
+
+TEN_GIGABIT = Network(1.25e9, 30e-6)
+
+GATE = 40e-6
+"""Seconds that a process alone would take to be let in. See ``--gate``."""
+
+GATE_EACH = 25e-6
+"""Seconds of rank 0's for each process that asks. See ``--gate``."""
+
+GRADIENTS = {"LeNet, 1.7 MB": 1.7e6, "ResNet-50, 100 MB": 100e6}
+STEP = 0.1
+"""Seconds that a device computes in each step, for the efficiency."""
+
+
+def gate(processes: int) -> float:
+    """Seconds until all are let into a collective: rank 0 hears and answers one after the other."""
+    return GATE + GATE_EACH * processes
+
+
+def ring(processes: int, size: float, network: Network = TEN_GIGABIT) -> float:
+    """Seconds of an all-reduce in which each sends to the next: gloo, NCCL and TensorFlow.
+
+    In 2 (n - 1) rounds every process sends 1 / n of the bytes (Patarasu and Yuan 2009, doi 10.1016/j.jpdc.2008.09.002).
+    """
+    rounds = 2 * (processes - 1)
+    return rounds * (size / processes / network.bandwidth + network.latency)
+
+
+def servers(processes: int, size: float, count: int = 1, network: Network = TEN_GIGABIT) -> float:
+    """Seconds of an all-reduce through so many servers, which share the bytes of all processes: MXNet."""
+    return 2 * (processes * size / count / network.bandwidth + network.latency)
+
+
+def ports(processes: int) -> int:
+    """Consecutive ports that the job has on every host."""
+    return 2 + 2 * processes
+
+
+def efficiency(processes: int, size: float, step: float = STEP) -> float:
+    """The part of the time that devices compute, if nothing is sent while they do."""
+    return step / (step + gate(processes) + ring(processes, size))
+
+
+def table(counts: tuple[int, ...] = (2, 8, 64, 1024)) -> str:
+    """What so many processes cost, one to a host, 10 Gbit/s between them."""
+    head = ["processes", "ports", "gate, ms"]
+    for name in GRADIENTS:
+        head += [f"ring, {name}, ms", f"computing, {STEP * 1000:.0f} ms a step"]
+    head.append("one MXNet server on each of 8 hosts, 100 MB, ms")
+    lines = [head, ["---:"] * len(head)]
+    for n in counts:
+        line = [str(n), str(ports(n)), f"{gate(n) * 1e3:.2f}"]
+        for size in GRADIENTS.values():
+            line += [f"{ring(n, size) * 1e3:.1f}", f"{efficiency(n, size):.0%}"]
+        line.append(f"{servers(n, 100e6, min(n, 8)) * 1e3:.0f}")
+        lines.append(line)
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
