@@ -42,6 +42,9 @@ ONE_THREAD = (
     "TF_NUM_INTRAOP_THREADS",
     "MXNET_CPU_WORKER_NTHREADS",
 )
+TWO_THREADS = (
+    "TF_NUM_INTEROP_THREADS",
+)  # for two devices; and with one, MultiWorkerMirroredStrategy hangs now and then
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 
 MOST = 16
@@ -76,7 +79,8 @@ def measured(backend: str, job: str, rounds: int, seconds: float) -> Rates:
     with TemporaryDirectory() as folder:
         file = Path(folder, "rates.json")
         arguments = [job, rounds, seconds, file]
-        launched("scaling_worker.py", arguments, JOBS[job], backend, ["--pin"] if JOBS[job] > 1 else [])
+        limit = ["--time-limit", str(round(120 + 40 * rounds * seconds))]
+        launched("scaling_worker.py", arguments, JOBS[job], backend, [*limit, *(["--pin"] if JOBS[job] > 1 else [])])
         found: Rates = json.loads(file.read_text(encoding="utf-8"))
     return found
 
@@ -84,8 +88,7 @@ def measured(backend: str, job: str, rounds: int, seconds: float) -> Rates:
 def launched(script: str, arguments: list[Any], processes: int, backend: str, options: list[str]) -> str:
     """What the processes have printed; an error with what they said if they fail."""
     command = [sys.executable, "-m", "xdevice", "launch", "-n", str(processes), "--backend", backend, *options]
-    environment = {**os.environ, **QUIET, **dict.fromkeys(ONE_THREAD, "1")}
-    environment["TF_NUM_INTEROP_THREADS"] = "1" if processes > 1 else "2"  # operations of two devices at once
+    environment = {**os.environ, **QUIET, **dict.fromkeys(ONE_THREAD, "1"), **dict.fromkeys(TWO_THREADS, "2")}
     done = subprocess.run(
         [*command, str(HERE / script), *map(str, arguments)],
         env=environment,

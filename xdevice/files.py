@@ -119,7 +119,7 @@ def _by_rank_0(write: Callable[[], None]) -> None:
     group = current()
     members = group.members
     assert members is not None  # of several processes
-    with group.lock:
+    with group.alone("save"):
         try:
             if members.seat.rank == 0:
                 write()
