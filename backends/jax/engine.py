@@ -64,8 +64,8 @@ def start(job: Job, timeout: float) -> None:
 def _gloo_at(host: str) -> Generator[None, None, None]:
     """Let gloo take this address: JAX has no setting for it, and gloo takes what the host's name stands for."""
     bridge: Any = import_module("jax._src.xla_bridge")
-    library = getattr(bridge, "_jax", None) or getattr(bridge, "xla_client", None)
-    library = getattr(library, "_xla", library)  # its place before JAX 0.6
+    own_library = getattr(bridge, "_jax", None) or getattr(bridge, "xla_client", None)
+    library: Any = getattr(own_library, "_xla", own_library)  # its place before JAX 0.6
     own = getattr(library, "make_gloo_tcp_collectives", None)
     if own is None:
         yield

@@ -29,7 +29,7 @@ LAST_RESORT = 10.0
 _members: Membership | None = None  # while this process is in a group
 _broken = False  # whether it has left one whose engine could not be stopped
 _exit_status = 0  # what it is to end with, once an error has ended it
-_in_child: Callable[[], None] = int  # what a forked child has to do; at first nothing
+_in_child: Callable[[], None] = lambda: None  # what a forked child has to do; at first nothing
 _hook: Any = None  # the excepthook that was there before
 
 
