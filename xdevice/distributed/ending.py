@@ -29,7 +29,7 @@ LAST_RESORT = 10.0
 _members: Membership | None = None  # while this process is in a group
 _broken = False  # whether it has left one whose engine could not be stopped
 _exit_status = 0  # what it is to end with, once an error has ended it
-_in_child: Callable[[], None] = lambda: None  # what a forked child has to do; at first nothing
+_in_child: Callable[[], None] | None = None  # what a forked child has to do
 _hook: Any = None  # the excepthook that was there before
 
 
@@ -63,7 +63,8 @@ def _install() -> None:
 def _after_fork() -> None:
     global _members, _broken, _exit_status
     _members, _broken, _exit_status = None, False, 0
-    _in_child()
+    if _in_child is not None:
+        _in_child()
 
 
 def forget() -> None:
