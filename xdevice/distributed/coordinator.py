@@ -205,7 +205,7 @@ class Coordinator(threading.Thread):
             member.done = member.last == "shutdown"
         if what.partition("|")[0] == "shutdown":
             self._hear_nobody_new()  # before anybody can come back, to the job's next coordinator
-        for member in self.members.values():
+        for member in self._own_last():
             member.lines["gate"].send("ok")
 
     # News
@@ -238,9 +238,13 @@ class Coordinator(threading.Thread):
                     member.lines["gate"].say(**self.failure)
 
     def _tell_all(self, kind: str, **words: Any) -> None:
-        for member in self.members.values():
+        for member in self._own_last():
             if kind in member.lines:
                 member.lines[kind].say(**words)
+
+    def _own_last(self) -> list[Member]:
+        """All members, and rank 0 last: once its main thread goes on, it may keep this one from Python for a while."""
+        return [self.members[rank] for rank in sorted(self.members, reverse=True)]
 
     # Time
 
