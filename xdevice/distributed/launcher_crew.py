@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from xdevice.distributed.launcher_plan import Plan
 
-SETTLING = 1.0
+SETTLING = 4.0
 """Seconds in which the rank that has failed may still show, once others have ended because of it."""
 
 _TICK = 0.02
