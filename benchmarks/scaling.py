@@ -157,12 +157,11 @@ def main() -> None:
         print(gate_table([2, 4, 8, 16, 64, 256, 1024]))
         return
     results: dict[str, dict[str, Rates]] = {}
+    print("| " + " | ".join(HEAD) + " |\n| --- | --- |" + " ---: |" * (len(HEAD) - 2))
     for name in dict.fromkeys(asked.backend.split(",")):
         results[name] = {job: measured(name, job, asked.rounds, asked.seconds) for job in JOBS}
-    print("| " + " | ".join(HEAD) + " |\n| --- | --- |" + " ---: |" * (len(HEAD) - 2))
-    for name, found in results.items():
-        for line in rows(name, found):
-            print("| " + " | ".join(line) + " |")
+        for line in rows(name, results[name]):
+            print("| " + " | ".join(line) + " |", flush=True)
     if asked.json:
         asked.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
