@@ -9,6 +9,7 @@ without a GPU where there are none. ``@pytest.mark.needs("model")`` keeps a test
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,10 @@ def has(item, word):
 def outside_the_checkout(tmp_path, monkeypatch):
     """In the checkout, `python -c` would import the core from there, and not the package that is installed."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def heeding_ctrl_c():
+    """What a command begins with to end by Ctrl-C, though a shell has started the tests in the background, without."""
+    heed = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])"
+    return [sys.executable, "-c", heed]

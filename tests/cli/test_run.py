@@ -340,19 +340,13 @@ SLEEPERS = """
 """
 
 
-def heed_ctrl_c():
-    """A shell starts what runs in the background with Ctrl-C ignored, and the tests may run there."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_stops_every_child_and_grandchild(script, tmp_path, number):
+def test_ctrl_c_stops_every_child_and_grandchild(script, tmp_path, heeding_ctrl_c, number):
     pids = tmp_path / "pids"
     path = script(SLEEPERS)
     process = subprocess.Popen(
-        command("run", path, pids, "--backend", ",".join(NAMES[-2:]), "--jobs", 2),
+        [*heeding_ctrl_c, *command("run", path, pids, "--backend", ",".join(NAMES[-2:]), "--jobs", 2)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),
-        preexec_fn=heed_ctrl_c,  # noqa: PLW1509  (no threads here)
     )  # fmt: skip
     until = time.monotonic() + 60
     while (not pids.exists() or pids.read_text().count("\n") < len(NAMES[-2:])) and time.monotonic() < until:
@@ -366,14 +360,16 @@ def test_ctrl_c_stops_every_child_and_grandchild(script, tmp_path, number):
     assert "stopped" in stdout and "Traceback" not in stderr
 
 
-def test_ctrl_c_keeps_what_has_not_started_from_starting(script, tmp_path):
+def test_ctrl_c_keeps_what_has_not_started_from_starting(script, tmp_path, heeding_ctrl_c):
     if len(NAMES) < 2:
         pytest.skip("this environment has one framework: nothing waits")
     pids = tmp_path / "pids"
     process = subprocess.Popen(
-        command("run", script(SLEEPERS), pids, "--backend", f"{ONE},{NAMES[0]}", "--jobs", 1, "--json"),
+        [
+            *heeding_ctrl_c,
+            *command("run", script(SLEEPERS), pids, "--backend", f"{ONE},{NAMES[0]}", "--jobs", 1, "--json"),
+        ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),
-        preexec_fn=heed_ctrl_c,  # noqa: PLW1509  (no threads here)
     )  # fmt: skip
     while not pids.exists() or not pids.read_text().endswith("\n"):
         time.sleep(0.05)

@@ -1,7 +1,6 @@
 """The real launcher on toy scripts, which need no framework."""
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -35,26 +34,15 @@ def script(tmp_path):
     return write
 
 
-def heed_ctrl_c():
-    """A shell starts what runs in the background with Ctrl-C ignored, and the tests may run there."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @pytest.fixture
-def start(tmp_path):
+def start(tmp_path, heeding_ctrl_c):
     """Starts ``xdevice launch``, and leaves none of those it started behind."""
     started = []
 
     def begin(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **env):
-        command = [sys.executable, "-m", "xdevice", "launch", *map(str, arguments)]
+        command = [*heeding_ctrl_c, sys.executable, "-m", "xdevice", "launch", *map(str, arguments)]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
-        launcher = subprocess.Popen(
-            command,
-            cwd=tmp_path,
-            env={**CLEAN, **env},
-            preexec_fn=heed_ctrl_c,  # noqa: PLW1509  (no threads here)
-            **pipes,
-        )
+        launcher = subprocess.Popen(command, cwd=tmp_path, env={**CLEAN, **env}, **pipes)
         started.append(launcher)
         return launcher
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from xdevice.distributed.environment import seat
-from xdevice.distributed.member import PEER_FAILED, Membership
+from xdevice.distributed.member import PEER_FAILED, Membership, end_after_the_failed
 from xdevice.errors import DistributedError
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ def _at_exit() -> None:
     faulthandler.dump_traceback_later(LAST_RESORT, exit=True, file=open(os.devnull, "w"))  # noqa: SIM115  (for ever)
     if _exit_status:
         _flush_all()
+        if _exit_status == PEER_FAILED:
+            end_after_the_failed(seat())
         os._exit(_exit_status)
 
 

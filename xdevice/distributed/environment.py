@@ -17,6 +17,9 @@ FIRST_PORT, PORTS = 20_000, 10_000
 """Where a port is chosen by the job's name: below what systems give to connections at random."""
 
 
+OURS = "xdevice launch"
+
+
 @dataclass(frozen=True)
 class Seat:
     """One process's place in a job, before it has met the others."""
@@ -62,7 +65,7 @@ def seat(env: Mapping[str, str] = os.environ) -> Seat:
 
 
 def _ours(env: Mapping[str, str]) -> Seat:
-    return _seat(env, "xdevice launch", "XDEVICE_RANK XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK", "", 0)
+    return _seat(env, OURS, "XDEVICE_RANK XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK", "", 0)
 
 
 def _torchrun(env: Mapping[str, str]) -> Seat:

@@ -11,9 +11,10 @@ import sys
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from xdevice.distributed.coordinator import ANSWER, Coordinator
+from xdevice.distributed.environment import OURS
 from xdevice.distributed.job import Job, listening, port_taken
 from xdevice.distributed.lines import Line, parsed
 from xdevice.errors import DistributedError, DistributedTimeoutError
@@ -25,7 +26,7 @@ PEER_FAILED = 75
 """The exit status of a process that ends because another one has failed."""
 
 GRACE = 3.0
-"""Seconds that an engine has to come back by itself once a process has failed."""
+"""Seconds that an engine has to come back by itself once a process has failed, and the failed one has to end."""
 
 
 class Membership:
@@ -297,7 +298,14 @@ class Membership:
         print(f"xdevice: {error}", file=sys.stderr, flush=True)
         faulthandler.dump_traceback(all_threads=True)
         sys.stdout.flush()
-        os._exit(PEER_FAILED)
+        end_after_the_failed(self.seat)
+
+
+def end_after_the_failed(seat: Seat) -> NoReturn:
+    """End the process, but not first: other launchers take the first that ends for the one that has failed."""
+    if seat.launcher != OURS:
+        time.sleep(GRACE)  # they end this process as soon as the failed one has ended
+    os._exit(PEER_FAILED)
 
 
 def _failed(news: dict[str, Any]) -> DistributedError:
