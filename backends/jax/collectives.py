@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from xdevice.backends.jax.placement import concrete
+from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,9 +45,13 @@ def leaf(tensor: Any) -> Any:
 
 
 def pack(tensors: Sequence[Any]) -> Any:
-    arrays = [concrete(tensor) for tensor in tensors]
-    with _beside(arrays[0]):
-        return _packed(arrays)
+    if any(isinstance(tensor, Tracer) for tensor in tensors):
+        raise NotSupportedError(
+            "jax.grad does not see through replicas and reductions, and would give zeros; make them outside the "
+            "function that is differentiated"
+        )
+    with _beside(tensors[0]):
+        return _packed(list(tensors))
 
 
 def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:

@@ -167,6 +167,21 @@ def test_a_tensor_under_grad_has_a_place_and_gradients_flow():
     assert jax.grad(loss)(jnp.ones(3)).tolist() == [2, 2, 2]
 
 
+@pytest.mark.parametrize(
+    "reduced",
+    [
+        lambda x: xdevice.all_reduce([x, x])[0],
+        lambda x: xdevice.distributed.all_reduce(x),
+        lambda x: xdevice.distributed.broadcast(x),
+        lambda x: xdevice.distributed.all_gather(x)[0],
+    ],
+)
+def test_jax_grad_through_a_reduction_is_an_error_and_not_zeros(reduced):
+    """JAX would take the result, which no tracer is in any more, for a constant."""
+    with pytest.raises(xdevice.NotSupportedError, match=r"jax\.grad does not see through"):
+        jax.grad(lambda x: reduced(2 * x).sum())(jnp.ones(3))
+
+
 @pytest.mark.parametrize("trace", [jax.jit, jax.vmap, lambda f: jax.jit(jax.grad(f)), lambda f: jax.vmap(jax.grad(f))])
 def test_a_tensor_that_is_only_traced_is_nowhere(trace):
     def ask(x):
