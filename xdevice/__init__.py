@@ -62,6 +62,12 @@ from xdevice.scopes import scope
 from xdevice.timing import Benchmark, Timer
 from xdevice.virtual import virtual_gpus
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from xdevice import distributed as distributed
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -138,3 +144,12 @@ __all__ = [
     "virtual_gpus",
     "zeros",
 ]
+
+
+def __getattr__(name: str) -> "ModuleType":
+    """``xdevice.distributed`` is imported when it is first asked for: most scripts never do."""
+    if name == "distributed":
+        from importlib import import_module
+
+        return import_module("xdevice.distributed")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

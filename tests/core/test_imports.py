@@ -67,3 +67,11 @@ def test_using_devices_and_names_loads_no_framework():
         "print(json.dumps([m for m in ('numpy', 'torch', 'tensorflow', 'paddle', 'mxnet', 'jax') if m in sys.modules]))"
     )
     assert in_a_fresh_interpreter(code) == []
+
+
+def test_the_many_processes_are_imported_when_they_are_asked_for():
+    code = (
+        "import sys, json, xdevice; before = 'xdevice.distributed' in sys.modules;"
+        "print(json.dumps([before, xdevice.distributed.world_size(), hasattr(xdevice, 'distributes')]))"
+    )
+    assert in_a_fresh_interpreter(code) == [False, 1, False]
