@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+from xdevice.distributed.ports import block_size, free_block
 from xdevice.registry import find
 
 has_engine = pytest.mark.needs("gradient")  # NumPy has none, and says so: the last promise
@@ -51,9 +52,10 @@ def test_a_process_that_fails_ends_the_job_which_names_it_in_seconds(backend, la
 
 @has_engine
 def test_a_taken_port_is_an_error_that_names_the_port_and_the_rank(backend, launch):
-    with closing(socket.create_server(("", 0))) as taken:
-        port = taken.getsockname()[1]
-        done = launch(backend, "agrees", XDEVICE_MASTER_PORT=str(port - 3), options=["--master-port", port - 3])
+    first = free_block(block_size(2))
+    port = first + 3
+    with closing(socket.create_server(("", port))):
+        done = launch(backend, "agrees", options=["--master-port", first])
     assert done.status != 0
     assert f"port {port}" in done.stderr
 
