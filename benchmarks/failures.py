@@ -1,0 +1,172 @@
+"""How soon a job of two processes ends after the second has failed, under each framework's own engine.
+
+    python benchmarks/failures.py --backend torch,jax --rounds 3
+    python benchmarks/failures.py --backend numpy --engine mpi          which serves every framework alike
+
+Real jobs, started with `xdevice launch`. The seconds are from the failure, of which the failing process tells the
+time, to the launcher's own end, when every process is gone; the median over the rounds. What does not answer has
+4 s, which are in the figures. Each job must have failed, and must say that it was rank 1, or the table has a `!`
+there and the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from statistics import median
+from threading import Timer
+
+import numpy as np
+
+import xdevice
+from xdevice import distributed
+
+TIMEOUT = 4.0
+START = 60.0
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+MARK = "fails at "
+
+
+def now() -> None:
+    """Tell the launcher's reader when it was."""
+    sys.stdout.write(f"{MARK}{time.time()}\n")
+    sys.stdout.flush()
+
+
+# What rank 1 does, when rank 0 has come to its all_reduce or soon will
+
+
+def is_killed() -> None:
+    """Most likely while both are inside the engine's work."""
+    Timer(0.5, lambda: (now(), os.kill(os.getpid(), signal.SIGKILL))).start()
+    while True:
+        reduce(10_000_000)
+
+
+def raises() -> None:
+    now()
+    raise ValueError("a mistake of rank 1")
+
+
+def ends_early() -> None:
+    now()
+    sys.exit(3)
+
+
+def gives_another_shape() -> None:
+    now()
+    reduce(4)
+
+
+def calls_another_collective() -> None:
+    now()
+    distributed.barrier()
+
+
+def is_frozen() -> None:
+    now()
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def is_elsewhere() -> None:
+    now()
+    time.sleep(600)
+
+
+FAILURES = {
+    act.__name__: act
+    for act in (is_killed, raises, ends_early, gives_another_shape, calls_another_collective, is_frozen, is_elsewhere)
+}
+NEVER_STARTS = "never_starts"
+KINDS = (*FAILURES, NEVER_STARTS)
+
+
+def reduce(length: int) -> None:
+    """An all-reduce of that many numbers."""
+    distributed.all_reduce(xdevice.tensor(np.ones(length, "float32")))
+
+
+def work(kind: str) -> None:
+    """One process of a job."""
+    if kind == NEVER_STARTS:
+        now()
+        distributed.init(TIMEOUT)
+    with distributed.process_group(TIMEOUT, start=START):
+        reduce(3)  # all is well
+        if distributed.rank() == 1:
+            FAILURES[kind]()
+        while True:
+            reduce(10_000_000 if kind == is_killed.__name__ else 3)
+
+
+def seconds(backend: str, engine: str | None, kind: str) -> tuple[float, bool]:
+    """From the failure to the end of all, and whether rank 1 was named and the job counted as failed."""
+    command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "--backend", backend]
+    if engine:
+        command += ["--engine", engine]
+    if kind == NEVER_STARTS:  # its host is not there
+        command[5:6] = [
+            "1",
+            "--nnodes",
+            "2",
+            "--node-rank",
+            "0",
+            "--master-addr",
+            "127.0.0.1",
+            "--master-port",
+            "29390",
+        ]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_")} | QUIET
+    done = subprocess.run(
+        [*command, __file__, "--work", kind], env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    ended = time.time()
+    at = [line.rpartition(MARK)[2] for line in done.stdout.splitlines() if MARK in line]
+    if len(at) != 1:
+        raise SystemExit(f"{backend}: {kind} did not come to fail:\n{done.stderr[-3000:]}")
+    return ended - float(at[0]), done.returncode != 0 and "rank 1" in done.stderr
+
+
+def cell(backend: str, engine: str | None, kind: str, rounds: int) -> str:
+    """The median, marked if any round was not as promised."""
+    found = [seconds(backend, engine, kind) for _ in range(rounds)]
+    return f"{median(took for took, _ in found):.1f}" + ("" if all(named for _, named in found) else " !")
+
+
+def main() -> int:
+    """Print the table, a row at a time; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", default="torch,tensorflow,paddle,mxnet,jax", help="frameworks, comma-separated")
+    parser.add_argument("--engine", choices=["mpi"], help="instead of the framework's own")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="only these failures; may be repeated")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--work", choices=KINDS, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.work:
+        work(asked.work)
+        return 0
+    if asked.rounds < 1:
+        parser.error("--rounds is 1 or more")
+    try:
+        names = [str(xdevice.registry.backend(name)) for name in asked.backend.split(",")]
+    except xdevice.XDeviceError as error:
+        parser.error(str(error))
+    kinds = [
+        kind for kind in asked.kind or KINDS if not (asked.engine and kind == NEVER_STARTS)
+    ]  # mpirun is one host's
+    print("| rank 1 | " + " | ".join(kind.replace("_", " ") for kind in kinds) + " |")
+    print("| --- |" + " ---: |" * len(kinds), flush=True)
+    kept = True
+    for name in names:
+        cells = [cell(name, asked.engine, kind, asked.rounds) for kind in kinds]
+        print(f"| {name}{', ' + asked.engine if asked.engine else ''} | " + " | ".join(cells) + " |", flush=True)
+        kept = kept and not any("!" in found for found in cells)
+    return not kept
+
+
+if __name__ == "__main__":
+    sys.exit(main())
