@@ -27,7 +27,8 @@ def save(tree: Any, path: Any) -> None:
     The tree is nested dicts, ordered dicts, lists and tuples of tensors; numbers, strings and ``None`` in it are
     kept too, and a tensor that appears twice is written once. The file takes the place of one that is there when
     it is whole and on the disk; until then it has another name, and an error leaves nothing behind. In a
-    distributed job rank 0 writes, and the others wait until it has; if it fails, the job has failed.
+    distributed job rank 0 writes, and the others wait until it has; if it fails, the job has failed. Before
+    `distributed.init` and after `distributed.shutdown` each process writes for itself: the last file stays, whole.
 
     Parameters
     ----------
