@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OPERATIONS = ("sum", "mean", "max", "min")
 
-_PASSING = (type(None), str)  # leaves that may stand in a tree beside its tensors
+PASSING = (type(None), str)  # leaves that may stand in a tree beside its tensors
 
 
 def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
@@ -58,7 +58,7 @@ def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
         raise NotSupportedError("all_reduce has no gradient; call it outside value_and_grad, on the gradients")
     columns = _columns(trees, op)
     # what appears twice in every tree is reduced once, and shared in the results
-    distinct = {tuple(map(id, column)): column for column in columns if not isinstance(column[0], _PASSING)}
+    distinct = {tuple(map(id, column)): column for column in columns if not isinstance(column[0], PASSING)}
     weights = [1 / len(trees)] * len(trees) if op == "mean" else None
     buckets = reduced(list(distinct.values()), "sum" if op == "mean" else op, weights)
     results = []
@@ -111,9 +111,9 @@ def _columns(trees: list[Any], op: str) -> list[Column]:
                     f"all_reduce was given {_said(column[0])}{_at(n, trees)} in tree 0, and {_said(column[i])} in "
                     f"tree {i}; give trees of the same shapes, dtypes and framework"
                 )
-        if not isinstance(column[0], _PASSING):
+        if not isinstance(column[0], PASSING):
             _check_reducible(column[0], op, n, trees)
-    if all(isinstance(column[0], _PASSING) for column in columns):
+    if all(isinstance(column[0], PASSING) for column in columns):
         raise NotATensorError(f"there is no tensor to reduce in {shortened(trees)}; give tensors, or trees of them")
     return columns
 

@@ -7,15 +7,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
 from typing import IO, TYPE_CHECKING
 
 from mxnet.libinfo import find_lib_path
 
+from xdevice.settings import environment
+
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from contextlib import AbstractContextManager
 
     from xdevice.distributed.job import Job
 
@@ -84,20 +85,9 @@ class Servers:
             self._outputs[role].close()
 
 
-@contextmanager
-def as_worker(job: Job) -> Generator[None, None, None]:
+def as_worker(job: Job) -> AbstractContextManager[None]:
     """Let MXNet read from the environment what a worker must know, and put back what was there."""
-    ours = _variables(job, "worker", int(job.addresses[job.rank].rpartition(":")[2]))
-    before = {key: os.environ.get(key) for key in ours}
-    os.environ.update(ours)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value
+    return environment(_variables(job, "worker", int(job.addresses[job.rank].rpartition(":")[2])))
 
 
 def _variables(job: Job, role: str, port: int) -> dict[str, str]:

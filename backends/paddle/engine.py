@@ -21,6 +21,7 @@ from xdevice.backends.paddle.hardware import is_virtual, native, real_gpus
 from xdevice.backends.paddle.placement import device_of
 from xdevice.device import Device
 from xdevice.errors import DistributedError
+from xdevice.settings import environment
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -70,7 +71,7 @@ def _join(job: Job, timeout: float) -> None:
     by_nccl = paddle.is_compiled_with_cuda() and not is_virtual() and real_gpus() >= together
     _gpu = Device("gpu", job.local_rank) if by_nccl else None
     _wait_for_master(job, timeout)
-    with _environment(_settings(job, timeout)), _quietly():
+    with environment(_settings(job, timeout)), _quietly():
         dist.init_parallel_env()
         _hosts = _dist.new_group(backend="gloo") if by_nccl else None
     paddle.device.set_device(default)  # the engine has made its own the default
@@ -105,20 +106,6 @@ def _wait_for_master(job: Job, timeout: float) -> None:
             return
         except OSError:
             time.sleep(0.02)
-
-
-@contextmanager
-def _environment(settings: dict[str, str]) -> Generator[None]:
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 @contextmanager

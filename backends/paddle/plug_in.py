@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice.errors import NotSupportedError, VirtualDeviceError
+from xdevice.settings import environment
 
 _SOURCE = Path(__file__).with_name("virtual_gpu.cc")
 _LIBRARY = "libxdevice_virtual_gpu.so"
@@ -40,16 +41,8 @@ def in_place(n: int, force: bool) -> Generator[None]:
         "FLAGS_use_stride_kernel": "0",  # views are of the CPU's kernels alone (PaddlePaddle 3.0 and 3.3.1)
         _LOG: os.environ.get(_LOG, "1"),  # or it reports each step of loading
     }
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    try:
+    with environment(settings):
         yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _folder() -> Path:

@@ -49,21 +49,21 @@ def leaf(tensor: Any) -> Any:
 
 def pack(tensors: Sequence[Any]) -> Any:
     device = device_of(tensors[0])
-    with _apart(device):
+    with apart(device):
         flat = [tf.reshape(tensor, [-1]) for tensor in tensors]
         return arrived(tf.concat(flat, 0), device) if len(flat) > 1 else copy(flat[0])
 
 
 def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
     device, shapes = device_of(vector), [tensor.shape for tensor in like]
-    with _apart(device):
+    with apart(device):
         parts = tf.split(vector, [shape.num_elements() for shape in shapes]) if len(shapes) > 1 else [copy(vector)]
         return [arrived(tf.reshape(part, shape), device) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
     device = device_of(vectors[0])
-    with _apart(device):
+    with apart(device):
         weighted = (
             vectors if weights is None else [v * tf.cast(w, v.dtype) for v, w in zip(vectors, weights, strict=True)]
         )
@@ -79,7 +79,7 @@ def threads() -> Callable[[], AbstractContextManager[Any]] | None:
     return nullcontext
 
 
-def _apart(device: Device) -> AbstractContextManager[Any]:
+def apart(device: Device) -> AbstractContextManager[Any]:
     """Compute there, and tell no tape."""
     stack = ExitStack()
     stack.enter_context(record.stop_recording())

@@ -6,22 +6,20 @@ half of what the strategy's own reduction takes, which traces a function for eve
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
-from tensorflow.python.eager import context, record  # which settles how TensorFlow starts; the gradient tape
+from tensorflow.python.eager import context  # which settles how TensorFlow starts
 
+from xdevice.backends.tensorflow.collectives import apart
 from xdevice.backends.tensorflow.hardware import count, is_running, is_virtual, scope
 from xdevice.backends.tensorflow.placement import arrived, device_of
 from xdevice.device import Device
 from xdevice.errors import DistributedError
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from xdevice.distributed.job import Job
 
 _REDUCED = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64})
@@ -107,7 +105,7 @@ def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
     ring, here, dtype = _running(), device_of(vector), vector.dtype
     if op != "sum" and dtype not in _REDUCED:
         return _folded(all_gather(vector), op)
-    with _apart(ring.device):
+    with apart(ring.device):
         there = _reducible(arrived(vector, ring.device))
         found = tf.raw_ops.CollectiveReduceV2(
             input=there, **ring.matching(op, there), ordering_token=[], merge_op=_MERGE[op], final_op="Id"
@@ -117,7 +115,7 @@ def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
 
 def broadcast(vector: tf.Tensor, root: int) -> tf.Tensor:
     ring, here = _running(), device_of(vector)
-    with _apart(ring.device):
+    with apart(ring.device):
         words = _words(arrived(vector, ring.device))
         match = ring.matching(f"from {root}", words)
         if ring.rank == root:
@@ -129,7 +127,7 @@ def broadcast(vector: tf.Tensor, root: int) -> tf.Tensor:
 
 def all_gather(vector: tf.Tensor) -> list[tf.Tensor]:
     ring, here = _running(), device_of(vector)
-    with _apart(ring.device):
+    with apart(ring.device):
         words = _words(arrived(vector, ring.device))
         found = tf.raw_ops.CollectiveGatherV2(input=words, **ring.matching("gather", words), ordering_token=[])
         return [arrived(_unpacked(part, vector), here) for part in tf.split(found, ring.size)]
@@ -142,14 +140,6 @@ def stop() -> None:
 def _running() -> _Ring:
     assert _ring is not None
     return _ring
-
-
-def _apart(device: Device) -> AbstractContextManager[Any]:
-    """Compute there, and tell no tape."""
-    stack = ExitStack()
-    stack.enter_context(record.stop_recording())
-    stack.enter_context(scope(device))
-    return stack
 
 
 def _reducible(vector: tf.Tensor) -> tf.Tensor:
@@ -165,7 +155,7 @@ def _as(reduced: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
 def _folded(vectors: list[tf.Tensor], op: str) -> tf.Tensor:
     device = device_of(vectors[0])
-    with _apart(device):
+    with apart(device):
         return arrived(reduce(_ELEMENTWISE[op], vectors), device)
 
 

@@ -14,6 +14,7 @@ from xdevice.distributed.group import Group, current, work
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError
 from xdevice.hardware import shortened
 from xdevice.placement import device_of, owned_by
+from xdevice.reducing import PASSING, check_operation, not_reducible
 from xdevice.tree import leaves, map_leaves, paths, unordered
 
 if TYPE_CHECKING:
@@ -23,12 +24,10 @@ if TYPE_CHECKING:
     from xdevice.contract import Engine
     from xdevice.device import Device
 
-OPERATIONS = ("sum", "mean", "max", "min")
 LONGEST = 30_000
 """Characters of a description that all processes compare; what is longer is compared by its digest."""
 
 _BETWEEN = "\x1f"  # ASCII's separator of units: no path has one
-_PASSING = (type(None), str)  # leaves that may stand in a tree beside its tensors
 
 
 def all_reduce(tree: Any, op: str = "sum") -> Any:
@@ -63,8 +62,7 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
     NotSupportedError
         Inside `value_and_grad`.
     """
-    if op not in OPERATIONS:
-        raise ArgumentError(f"no operation {shortened(op)}; there are {', '.join(map(repr, OPERATIONS))}")
+    check_operation(op)
     group = current()
     size = group.job.world_size
 
@@ -80,7 +78,7 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
             vector = part.owner.collectives.reduce([vector], "sum", [1 / size])
         return part.unpacked(vector)
 
-    return _mapped(tree, _collective(group, f"all_reduce({op!r})", tree, reduced, partial(_reducible, op=op)))
+    return _mapped(tree, _collective(group, f"all_reduce({op!r})", tree, reduced, partial(not_reducible, op=op)))
 
 
 def broadcast(tree: Any, root: int = 0) -> Any:
@@ -219,7 +217,7 @@ def _parts(group: Group, name: str, tree: Any, allowed: Callable[[str], str]) ->
     if flat is not None and unordered(tree):
         raise ArgumentTypeError(f"{name} was given a set, whose order no two processes share; give a list")
     for path, leaf in [("", tree)] if flat is None else zip(paths(tree), flat, strict=True):
-        if id(leaf) in seen or isinstance(leaf, _PASSING):
+        if id(leaf) in seen or isinstance(leaf, PASSING):
             continue
         seen.add(id(leaf))
         where = f" at {path}" if path else ""
@@ -259,12 +257,3 @@ def _described(name: str, said: list[str]) -> str:
     if len(text) <= LONGEST:
         return text
     return f"{name}|{len(said)} tensors with the digest {blake2b(text.encode(), digest_size=16).hexdigest()}"
-
-
-def _reducible(kind: str, op: str) -> str:
-    """What speaks against reducing numbers of that kind; nothing if it is empty."""
-    if kind not in ("f", "i", "u", "c"):
-        return "booleans and such are no numbers; convert them to integers first"
-    if kind == "c" and op in ("max", "min"):
-        return "complex numbers have no order"
-    return "a mean of integers is none; convert them to floating point first" if op == "mean" and kind in "iu" else ""
