@@ -204,7 +204,7 @@ def said(wrong):
 def meets(rank, size):
     first = int(os.environ["XDEVICE_MASTER_PORT"])
     for i, attempt in enumerate((missing, disagreeing, doubled)):
-        os.environ["XDEVICE_MASTER_PORT"] = str(first + 20 + i)
+        os.environ["XDEVICE_MASTER_PORT"] = str(first + 1 + i)
         attempt(rank)
     os.environ["XDEVICE_MASTER_PORT"] = str(first)
 

@@ -45,6 +45,8 @@ class Coordinator(threading.Thread):
         self.deadline: float | None = time.monotonic() + timeout
         self.asked: float | None = None  # when the silent were asked where they are
         self.complete = False
+        self._failed_at: float | None = None
+        self._own_came = False  # rank 0's own line, on which its main thread waits to be let in, or refused
         self._owners: dict[Line, Member | None] = {}
         self._selector = selectors.DefaultSelector()
         self._listener = listener
@@ -68,7 +70,12 @@ class Coordinator(threading.Thread):
             self._watch_the_clock()
 
     def _is_over(self) -> bool:
-        return not any(self._owners.values()) and (self.complete or self.failure is not None)  # everybody has hung up
+        """Everybody has hung up, and nobody is to come: but rank 0's own main thread, if all others were faster."""
+        if any(self._owners.values()):
+            return False
+        if self._failed_at is None or self.complete:
+            return self.complete
+        return self._own_came or time.monotonic() >= self._failed_at + ANSWER
 
     def forget(self) -> None:
         """In a forked child: let go of what is the parent's, without a word to anybody."""
@@ -89,7 +96,8 @@ class Coordinator(threading.Thread):
             self._listener.close()
 
     def _patience(self) -> float | None:
-        times = [t for t in (self.deadline, self.asked and self.asked + ANSWER) if t]
+        awaited = None if self._own_came else self._failed_at
+        times = [t for t in (self.deadline, *(t and t + ANSWER for t in (self.asked, awaited))) if t]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _is_gate(self, line: Line) -> bool:
@@ -141,6 +149,7 @@ class Coordinator(threading.Thread):
         if kind not in ("gate", "alarm") or type(hello.get("rank")) is not int:
             self._drop(line)  # somebody who mistook the port
             return None
+        self._own_came = self._own_came or hello.get("id") == self.hello["id"]
         if self.failure is not None:
             self._refuse(line, self.failure)
             return None
@@ -232,6 +241,7 @@ class Coordinator(threading.Thread):
         if self.failure is None:
             self.failure = {"error": message, "rank": rank, "late": late}
             self.deadline = self.asked = None
+            self._failed_at = time.monotonic()
             self._tell_all("alarm", **self.failure)
             for member in self.members.values():
                 if (member.asks is not None or not self.complete) and "gate" in member.lines:

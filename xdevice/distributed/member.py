@@ -97,9 +97,15 @@ class Membership:
         if "error" in news:
             raise _failed(news)
         if "hosts" not in news:
+            there = f"{self.seat.host}:{self.seat.port}"
+            if answer is None:
+                message = (
+                    f"rank 0 (at {there}) hung up before all had met: it was killed, or that is another program's port"
+                )
+                raise _blamed(DistributedError, message, 0)
             raise DistributedError(
-                f"what answers at {self.seat.host}:{self.seat.port} is no rank 0 of an xdevice job; choose another "
-                "port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"
+                f"what answers at {there} is no rank 0 of an xdevice job; choose another port, with xdevice launch "
+                "--master-port or XDEVICE_MASTER_PORT"
             )
         return Job(
             self.seat.rank,
