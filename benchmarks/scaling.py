@@ -42,9 +42,7 @@ ONE_THREAD = (
     "TF_NUM_INTRAOP_THREADS",
     "MXNET_CPU_WORKER_NTHREADS",
 )
-TWO_THREADS = (
-    "TF_NUM_INTEROP_THREADS",
-)  # for two devices; and with one, MultiWorkerMirroredStrategy hangs now and then
+TWO_THREADS = ("TF_NUM_INTEROP_THREADS",)  # for two devices
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 
 MOST = 16

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
 from scaling_native import Task, Training, nothing
+from xdevice import distributed
 
 VIRTUAL = True
 THREADS = True
@@ -29,6 +30,7 @@ def processes(task: Task) -> Training:
         workers, task_type="worker", task_id=rank, rpc_layer="grpc"
     )
     strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
+    distributed.barrier()  # it makes the server's state anew: what a faster process had asked it before is lost
     return _training(strategy, task, once=True)
 
 

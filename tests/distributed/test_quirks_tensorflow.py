@@ -43,6 +43,31 @@ dist.shutdown()
 print("agreed", flush=True)
 """
 
+OWN = """
+import os, time
+import tensorflow as tf
+from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+from xdevice import distributed, to_numpy
+
+distributed.init(60)
+rank, port = distributed.rank(), int(os.environ["XDEVICE_MASTER_PORT"])
+workers = tf.train.ClusterSpec({"worker": [f"127.0.0.1:{port + 2 + r}" for r in range(2)]})
+resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+    workers, task_type="worker", task_id=rank, rpc_layer="grpc"
+)
+if rank == 0:
+    time.sleep(1)  # without the barrier the other waits for an answer that is lost
+CollectiveAllReduceExtended._enable_check_health = False  # which begin with a collective
+strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
+distributed.barrier()
+with strategy.scope():
+    variable = tf.Variable([1.0 + rank, 2.0])
+assert variable.numpy().tolist() == [1, 2]
+assert to_numpy(distributed.all_reduce(tf.ones(2))).tolist() == [2, 2]
+distributed.shutdown()
+print("agreed", flush=True)
+"""
+
 LATE = """
 import xdevice
 from xdevice import distributed
@@ -66,6 +91,12 @@ def test_every_rank_keeps_its_devices_and_its_bits_and_no_service_is_left_to_mis
     assert done.status == 0, done.stderr
     assert done.of(0)[-1] == done.of(1)[-1] == "agreed"
     assert "oordination" not in done.stderr  # else whoever outlives rank 0 would print its errors
+
+
+def test_a_strategy_of_ones_own_works_beside_it_after_a_barrier(run):
+    done = run(OWN, limit=60)
+    assert done.status == 0, done.stderr
+    assert done.of(0)[-1] == done.of(1)[-1] == "agreed"
 
 
 def test_after_the_first_tensor_it_is_too_late_to_join(run):
