@@ -33,6 +33,10 @@ if TYPE_CHECKING:
             """A tensor of one number, beside another tensor."""
             ...
 
+        def operand(self, value: Any, name: str, like: Any) -> Any:
+            """The same for an operation of two tensors, if some take a plain number at less cost."""
+            ...
+
 
 FLOAT, INTEGER = "float32", "int64"
 """What becomes of whole numbers in a function of real ones, and what they are added up in."""
@@ -58,8 +62,8 @@ def standard(raw: Mapping[str, Any], dtypes: Any) -> dict[str, Any]:
     from xdevice.composed import Composed  # which is built on this
 
     made: dict[str, Any] = {name: raw[name] for name in AS_THEY_ARE if name in raw}
-    promote = promotion(dtypes)
-    simple = {name: _binary(raw[name], promote, name == "divide") for name in PROMOTED if name in raw}
+    promote, operands = (promotion(dtypes, number) for number in (dtypes.number, dtypes.operand))
+    simple = {name: _binary(raw[name], operands, name == "divide") for name in PROMOTED if name in raw}
     simple |= {name: _of_reals(raw[name], dtypes) for name in OF_REALS if name in raw}
     simple |= {name: _of_truth(raw[name], dtypes) for name in OF_TRUTH if name in raw}
     simple |= {name: _to_whole(raw[name], dtypes) for name in TO_WHOLE if name in raw}
@@ -85,9 +89,9 @@ def common(*names: str) -> str:
     return np.result_type(*known).name
 
 
-def promotion(dtypes: Any) -> Callable[..., list[Any]]:
+def promotion(dtypes: Any, number: Callable[..., Any]) -> Callable[..., list[Any]]:
     """A function that brings tensors and Python's numbers to one dtype; the numbers follow the tensors."""
-    name_of, cast, number = dtypes.dtype_name, dtypes.cast, dtypes.number
+    name_of, cast = dtypes.dtype_name, dtypes.cast
 
     def promote(*operands: Any, least: str | None = None) -> list[Any]:
         names = [name_of(operand) for operand in operands]

@@ -44,6 +44,11 @@ def number(value: Any, name: str, like: Any) -> Any:
     return _np.full((), value, name, ctx=like.ctx)
 
 
+def operand(value: Any, name: str, like: Any) -> Any:
+    """Among floats the plain number: its operations, and their gradients, take half the time."""
+    return float(value) if np.dtype(name).kind == "f" else number(value, name, like)
+
+
 def _with_shapes(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         with mx.util.np_shape(True):
@@ -81,7 +86,7 @@ def _in_floats(op: Callable[..., Any]) -> Callable[..., Any]:
     """An operation that MXNet has for floats alone; whole numbers are exact up to 2**53."""
 
     def call(x1: Any, x2: Any) -> Any:
-        if np.dtype(x1.dtype).kind == "f":
+        if any(isinstance(x, float) or np.dtype(x.dtype).kind == "f" for x in (x1, x2)):
             return op(x1, x2)
         return op(x1.astype("float64"), x2.astype("float64")).astype(x1.dtype)
 

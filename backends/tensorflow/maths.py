@@ -62,6 +62,9 @@ def number(value: Any, name: str, like: Any) -> Any:
     return _number(like, value, name)
 
 
+operand = number  # no operation takes less of a plain one
+
+
 @_beside
 def _number(like: Any, value: Any, name: str) -> Any:
     dtype = tf.as_dtype(name)
