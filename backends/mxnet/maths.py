@@ -147,6 +147,14 @@ def _repeat(x: Any, repeats: Any, axis: int) -> Any:
     return _np.repeat(x, repeats, axis=axis)
 
 
+def _tile(x: Any, repetitions: tuple[int, ...]) -> Any:
+    """Along one axis after the other: along three at once MXNet 1.9.1 fails."""
+    for axis, times in enumerate(repetitions):
+        if times != 1:
+            x = _np.tile(x, tuple(times if i == axis else 1 for i in range(len(x.shape))))
+    return x
+
+
 def _where(condition: Any, x1: Any, x2: Any) -> Any:
     shape = np.broadcast_shapes(condition.shape, x1.shape, x2.shape)
     if 0 in shape:  # which ends the process in MXNet 1.9.1, with a segmentation fault
@@ -239,7 +247,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     "roll": _as_bytes(_np.roll),
     "squeeze": _np.squeeze,
     "stack": lambda arrays, axis: _np.stack(arrays, axis=axis),
-    "tile": _np.tile,
+    "tile": _tile,
     "unstack": _unstack,
     "take": lambda x, indices, axis: _np.take(x, indices, axis=axis, mode="wrap"),
     "take_along_axis": _take_along_axis,
