@@ -53,6 +53,12 @@ def _training(contexts: list[Any], store: Any, task: Task) -> Training:
     own = {name: _parameter(name, values, contexts) for name, values in task.params.items()}
     by_name = list(own.values())
     trainer = gluon.Trainer(by_name, "sgd", {"learning_rate": task.rate}, kvstore=store, update_on_kvstore=False)
+    if isinstance(store, mx.kv.KVStore):
+        # else the first step asks for the weights and sends gradients to the same keys at once, and now and then a
+        # process gets the gradients' sum for its weights (MXNet 1.9.1)
+        trainer._init_kvstore()
+        trainer._init_params()
+        mx.nd.waitall()
     parts = len(contexts) * (store.num_workers if isinstance(store, mx.kv.KVStore) else 1)
     host = np.array(task.images, ctx=mx.cpu(0)), np.array(task.labels, ctx=mx.cpu(0))
 
