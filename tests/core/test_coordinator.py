@@ -29,10 +29,17 @@ def coordinator():
     return coordinator
 
 
-def come(coordinator, hello):
-    line = socket.create_connection(coordinator.address, timeout=10)
+def connected(coordinator):
+    return socket.create_connection(coordinator.address, timeout=10)
+
+
+def introduced(line, hello):
     line.sendall(json.dumps({"line": "gate", "host": "127.0.0.1", **hello}).encode() + b"\n")
     return line
+
+
+def come(coordinator, hello):
+    return introduced(connected(coordinator), hello)
 
 
 def heard(line):
@@ -48,6 +55,19 @@ def test_rank_0_is_refused_like_the_others_though_they_have_come_and_gone_before
     time.sleep(ANSWER / 3)
     with closing(come(coordinator, of(0))) as own:
         assert heard(own) == said
+    coordinator.join(10)
+    assert not coordinator.is_alive()
+
+
+def test_who_is_on_the_line_already_is_refused_too_and_not_just_hung_up_on(coordinator):
+    with closing(come(coordinator, of(0))) as own, closing(connected(coordinator)) as slow:
+        with closing(come(coordinator, of(1, world_size=2))) as other:
+            said = heard(other)
+        assert heard(own) == said
+        own.close()
+        time.sleep(ANSWER / 3)
+        introduced(slow, of(2))
+        assert heard(slow) == said
     coordinator.join(10)
     assert not coordinator.is_alive()
 

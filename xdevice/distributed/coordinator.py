@@ -70,12 +70,15 @@ class Coordinator(threading.Thread):
             self._watch_the_clock()
 
     def _is_over(self) -> bool:
-        """Everybody has hung up, and nobody is to come: but rank 0's own main thread, if all others were faster."""
-        if any(self._owners.values()):
+        """Everybody has hung up, and nobody is to come."""
+        met_or_failed = self.complete or self.failure is not None
+        return met_or_failed and not any(self._owners.values()) and not self._awaits_somebody()
+
+    def _awaits_somebody(self) -> bool:
+        """After a failed meeting, for a while: rank 0's own main thread, and who is on the line and has not spoken."""
+        if self._failed_at is None or self.complete or time.monotonic() >= self._failed_at + ANSWER:
             return False
-        if self._failed_at is None or self.complete:
-            return self.complete
-        return self._own_came or time.monotonic() >= self._failed_at + ANSWER
+        return not self._own_came or None in self._owners.values()
 
     def forget(self) -> None:
         """In a forked child: let go of what is the parent's, without a word to anybody."""
@@ -96,7 +99,7 @@ class Coordinator(threading.Thread):
             self._listener.close()
 
     def _patience(self) -> float | None:
-        awaited = None if self._own_came else self._failed_at
+        awaited = self._failed_at if self._awaits_somebody() else None
         times = [t for t in (self.deadline, *(t and t + ANSWER for t in (self.asked, awaited))) if t]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
