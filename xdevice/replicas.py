@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xdevice.errors import ArgumentError, ArgumentTypeError
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError
+from xdevice.gradients import differentiating
 from xdevice.hardware import as_device, shortened
 from xdevice.placement import devices_of, is_device, owned_by, to_device
 from xdevice.tree import map_leaves, named_leaves, same_structure
@@ -41,7 +42,11 @@ def replicate(tree: Any, devices: Sequence[Any]) -> Replicas:
         No such device.
     NotATensorError
         No tensor in the tree.
+    NotSupportedError
+        Inside `value_and_grad`, where its gradients would be lost.
     """
+    if differentiating():
+        raise NotSupportedError("replicate has no gradient; make replicas outside value_and_grad")
     wanted = checked_devices(devices)
     devices_of(tree)  # there is something to copy
     return Replicas(_ready(to_device(tree, device, copy=True)) for device in wanted)

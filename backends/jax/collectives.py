@@ -41,15 +41,13 @@ def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
 
 
 def leaf(tensor: Any) -> Any:
-    return concrete(tensor)
+    _check_untraced(tensor)
+    return tensor
 
 
 def pack(tensors: Sequence[Any]) -> Any:
-    if any(isinstance(tensor, Tracer) for tensor in tensors):
-        raise NotSupportedError(
-            "jax.grad does not see through replicas and reductions, and would give zeros; make them outside the "
-            "function that is differentiated"
-        )
+    for tensor in tensors:
+        _check_untraced(tensor)
     with _beside(tensors[0]):
         return _packed(list(tensors))
 
@@ -66,6 +64,14 @@ def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:
     return None  # one thread queues the work of all devices
+
+
+def _check_untraced(tensor: Any) -> None:
+    if isinstance(tensor, Tracer):
+        raise NotSupportedError(
+            "jax.grad does not see through replicas and reductions, and would give zeros; make them outside the "
+            "function that is differentiated"
+        )
 
 
 def _beside(tensor: Any) -> AbstractContextManager[Any]:

@@ -170,6 +170,7 @@ def test_a_tensor_under_grad_has_a_place_and_gradients_flow():
 @pytest.mark.parametrize(
     "reduced",
     [
+        lambda x: xdevice.replicate(x, [xdevice.cpu()])[0],
         lambda x: xdevice.all_reduce([x, x])[0],
         lambda x: xdevice.distributed.all_reduce(x),
         lambda x: xdevice.distributed.broadcast(x),

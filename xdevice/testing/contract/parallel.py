@@ -427,8 +427,9 @@ class DataParallel(Promises):
         for differentiated in (value_and_grad, lambda fn: data_parallel(fn, ["cpu"])):
             with pytest.raises(xdevice.NotSupportedError, match="outside value_and_grad"):
                 differentiated(lambda w, x: step(w, x)[0])(rows(3), rows(4))
-        with pytest.raises(xdevice.NotSupportedError, match="outside value_and_grad"):
-            value_and_grad(lambda w: all_reduce([w])[0])(ones(1))
+        for copied in (lambda w: all_reduce([w])[0], lambda w: replicate(w, ["cpu"])[0]):
+            with pytest.raises(xdevice.NotSupportedError, match="outside value_and_grad"):
+                value_and_grad(copied)(ones(1))
 
     @pytest.mark.parametrize(
         ("call", "says"),
