@@ -21,13 +21,14 @@ from statistics import median
 from threading import Timer
 
 import numpy as np
+from scaling import QUIET
 
 import xdevice
 from xdevice import distributed
+from xdevice.distributed.ports import block_size, free_block
 
 TIMEOUT = 4.0
 START = 60.0
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 MARK = "fails at "
 
 
@@ -94,7 +95,7 @@ def work(kind: str) -> None:
     """One process of a job."""
     if kind == NEVER_STARTS:
         now()
-        distributed.init(TIMEOUT)
+        distributed.init(TIMEOUT)  # which raises
     with distributed.process_group(TIMEOUT, start=START):
         reduce(3)  # all is well
         if distributed.rank() == 1:
@@ -105,21 +106,13 @@ def work(kind: str) -> None:
 
 def seconds(backend: str, engine: str | None, kind: str) -> tuple[float, bool]:
     """From the failure to the end of all, and whether rank 1 was named and the job counted as failed."""
-    command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "--backend", backend]
+    processes = ["-n", "2"]
+    if kind == NEVER_STARTS:  # the second of two hosts is not there
+        port = free_block(block_size(2))
+        processes = f"-n 1 --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 --master-port {port}".split()
+    command = [sys.executable, "-m", "xdevice", "launch", *processes, "--backend", backend]
     if engine:
         command += ["--engine", engine]
-    if kind == NEVER_STARTS:  # its host is not there
-        command[5:6] = [
-            "1",
-            "--nnodes",
-            "2",
-            "--node-rank",
-            "0",
-            "--master-addr",
-            "127.0.0.1",
-            "--master-port",
-            "29390",
-        ]
     env = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_")} | QUIET
     done = subprocess.run(
         [*command, __file__, "--work", kind], env=env, capture_output=True, text=True, timeout=300, check=False
@@ -151,13 +144,13 @@ def main() -> int:
         return 0
     if asked.rounds < 1:
         parser.error("--rounds is 1 or more")
+    if asked.engine and NEVER_STARTS in (asked.kind or ()):
+        parser.error(f"mpirun starts all processes of one host: no {NEVER_STARTS} with --engine mpi")
     try:
         names = [str(xdevice.registry.backend(name)) for name in asked.backend.split(",")]
     except xdevice.XDeviceError as error:
         parser.error(str(error))
-    kinds = [
-        kind for kind in asked.kind or KINDS if not (asked.engine and kind == NEVER_STARTS)
-    ]  # mpirun is one host's
+    kinds = asked.kind or [kind for kind in KINDS if kind != NEVER_STARTS or not asked.engine]
     print("| rank 1 | " + " | ".join(kind.replace("_", " ") for kind in kinds) + " |")
     print("| --- |" + " ---: |" * len(kinds), flush=True)
     kept = True

@@ -49,3 +49,4 @@ def test_a_failure_that_names_nobody_is_marked(failures, monkeypatch, tmp_path):
 def test_it_refuses_what_it_cannot_measure():
     assert "no backend 'torhc'" in run("--backend", "torhc").stderr
     assert "--rounds is 1 or more" in run("--rounds", 0).stderr
+    assert "no never_starts with --engine mpi" in run("--engine", "mpi", "--kind", "never_starts").stderr

@@ -18,6 +18,7 @@ FIRST_PORT, PORTS = 20_000, 10_000
 
 
 OURS = "xdevice launch"
+"""The launcher that waits for the failed process by itself."""
 
 
 @dataclass(frozen=True)
