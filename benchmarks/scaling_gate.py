@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from time import perf_counter, time
 
-from xdevice.distributed.environment import seat
 from xdevice.distributed.member import Membership
+from xdevice.distributed.seat import seat
 
 entries, began, each = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
 here = seat()

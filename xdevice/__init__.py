@@ -7,68 +7,100 @@
 Device('cpu:0')
 """
 
-from xdevice.creation import arange, empty, full, ones, rand, randn, seed, tensor, zeros
-from xdevice.device import Device
-from xdevice.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    BackendNotInstalledError,
-    BrokenBackendError,
-    CopyNeededError,
-    DeviceFallbackWarning,
-    DeviceNotFoundError,
-    DeviceSpellingError,
-    DeviceTypeError,
-    DistributedError,
-    DistributedTimeoutError,
-    FileFormatError,
-    MisplacedError,
-    MixedDeviceError,
-    NotATensorError,
-    NotPortableWarning,
-    NotSupportedError,
-    OutOfMemoryError,
-    ScopeError,
-    UnknownBackendError,
-    UnknownPlacementError,
-    VirtualDeviceError,
-    XDeviceError,
-)
-from xdevice.exchange import to_numpy
-from xdevice.files import load, save
-from xdevice.gradients import value_and_grad
-from xdevice.hardware import (
-    as_device,
-    count,
-    cpu,
-    devices,
-    gpu,
-    native,
-    num_gpus,
-    properties,
-    synchronize,
-    try_all_gpus,
-    try_gpu,
-)
-from xdevice.maths import namespace
-from xdevice.memory import empty_cache, find_batch_size, is_out_of_memory, memory_stats
-from xdevice.mixing import strict
-from xdevice.parallel import data_parallel, split_batch
-from xdevice.placement import check_same_device, device_of, devices_of, is_same_device, to_device
-from xdevice.reducing import all_reduce
-from xdevice.registry import available, backend, use, using
-from xdevice.replicas import Replicas, replicate
-from xdevice.scopes import scope
-from xdevice.timing import Benchmark, Timer
-from xdevice.virtual import virtual_gpus
+from xdevice._version import __version__ as __version__
+from xdevice.hardware import scopes as _scopes  # noqa: F401  (every program needs it and what it imports)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from xdevice import distributed as distributed
+    from xdevice.device import Device
+    from xdevice.errors import (
+        ArgumentError,
+        ArgumentTypeError,
+        BackendNotInstalledError,
+        BrokenBackendError,
+        CopyNeededError,
+        DeviceFallbackWarning,
+        DeviceNotFoundError,
+        DeviceSpellingError,
+        DeviceTypeError,
+        DistributedError,
+        DistributedTimeoutError,
+        FileFormatError,
+        MisplacedError,
+        MixedDeviceError,
+        NotATensorError,
+        NotPortableWarning,
+        NotSupportedError,
+        OutOfMemoryError,
+        ScopeError,
+        UnknownBackendError,
+        UnknownPlacementError,
+        VirtualDeviceError,
+        XDeviceError,
+    )
+    from xdevice.files.save_load import load, save
+    from xdevice.framework.adapters import available
+    from xdevice.framework.choosing import backend, use, using
+    from xdevice.framework.mixing import strict
+    from xdevice.hardware.devices import (
+        as_device,
+        count,
+        cpu,
+        devices,
+        gpu,
+        native,
+        num_gpus,
+        properties,
+        synchronize,
+        try_all_gpus,
+        try_gpu,
+    )
+    from xdevice.hardware.memory import empty_cache, find_batch_size, is_out_of_memory, memory_stats
+    from xdevice.hardware.scopes import scope
+    from xdevice.hardware.timing import Benchmark, Timer
+    from xdevice.hardware.virtual import virtual_gpus
+    from xdevice.parallel.batches import split_batch
+    from xdevice.parallel.data_parallel import data_parallel
+    from xdevice.parallel.reducing import all_reduce
+    from xdevice.parallel.replicas import Replicas, replicate
+    from xdevice.tensors.creation import arange, empty, full, ones, rand, randn, seed, tensor, zeros
+    from xdevice.tensors.exchange import to_numpy
+    from xdevice.tensors.gradients import value_and_grad
+    from xdevice.tensors.namespace import namespace
+    from xdevice.tensors.placement import check_same_device, device_of, devices_of, is_same_device, to_device
 
-__version__ = "0.1.0"
+_HOMES = {
+    "errors": (
+        "ArgumentError ArgumentTypeError BackendNotInstalledError BrokenBackendError CopyNeededError "
+        "DeviceFallbackWarning DeviceNotFoundError DeviceSpellingError DeviceTypeError DistributedError "
+        "DistributedTimeoutError FileFormatError MisplacedError MixedDeviceError NotATensorError "
+        "NotPortableWarning NotSupportedError OutOfMemoryError ScopeError UnknownBackendError "
+        "UnknownPlacementError VirtualDeviceError XDeviceError"
+    ),
+    "device": "Device",
+    "framework.choosing": "backend use using",
+    "framework.adapters": "available",
+    "framework.mixing": "strict",
+    "hardware.devices": "as_device count cpu devices gpu native num_gpus properties synchronize try_all_gpus try_gpu",
+    "hardware.virtual": "virtual_gpus",
+    "hardware.scopes": "scope",
+    "hardware.memory": "empty_cache find_batch_size is_out_of_memory memory_stats",
+    "hardware.timing": "Benchmark Timer",
+    "tensors.placement": "check_same_device device_of devices_of is_same_device to_device",
+    "tensors.creation": "arange empty full ones rand randn seed tensor zeros",
+    "tensors.exchange": "to_numpy",
+    "tensors.gradients": "value_and_grad",
+    "tensors.namespace": "namespace",
+    "parallel.batches": "split_batch",
+    "parallel.data_parallel": "data_parallel",
+    "parallel.replicas": "Replicas replicate",
+    "parallel.reducing": "all_reduce",
+    "files.save_load": "load save",
+}
+"""Where each public name is from: a module is imported when one of its names is first used (SPEC 1)."""
+
+_HOME_OF = {name: f"xdevice.{module}" for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "ArgumentError",
@@ -146,10 +178,24 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> "ModuleType":
-    """``xdevice.distributed`` is imported when it is first asked for: most scripts never do."""
-    if name == "distributed":
-        from importlib import import_module
+def __getattr__(name: str) -> object:
+    """A public name, from the module that has it; kept, so that this is asked once for each."""
+    from importlib import import_module
 
+    home = _HOME_OF.get(name)
+    if home is not None:
+        found = globals()[name] = getattr(import_module(home), name)
+        return found
+    if name == "distributed":
         return import_module("xdevice.distributed")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=_this_module())
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "distributed"})
+
+
+def _this_module() -> object:
+    import sys
+
+    return sys.modules[__name__]

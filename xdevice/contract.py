@@ -1,12 +1,13 @@
 """What an adapter must provide: one Protocol per capability, one module of that name per adapter.
 
-An adapter is a package of plain functions. It translates; the core decides. Whatever reaches an
-adapter has been validated: a device exists, a shape is a tuple of ints, a move is needed. A
-function that the framework cannot have is left out, and the adapter's ``CANNOT`` says why.
+An adapter is a package of plain functions. It translates; the core decides. The core validates all
+arguments first: a device exists, a shape is a tuple of ints, a move is needed. A function that the
+framework cannot provide is left out, and the adapter's ``CANNOT`` gives the reason.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 if TYPE_CHECKING:
@@ -17,11 +18,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from xdevice.device import Device
-    from xdevice.distributed.job import Job
-    from xdevice.gradients import Call
 
-Role = Literal["tensor", "model", "device"]
-"""What a class of a framework's is: a tensor (or parameter), a holder of tensors, a native device."""
+Role = Literal["tensor", "model", "device", "data"]
+"""What a class is to its framework: a tensor (or parameter), a holder of tensors, a native device, or
+something without tensors: a dtype, a shape, a layout."""
 
 
 class Build(TypedDict):
@@ -50,6 +50,59 @@ class MemoryStats(TypedDict, total=False):
     allocated: int | None  # in live tensors of this process and framework
     reserved: int | None  # taken from the device by the framework's allocator
     peak: int | None  # the most that was ever allocated
+
+
+@dataclass(frozen=True)
+class Job:
+    """One process of a job, once all of its processes have met.
+
+    A block of ports belongs to the job, the same on every host: ``port`` is where the processes meet, ``port + 1``
+    is for the engine's own master, ``port + 2 + rank`` for each process, and as many again for what else an
+    engine starts beside one.
+    """
+
+    rank: int
+    world_size: int
+    local_rank: int
+    hosts: tuple[str, ...]  # of each rank, as the others reach it
+    local_ranks: tuple[int, ...]  # of each rank
+    port: int
+    interface: str | None = None  # the network interface with this process's address, where it is known
+
+    @property
+    def master(self) -> str:
+        """Where the engine's master is: ``host:port``."""
+        return f"{self.hosts[0]}:{self.port + 1}"
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Each rank's own ``host:port``."""
+        return tuple(f"{host}:{self.port + 2 + rank}" for rank, host in enumerate(self.hosts))
+
+    def helper_port(self, rank: int) -> int:
+        """A port on that rank's host for what its engine starts beside it."""
+        return self.port + 2 + self.world_size + rank
+
+
+class Differentiation(Protocol):
+    """How a function is to be differentiated: hashable, and without the function itself."""
+
+    def bind(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+        """The call of a function with these arguments, to be differentiated in this way."""
+        ...
+
+
+class Call(Protocol):
+    """A function with its arguments, called with variables in place of the tensors to differentiate for."""
+
+    fn: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    how: Differentiation
+
+    def __call__(self, variables: list[Any]) -> tuple[Any, Any]:
+        """A tensor of one number, and whatever else the function returns."""
+        ...
 
 
 class Hardware(Protocol):
@@ -97,6 +150,22 @@ class Placement(Protocol):
 
     def copy(self, tensor: Any) -> Any:
         """The tensor in memory of its own on the same device, gradients flowing through."""
+        ...
+
+    def is_data(self, tensor: Any) -> bool:
+        """Whether it is plain data beside other tensors: a scalar, text. Left out where no tensor can be."""
+        ...
+
+
+class Trees(Protocol):
+    """The framework's registry of containers: pytrees."""
+
+    def is_node(self, cls: type) -> bool:
+        """Whether the class is registered; Python's own containers do not count."""
+        ...
+
+    def opened(self, node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any]]:
+        """Its parts, how each would be written behind it (``.x``, ``[0]``), and what rebuilds it from new parts."""
         ...
 
 
@@ -291,11 +360,11 @@ def _methods(protocol: type) -> tuple[str, ...]:
     return tuple(n for n in vars(protocol) if not n.startswith("_"))
 
 
-ROOMS: dict[str, tuple[str, ...]] = {
+CAPABILITIES: dict[str, tuple[str, ...]] = {
     p.__name__.lower(): _methods(p)
     for p in (
-        *(Hardware, Placement, Models, Creation, Exchange, Memory, Gradients, Virtual, Mixing),
+        *(Hardware, Placement, Trees, Models, Creation, Exchange, Memory, Gradients, Virtual, Mixing),
         *(Collectives, Maths, Storage, Engine),
     )
 }
-"""Each room with the functions it may have."""
+"""Each capability with the functions that it may have."""

@@ -9,7 +9,7 @@ from xdevice.errors import DeviceSpellingError, DeviceTypeError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
     from typing import Any
 
@@ -34,6 +34,7 @@ _SPELLINGS = (
 
 _devices: dict[tuple[str, int], Device] = {}  # every Device there is: equal means identical
 _spelled: dict[str, Device] = {}
+_scope_hooks: list[Callable[..., None]] = []  # what ``with device:`` calls on entering and on leaving
 _patterns: list[re.Pattern[str]] = []
 
 
@@ -118,17 +119,18 @@ class Device:
         return self.kind, self.index
 
     def __enter__(self) -> Device:
-        from xdevice.scopes import enter  # scopes.py needs Device, so not at the top
-
-        enter(self, self)
+        _scope_hooks[0](self, self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        from xdevice.scopes import leave
+        _scope_hooks[1](self, kind, error, trace)
 
-        leave(self, kind, error, trace)
+
+def on_with(enter: Callable[..., None], leave: Callable[..., None]) -> None:
+    """Set what ``with device:`` does: `xdevice.hardware.scopes`, which is above this file, provides it."""
+    _scope_hooks[:] = enter, leave
 
 
 def parse(spelling: str) -> Device:

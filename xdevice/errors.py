@@ -1,6 +1,7 @@
-"""The error tree: every error is an ``XDeviceError`` and also the builtin that a caller expects.
+"""The exceptions, and the phrases that their messages share.
 
-Each message is one line: what was asked, what exists, what to type next.
+Every exception is an `XDeviceError` and also the builtin that a caller expects. Each message is one
+line: what was asked, what exists, what to type next.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ if TYPE_CHECKING:
 
 
 class XDeviceError(Exception):
-    """The root: ``except XDeviceError`` catches whatever xdevice itself raises."""
+    """The base class: ``except XDeviceError`` catches every exception that xdevice itself raises."""
 
 
 class DeviceSpellingError(XDeviceError, ValueError):
-    """What was given does not spell a device: malformed, negative, too large."""
+    """The value does not spell a device: malformed, negative or too large."""
 
 
 class DeviceTypeError(DeviceSpellingError, TypeError):
-    """What was given cannot be a device or an index at all: a float, a bool, an arbitrary object."""
+    """The value cannot be a device or an index: a float, a bool, an arbitrary object."""
 
 
 class DeviceNotFoundError(XDeviceError, LookupError):
-    """The device is well spelled, but the framework does not have it."""
+    """The spelling is valid, but the framework does not have the device."""
 
 
 class MixedDeviceError(XDeviceError, RuntimeError):
-    """One device was needed and several were found; ``devices`` is the set of them."""
+    """Tensors are on several devices where one was needed; ``devices`` is the set of them."""
 
     def __init__(self, message: str, devices: Iterable[Device] = ()) -> None:
         super().__init__(message)
@@ -40,69 +41,69 @@ class MixedDeviceError(XDeviceError, RuntimeError):
 
 
 class UnknownPlacementError(XDeviceError, RuntimeError):
-    """The place cannot be known: a symbolic tensor, a deleted buffer, a model not built yet."""
+    """The placement cannot be known: a symbolic tensor, a deleted buffer, a model that is not built yet."""
 
 
 class MisplacedError(XDeviceError, RuntimeError):
-    """The framework placed a tensor elsewhere than it was told, and said nothing."""
+    """The framework placed a tensor on another device than the one requested, without an error."""
 
 
 class NotATensorError(XDeviceError, TypeError):
-    """The argument is no tensor, model or container that a framework owns."""
+    """The argument is not a tensor, a model, or a container of these."""
 
 
 class ArgumentError(XDeviceError, ValueError):
-    """A shape, seed, size or option with a value that cannot be meant."""
+    """A shape, seed, size or option has an invalid value."""
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
-    """A shape, seed, size or option of a type that cannot be meant."""
+    """A shape, seed, size or option has an invalid type."""
 
 
 class CopyNeededError(XDeviceError, ValueError):
-    """``copy=False`` was asked where only a copy could do the work."""
+    """``copy=False`` was given where a copy is needed."""
 
 
 class ScopeError(XDeviceError, RuntimeError):
-    """A scope was left in another thread or task than it was entered in."""
+    """A scope was exited in a thread or task that did not enter it."""
 
 
 class UnknownBackendError(XDeviceError, LookupError):
-    """No adapter is registered under that name."""
+    """No adapter is registered under the name."""
 
 
 class BackendNotInstalledError(XDeviceError, ImportError):
-    """The adapter is there, its framework is not."""
+    """The adapter is registered, but its framework is not installed."""
 
 
 class BrokenBackendError(XDeviceError, ImportError):
-    """The framework is installed and fails to import; ``__cause__`` says how."""
+    """The framework is installed but fails to import; ``__cause__`` is its error."""
 
 
 class NotSupportedError(XDeviceError, NotImplementedError):
-    """This framework cannot do that; the message gives the reason."""
+    """The framework cannot do this; the message gives the reason."""
 
 
 class OutOfMemoryError(XDeviceError, MemoryError):
-    """Even the smallest amount of work does not fit; ``__cause__`` is the framework's error."""
+    """Even the smallest batch does not fit in memory; ``__cause__`` is the framework's error."""
 
 
 class VirtualDeviceError(XDeviceError, RuntimeError):
-    """Virtual GPUs cannot be had any more: too late, real ones are there, or their number is fixed."""
+    """Virtual GPUs are not possible: it is too late, real GPUs exist, or their number is already fixed."""
 
 
 class DistributedError(XDeviceError, RuntimeError):
-    """Another process of the job has failed, has gone, or does something else; the message names its rank."""
+    """Another process of the job failed, ended, or made a different call; the message names its rank."""
 
-    rank: int | None = None  # that process's
+    rank: int | None = None  # of that process
 
 
 class DistributedTimeoutError(DistributedError, TimeoutError):
-    """Another process of the job did not come in time; the message names its rank."""
+    """Another process of the job did not arrive in time; the message names its rank."""
 
 
 class FileFormatError(XDeviceError, ValueError):
-    """The file is no whole safetensors file, or holds what cannot be loaded."""
+    """The file is not a complete safetensors file, or its contents cannot be loaded."""
 
 
 class DeviceFallbackWarning(UserWarning):
@@ -110,4 +111,41 @@ class DeviceFallbackWarning(UserWarning):
 
 
 class NotPortableWarning(UserWarning):
-    """A name of `namespace` is not in its list: it is the framework's own, and another may mean something else."""
+    """A name taken from a `namespace` is the framework's own: other frameworks may lack it or mean something else."""
+
+
+def shortened(obj: object) -> str:
+    """The object for a message: its repr if that is short, else its type."""
+    text = repr(obj)
+    return text if len(text) <= 80 else f"an object of type {type(obj).__name__}"
+
+
+def listed(devices: Iterable[Device]) -> str:
+    """The devices in order: ``cpu:0 and gpu:1``."""
+    return " and ".join(map(str, sorted(set(devices))))
+
+
+def did_you_mean(given: object, known: Iterable[str], otherwise: str) -> str:
+    """The last part of a message: the known word most like the one given, or ``otherwise``."""
+    from difflib import get_close_matches  # 3 ms
+
+    close = get_close_matches(str(given).lower(), list(known), 1, 0.5)
+    return f"did you mean {close[0]!r}?" if close else otherwise
+
+
+def misplaced(owner: str, asked: Device, found: Iterable[Device]) -> MisplacedError:
+    """The error for a framework that put a tensor on another device than the one requested."""
+    return MisplacedError(f"asked for {asked}, but {owner} chose {listed(found)}; it cannot hold this on {asked}")
+
+
+def mixed(operation: str, devices: Iterable[Device]) -> MixedDeviceError:
+    """The error for an operation, by its framework's name, on tensors of several devices."""
+    found = set(devices)
+    return mixed_devices(f"{operation} was given tensors on {listed(found)}", found)
+
+
+def mixed_devices(what: str, devices: Iterable[Device]) -> MixedDeviceError:
+    """The error that says ``what`` is on several devices, and how to bring it together."""
+    found = sorted(set(devices))
+    target = next((device for device in found if device.kind == "gpu"), found[0])
+    return MixedDeviceError(f"{what}; bring them together first, with to_device(x, '{target}')", found)

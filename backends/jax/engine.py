@@ -24,7 +24,7 @@ from xdevice.errors import DistributedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from xdevice.distributed.job import Job
+    from xdevice.contract import Job
 
 _jax: Any = jax  # which has left most of what is used here without types
 # older versions keep these two elsewhere

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from xdevice.gradients import Call
-
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from xdevice.contract import Call
 
 _Jitted = type(jax.jit(lambda: None))
 _known: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDictionary()
@@ -26,9 +26,7 @@ def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tupl
     if isinstance(call.fn, _Jitted):
         arrays, structure = jax.tree.flatten((call.args, call.kwargs))
         if all(isinstance(array, jax.Array) and not isinstance(array, Tracer) for array in arrays):
-            found: tuple[Any, Any, list[Any]] = _compiled(call.fn)(
-                (structure, call.chosen, call.owner, call.has_aux), parameters, arrays
-            )
+            found: tuple[Any, Any, list[Any]] = _compiled(call.fn)((structure, call.how), parameters, arrays)
             return found
     value, aux, gradients = _differentiated(call, parameters)
     return value, aux, [_beside(p, g) for p, g in zip(parameters, gradients, strict=True)]
@@ -51,10 +49,9 @@ def _compiled(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _compile(function: weakref.ref[Any]) -> Callable[..., Any]:  # weak, or the entry would keep its own key
     def compiled(fixed: tuple[Any, ...], parameters: list[Any], arrays: list[Any]) -> Any:
-        structure, chosen, owner, has_aux = fixed
+        structure, how = fixed
         args, kwargs = jax.tree.unflatten(structure, arrays)
-        fn: Any = function()
-        return _differentiated(Call(fn, args, kwargs, chosen, owner, has_aux), parameters)
+        return _differentiated(how.bind(function(), args, kwargs), parameters)
 
     return jax.jit(compiled, static_argnums=0)
 

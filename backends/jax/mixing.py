@@ -18,8 +18,7 @@ from jax.core import Tracer
 
 from xdevice.backends.jax.hardware import as_device
 from xdevice.backends.jax.placement import concrete, device_of
-from xdevice.errors import MixedDeviceError, UnknownPlacementError
-from xdevice.mixing import mixed
+from xdevice.errors import MixedDeviceError, UnknownPlacementError, mixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from xdevice.contract import Role
 
 _known: dict[SingleDeviceSharding, Device] = {}
+_DATA = (jax.sharding.Sharding, jax.sharding.PartitionSpec, jax.sharding.Mesh, jax.ShapeDtypeStruct)
 
 
 def role(cls: type) -> Role | None:
     if issubclass(cls, (jax.Array, Tracer)):  # isinstance calls a tracer an Array, issubclass does not
         return "tensor"
-    return "device" if issubclass(cls, (jax.Device, SingleDeviceSharding)) else None
+    if issubclass(cls, (jax.Device, SingleDeviceSharding)):
+        return "device"
+    return "data" if issubclass(cls, _DATA) else None
 
 
 def device_of(tensor: Any) -> Device:

@@ -21,7 +21,7 @@ from xdevice.backends.mxnet.servers import Servers, as_worker
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from xdevice.distributed.job import Job
+    from xdevice.contract import Job
 
 _ELEMENTWISE = {"max": mx.np.maximum, "min": mx.np.minimum}
 _SMALL, _LENGTHS = 1024, 32

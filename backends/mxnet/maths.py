@@ -9,7 +9,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from xdevice.standard import standard
+from xdevice.kit.standard import standard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -20,7 +20,7 @@ from mxnet import base  # whose library every operation goes through
 from mxnet._ffi._ctypes.types import TypeCode  # how an argument that is an array is marked
 
 from xdevice.backends.mxnet.hardware import as_device
-from xdevice.mixing import mixed
+from xdevice.errors import mixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable

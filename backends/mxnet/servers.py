@@ -13,12 +13,12 @@ from typing import IO, TYPE_CHECKING
 
 from mxnet.libinfo import find_lib_path
 
-from xdevice.settings import environment
+from xdevice.kit.environment import environment
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from xdevice.distributed.job import Job
+    from xdevice.contract import Job
 
 _PROGRAM = Path(__file__).with_name("server_process.py")
 

@@ -15,8 +15,9 @@ _CPU = Device("cpu", 0)
 
 
 def role(cls: type) -> Role | None:
-    # text and dates are not tensors, though NumPy has scalars of them
-    return "tensor" if issubclass(cls, (np.ndarray, np.number, np.bool_)) else None
+    if issubclass(cls, (np.ndarray, np.number, np.bool_)):
+        return "tensor"
+    return "data" if issubclass(cls, (np.generic, np.dtype)) else None  # scalars of text and dates
 
 
 def device_of(tensor: Any) -> Device:
@@ -29,3 +30,8 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
 
 def copy(tensor: Any) -> Any:
     return tensor.copy()
+
+
+def is_data(tensor: Any) -> bool:
+    # scalars, and arrays of text, dates and objects
+    return not isinstance(tensor, np.ndarray) or tensor.dtype.kind not in "biufcV"

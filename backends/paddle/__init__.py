@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from xdevice.backends.paddle import plug_in
-from xdevice.virtual import wanted
+from xdevice.kit import virtual_request
 
 CANNOT: dict[str, str] = {}
 """What this framework cannot do, and why."""
@@ -39,14 +39,16 @@ def _import_safely() -> None:
     finally:
         if crashes:
             sys.setdlopenflags(flags)
-    if not before and wanted()[0]:
+    if not before and virtual_request.current().number:
         paddle.device.set_device("cpu")  # or a virtual GPU is where new tensors go
 
 
 def _virtual_gpus() -> AbstractContextManager[Any]:
     """What puts virtual GPUs in place for the import, if they are wanted and it is not too late."""
-    n, force = wanted()
-    return plug_in.in_place(n, force) if n and "paddle" not in sys.modules else nullcontext()
+    wanted = virtual_request.current()
+    if not wanted.number or "paddle" in sys.modules:
+        return nullcontext()
+    return plug_in.in_place(wanted.number, wanted.force)
 
 
 _import_safely()

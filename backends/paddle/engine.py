@@ -21,12 +21,12 @@ from xdevice.backends.paddle.hardware import is_virtual, native, real_gpus
 from xdevice.backends.paddle.placement import device_of
 from xdevice.device import Device
 from xdevice.errors import DistributedError
-from xdevice.settings import environment
+from xdevice.kit.environment import environment
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from xdevice.distributed.job import Job
+    from xdevice.contract import Job
 
 # Their types tell less than there is, and what is used here
 _core: Any = core

@@ -9,7 +9,7 @@ import paddle
 
 from xdevice.backends.paddle.placement import device_of, move
 from xdevice.errors import UnknownPlacementError
-from xdevice.standard import standard
+from xdevice.kit.standard import standard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

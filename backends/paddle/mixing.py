@@ -23,8 +23,7 @@ from paddle import _C_ops  # where PaddlePaddle keeps its operations
 from paddle.base import core
 
 from xdevice.backends.paddle.placement import device_of
-from xdevice.errors import UnknownPlacementError
-from xdevice.mixing import mixed
+from xdevice.errors import UnknownPlacementError, mixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator

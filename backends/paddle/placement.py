@@ -47,6 +47,8 @@ def role(cls: type) -> Role | None:
         return "tensor"
     if issubclass(cls, paddle.nn.Layer):
         return "model"
+    if issubclass(cls, type(paddle.float32)):
+        return "data"
     return "device" if issubclass(cls, _PLACES) else None
 
 

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.settings import environment
+from xdevice.kit.environment import environment
 
 _SOURCE = Path(__file__).with_name("virtual_gpu.cc")
 _LIBRARY = "libxdevice_virtual_gpu.so"

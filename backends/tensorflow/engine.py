@@ -20,7 +20,7 @@ from xdevice.device import Device
 from xdevice.errors import DistributedError
 
 if TYPE_CHECKING:
-    from xdevice.distributed.job import Job
+    from xdevice.contract import Job
 
 _REDUCED = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64})
 """What the ring can add up; other integers go as 64 bits."""

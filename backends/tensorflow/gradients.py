@@ -18,12 +18,11 @@ from tensorflow.python.eager import backprop, context
 
 from xdevice.backends.tensorflow import placement
 from xdevice.backends.tensorflow.hardware import scope
-from xdevice.gradients import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from xdevice.adapters import Backend
+    from xdevice.contract import Call, Differentiation
 
 _engine: Any = pywrap_tfe
 _tape: Any = backprop
@@ -58,18 +57,14 @@ def _differentiated(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[A
 def _compiled(call: Call) -> Callable[..., Any]:
     """The value and the gradients of a compiled function, compiled in their turn: else each half is, by itself."""
     known = _known.setdefault(call.fn, {})
-    settings = call.chosen, call.owner, call.has_aux
-    if settings not in known:
-        known[settings] = _compile(weakref.ref(call.fn), *settings)
-    return known[settings]
+    if call.how not in known:
+        known[call.how] = _compile(weakref.ref(call.fn), call.how)
+    return known[call.how]
 
 
-def _compile(function: weakref.ref[Any], chosen: tuple[int, ...], owner: Backend, has_aux: bool) -> Callable[..., Any]:
-    def compiled(
-        parameters: list[Any], args: list[Any], kwargs: dict[str, Any]
-    ) -> Any:  # weak, as it is kept by its fn
-        fn: Any = function()
-        return _differentiated(Call(fn, args, kwargs, chosen, owner, has_aux), parameters)
+def _compile(function: weakref.ref[Any], how: Differentiation) -> Callable[..., Any]:  # weak: its fn keeps this
+    def compiled(parameters: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        return _differentiated(how.bind(function(), args, kwargs), parameters)
 
     traced: Callable[..., Any] = tf.function(compiled, autograph=False)  # which would wrap errors in its own words
     return traced

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context  # which scope this thread is in
 
 from xdevice.backends.tensorflow.placement import variable_of
-from xdevice.standard import standard
+from xdevice.kit.standard import standard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

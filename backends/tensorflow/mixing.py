@@ -20,7 +20,7 @@ from tensorflow.python.framework import op_def_registry  # what an operation cal
 from xdevice.backends.tensorflow.hardware import count, is_virtual
 from xdevice.backends.tensorflow.placement import placed, role, variable_of
 from xdevice.device import Device
-from xdevice.mixing import mixed
+from xdevice.errors import mixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator

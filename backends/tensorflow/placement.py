@@ -25,6 +25,7 @@ _AnyVariable: Any = BaseResourceVariable  # and what it makes inside a tf.functi
 _COMPOSITES = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
 _TENSORS = (tf.Tensor, tf.Variable, *_COMPOSITES)
 _DEVICES = (tf.DeviceSpec, tf.compat.v1.DeviceSpec, tf.config.LogicalDevice, tf.config.PhysicalDevice)
+_DATA = (tf.DType, tf.TensorShape, tf.TypeSpec)
 _known: dict[str, Device] = {}
 
 
@@ -33,6 +34,8 @@ def role(cls: type) -> Role | None:
         return "tensor"
     if issubclass(cls, tf.Module):
         return "model"
+    if issubclass(cls, _DATA):
+        return "data"
     return "device" if issubclass(cls, _DEVICES) else role_in_keras(cls)
 
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from xdevice.distributed.job import Job
+    from xdevice.contract import Job
 
 _OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 _BYTES = torch.uint8

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from xdevice.backends.torch.hardware import as_device, gpus
 from xdevice.backends.torch.virtual import devices
 from xdevice.backends.torch.virtual.internals import core
-from xdevice.mixing import mixed
+from xdevice.errors import mixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

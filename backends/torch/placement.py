@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from xdevice.contract import Role
 
 _CPU = Device("cpu", 0)
+_DATA = (torch.dtype, torch.layout, torch.memory_format, torch.Size, torch.finfo, torch.iinfo)
 _known: dict[torch.device, Device] = {}
 
 
@@ -24,6 +25,8 @@ def role(cls: type) -> Role | None:
         return "tensor"
     if issubclass(cls, (torch.nn.Module, PackedSequence)):
         return "model"
+    if issubclass(cls, _DATA):
+        return "data"
     return "device" if issubclass(cls, torch.device) else None
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xdevice.cli.compare import Differ, Same, compare, with_devices_spelled_alike
-from xdevice.cli.terminal import printable
+from xdevice.launcher.terminal import printable
 
 WORDS = st.sampled_from(["a", "b", "loss 0.5", "loss 0.500001", "loss 0.6", "step 3", "", "  x", "nan", "1e400"])
 TEXTS = st.lists(WORDS, max_size=12).map(lambda lines: "".join(line + "\n" for line in lines))

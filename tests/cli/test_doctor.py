@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import xdevice
-from xdevice.diagnosis import diagnose, facts_of
+from xdevice.hardware.diagnosis import diagnose, facts_of
 from xdevice.machine import gpus
 
 TOY = ("--backend", "toy")

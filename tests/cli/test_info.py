@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import xdevice
-from xdevice.registry import registered
+from xdevice.framework.adapters import registered
 
 LIGHTEST = xdevice.available()[-1:]
 

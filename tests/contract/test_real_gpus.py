@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from xdevice.virtual import ENV
+from xdevice.kit.virtual_request import ENV
 
 CODE = """
 import xdevice

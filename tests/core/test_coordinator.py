@@ -9,8 +9,8 @@ from contextlib import closing
 import pytest
 
 from xdevice.distributed.coordinator import ANSWER, Coordinator
-from xdevice.distributed.environment import Seat
 from xdevice.distributed.member import Membership
+from xdevice.distributed.seat import Seat
 from xdevice.errors import DistributedError
 
 JOB = {"world_size": 3, "timeout": 60.0, "backend": "numpy", "engine": "mpi", "version": "0"}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xdevice.diagnosis import MINIMUM_DRIVER, Facts, diagnose, minimum_driver
+from xdevice.hardware.diagnosis import MINIMUM_DRIVER, Facts, diagnose, minimum_driver
 
 
 def gpu(index=0, maker="nvidia", uuid=None):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.distributed.environment import ALONE, FIRST_PORT, PORTS, first_of, seat
+from xdevice.distributed.seat import ALONE, FIRST_PORT, PORTS, first_of, seat
 
 WORKER = Path(__file__).with_name("worker.py")
 WHERE = {"XDEVICE_MASTER_ADDR": "head", "XDEVICE_MASTER_PORT": "20500"}

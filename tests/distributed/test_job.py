@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from xdevice.distributed.ports import block_size, free_block
-from xdevice.registry import find
+from xdevice.framework.adapters import find
 
 has_engine = pytest.mark.needs("gradient")  # NumPy has none, and says so: the last promise
 

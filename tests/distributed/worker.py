@@ -224,8 +224,8 @@ def doubled(rank):
     """A job of three in which the second comes twice: this process's other self is a plain socket's."""
     os.environ["XDEVICE_WORLD_SIZE"] = "3"
     if rank == 1:
-        from xdevice.distributed.environment import seat
         from xdevice.distributed.member import Membership
+        from xdevice.distributed.seat import seat
 
         words = {"backend": str(xdevice.backend()), "engine": "native", "version": xdevice.__version__, "timeout": 60.0}
         other = Thread(target=said, args=(lambda: Membership(seat(), 60, words),))

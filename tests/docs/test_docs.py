@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice import registry
+from xdevice.framework import choosing as registry
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md"))

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.registry import registered
-from xdevice.virtual import ENV
+from xdevice.framework.adapters import registered
+from xdevice.kit.virtual_request import ENV
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BACKENDS = Path(__file__).parents[2] / "backends"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from xdevice.distributed.launcher_output import Lines, LiveLines
+from xdevice.launcher.output import Lines, LiveLines
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("XDEVICE")}
 

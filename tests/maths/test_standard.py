@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import xdevice
-from xdevice.maths import CONSTANTS, DTYPES, GROUPS, NAMES, namespace
+from xdevice.tensors.namespace import CONSTANTS, DTYPES, GROUPS, NAMES, namespace
 
 FLOATS, INTS = ("float32", "float64"), ("int32", "int64")
 NUMBERS = FLOATS + INTS

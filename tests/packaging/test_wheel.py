@@ -65,9 +65,9 @@ def test_every_room_can_be_imported_from_the_wheel_alone(wheel, tmp_path):
     (site / "frameworks.pth").write_text(sysconfig.get_path("purelib") + "\n")
     code = """
 import json, xdevice
-from xdevice.contract import ROOMS
+from xdevice.contract import CAPABILITIES
 for name in xdevice.available():
-    for room in ROOMS:
+    for room in CAPABILITIES:
         getattr(xdevice.backend(name), room)
 import sys
 files = {m: sys.modules[m].__file__ for m in sys.modules if m.startswith("xdevice.backends.")}

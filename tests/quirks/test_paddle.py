@@ -100,7 +100,7 @@ def test_a_cpu_build_asked_for_a_gpu_keeps_quiet(capfd):
         (paddle.base.core.XPUPlace, "device"),
         (type(paddle.ones([1]).place), "device"),
         (paddle.optimizer.SGD, None),
-        (paddle.dtype, None),
+        (paddle.dtype, "data"),
     ],
 )
 def test_every_class_has_its_role(cls, role):

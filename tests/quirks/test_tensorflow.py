@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import xdevice
 from xdevice import Device, cpu, device_of, to_device
-from xdevice.registry import role_of
+from xdevice.framework.ownership import ownership_of
 
 
 @pytest.fixture(autouse=True)
@@ -83,12 +83,14 @@ def test_every_kind_of_object_has_its_role():
     }
     for role, objects in roles.items():
         for obj in objects:
-            assert role_of(type(obj)) == ("tensorflow", role), type(obj)
+            owned = ownership_of(type(obj))
+            assert (owned.backend, owned.role) == ("tensorflow", role), type(obj)
 
 
 def test_what_holds_no_values_of_its_own_is_not_taken_for_a_tensor():
     for obj in (tf.data.Dataset.range(3), tf.TensorArray(tf.float32, 3), tf.float32, tf.TensorShape([2])):
-        assert role_of(type(obj)) is None, type(obj)
+        owned = ownership_of(type(obj))
+        assert owned is None or owned.role == "data", type(obj)
 
 
 # ---------------------------------------------------------------- devices

@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 import xdevice
-from xdevice.registry import ORDER
+from xdevice.framework.adapters import ORDER
 from xdevice.testing.contract.storage import DTYPES, made, stored_bits
 
 pytestmark = pytest.mark.skipif(

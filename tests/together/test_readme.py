@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.contract import ROOMS
-from xdevice.registry import ORDER, registered
+from xdevice.contract import CAPABILITIES
+from xdevice.framework.adapters import ORDER, registered
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -19,7 +19,7 @@ def capabilities():
     """The table of what each adapter can do, with a note for each thing that it cannot."""
     notes = []
     lines = ["| | " + " | ".join(ORDER) + " |", "| --- |" + " --- |" * len(ORDER)]
-    for room, functions in ROOMS.items():
+    for room, functions in CAPABILITIES.items():
         cells = [cell(registered()[name], room, functions, notes) for name in ORDER]
         lines.append(f"| {room} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", *(f"{i}. {note}" for i, note in enumerate(notes, 1))]).strip()

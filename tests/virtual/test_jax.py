@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import xdevice
 from xdevice import cpu, device_of, gpu, ones, strict, to_device
-from xdevice.virtual import ENV
+from xdevice.kit.virtual_request import ENV
 
 EVERYWHERE = (cpu(), gpu(0), gpu(1))
 

@@ -14,7 +14,7 @@ from tensorflow.python import pywrap_tfe
 
 import xdevice
 from xdevice import cpu, device_of, gpu, scope, strict, to_device
-from xdevice.virtual import ENV
+from xdevice.kit.virtual_request import ENV
 
 EVERYWHERE = (cpu(), gpu(0), gpu(1))
 layers = keras.layers

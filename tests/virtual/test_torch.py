@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import xdevice
 from xdevice import cpu, device_of, gpu, strict, to_device
-from xdevice.virtual import ENV
+from xdevice.kit.virtual_request import ENV
 
 FIRST, SECOND = "vgpu:0", "vgpu:1"
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import xdevice
 from xdevice.cli import benchmarks
-from xdevice.cli.processes import Child, run_all
-from xdevice.cli.terminal import console, duration, ending, write
 from xdevice.device import parse
 from xdevice.errors import ArgumentError
 from xdevice.experiments import EXPERIMENTS, find, title
+from xdevice.framework.adapters import available
+from xdevice.framework.choosing import backend
+from xdevice.launcher.children import Child, run_all
+from xdevice.launcher.terminal import console, duration, ending, write
 from xdevice.machine import gpus, host
-from xdevice.registry import available, backend
 
 if TYPE_CHECKING:
     import argparse

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from xdevice.cli.terminal import duration, exit_text, printable, size, table
+from xdevice.launcher.terminal import duration, exit_text, printable, size, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from xdevice.cli.processes import Child
+    from xdevice.launcher.children import Child
 
 Answer = dict[str, Any]
 

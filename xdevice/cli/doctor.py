@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xdevice.cli.probe import probe_all
-from xdevice.cli.terminal import printable, write, write_json
+from xdevice.launcher.terminal import printable, write, write_json
 from xdevice.machine import gpus
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xdevice.cli.processes import Child
 from xdevice.errors import ArgumentError
-from xdevice.registry import find, registered
+from xdevice.framework.adapters import find, registered
+from xdevice.launcher.children import Child
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

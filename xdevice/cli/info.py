@@ -9,7 +9,7 @@ from rich.text import Text
 
 import xdevice
 from xdevice.cli.probe import probe_all
-from xdevice.cli.terminal import duration, printable, size, table, write, write_json
+from xdevice.launcher.terminal import duration, printable, size, table, write, write_json
 from xdevice.machine import gpus, host, same_gpu
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from xdevice.cli.mpirun import become_mpirun
 from xdevice.cli.script import script_at
-from xdevice.distributed.launcher import launch
-from xdevice.distributed.launcher_plan import Plan
 from xdevice.distributed.ports import block_size, first_taken, free_block
 from xdevice.errors import ArgumentError, DistributedError, NotSupportedError
+from xdevice.framework.choosing import backend
+from xdevice.launcher.launching import launch
+from xdevice.launcher.plan import Plan
 from xdevice.machine import host
-from xdevice.registry import backend
 
 if TYPE_CHECKING:
     import argparse

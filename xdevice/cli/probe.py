@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from xdevice.adapters import Backend
-    from xdevice.cli.processes import Child
+    from xdevice.framework.adapters import Backend
+    from xdevice.launcher.children import Child
 
 _CODE = "from xdevice.cli.probe import main; main()"
 
 
 def probe_all(asked: Sequence[str], timeout: float, quiet: bool) -> tuple[list[dict[str, Any]], int | None]:
     """What there is to say of each backend asked for, or of all, and the signal that cut it short, if one did."""
-    from xdevice.cli.processes import Child, run_all
-    from xdevice.cli.terminal import Progress
+    from xdevice.framework.adapters import find, is_installed, registered
+    from xdevice.launcher.children import Child, run_all
+    from xdevice.launcher.terminal import Progress
     from xdevice.machine import usable_threads
-    from xdevice.registry import find, is_installed, registered
 
     safe = ["-P"] if sys.version_info >= (3, 11) else []  # no module of the current folder is a framework
     names = [str(find(name)) for name in asked or registered()]
@@ -36,7 +36,7 @@ def probe_all(asked: Sequence[str], timeout: float, quiet: bool) -> tuple[list[d
 def main(arguments: Sequence[str] | None = None) -> None:
     """The child's side: print what the framework named in ``argv`` is, as one line of JSON."""
     from xdevice.errors import XDeviceError
-    from xdevice.registry import find
+    from xdevice.framework.adapters import find
 
     name = (arguments or sys.argv[1:])[0]
     answers = os.fdopen(os.dup(1), "w")
@@ -52,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _ask(backend: Backend) -> dict[str, Any]:
-    from xdevice.diagnosis import diagnose, facts_of
     from xdevice.errors import NotSupportedError
+    from xdevice.hardware.diagnosis import diagnose, facts_of
 
     began = time.perf_counter()
     _ = backend.framework
@@ -78,7 +78,7 @@ def _ask(backend: Backend) -> dict[str, Any]:
 def _devices(backend: Backend) -> list[dict[str, Any]]:
     from xdevice.device import Device
     from xdevice.errors import NotSupportedError
-    from xdevice.hardware import properties_of
+    from xdevice.hardware.devices import properties_of
 
     found: list[dict[str, Any]] = []
     for kind in backend.hardware.kinds():
@@ -93,7 +93,7 @@ def _devices(backend: Backend) -> list[dict[str, Any]]:
 
 def _answer(child: Child, timeout: float) -> dict[str, Any]:
     """What the child has printed, or how it failed to."""
-    from xdevice.cli.terminal import exit_text
+    from xdevice.launcher.terminal import exit_text
 
     stdout, stderr, _ = child.output()
     row: dict[str, Any] = {"name": child.name, "installed": True}

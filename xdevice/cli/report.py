@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xdevice.cli.compare import Differ, Same
-from xdevice.cli.terminal import duration, exit_text, printable, signal_name, size, table
+from xdevice.launcher.terminal import duration, exit_text, printable, signal_name, size, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from xdevice.cli import environments
 from xdevice.cli.compare import Differ, compare
-from xdevice.cli.processes import Child, run_all
 from xdevice.cli.report import Report, Run, as_json, rendered
 from xdevice.cli.script import script_at
-from xdevice.cli.terminal import Progress, printable, write, write_json
+from xdevice.framework.adapters import available
+from xdevice.framework.choosing import backend
+from xdevice.launcher.children import Child, run_all
+from xdevice.launcher.terminal import Progress, printable, write, write_json
 from xdevice.machine import usable_threads
-from xdevice.registry import available, backend
 
 if TYPE_CHECKING:
     import argparse

@@ -15,8 +15,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from xdevice.distributed.environment import seat
 from xdevice.distributed.member import PEER_FAILED, Membership, end_after_the_failed
+from xdevice.distributed.seat import seat
 from xdevice.errors import DistributedError
 
 if TYPE_CHECKING:

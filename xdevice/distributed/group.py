@@ -7,22 +7,23 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import xdevice
+from xdevice._version import __version__
+from xdevice.contract import Job
 from xdevice.distributed import ending
-from xdevice.distributed.environment import ALONE, seat
-from xdevice.distributed.job import Job, check_ports
 from xdevice.distributed.member import Membership
+from xdevice.distributed.ports import check_ports
+from xdevice.distributed.seat import ALONE, seat
 from xdevice.errors import ArgumentError, ArgumentTypeError, DistributedError
-from xdevice.registry import backend
+from xdevice.framework.choosing import backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from types import TracebackType
     from typing import TypeVar
 
-    from xdevice.adapters import Backend
     from xdevice.contract import Engine
-    from xdevice.distributed.environment import Seat
+    from xdevice.distributed.seat import Seat
+    from xdevice.framework.adapters import Backend
 
     T = TypeVar("T")
 
@@ -70,8 +71,7 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
         ``"native"``, the chosen framework's own, or ``"mpi"``, which works on the CPU under all;
         ``XDEVICE_ENGINE``, else ``"native"``.
 
-    >>> import xdevice
-    >>> from xdevice import distributed
+    >>>     >>> from xdevice import distributed
     >>> xdevice.use("numpy")
     >>> distributed.init()
     >>> distributed.rank(), distributed.world_size()
@@ -104,7 +104,7 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
     if name == "native" and here not in _seats:
         check_ports(here.rank, here.world_size, here.port)
         _seats.add(here)
-    words = {"backend": str(owner), "engine": name, "version": xdevice.__version__, "timeout": seconds}
+    words = {"backend": str(owner), "engine": name, "version": __version__, "timeout": seconds}
     with ending.minded():
         members = Membership(here, at_first, words)
     _group = Group(owner, running, members, name == "native")
@@ -148,8 +148,7 @@ class process_group:  # noqa: N801  (reads as what it opens: `with process_group
 
     If the block raises, the other processes are told, and raise `DistributedError` with this one's rank.
 
-    >>> import xdevice
-    >>> from xdevice import distributed
+    >>>     >>> from xdevice import distributed
     >>> with xdevice.using("numpy"), distributed.process_group():
     ...     distributed.world_size()
     1
@@ -222,6 +221,26 @@ def current() -> Group:
     if seat() is ALONE or seat().world_size == 1:
         return Group(backend(), None, None)
     raise DistributedError("this process is in no group yet; call xdevice.distributed.init() first")
+
+
+def on_rank_0(name: str, act: Callable[[], None]) -> None:
+    """Let rank 0 act while the others wait until it has; without a group this process acts itself.
+
+    If rank 0 raises, the job has failed, and every process raises.
+    """
+    group = _group
+    if group is None or group.members is None:
+        act()
+        return
+    members = group.members
+    with group.alone(name):
+        try:
+            if members.seat.rank == 0:
+                act()
+        except BaseException as error:
+            members.raised(error)  # the others wait for it
+            raise
+        members.enter(name)
 
 
 def work(group: Group, what: str, engine: Callable[[], T]) -> T:

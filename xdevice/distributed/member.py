@@ -13,14 +13,15 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from xdevice.contract import Job
 from xdevice.distributed.coordinator import ANSWER, Coordinator
-from xdevice.distributed.environment import OURS
-from xdevice.distributed.job import Job, listening, port_taken
 from xdevice.distributed.lines import Line, parsed
+from xdevice.distributed.ports import interface_with, listening, port_taken
+from xdevice.distributed.seat import OURS
 from xdevice.errors import DistributedError, DistributedTimeoutError
 
 if TYPE_CHECKING:
-    from xdevice.distributed.environment import Seat
+    from xdevice.distributed.seat import Seat
 
 PEER_FAILED = 75
 """The exit status of a process that ends because another one has failed."""
@@ -114,6 +115,7 @@ class Membership:
             tuple(news["hosts"]),
             tuple(news["local_ranks"]),
             self.seat.port,
+            interface_with(news["hosts"][self.seat.rank]),
         )
 
     def _connected(self, deadline: float) -> Line:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xdevice.arguments import dtype_name
-from xdevice.creation import tensor_of
-from xdevice.distributed.environment import seat
+from xdevice.distributed.seat import seat
 from xdevice.errors import BackendNotInstalledError, DistributedError, NotSupportedError
-from xdevice.placement import device_of, owner_of
+from xdevice.tensors.arguments import dtype_name
+from xdevice.tensors.creation import tensor_of
+from xdevice.tensors.placement import device_of, owner_of
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from xdevice.adapters import Backend
-    from xdevice.distributed.job import Job
+    from xdevice.contract import Job
+    from xdevice.framework.adapters import Backend
 
     Array = np.ndarray[Any, Any]
 

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from hashlib import blake2b
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from xdevice.arguments import dtype_name
 from xdevice.device import as_integer
 from xdevice.distributed.group import Group, current, work
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError
-from xdevice.hardware import shortened
-from xdevice.placement import device_of, owned_by
-from xdevice.reducing import PASSING, check_operation, not_reducible
-from xdevice.tree import leaves, map_leaves, paths, unordered
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, shortened
+from xdevice.framework.ownership import owned_by
+from xdevice.parallel.reducing import PASSING, check_operation, not_reducible
+from xdevice.tensors.arguments import dtype_name
+from xdevice.tensors.gradients import differentiating
+from xdevice.tensors.placement import device_of
+from xdevice.tensors.tree import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from xdevice.adapters import Backend
     from xdevice.contract import Engine
     from xdevice.device import Device
+    from xdevice.framework.adapters import Backend
+    from xdevice.tensors.tree import Flat
 
 LONGEST = 30_000
 """Characters of a description that all processes compare; what is longer is compared by its digest."""
@@ -78,7 +79,9 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
             vector = part.owner.collectives.reduce([vector], "sum", [1 / size])
         return part.unpacked(vector)
 
-    return _mapped(tree, _collective(group, f"all_reduce({op!r})", tree, reduced, partial(not_reducible, op=op)))
+    flat = flatten(tree)
+    found = _collective(group, f"all_reduce({op!r})", flat, reduced, partial(not_reducible, op=op))
+    return _mapped(flat, found)
 
 
 def broadcast(tree: Any, root: int = 0) -> Any:
@@ -109,7 +112,8 @@ def broadcast(tree: Any, root: int = 0) -> Any:
         vector = part.packed()
         return part.unpacked(vector if part.engine is None else part.engine.broadcast(vector, number))
 
-    return _mapped(tree, _collective(group, f"broadcast({number})", tree, sent))
+    flat = flatten(tree)
+    return _mapped(flat, _collective(group, f"broadcast({number})", flat, sent))
 
 
 def all_gather(tree: Any) -> list[Any]:
@@ -136,8 +140,9 @@ def all_gather(tree: Any) -> list[Any]:
         vectors = [vector] * size if part.engine is None else part.engine.all_gather(vector)
         return list(zip(*[part.unpacked(v) for v in vectors], strict=True))
 
-    found = _collective(group, "all_gather", tree, gathered)
-    return [_mapped(tree, {leaf: of_ranks[r] for leaf, of_ranks in found.items()}) for r in range(size)]
+    flat = flatten(tree)
+    found = _collective(group, "all_gather", flat, gathered)
+    return [_mapped(flat, {leaf: of_ranks[r] for leaf, of_ranks in found.items()}) for r in range(size)]
 
 
 def barrier() -> None:
@@ -185,14 +190,14 @@ class Part:
 def _collective(
     group: Group,
     name: str,
-    tree: Any,
+    flat: Flat,
     act: Callable[[Part], list[Any]],
     allowed: Callable[[str], str] = lambda kind: "",
 ) -> dict[int, Any]:
     """What has become of each tensor of the tree, by its id."""
-    if (gradients := sys.modules.get("xdevice.gradients")) is not None and gradients.differentiating():
+    if differentiating():
         raise NotSupportedError(f"{name} has no gradient; call it outside value_and_grad, on the gradients")
-    parts, what = _parts(group, name, tree, allowed)
+    parts, what = _parts(group, name, flat, allowed)
     found: dict[int, Any] = {}
     with group.alone(name):
         if group.members is not None:
@@ -202,21 +207,18 @@ def _collective(
     return found
 
 
-def _mapped(tree: Any, found: dict[int, Any]) -> Any:
-    if id(tree) in found:
-        return found[id(tree)]
-    return map_leaves(lambda leaf: found.get(id(leaf), leaf), tree)
+def _mapped(flat: Flat, found: dict[int, Any]) -> Any:
+    return flat.map(lambda leaf: found.get(id(leaf), leaf))
 
 
-def _parts(group: Group, name: str, tree: Any, allowed: Callable[[str], str]) -> tuple[list[Part], str]:
+def _parts(group: Group, name: str, flat: Flat, allowed: Callable[[str], str]) -> tuple[list[Part], str]:
     """The tensors of the tree, each once, in the vectors that they form; and the words that all must agree on."""
     parts: dict[Any, Part] = {}
     seen: set[int] = set()
     said: list[str] = []
-    flat = leaves(tree)
-    if flat is not None and unordered(tree):
-        raise ArgumentTypeError(f"{name} was given a set, whose order no two processes share; give a list")
-    for path, leaf in [("", tree)] if flat is None else zip(paths(tree), flat, strict=True):
+    if flat.unordered:
+        raise ArgumentTypeError(f"{name} was given a set, whose order differs between processes; give a list")
+    for path, leaf in flat.named():
         if id(leaf) in seen or isinstance(leaf, PASSING):
             continue
         seen.add(id(leaf))
@@ -234,21 +236,21 @@ def _parts(group: Group, name: str, tree: Any, allowed: Callable[[str], str]) ->
             + (f" in vector {part.number}" if part.number else "")
         )
     if not parts:
-        raise NotATensorError(f"{name} was given {shortened(tree)}, in which there is no tensor; give tensors")
+        raise NotATensorError(f"{name} was given {shortened(flat.tree)}, in which there is no tensor; give tensors")
     return list(parts.values()), _described(name, said)
 
 
 def _owner(group: Group, leaf: Any, name: str, where: str) -> Backend:
     owned = owned_by(leaf)
-    if owned is None or owned[1] != "tensor":
+    if owned is None or not owned.is_tensor:
         hint = "its parameters, in a dict say" if owned else "a tensor: xdevice.tensor makes one"
         raise NotATensorError(f"{name} was given an object of type {type(leaf).__name__}{where}; give {hint}")
-    if owned[0] != group.owner and group.bound:
+    if owned.backend != group.owner and group.bound:
         raise NotATensorError(
-            f"{name} was given a tensor of {owned[0]}{where}, and this job runs on {group.owner}'s engine; "
+            f"{name} was given a tensor of {owned.backend}{where}, and this job runs on {group.owner}'s engine; "
             "give its tensors, or start with engine='mpi'"
         )
-    return owned[0]
+    return owned.backend
 
 
 def _described(name: str, said: list[str]) -> str:

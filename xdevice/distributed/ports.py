@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
+import socket
 from typing import TYPE_CHECKING
 
-from xdevice.distributed.job import listening
 from xdevice.errors import DistributedError
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ LOWEST = 10_000
 
 _EPHEMERAL = (32_768, 60_999)  # Linux's own choice; other systems' begins higher
 _ATTEMPTS = 200
+_SIOCGIFADDR = 0x8915  # Linux: ask for an interface's address
 
 
 def block_size(world_size: int) -> int:
@@ -67,3 +68,55 @@ def _ephemeral() -> tuple[int, int]:
             return low, high
     except (OSError, ValueError):
         return _EPHEMERAL
+
+
+def interface_with(address: str) -> str | None:
+    """The name of the network interface that has the IPv4 address; ``None`` where nobody tells."""
+    try:
+        import fcntl  # not on Windows
+
+        wanted = socket.inet_aton(socket.gethostbyname(address))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            for _, name in socket.if_nameindex():
+                try:
+                    # the kernel's struct ifreq: 16 bytes of name, then the address from byte 20
+                    found = fcntl.ioctl(any_socket, _SIOCGIFADDR, name.encode().ljust(40, b"\0"))[20:24]
+                except OSError:
+                    continue  # it has none
+                if found == wanted:
+                    return name
+    except (ImportError, OSError):
+        pass
+    return None
+
+
+def check_ports(rank: int, world_size: int, port: int) -> None:
+    """Raise `DistributedError` if a port that this rank's engine may need is taken on this host."""
+    needed = [port + 2 + rank, port + 2 + world_size + rank]
+    for number in [port + 1, *needed] if rank == 0 else needed:
+        try:
+            listening("", number).close()
+        except OSError as error:
+            raise port_taken(rank, number, error) from error
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens there; a connection that somebody has closed lately is no hindrance."""
+    family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def port_taken(rank: int, port: int, error: OSError) -> DistributedError:
+    """The error for a port that cannot be had."""
+    return DistributedError(
+        f"rank {rank} needs port {port}, which cannot be had on {socket.gethostname()} ({error.strerror or error}); "
+        "choose another first port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"
+    )

@@ -16,14 +16,14 @@ import pytest
 
 import xdevice
 from xdevice.device import as_integer
-from xdevice.registry import is_installed, registered
-from xdevice.virtual import ENV, MOST
+from xdevice.framework.adapters import is_installed, registered
+from xdevice.kit.virtual_request import ENV, MOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from xdevice import Device
-    from xdevice.adapters import Backend
+    from xdevice.framework.adapters import Backend
 
 pytest.register_assert_rewrite("xdevice.testing.contract")
 

@@ -227,7 +227,7 @@ class Call:
     def _mixed(self) -> RuntimeError:
         there = {torch.device(NAME, devices.current() if self.index is None else self.index), self.stranger}
         if devices.forbidden:
-            from xdevice.mixing import mixed
+            from xdevice.errors import mixed
 
             return mixed(self.plan.name, [known(device) for device in there if device is not None])
         first, second = sorted(map(str, there), reverse=True)

@@ -79,8 +79,8 @@ class Parallel(Promises):
             (lambda: tensor(1.0), TWICE, "has no axis"),
             (lambda: ["text", 5], TWICE, "no tensor to split"),
             (lambda: rows(3), [], "no device in the list"),
-            (lambda: rows(3), "cpu", "devices='cpu' is no list of devices"),
-            (lambda: rows(3), 2, "devices=2 is no list of devices"),
+            (lambda: rows(3), "cpu", "devices='cpu' is not a list of devices"),
+            (lambda: rows(3), 2, "devices=2 is not a list of devices"),
             (lambda: rows(3), ["cpu", "gpu:99"], "gpu:99"),
         ],
     )

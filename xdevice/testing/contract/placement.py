@@ -25,10 +25,11 @@ class Placement(Promises):
 
     @needs("owned")
     def test_all_of_a_frameworks_tensor_types_are_owned_by_it(self, backend: str, native: Native) -> None:
-        from xdevice.registry import role_of
+        from xdevice.framework.ownership import ownership_of
 
         for tensor in on_cpu(native.owned):
-            assert role_of(type(tensor)) == (backend, "tensor"), type(tensor)
+            owned = ownership_of(type(tensor))
+            assert owned is not None and (owned.backend, owned.role) == (backend, "tensor"), type(tensor)
             assert xdevice.device_of(tensor) == xdevice.cpu()
             assert xdevice.to_device(tensor, "cpu") is tensor
             assert isinstance(

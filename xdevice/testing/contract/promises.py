@@ -14,7 +14,7 @@ from xdevice.testing.native import words_in
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from xdevice.adapters import Backend
+    from xdevice.framework.adapters import Backend
 
 FIRST, SECOND = xdevice.gpu(0), xdevice.gpu(1)
 on_several = pytest.mark.multi_device(2)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import xdevice
-from xdevice.scopes import _stack  # pyright: ignore[reportPrivateUsage]  # nowhere else can it be seen
+from xdevice.hardware.scopes import _stack  # pyright: ignore[reportPrivateUsage]  # nowhere else can it be seen
 from xdevice.testing.contract.promises import Promises
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Scopes(Promises):
             assert xdevice.device_of(native.ones()) == xdevice.cpu()
 
     def test_scopes_nest_and_reenter_with_the_same_object(self, backend: str, native: Native) -> None:
-        from xdevice.scopes import innermost
+        from xdevice.hardware.scopes import innermost
 
         device, scope = xdevice.cpu(), xdevice.scope("cpu")
         with device, scope, device, scope, xdevice.scope(device):
@@ -66,7 +66,7 @@ class Scopes(Promises):
         assert xdevice.device_of(z) == xdevice.device_of(x)
 
     def test_a_scope_survives_another_choice_of_framework_inside_it(self, backend: str) -> None:
-        from xdevice.scopes import innermost
+        from xdevice.hardware.scopes import innermost
 
         with xdevice.scope("cpu"):
             with xdevice.using(xdevice.available()[-1]):
@@ -76,7 +76,7 @@ class Scopes(Promises):
         assert innermost() is None
 
     def test_an_exception_leaves_the_scope(self, backend: str) -> None:
-        from xdevice.scopes import innermost
+        from xdevice.hardware.scopes import innermost
 
         with pytest.raises(ZeroDivisionError), xdevice.cpu(), xdevice.scope("cpu"):
             raise ZeroDivisionError
@@ -85,7 +85,7 @@ class Scopes(Promises):
     def test_a_scope_on_a_missing_device_is_an_error_and_leaves_nothing_behind(
         self, backend: str, native: Native
     ) -> None:
-        from xdevice.scopes import innermost
+        from xdevice.hardware.scopes import innermost
 
         with pytest.raises(xdevice.DeviceNotFoundError), xdevice.gpu(99):
             raise AssertionError("the block must not run")
@@ -103,7 +103,7 @@ class Scopes(Promises):
         assert xdevice.device_of(native.ones()) == before
 
     def test_threads_have_scopes_of_their_own(self, backend: str, native: Native) -> None:
-        from xdevice.scopes import innermost
+        from xdevice.hardware.scopes import innermost
 
         seen: list[Any] = []
         errors: list[BaseException] = []
@@ -129,7 +129,7 @@ class Scopes(Promises):
         assert seen == [None] * 4, "a thread starts outside the scopes of its parent"
 
     def test_interleaved_tasks_keep_their_scopes_apart(self, backend: str, native: Native) -> None:
-        from xdevice.scopes import innermost
+        from xdevice.hardware.scopes import innermost
 
         turns: list[str] = []
 
@@ -186,7 +186,7 @@ class Scopes(Promises):
             assert [native is None for native in natives()] == [False]
 
     def test_scopes_may_be_left_in_any_order(self, backend: str, native: Native) -> None:
-        from xdevice.scopes import innermost
+        from xdevice.hardware.scopes import innermost
 
         before = xdevice.device_of(native.ones())
         first, second, third = (xdevice.scope("cpu") for _ in range(3))
@@ -199,7 +199,7 @@ class Scopes(Promises):
         assert xdevice.device_of(native.ones()) == before
 
     def test_an_abandoned_async_generator_leaves_no_scope_behind(self, backend: str) -> None:
-        from xdevice.scopes import innermost
+        from xdevice.hardware.scopes import innermost
 
         async def numbers() -> AsyncIterator[int]:
             with xdevice.scope("cpu"):
@@ -216,7 +216,7 @@ class Scopes(Promises):
         assert asyncio.run(main()) is None
 
     def test_generators_that_interleave_leave_each_others_scopes_alone(self, backend: str) -> None:
-        from xdevice.scopes import innermost
+        from xdevice.hardware.scopes import innermost
 
         def numbers() -> Generator[int]:
             with xdevice.scope("cpu"):

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pages
 
-from xdevice.mixing import mixed
+from xdevice.errors import mixed
 from xdevice_pages.hardware import as_device
 
 

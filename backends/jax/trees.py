@@ -1,0 +1,21 @@
+"""What is registered with jax.tree_util: states of flax and equinox, sparse arrays, a user's own classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jax.tree_util import default_registry, keystr, tree_flatten_with_path, tree_unflatten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def is_node(cls: type) -> bool:
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return False  # JAX opens every named tuple, and rebuilds it by a call that the class may refuse
+    return bool(default_registry.is_node(cls))
+
+
+def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any]]:
+    named, structure = tree_flatten_with_path(node, is_leaf=lambda part: part is not node)
+    return [part for _, part in named], [keystr(path) for path, _ in named], lambda new: tree_unflatten(structure, new)

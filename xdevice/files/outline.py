@@ -1,0 +1,129 @@
+"""A tree in words of JSON: which containers there are, and which tensor stands where, each under a name.
+
+What comes back is what was given: a container, key or leaf that JSON cannot keep is an error, never
+something like it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from xdevice.errors import ArgumentTypeError, shortened
+from xdevice.framework.ownership import owned_by
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from xdevice.framework.adapters import Backend
+
+VERSION = 1
+"""Of these words. A file with a higher number was written by a later xdevice."""
+
+_PLAIN = (type(None), bool, int, float, str)
+_CONTAINERS: dict[str, Any] = {"dict": dict, "OrderedDict": OrderedDict, "list": list, "tuple": tuple}
+
+
+class Outline:
+    """The words for a tree, and its tensors by name; what is shared has one name."""
+
+    def __init__(self, tree: Any) -> None:
+        self.tensors: dict[str, tuple[Backend, Any]] = {}
+        self._names: dict[int, str] = {}  # by the tensor's id
+        self._open: set[int] = set()  # the containers that we are inside of, by id
+        try:
+            self.words = {"version": VERSION, "tree": self._of(tree, ())}
+        except RecursionError:
+            raise ArgumentTypeError(
+                f"this {type(tree).__name__} is nested too deep for Python to follow; make it flatter"
+            ) from None
+        if not self.tensors:
+            raise ArgumentTypeError(f"there is no tensor in {shortened(tree)}; give a tree of tensors")
+
+    def _of(self, node: Any, path: tuple[str, ...]) -> list[Any]:
+        """``[kind, contents]`` of the node."""
+        owned = owned_by(node)
+        if owned is not None and owned.is_tensor:
+            if id(node) not in self._names:
+                self._names[id(node)] = name = self._unused(".".join(path) or "tensor")
+                self.tensors[name] = owned.backend, node
+            return ["tensor", self._names[id(node)]]
+        if type(node) in _PLAIN:
+            return ["plain", node]
+        if type(node) not in _CONTAINERS.values():
+            raise _cannot_keep(node, path, is_model=owned is not None)
+        if id(node) in self._open:
+            raise ArgumentTypeError(f"the {type(node).__name__}{_at(path)} contains itself; a file cannot keep that")
+        self._open.add(id(node))
+        contents = self._contents(node, path)
+        self._open.discard(id(node))
+        return [type(node).__name__, contents]
+
+    def _contents(self, node: Any, path: tuple[str, ...]) -> list[Any]:
+        if isinstance(node, (list, tuple)):
+            return [self._of(child, (*path, str(i))) for i, child in enumerate(node)]
+        for key in node:
+            if type(key) not in _PLAIN:
+                raise ArgumentTypeError(
+                    f"the key {shortened(key)}{_at(path)} is neither a string nor a number, so a file cannot keep it; "
+                    "write str(key)"
+                )
+        return [[key, self._of(child, (*path, str(key)))] for key, child in node.items()]
+
+    def _unused(self, path: str) -> str:
+        """The path, with a number behind it where another reads alike: keys may have dots in them."""
+        name = wanted = path.encode("utf-8", "backslashreplace").decode()
+        number = 1
+        while name in self.tensors or name == "__metadata__":
+            number += 1
+            name = f"{wanted}#{number}"
+        return name
+
+
+def rebuilt(words: Any, tensors: dict[str, Any]) -> Any:
+    """The tree for which the words stand; ``ValueError`` if they are none, or leave out one of the tensors."""
+    if not isinstance(words, dict) or words.get("version") != VERSION:
+        version = words.get("version") if isinstance(words, dict) else None
+        raise ValueError(f"version {version!r} of the structure, where this xdevice knows {VERSION}")
+    left = set(tensors)
+    tree = _built(words["tree"], tensors, left)
+    if left:
+        raise ValueError(f"{min(left)!r} is not in the structure")
+    return tree
+
+
+def _built(node: Any, tensors: dict[str, Any], left: set[str]) -> Any:
+    kind, contents = node
+    if kind == "tensor":
+        left.discard(contents)
+        return tensors[contents]
+    if kind == "plain" and type(contents) in _PLAIN:
+        return contents
+    if kind in ("list", "tuple"):
+        return _CONTAINERS[kind](_built(child, tensors, left) for child in contents)
+    if kind in ("dict", "OrderedDict"):
+        return _CONTAINERS[kind]((key, _built(child, tensors, left)) for key, child in contents)
+    raise ValueError(f"no {shortened(kind)} is known")
+
+
+def _cannot_keep(node: Any, path: tuple[str, ...], is_model: bool) -> ArgumentTypeError:
+    return ArgumentTypeError(f"a {type(node).__name__}{_at(path)} cannot be saved; {_instead(node, is_model)}")
+
+
+def _instead(node: Any, is_model: bool) -> str:
+    """What to save in its place."""
+    if is_model:
+        known = next((word for word in ("state_dict", "collect_params") if hasattr(node, word)), None)
+        return f"save dict(its {known}())" if known else "save its variables, in a dict by their names"
+    if hasattr(node, "_fields"):
+        return "save its _asdict()"
+    if hasattr(node, "__dataclass_fields__"):
+        return "save vars() of it"
+    for plain in (dict, list, tuple, bool, int, float, str):
+        if isinstance(node, plain):
+            return f"make it a plain {plain.__name__}"
+    return "a file keeps tensors, numbers and strings, in dicts, lists and tuples"
+
+
+def _at(path: tuple[str, ...]) -> str:
+    return f" at {'.'.join(path)}" if path else ""

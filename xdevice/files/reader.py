@@ -1,0 +1,88 @@
+"""Reading a file: nothing in it is believed before it is checked, and a tensor is read when its turn comes."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xdevice.errors import ArgumentError, FileFormatError, NotSupportedError
+from xdevice.files.format import DTYPES, FOREIGN, OURS, library
+from xdevice.files.outline import rebuilt
+from xdevice.framework.ownership import check_arrival
+from xdevice.tensors import creation
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+    from xdevice.device import Device
+    from xdevice.framework.adapters import Backend
+
+    Array = np.ndarray[Any, Any]
+
+
+class Reader:
+    """An open file, of which the header says what is in it."""
+
+    def __init__(self, file: BufferedReader, path: str) -> None:
+        safetensors = library()
+        self._file, self._path = file, path
+        try:
+            with safetensors.safe_open(path, "np"):
+                pass  # it checks that every byte is of one tensor, as its shape and dtype want, and reads no tensor
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        except (safetensors.SafetensorError, OSError, ValueError) as error:
+            size = os.fstat(file.fileno()).st_size
+            raise FileFormatError(
+                f"{path!r} ({size} bytes) is no safetensors file, or not the whole of one ({error}); "
+                "write it again with xdevice.save"
+            ) from error
+        self._start = file.tell()
+        self.words: str | None = (header.pop("__metadata__", None) or {}).get(OURS)
+        self.entries: dict[str, dict[str, Any]] = header
+
+    def dtype(self, name: str, owner: Backend) -> Any:
+        """The framework's own."""
+        word = self.entries[name]["dtype"]
+        dtype = DTYPES.get(word)
+        native = None if dtype is None else owner.creation.dtype(dtype)
+        if native is None:
+            raise NotSupportedError(
+                f"{owner} has no {dtype or word}, of which {name!r} in {self._path!r} is; load it under another "
+                "framework, or convert it there first"
+            )
+        return native
+
+    def tensor(self, name: str, owner: Backend, native: Any, where: Device) -> Any:
+        """A new one, on the device."""
+        dtype, shape = DTYPES[self.entries[name]["dtype"]], tuple(self.entries[name]["shape"])
+        bits = self._bits(*self.entries[name]["data_offsets"])
+        stand_in = f"u{1 + ('16' in dtype)}" if dtype.startswith(FOREIGN) else dtype
+        try:
+            numbers = bits.view(np.dtype(stand_in).newbyteorder("<")).reshape(shape)
+            if stand_in == dtype:
+                return creation.tensor_of(owner, numbers, native, where)
+        except ValueError as error:  # an empty one's shape may be absurd, and some dtypes must be turned on
+            why = error.__cause__ if isinstance(error, ArgumentError) and error.__cause__ else error
+            raise NotSupportedError(f"{name!r} in {self._path!r} is of {dtype} and {list(shape)}: {why}") from error
+        return check_arrival(owner.storage.from_bits(bits, shape, native, where), owner, where)
+
+    def _bits(self, first: int, end: int) -> Array:
+        bits: Array = np.empty(end - first, np.uint8)
+        self._file.seek(self._start + first)
+        if self._file.readinto(bits.data) < bits.size:
+            raise FileFormatError(f"{self._path!r} was cut off while it was read; load it when it is whole again")
+        return bits
+
+
+def structured(words: str, tensors: dict[str, Any], path: str) -> Any:
+    """The tree of these tensors; `FileFormatError` if the words of the metadata do not fit them."""
+    try:
+        return rebuilt(json.loads(words), tensors)
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        raise FileFormatError(
+            f"{path!r} has a structure that xdevice cannot read ({error!r}): another program has changed it, or a "
+            "later xdevice wrote it; the package safetensors reads its tensors by name"
+        ) from error

@@ -1,0 +1,108 @@
+"""``save`` and ``load``: a tree of tensors in a file, and under any framework back, bit for bit.
+
+The file is a safetensors file, which others can read: each tensor has its path for a name. What the format
+has no words for, which containers there were and what is shared, stands in its metadata as JSON.
+"""
+
+from __future__ import annotations
+
+import os
+
+from xdevice.errors import ArgumentTypeError, shortened
+from xdevice.framework.choosing import backend
+from xdevice.hardware.devices import as_device, require
+from xdevice.tensors import creation
+from xdevice.tensors.placement import device_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def save(tree: Any, path: Any) -> None:
+    """Write the tensors of a tree into a safetensors file, from any device, bit for bit.
+
+    The tree is nested dicts, ordered dicts, lists and tuples of tensors; numbers, strings and ``None`` in it are
+    kept too, and a tensor that appears twice is written once. The file takes the place of one that is there when
+    it is whole and on the disk; until then it has another name, and an error leaves nothing behind. In a
+    distributed job rank 0 writes, and the others wait until it has; if it fails, the job has failed. Before
+    `distributed.init` and after `distributed.shutdown` each process writes for itself: the last file stays, whole.
+
+    Parameters
+    ----------
+    tree
+        A tensor, or nested containers. Of a model, save its parameters in a dict.
+    path
+        The file's, as a string or a path. What a link points to is written, and the link stays.
+
+    >>> import numpy, os, tempfile, xdevice
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "net.safetensors")
+    >>> xdevice.save({"w": numpy.ones(2), "step": 3}, path)
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.load(path)
+    {'w': array([1., 1.]), 'step': 3}
+    >>> folder.cleanup()
+
+    Raises
+    ------
+    ArgumentTypeError
+        Something in the tree that a file cannot keep: a model, a set, an object; its path is named.
+    NotSupportedError
+        A dtype that the format does not have.
+    UnknownPlacementError
+        A tensor whose values are not here: symbolic, or spread over processes.
+    DistributedError, DistributedTimeoutError
+        Rank 0 could not write, or not in time.
+    BackendNotInstalledError
+        The package safetensors is missing.
+    OSError
+        The file cannot be written; what was there before is there still.
+    """
+    file = _spelled(path)
+    from xdevice.distributed.group import on_rank_0
+    from xdevice.files.writer import write  # numpy and json: not at import
+
+    on_rank_0("save", lambda: write(tree, file))
+
+
+def load(path: Any, device: Any = None) -> Any:
+    """The tree that `save` has written, its tensors of the chosen framework, on the device.
+
+    Without a device they go where new tensors go. A file that others have written is a dict of its tensors.
+    Beside what is returned, memory is needed for one tensor at a time.
+
+    >>> import xdevice
+    >>> xdevice.load("net.safetensors", device=xdevice.gpu(1))  # doctest: +SKIP
+
+    Raises
+    ------
+    FileFormatError
+        No safetensors file, or not the whole of one.
+    NotSupportedError
+        The framework does not have a tensor's dtype: nothing is returned.
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    BackendNotInstalledError
+        The package safetensors is missing.
+    OSError
+        There is no such file, or it cannot be read.
+    """
+    owner, name = backend(), _spelled(path)
+    where = device_of(creation.zeros(())) if device is None else as_device(device)
+    require(owner, where)
+    from xdevice.files.reader import Reader, structured
+
+    with open(name, "rb") as file:
+        reader = Reader(file, name)
+        # all of them before the first is read: the error may save minutes
+        dtypes = {key: reader.dtype(key, owner) for key in reader.entries}
+        tensors = {key: reader.tensor(key, owner, dtypes[key], where) for key in reader.entries}
+    return tensors if reader.words is None else structured(reader.words, tensors, name)
+
+
+def _spelled(path: Any) -> str:
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise ArgumentTypeError(f"{shortened(path)} is no path; write for example 'net.safetensors'") from None

@@ -1,0 +1,255 @@
+"""The adapters: one `Backend` per registered framework, which loads each capability when first needed."""
+
+from __future__ import annotations
+
+import sys
+
+from xdevice.errors import (
+    BackendNotInstalledError,
+    BrokenBackendError,
+    NotSupportedError,
+    UnknownBackendError,
+    XDeviceError,
+    did_you_mean,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+    from xdevice import contract
+    from xdevice.device import Device
+
+GROUP = "xdevice.backends"
+"""The entry-point group; our own adapters are registered in it like everyone else's."""
+
+ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
+"""Which installed framework is taken when none is chosen; others come after these, by name."""
+
+before_opening: list[Callable[[Backend, str], None]] = []
+"""Called with a backend and the name of a capability before it is loaded; `xdevice.hardware.virtual` adds to it."""
+
+after_opening: list[Callable[[Backend, str], None]] = []
+"""The same, once it is loaded; `xdevice.framework.mixing` adds to it."""
+
+_MEANT = {
+    **dict.fromkeys(("pytorch", "pt", "lightning", "accelerate"), "torch"),
+    **dict.fromkeys(("tf", "keras", "tensorflow-cpu", "tensorflow-gpu"), "tensorflow"),
+    **dict.fromkeys(("paddlepaddle", "paddlepaddle-gpu", "pd"), "paddle"),
+    **dict.fromkeys(("mx", "gluon"), "mxnet"),
+    **dict.fromkeys(("flax", "equinox", "jaxlib"), "jax"),
+    **dict.fromkeys(("np", "cupy", "scipy"), "numpy"),
+}  # what others call a framework, for the hint of an error
+
+_NOUNS = {
+    "virtual": "virtual GPUs",
+    "mixing": "devices to mix",
+    "engine": "engine for several processes",
+    "storage": "such numbers to store",
+}  # capabilities whose name does not say what is missing
+
+_backends: dict[str, Backend] = {}  # by name, in order of preference
+
+
+class Capability:
+    """One capability of one adapter: its functions, and a reason for each that it lacks."""
+
+    def __init__(self, backend: Backend, name: str, module: ModuleType | None) -> None:
+        self._backend, self._name = backend, name
+        for function in _functions_of(name):
+            if hasattr(module, function):
+                setattr(self, function, getattr(module, function))
+
+    def __getattr__(self, function: str) -> Any:
+        if function.startswith("__"):
+            raise AttributeError(function)
+        whole = function not in self._reasons() and self._name in self._reasons()
+        what = _NOUNS.get(self._name, self._name) if whole else function
+        raise NotSupportedError(f"{self._backend} has no {what}: {self.why_not(function)}")
+
+    def has(self, function: str) -> bool:
+        """Whether the adapter provides the function."""
+        return function in self.__dict__
+
+    def why_not(self, function: str) -> str:
+        """Why the adapter lacks the function or the whole capability: its own reason if it gives one."""
+        reasons, home = self._reasons(), f"{self._backend.module}.{self._name}"
+        return reasons.get(function) or reasons.get(self._name) or f"its adapter has no {home}.{function}"
+
+    def _reasons(self) -> dict[str, str]:
+        found: dict[str, str] = getattr(self._backend.adapter, "CANNOT", {})
+        return found
+
+
+class Backend(str):
+    """A framework as xdevice sees it: its import name, with the capabilities of its adapter as attributes.
+
+    It is a string, so it prints and compares as the name. ``framework`` is the native module, imported
+    safely whatever else is in the process.
+
+    >>> from xdevice import backend
+    >>> backend("numpy")
+    'numpy'
+    >>> backend("numpy").framework.__name__
+    'numpy'
+    """
+
+    module: str
+    native_devices: dict[Device, Any]  # the native objects of devices that are known to exist
+    # each capability is loaded, and kept as an attribute, when it is first used
+    hardware: contract.Hardware
+    placement: contract.Placement
+    models: contract.Models
+    creation: contract.Creation
+    exchange: contract.Exchange
+    memory: contract.Memory
+    gradients: contract.Gradients
+    virtual: contract.Virtual
+    mixing: contract.Mixing
+    collectives: contract.Collectives
+    maths: contract.Maths
+    storage: contract.Storage
+    engine: contract.Engine
+
+    def __new__(cls, name: str, module: str) -> Backend:
+        new = super().__new__(cls, name)
+        new.module, new.native_devices = module, {}
+        return new
+
+    @property
+    def adapter(self) -> ModuleType:
+        """The adapter's package; importing it imports the framework."""
+        return _load(self, self.module)
+
+    @property
+    def framework(self) -> ModuleType:
+        """The framework's own module, imported."""
+        _load(self, self.module)
+        return sys.modules[str(self)]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in _capabilities():
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self.open(name)
+
+    def open(self, name: str) -> Any:
+        """Load a capability and keep it as an attribute, with what has to be done before and after."""
+        for prepare in before_opening:
+            prepare(self, name)
+        from importlib.util import find_spec
+
+        module = f"{self.module}.{name}"
+        loaded = _load(self, module) if find_spec(f".{name}", self.adapter.__name__) else None
+        opened = self.__dict__.setdefault(name, Capability(self, name, loaded))  # threads agree on one
+        for begin in after_opening:
+            begin(self, name)
+        return opened
+
+    def close(self) -> None:
+        """Forget the capabilities and native devices: each is prepared again when it is next used."""
+        self.native_devices.clear()
+        for name in _capabilities():
+            self.__dict__.pop(name, None)
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return find, (str(self),)
+
+
+def available() -> list[str]:
+    """The names of the frameworks that are installed, most preferred first; imports none.
+
+    >>> import xdevice
+    >>> "numpy" in xdevice.available()
+    True
+    """
+    return [str(b) for b in registered().values() if is_installed(b)]
+
+
+def registered() -> dict[str, Backend]:
+    """Every registered adapter by name, in order of preference, whether or not its framework is installed."""
+    if not _backends:
+        from importlib.metadata import entry_points  # 20 ms: not at import
+
+        modules = {entry.name: entry.value for entry in entry_points(group=GROUP)}
+        ranked = sorted(modules, key=lambda n: (ORDER.index(n) if n in ORDER else len(ORDER), n))
+        found = {name: Backend(name, modules[name]) for name in ranked}
+        if not _backends:  # unless another thread was quicker
+            _backends.update(found)
+    return _backends
+
+
+def find(name: str) -> Backend:
+    """The adapter of that name, whether or not its framework is installed."""
+    try:
+        return registered()[name]
+    except (KeyError, TypeError):
+        meant = _MEANT.get(str(name).lower(), name)
+        hint = did_you_mean(meant, registered(), "xdevice info lists what is installed")
+        raise UnknownBackendError(
+            f"{name!r} is not a backend; there are {', '.join(registered()) or 'none'}; {hint}"
+        ) from None
+
+
+def is_installed(name: str) -> bool:
+    """Whether the framework can be imported; does not import it."""
+    if sys.modules.get(name) is not None:
+        return True
+    from importlib.util import find_spec
+
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):  # ValueError: sys.modules[name] is None
+        return False
+    return spec is not None and spec.origin is not None  # without an origin it is a bare folder of that name
+
+
+def imported() -> list[Backend]:
+    """The frameworks that this process has imported already."""
+    return [b for b in registered().values() if sys.modules.get(b) is not None]
+
+
+def not_installed(name: str) -> BackendNotInstalledError:
+    """The error for an adapter whose framework is missing."""
+    return BackendNotInstalledError(
+        f"backend {str(name)!r} needs the package {str(name)!r}, which is not installed; installed are "
+        f"{', '.join(available()) or 'none'}; pip install 'xdevice[{name}]'",
+        name=str(name),
+    )
+
+
+def _load(owner: Backend, module: str) -> ModuleType:
+    loaded = sys.modules.get(module)
+    if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
+        return loaded
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name == owner:
+            raise not_installed(owner) from error
+        raise _broken(owner, error) from error
+    except XDeviceError:
+        raise  # the adapter's own error
+    except Exception as error:
+        raise _broken(owner, error) from error
+
+
+def _broken(owner: Backend, error: Exception) -> BrokenBackendError:
+    return BrokenBackendError(
+        f"{owner} is installed but fails to import ({type(error).__name__}: {error}); "
+        f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure",
+        name=str(owner),
+    )
+
+
+def _capabilities() -> dict[str, tuple[str, ...]]:
+    from xdevice.contract import CAPABILITIES  # typing: not at import
+
+    return CAPABILITIES
+
+
+def _functions_of(capability: str) -> tuple[str, ...]:
+    return _capabilities()[capability]

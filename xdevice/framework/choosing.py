@@ -1,0 +1,147 @@
+"""Which framework is chosen: `use` for the process, `using` for a block, else a guess."""
+
+from __future__ import annotations
+
+import os
+from contextvars import ContextVar
+
+from xdevice.errors import BackendNotInstalledError
+from xdevice.framework.adapters import Backend, find, imported, is_installed, not_installed, registered
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+_COMPANION = "numpy"  # every framework imports it, so that it is imported says nothing about what is wanted
+
+_process_choice: Backend | None = None
+_guess: Backend | None = None
+_contextual: ContextVar[tuple[using, ...]] = ContextVar("xdevice.using", default=())
+
+
+def use(name: str) -> None:
+    """Choose the framework for the whole process; `using` does it for a block.
+
+    Nothing is imported yet: that happens when the framework is first needed.
+
+    >>> import xdevice
+    >>> xdevice.use("numpy")
+    >>> xdevice.backend()
+    'numpy'
+
+    Raises
+    ------
+    UnknownBackendError
+        No adapter has that name.
+    BackendNotInstalledError
+        The framework is not installed.
+    """
+    global _process_choice
+    _process_choice = _installed(name)
+
+
+class using:  # noqa: N801  (reads as a verb: `with using("numpy"):`)
+    """Choose the framework within a ``with`` block, in this thread or task only.
+
+    It beats `use` and may be nested.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.zeros((2, 3)).shape
+    (2, 3)
+
+    Raises
+    ------
+    UnknownBackendError, BackendNotInstalledError
+        As `use`.
+    """
+
+    __slots__ = ("backend",)
+
+    def __init__(self, name: str) -> None:
+        self.backend = _installed(name)
+
+    def __enter__(self) -> Backend:
+        _contextual.set((*_contextual.get(), self))
+        return self.backend
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _contextual.set(without_last(_contextual.get(), self))
+
+
+def backend(name: str | None = None) -> Backend:
+    """The framework of that name, or the one chosen now.
+
+    `using` beats `use` beats the environment variable ``XDEVICE_BACKEND`` beats the one framework
+    that is already imported beats the first that is installed, in the order of ``available()``. NumPy
+    is never guessed from being imported, since every framework imports it. A guess, once made, stays.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.backend() == "numpy"
+    True
+
+    Raises
+    ------
+    UnknownBackendError
+        No adapter has that name.
+    BackendNotInstalledError
+        The framework is not installed, or no framework is.
+    """
+    if name is not None:
+        return _installed(name)
+    return _chosen() or _guessed()
+
+
+def decided() -> Backend | None:
+    """The framework that was chosen or guessed, or the only one imported; ``None`` where it is still open."""
+    return _chosen() or _guess or _only_one_imported()
+
+
+def _chosen() -> Backend | None:
+    scopes = _contextual.get()
+    if scopes:
+        return scopes[-1].backend
+    if _process_choice is not None:
+        return _process_choice
+    wanted = os.environ.get("XDEVICE_BACKEND")
+    if wanted:
+        return _installed(wanted)
+    return None
+
+
+def without_last(stack: tuple[Any, ...], entry: object) -> tuple[Any, ...]:
+    """The stack without the last occurrence of the entry, so that blocks may be left out of order."""
+    if stack and stack[-1] is entry:  # nearly always
+        return stack[:-1]
+    for i in reversed(range(len(stack))):
+        if stack[i] is entry:
+            return stack[:i] + stack[i + 1 :]
+    return stack
+
+
+def _installed(name: str) -> Backend:
+    found = find(name)
+    if not is_installed(found):
+        raise not_installed(name)
+    return found
+
+
+def _guessed() -> Backend:
+    global _guess
+    if _guess is None:
+        found = _only_one_imported() or next((b for b in registered().values() if is_installed(b)), None)
+        if found is None:
+            raise BackendNotInstalledError(
+                f"no framework is installed; xdevice knows {', '.join(registered()) or 'none'}; pip install numpy"
+            )
+        _guess = found
+    return _guess
+
+
+def _only_one_imported() -> Backend | None:
+    here = [b for b in imported() if b != _COMPANION]
+    return here[0] if len(here) == 1 else None

@@ -1,0 +1,115 @@
+"""``strict()``: an operation on tensors of two devices is an error, under every framework.
+
+Some frameworks raise by themselves, others copy without saying so. Each adapter has its own way of
+watching, in ``backends/NAME/mixing.py``; nothing is watched while no strict block is open.
+"""
+
+from __future__ import annotations
+
+from _thread import RLock  # threading.RLock, without its 1 ms
+
+from xdevice.errors import ArgumentTypeError, BrokenBackendError, NotSupportedError
+from xdevice.framework.adapters import after_opening, imported
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+    from typing import Any, TypeVar
+
+    from xdevice.framework.adapters import Backend
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+_lock = RLock()
+_open = 0  # strict blocks in the whole process
+_watching: dict[Backend, AbstractContextManager[Any]] = {}
+
+
+class strict:  # noqa: N801  (reads as a verb: `with strict():`)
+    """Within a ``with`` block, or a decorated function, no operation may mix devices.
+
+    An operation on tensors of two devices raises `MixedDeviceError`, which names the operation and
+    the devices, also under frameworks that otherwise copy in silence. It holds for every framework,
+    in forward and in backward, and while a block is open anywhere, in every thread of the process
+    (where a framework cannot be watched in others, those get its own error). `to_device` and the
+    framework's own functions that copy are allowed. A scalar on the CPU counts as a number where the
+    framework takes it as one.
+
+    May be nested and entered again. Costs nothing while no block is open.
+
+    >>> import numpy, xdevice
+    >>> with xdevice.strict():
+    ...     y = numpy.ones(3) + numpy.ones(3)
+
+    Raises
+    ------
+    ArgumentTypeError
+        The decorated object is not a function.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        global _open
+        with _lock:
+            _open += 1
+            try:
+                for owner in imported():
+                    watch(owner)
+            except BaseException:
+                self.__exit__(None, None, None)
+                raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        global _open
+        with _lock:
+            _open -= 1
+            while not _open and _watching:
+                _watching.popitem()[1].__exit__(None, None, None)
+
+    def __call__(self, fn: F) -> F:
+        from functools import wraps
+        from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+
+        if not callable(fn) or isasyncgenfunction(fn) or isgeneratorfunction(fn):
+            raise ArgumentTypeError(f"strict() cannot decorate {fn!r}; decorate a function, or write `with strict():`")
+
+        @wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return fn(*args, **kwargs)
+
+        @wraps(fn)
+        async def await_call(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return await fn(*args, **kwargs)
+
+        return await_call if iscoroutinefunction(fn) else call  # type: ignore[return-value]  # wraps keeps it
+
+
+def watch(owner: Backend) -> None:
+    """Watch the framework's operations, if a strict block is open."""
+    if not _open or owner in _watching:
+        return
+    with _lock:
+        if not _open or owner in _watching:
+            return
+        try:
+            manager = owner.mixing.forbid()
+        except (BrokenBackendError, NotSupportedError):
+            return  # it has one device, or cannot be used
+        _watching[owner] = manager
+        manager.__enter__()
+
+
+def _watch_opened(owner: Backend, capability: str) -> None:
+    """Watch a framework that is first used while a strict block is open."""
+    if capability not in ("virtual", "mixing"):
+        watch(owner)
+
+
+after_opening.append(_watch_opened)

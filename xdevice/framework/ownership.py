@@ -1,0 +1,112 @@
+"""Which framework owns an object, by its type: the fast path of every question about a tensor."""
+
+from __future__ import annotations
+
+import sys
+
+from xdevice.errors import BrokenBackendError, MixedDeviceError, NotSupportedError, VirtualDeviceError, misplaced
+from xdevice.framework.adapters import Backend, imported
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
+    from typing import Any
+
+    from xdevice.contract import Role
+    from xdevice.device import Device
+
+ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
+"""Types that no framework owns and that contain nothing."""
+
+_PLAIN = ATOMS | {list, tuple, dict, set, type}
+
+where_by_type: dict[type, Callable[[Any], Device]] = {}
+"""The fast path: each type of tensor seen so far, with its adapter's `device_of`."""
+
+_owners: dict[type, Ownership] = {}  # each type seen so far that a framework owns
+_unusable: dict[Backend, ModuleType] = {}  # modules that have a framework's name but cannot be used as one
+
+
+class Ownership:
+    """A framework, and what objects of a type are to it: a tensor, a model, a device, or plain data."""
+
+    __slots__ = ("backend", "is_device", "is_model", "is_tensor", "role")
+
+    def __init__(self, backend: Backend, role: Role) -> None:
+        self.backend, self.role = backend, role
+        self.is_tensor, self.is_model, self.is_device = role == "tensor", role == "model", role == "device"
+
+
+def ownership_of(cls: type) -> Ownership | None:
+    """The framework that owns objects of this type, and their role; ``None`` if none does.
+
+    Only frameworks that are already imported are asked, since no other can have made one.
+    """
+    known = _owners.get(cls)
+    if known is not None or cls in _PLAIN:
+        return known
+    for owner in usable(cls):
+        role = owner.placement.role(cls)
+        if role is not None:
+            return _remember(cls, Ownership(owner, role))
+    return None
+
+
+def owned_by(obj: Any) -> Ownership | None:
+    """The ownership of a tensor or model; ``None`` for everything else."""
+    owned = _owners.get(type(obj)) or ownership_of(type(obj))
+    return owned if owned is not None and (owned.is_tensor or owned.is_model) else None
+
+
+def tensor_owner(obj: Any) -> Backend | None:
+    """The framework that owns this tensor; ``None`` if it is not a tensor."""
+    owned = _owners.get(type(obj)) or ownership_of(type(obj))
+    return owned.backend if owned is not None and owned.is_tensor else None
+
+
+def places_of(obj: Any, owned: Ownership) -> set[Device]:
+    """All devices that a tensor or model is on; empty for a model without parameters."""
+    if owned.is_tensor:
+        try:
+            return {where_by_type[type(obj)](obj)}
+        except MixedDeviceError as error:
+            return set(error.devices)
+    found: set[Device] = set()
+    for _, tensor in owned.backend.models.tensors_of(obj):
+        inside = owned_by(tensor)
+        if inside is not None:
+            found |= places_of(tensor, inside)
+    return found
+
+
+def _remember(cls: type, owned: Ownership) -> Ownership:
+    if owned.is_tensor:
+        where_by_type[cls] = owned.backend.placement.device_of
+    return _owners.setdefault(cls, owned)
+
+
+def check_arrival(tensor: Any, owner: Backend, device: Device) -> Any:
+    """The tensor, if its framework put it on the device; else `MisplacedError`."""
+    there = owner.placement.device_of(tensor)
+    if there is not device:
+        raise misplaced(owner, device, {there})
+    return tensor
+
+
+def usable(cls: type) -> Iterator[Backend]:
+    """The imported frameworks that may know something of the class: those whose adapters load."""
+    for owner in imported():
+        module = sys.modules.get(owner)
+        if module is None or _unusable.get(owner) is module:
+            continue
+        try:
+            _ = owner.placement
+        except (BrokenBackendError, NotSupportedError, VirtualDeviceError) as error:
+            if cls.__module__.partition(".")[0] == owner:
+                raise  # the framework's own object: the caller has to know
+            half_imported = getattr(getattr(module, "__spec__", None), "_initializing", True)
+            if isinstance(error, BrokenBackendError) and not half_imported:
+                _unusable[owner] = module  # a user's own file of that name, say
+        else:
+            yield owner

@@ -1,0 +1,293 @@
+"""What devices there are: count them, name them, choose one, wait for them."""
+
+from __future__ import annotations
+
+import warnings
+
+from xdevice.device import Device, as_kind, check_index, parse
+from xdevice.errors import DeviceFallbackWarning, DeviceNotFoundError, DeviceTypeError, shortened
+from xdevice.framework.choosing import backend
+from xdevice.framework.ownership import ownership_of
+from xdevice.hardware.virtual import is_virtual
+from xdevice.machine import host_memory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from xdevice.contract import Properties
+    from xdevice.framework.adapters import Backend
+
+_CPU = Device("cpu", 0)
+_warned: set[str] = set()  # frameworks about which `try_gpu` has had its say
+
+
+def cpu() -> Device:
+    """The CPU: all cores, all memory of the host.
+
+    >>> from xdevice import cpu
+    >>> cpu()
+    Device('cpu:0')
+    """
+    return _CPU
+
+
+def gpu(i: int = 0) -> Device:
+    """GPU number ``i``, whether or not it is there; `try_gpu` looks.
+
+    >>> from xdevice import gpu
+    >>> gpu(1)
+    Device('gpu:1')
+
+    Raises
+    ------
+    DeviceTypeError
+        ``i`` is no integer.
+    DeviceSpellingError
+        ``i`` is negative or over ``2**31 - 1``.
+    """
+    return Device("gpu", check_index(i))
+
+
+def count(kind: str = "gpu") -> int:
+    """How many devices of the kind the chosen framework can use now: visible, logical ones.
+
+    0 if there are none; never raises because of missing hardware or drivers.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.count("gpu"), xdevice.count("cpu")
+    (0, 1)
+
+    Raises
+    ------
+    BackendNotInstalledError
+        No framework is installed.
+    """
+    return backend().hardware.count(as_kind(kind))
+
+
+def num_gpus() -> int:
+    """How many GPUs the chosen framework can use now: ``count("gpu")``.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.num_gpus()
+    0
+
+    Raises
+    ------
+    BackendNotInstalledError
+        No framework is installed.
+    """
+    return count("gpu")
+
+
+def devices(kind: str | None = None) -> list[Device]:
+    """All devices that the chosen framework can use now, or those of one kind.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.devices()
+    [Device('cpu:0')]
+
+    Raises
+    ------
+    BackendNotInstalledError
+        No framework is installed.
+    """
+    return _devices(backend(), None if kind is None else as_kind(kind))
+
+
+def try_gpu(i: int = 0) -> Device:
+    """GPU number ``i`` if the chosen framework has it, else the CPU.
+
+    With `try_all_gpus` the only function that falls back to the CPU. If the machine has a GPU that the framework
+    cannot see, it says why, once, as a `DeviceFallbackWarning`.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.try_gpu(3)
+    Device('cpu:0')
+
+    Raises
+    ------
+    DeviceTypeError, DeviceSpellingError
+        As `gpu`.
+    BackendNotInstalledError
+        No framework is installed.
+    """
+    wanted = Device("gpu", check_index(i))
+    chosen = backend()
+    seen = chosen.hardware.count("gpu")
+    if wanted.index < seen:
+        return wanted
+    if not seen:
+        _warn_if_hidden(chosen)
+    return _CPU
+
+
+def try_all_gpus() -> list[Device]:
+    """All GPUs that the chosen framework has, else the CPU alone: never empty.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.try_all_gpus()
+    [Device('cpu:0')]
+
+    Raises
+    ------
+    BackendNotInstalledError
+        No framework is installed.
+    """
+    there = devices("gpu")
+    if not there:
+        _warn_if_hidden(backend())
+    return there or [_CPU]
+
+
+def as_device(obj: Any) -> Device:
+    """The device that ``obj`` names: a `Device`, any framework's spelling, or a native device.
+
+    A native device without an index means what its framework means by it: its current device.
+
+    >>> from xdevice import as_device
+    >>> as_device("/device:GPU:2")
+    Device('gpu:2')
+
+    Raises
+    ------
+    DeviceSpellingError
+        A malformed string.
+    DeviceTypeError
+        Anything else that is no device.
+    """
+    if type(obj) is Device:
+        return obj
+    if isinstance(obj, str):
+        return parse(obj)
+    owned = ownership_of(type(obj))
+    if owned is None or not owned.is_device:
+        raise DeviceTypeError(
+            f"{shortened(obj)} is not a device; write gpu(1), 'gpu:1' or a framework's own device object"
+        )
+    return owned.backend.hardware.as_device(obj)
+
+
+def is_device(obj: Any) -> bool:
+    """Whether the object names a device, rather than being on one."""
+    if isinstance(obj, (Device, str)):
+        return True
+    owned = ownership_of(type(obj))
+    return owned is not None and owned.is_device
+
+
+def native(device: Any, backend: str | None = None) -> Any:
+    """The framework's own object for the device: what its calls take.
+
+    A device object, a place or a context; a string where the framework's calls take strings.
+
+    >>> import xdevice
+    >>> xdevice.native("cpu:0", "numpy")
+    'cpu'
+
+    Raises
+    ------
+    DeviceNotFoundError
+        That framework does not have the device.
+    DeviceSpellingError
+        No spelling of a device.
+    """
+    return native_of(_backend(backend), as_device(device))
+
+
+def properties(device: Any) -> Properties:
+    """What the chosen framework knows of the device: name, memory in bytes, compute capability, UUID.
+
+    What is not known is ``None``.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.properties("cpu")["virtual"]
+    False
+
+    Raises
+    ------
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    """
+    chosen, where = backend(), as_device(device)
+    require(chosen, where)
+    return properties_of(chosen, where)
+
+
+def synchronize(*devices: Any) -> None:
+    """Wait until the devices have done all that was asked of them; without any, all devices.
+
+    On a CPU whose framework computes at once there is nothing to wait for, and nothing is done.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.synchronize()
+
+    Raises
+    ------
+    DeviceNotFoundError
+        The chosen framework does not have a device.
+    """
+    chosen = backend()
+    wanted = [as_device(d) for d in devices] or _devices(chosen)
+    for device in wanted:
+        require(chosen, device)
+    chosen.hardware.synchronize(wanted)
+
+
+def properties_of(owner: Backend, device: Device) -> Properties:
+    """What the framework knows of a device that exists; a virtual one has the host's memory."""
+    if not is_virtual(owner, device):
+        return owner.hardware.properties(device)
+    name, total = f"virtual GPU {device.index}", host_memory()[0]
+    return {"name": name, "total_memory": total, "compute_capability": None, "uuid": None, "virtual": True}
+
+
+def native_of(owner: Backend, device: Device) -> Any:
+    """The native device of a framework, kept once it is known to exist."""
+    try:
+        return owner.native_devices[device]
+    except KeyError:
+        require(owner, device)
+        return owner.native_devices.setdefault(device, owner.hardware.native(device))
+
+
+def require(owner: Backend, device: Device, what: str = "") -> None:
+    """Raise `DeviceNotFoundError`, which lists what there is, unless the framework has the device."""
+    if device.index < owner.hardware.count(device.kind):
+        return
+    there = ", ".join(f"virtual {d}" if is_virtual(owner, d) else f"{d}" for d in _devices(owner))
+    hint = f"use try_gpu({device.index}) to fall back to the CPU" if device.kind == "gpu" else "use one of these"
+    raise DeviceNotFoundError(f"{device} does not exist under {owner}, which sees {there}{what}; {hint}")
+
+
+def _devices(owner: Backend, kind: str | None = None) -> list[Device]:
+    hardware = owner.hardware
+    kinds = hardware.kinds() if kind is None else (kind,)
+    return [Device(k, i) for k in kinds for i in range(hardware.count(k))]
+
+
+def _backend(name: str | None) -> Backend:
+    return backend(name)
+
+
+def _warn_if_hidden(chosen: Backend) -> None:
+    if chosen in _warned:
+        return
+    _warned.add(chosen)
+    from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only when a GPU is missed
+
+    problem = diagnose(facts_of(chosen))
+    if problem is not None:
+        warnings.warn(
+            f"{chosen} sees no GPU although this machine has one: {problem.reason}; {problem.cure}",
+            DeviceFallbackWarning,
+            stacklevel=3,
+        )

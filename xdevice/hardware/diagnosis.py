@@ -1,0 +1,240 @@
+"""Why a framework does not see the machine's GPU: rules on facts, so that both can be recorded.
+
+The rules go from what can never work to what only needs a setting; the first that fits is given.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from xdevice.errors import NotSupportedError
+from xdevice.machine import bare_uuid, gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from xdevice.framework.adapters import Backend
+    from xdevice.machine import Gpu, Gpus
+
+VARIABLES = {
+    "nvidia": ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
+    "amd": ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+}
+"""The environment variables that can hide a maker's GPUs; NVIDIA_VISIBLE_DEVICES acts on containers."""
+
+MAKERS = {"cuda": "nvidia", "rocm": "amd"}
+"""Whose GPUs a framework built for that toolkit can use."""
+
+MINIMUM_DRIVER = {
+    "13": "580",
+    "12": "525.60.13",
+    "11.1": "450.80.02",
+    "11.0": "450.36.06",
+    "10.2": "440.33",
+    "10.1": "418.39",
+    "10.0": "410.48",
+    "9.2": "396.26",
+    "9.1": "390.46",
+    "9.0": "384.81",
+    "8.0": "375.26",
+}
+"""The oldest Linux driver that each CUDA runs on. From 11.1 on the first driver of a major version serves
+all its minor ones. From the CUDA Toolkit Release Notes, table "CUDA Toolkit and Corresponding Driver
+Versions", and NVIDIA's "CUDA Compatibility", chapter "Minor Version Compatibility". Windows asks for
+slightly newer ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that the rules look at."""
+
+    backend: str
+    compute: str | None = "cpu"  # as in contract.Build; None: the adapter does not say
+    toolkit: str | None = None
+    gpu_kind: bool = True  # whether the framework can have GPUs at all
+    seen: int = 0  # how many it sees
+    gpu_build: str | None = None  # what to type to get a build for GPUs, in the adapter's words
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])  # of VARIABLES, those that are set
+    gpus: tuple[Gpu, ...] = ()
+    drivers: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
+    driver_error: str | None = None
+    given: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why the GPU is not seen, and what to type; ``wrong`` is False where nothing is there to mend."""
+
+    reason: str
+    cure: str
+    wrong: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
+    """What the rules need to know of this framework on this machine; imports the framework."""
+    hardware, machine = backend.hardware, machine or gpus()
+    try:
+        build = hardware.build()
+    except NotSupportedError:  # a third party's adapter may do without
+        build = {"version": "", "compute": "", "toolkit": None}
+    variables = {name for names in VARIABLES.values() for name in names}
+    return Facts(
+        backend=str(backend),
+        compute=build["compute"] or None,
+        toolkit=build["toolkit"],
+        gpu_kind="gpu" in hardware.kinds(),
+        seen=hardware.count("gpu"),
+        gpu_build=getattr(backend.adapter, "GPU_BUILD", None),
+        environment={name: os.environ[name] for name in sorted(variables) if name in os.environ},
+        gpus=tuple(machine["gpus"]),
+        drivers=machine["drivers"],
+        driver_error=machine["driver_error"],
+        given=machine["given"],
+    )
+
+
+def diagnose(facts: Facts) -> Problem | None:
+    """The first rule that explains why no GPU is seen; ``None`` if one is, or the machine has none."""
+    if facts.seen or not facts.gpus:
+        return None
+    for rule in RULES:
+        problem = rule(facts)
+        if problem is not None:
+            return problem
+    return _unexplained(facts)
+
+
+def _no_gpu_kind(facts: Facts) -> Problem | None:
+    if facts.gpu_kind:
+        return None
+    return Problem(
+        f"{facts.backend} computes on the CPU only", "choose another framework, xdevice info lists them", wrong=False
+    )
+
+
+def _cpu_build(facts: Facts) -> Problem | None:
+    if facts.compute != "cpu":
+        return None
+    cure = facts.gpu_build or f"install a build of {facts.backend} for GPUs"
+    return Problem(f"this {facts.backend} is built for the CPU only", cure)
+
+
+def _other_maker(facts: Facts) -> Problem | None:
+    makers = {gpu["maker"] for gpu in facts.gpus}
+    if facts.compute is None or MAKERS.get(facts.compute) in makers:
+        return None
+    there = " and ".join(sorted(maker.upper() for maker in makers))
+    return Problem(
+        f"this {facts.backend} is built for {facts.compute}, the GPU is {there}'s",
+        f"install a build of {facts.backend} for {there} GPUs",
+    )
+
+
+def _driver_fails(facts: Facts) -> Problem | None:
+    if not facts.driver_error or "nvidia" not in _wanted(facts):
+        return None
+    cure = "restart the machine, or unload and load the driver's modules"
+    if "mismatch" not in facts.driver_error.lower():
+        cure = "nvidia-smi should say more; install the NVIDIA driver again if it fails too"
+    return Problem(f"the NVIDIA driver fails ({facts.driver_error})", cure)
+
+
+def _no_driver(facts: Facts) -> Problem | None:
+    if facts.drivers.keys() & _wanted(facts):
+        return None
+    return Problem(
+        "the GPU is there, but no NVIDIA driver is loaded",
+        "install it (Ubuntu: sudo ubuntu-drivers install; elsewhere nvidia.com/drivers) and restart",
+    )
+
+
+def _not_given(facts: Facts) -> Problem | None:
+    if facts.given or "nvidia" not in _wanted(facts):
+        return None
+    return Problem(
+        "this container was not given the machine's GPU",
+        "start it with docker run --gpus all (and nvidia-container-toolkit)",
+    )
+
+
+def _hidden(facts: Facts) -> Problem | None:
+    makers = _wanted(facts)
+    for maker in sorted(makers):
+        mine = [gpu for gpu in facts.gpus if gpu["maker"] == maker]
+        for variable in VARIABLES[maker]:
+            value = facts.environment.get(variable)
+            if value is not None and _hides_all(variable, value, mine):
+                them = "the machine's GPU" if len(mine) == 1 else f"all {len(mine)} GPUs"
+                indices = ",".join(str(i) for i in range(len(mine)))
+                return Problem(
+                    f"{variable}={value!r} hides {them}", f"unset {variable}, or export {variable}={indices}"
+                )
+    return None
+
+
+def _old_driver(facts: Facts) -> Problem | None:
+    driver, needed = facts.drivers.get("nvidia"), minimum_driver(facts.toolkit)
+    if facts.compute != "cuda" or not driver or not needed or _number(driver) >= _number(needed):
+        return None
+    return Problem(
+        f"the driver {driver} is too old for CUDA {facts.toolkit}, which needs {needed}",
+        f"update the NVIDIA driver to {needed} or newer, or install a {facts.backend} built for an older CUDA",
+    )
+
+
+RULES: tuple[Callable[[Facts], Problem | None], ...] = (
+    _no_gpu_kind,
+    _cpu_build,
+    _other_maker,
+    _driver_fails,
+    _no_driver,
+    _not_given,
+    _hidden,
+    _old_driver,
+)
+
+
+def _unexplained(facts: Facts) -> Problem:
+    target = " ".join(filter(None, (facts.compute, facts.toolkit)))
+    built = f"is built for {target}" if target else "can have GPUs"
+    cure = f"its GPU libraries may be missing: {facts.gpu_build}" if facts.gpu_build else "its own log may say why"
+    return Problem(f"{facts.backend} {built} and nothing hides the GPU, yet it finds none", cure)
+
+
+def minimum_driver(toolkit: str | None) -> str | None:
+    """The oldest driver that CUDA of that version runs on, if the table has it."""
+    if not toolkit:
+        return None
+    major, _, rest = toolkit.partition(".")
+    minor = rest.partition(".")[0] or "0"
+    by_major = MINIMUM_DRIVER.get("11.1") if major == "11" and minor != "0" else MINIMUM_DRIVER.get(major)
+    return MINIMUM_DRIVER.get(f"{major}.{minor}") or by_major
+
+
+def _wanted(facts: Facts) -> set[str]:
+    """The makers of this machine's GPUs that the framework is built for; all where it does not say."""
+    makers = {gpu["maker"] for gpu in facts.gpus}
+    return {MAKERS[facts.compute]} & makers if facts.compute in MAKERS else makers
+
+
+def _hides_all(variable: str, value: str, mine: list[Gpu]) -> bool:
+    """Whether no GPU is left. CUDA takes the list up to the first entry that it does not know."""
+    first = value.partition(",")[0].strip()
+    if variable == "NVIDIA_VISIBLE_DEVICES":
+        return first in ("void", "none")  # unset or empty means that no container runtime had a say
+    if first.isascii() and first.lstrip("+-").isdigit():
+        return not 0 <= int(first) < len(mine)
+    if first.upper().startswith(("GPU-", "MIG-")):
+        uuids = [bare_uuid(gpu["uuid"]) for gpu in mine if gpu["uuid"]]
+        known = len(uuids) == len(mine) and not first.upper().startswith("MIG-")  # MIG parts are not listed
+        return known and not any(uuid.startswith(bare_uuid(first)) for uuid in uuids)
+    return not first[:1].isdigit()  # '', NoDevFiles, none; CUDA reads '0x' as 0
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

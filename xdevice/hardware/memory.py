@@ -1,0 +1,180 @@
+"""How much memory a device has, and what to do when there is none left."""
+
+from __future__ import annotations
+
+import gc
+
+from xdevice.device import as_integer
+from xdevice.errors import ArgumentError, ArgumentTypeError, BrokenBackendError, OutOfMemoryError, VirtualDeviceError
+from xdevice.framework.adapters import imported
+from xdevice.framework.choosing import backend
+from xdevice.hardware.devices import as_device, require
+from xdevice.hardware.virtual import is_virtual
+from xdevice.machine import host_memory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+
+    from xdevice.contract import MemoryStats
+
+    P = ParamSpec("P")
+    T = TypeVar("T")
+
+
+def memory_stats(device: Any) -> MemoryStats:
+    """The device's memory in bytes, as far as the chosen framework knows; ``None`` where it does not.
+
+    ``total`` and ``free`` are the device's; ``allocated`` is in live tensors of this process,
+    ``reserved`` what the framework's allocator has taken, ``peak`` the most ever allocated. Asking
+    frees nothing.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     sorted(xdevice.memory_stats("cpu"))
+    ['allocated', 'free', 'peak', 'reserved', 'total']
+
+    Raises
+    ------
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    """
+    chosen, where = backend(), as_device(device)
+    require(chosen, where)
+    stats: MemoryStats = {"total": None, "free": None, "allocated": None, "reserved": None, "peak": None}
+    if where.kind == "cpu" or is_virtual(chosen, where):
+        stats["total"], stats["free"] = host_memory()
+    stats.update(chosen.memory.memory_stats(where))
+    return stats
+
+
+def empty_cache(device: Any = None) -> None:
+    """Give memory that the chosen framework keeps for later back to the device, or to all devices.
+
+    Live tensors stay. A framework that keeps none has nothing to do.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.empty_cache()
+
+    Raises
+    ------
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    """
+    chosen = backend()
+    where = None if device is None else as_device(device)
+    if where is not None:
+        require(chosen, where)
+    chosen.memory.empty_cache(where)
+
+
+def is_out_of_memory(exc: BaseException) -> bool:
+    """Whether the exception, or one that it was raised from, says that memory ran out.
+
+    True for `MemoryError` and for every imported framework's own words for it.
+
+    >>> from xdevice import is_out_of_memory
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError())
+    (True, False)
+    """
+    seen: set[int] = set()
+    error: BaseException | None = exc
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, MemoryError) or any(_says_so(owner, error) for owner in imported()):
+            return True
+        error = error.__cause__
+    return False
+
+
+if TYPE_CHECKING:
+
+    @overload
+    def find_batch_size(
+        fn: Callable[Concatenate[int, P], T], *, start: int = 1024, minimum: int = 1
+    ) -> Callable[P, T]: ...
+    @overload
+    def find_batch_size(
+        fn: None = None, *, start: int = 1024, minimum: int = 1
+    ) -> Callable[[Callable[Concatenate[int, P], T]], Callable[P, T]]: ...
+
+
+def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, minimum: int = 1) -> Callable[..., Any]:
+    """``fn`` with its first argument, the batch size, found by trial.
+
+    Each call begins with ``start`` and halves it as long as ``fn`` runs out of memory; memory is
+    freed in between. A size found in one call does not limit the next. May be used as a decorator of
+    functions, with or without options; the arguments of the call follow the batch size.
+
+    >>> from xdevice import find_batch_size
+    >>> @find_batch_size(start=64)
+    ... def train(batch_size, epochs):
+    ...     if batch_size > 20:
+    ...         raise MemoryError
+    ...     return batch_size, epochs
+    >>> train(3)
+    (16, 3)
+
+    Raises
+    ------
+    ArgumentError
+        ``start`` or ``minimum`` is no positive integer, or ``start`` is under ``minimum``.
+    OutOfMemoryError
+        When called: not even ``minimum`` fits. The framework's own error is its cause.
+    """
+    if fn is None:
+        return lambda f: find_batch_size(f, start=start, minimum=minimum)
+    if not callable(fn):
+        raise ArgumentError(f"{fn!r} cannot be called; pass a function of the batch size, and start=… by name")
+    _check_sizes(start, minimum)
+
+    def run(*args: Any, **kwargs: Any) -> T:
+        size = start
+        while True:
+            try:
+                return fn(size, *args, **kwargs)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                if size <= minimum:
+                    raise OutOfMemoryError(
+                        f"out of memory even with a batch size of {size}; make the model or the samples smaller"
+                    ) from error
+            # outside the except: there, the traceback keeps the tensors of the failed try alive
+            size = max(size // 2, minimum)
+            _free_memory()
+
+    for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+        if hasattr(fn, name):
+            setattr(run, name, getattr(fn, name))
+    run.__wrapped__ = fn  # type: ignore[attr-defined]  # as functools.wraps, which costs 2 ms to import
+    return run
+
+
+def _free_memory() -> None:
+    gc.collect()
+    for owner in imported():
+        try:
+            owner.memory.empty_cache(None)
+        except (BrokenBackendError, NotImplementedError, VirtualDeviceError):
+            continue  # a framework that keeps nothing back, or is not usable at all
+
+
+def _says_so(owner: Any, error: BaseException) -> bool:
+    try:
+        return bool(owner.memory.is_out_of_memory(error))
+    except (BrokenBackendError, NotImplementedError, VirtualDeviceError):
+        return False
+
+
+def _check_sizes(start: Any, minimum: Any) -> None:
+    for name, size in (("start", start), ("minimum", minimum)):
+        number = as_integer(size)
+        if number is None:
+            raise ArgumentTypeError(f"{name}={size!r} is no batch size; give an integer of 1 or more")
+        if number < 1:
+            raise ArgumentError(f"{name}={size!r} is no batch size; give an integer of 1 or more")
+    if start < minimum:
+        raise ArgumentError(f"start={start} is under minimum={minimum}; give a larger start")

@@ -1,0 +1,157 @@
+"""``scope(device)``: where new tensors go, within a block.
+
+The scope itself is an entry on a stack in a ``ContextVar``, so it belongs to one thread or task and
+xdevice's own factories can always follow it. Beside it stands the framework's native scope, so
+that the framework's own factories follow too. A native scope is state of the *thread*: held across
+an ``await`` it would leak into whatever runs meanwhile. So it is entered fresh each time, and left
+alone where the ``with`` block stands in a coroutine or generator, which may be suspended inside it.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextvars import ContextVar
+
+from xdevice.device import on_with
+from xdevice.errors import ScopeError
+from xdevice.framework.choosing import backend
+from xdevice.hardware.devices import as_device, require
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from types import FrameType, TracebackType
+    from typing import Any
+
+    from xdevice.device import Device
+
+_CO_WANDERING = 0x20 | 0x200  # inspect's CO_GENERATOR, CO_ASYNC_GENERATOR: may be closed by another thread or task
+_CO_SUSPENDABLE = 0x80 | _CO_WANDERING  # and CO_COROUTINE
+
+
+class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
+    """Create new tensors on the device within a ``with`` block.
+
+    It belongs to this thread or task, and to tasks started inside it. xdevice's factories follow it
+    always. The chosen framework's own factories follow it in ordinary code, but not where the block
+    stands in a coroutine or generator: their scope belongs to the thread, or under some frameworks
+    to the process, and would leak into others. While a generator that holds a scope is suspended,
+    whoever runs it sees the scope. Nothing that exists already is moved. May be nested and entered
+    again.
+
+    >>> import xdevice
+    >>> with xdevice.using("numpy"), xdevice.scope("cpu"):
+    ...     xdevice.device_of(xdevice.ones(3))
+    Device('cpu:0')
+
+    Raises
+    ------
+    DeviceSpellingError
+        No spelling of a device.
+    DeviceNotFoundError
+        On entering: the chosen framework does not have it.
+    ScopeError
+        On leaving: it was not entered in this thread or task.
+    """
+
+    __slots__ = ("device",)
+
+    def __init__(self, device: Any) -> None:
+        self.device = as_device(device)
+
+    def __enter__(self) -> Device:
+        enter(self, self.device)
+        return self.device
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        leave(self, kind, error, trace)
+
+
+class _Entry:
+    """One entered scope."""
+
+    __slots__ = ("backend", "closed", "device", "manager", "native", "wanders")
+
+    def __init__(self, manager: object, device: Device, flags: int) -> None:
+        self.manager, self.device, self.backend = manager, device, backend()
+        self.native: AbstractContextManager[Any] | None = None
+        self.wanders = bool(flags & _CO_WANDERING)
+        self.closed = False
+        if not flags:
+            self.open()
+
+    def open(self) -> None:
+        """Enter the native scope, made anew: under some frameworks one entered twice never leaves."""
+        self.native = self.backend.hardware.scope(self.device)
+        self.native.__enter__()
+
+    def close(self, *error: Any) -> None:
+        if self.native is not None:
+            self.native.__exit__(*error)
+
+
+_stack: ContextVar[tuple[_Entry, ...]] = ContextVar("xdevice.scope", default=())
+
+
+def innermost() -> Device | None:
+    """The device of the innermost scope, if there is one."""
+    for entry in reversed(_stack.get()):
+        if not entry.closed:
+            return entry.device
+    return None
+
+
+def enter(manager: object, device: Device) -> None:
+    """Open a scope on behalf of a context manager, called from its ``__enter__``."""
+    require(backend(), device)
+    flags = _suspendable(sys._getframe(2))  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
+    _stack.set((*_stack.get(), _Entry(manager, device, flags)))
+
+
+def leave(
+    manager: object,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> None:
+    """Close the last scope that this context manager has opened here."""
+    entries = _stack.get()
+    for i in reversed(range(len(entries))):
+        if entries[i].manager is manager:
+            break
+    else:
+        raise ScopeError(f"{manager!r} was not entered in this thread or task; leave it where it was entered")
+    entry, above = entries[i], entries[i + 1 :]
+    entry.closed = entry.wanders  # elsewhere it may still be on a stack
+    _stack.set(entries[:i] + above)
+    # native scopes are left in the order of a stack, so those above are left and entered anew
+    natives = [other for other in above if other.native is not None] if entry.native is not None else []
+    for other in reversed(natives):
+        other.close(None, None, None)
+    entry.close(kind, error, trace)
+    for other in natives:
+        other.open()
+
+
+def _suspendable(frame: FrameType | None) -> int:
+    """The flags of the code around the ``with`` block if it can be suspended inside it, else 0.
+
+    A ``@contextmanager`` is a generator too, but suspended only as long as the block that it serves:
+    that block's own frame decides. The same goes for an ``ExitStack`` and for anybody's ``__enter__``.
+    """
+    while frame is not None:
+        served = frame.f_back
+        by_contextlib = served is not None and served.f_globals.get("__name__") == "contextlib"
+        if (
+            frame.f_code.co_name != "__enter__"
+            and frame.f_globals.get("__name__") != "contextlib"
+            and not by_contextlib
+        ):
+            return frame.f_code.co_flags & _CO_SUSPENDABLE
+        frame = served
+    return 0
+
+
+on_with(enter, leave)

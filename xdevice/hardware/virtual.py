@@ -1,0 +1,106 @@
+"""GPUs that are not there: ``virtual_gpus(n)`` and the environment variable ``XDEVICE_VIRTUAL_GPUS``.
+
+A virtual GPU has memory of its own, taken from the host's; copies to it copy. Each framework needs them
+before it is first used: the chosen one gets them at once, any other when xdevice first opens it.
+"""
+
+from __future__ import annotations
+
+from _thread import RLock  # threading.RLock, without its 1 ms
+
+from xdevice.device import Device, name_virtual
+from xdevice.errors import VirtualDeviceError
+from xdevice.framework.adapters import before_opening
+from xdevice.framework.choosing import decided
+from xdevice.kit import virtual_request as request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xdevice.framework.adapters import Backend
+
+_given: dict[Backend, int] = {}  # the frameworks in use, with how many each has
+_lock = RLock()
+
+
+def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
+    """Let ``gpu:0`` … ``gpu:n-1`` be virtual GPUs in this process, and return them.
+
+    They behave as GPUs of their own and are backed by host memory: for multi-device code on a machine
+    without GPUs. The chosen framework gets them now, any other when xdevice first uses it. Ask before
+    the framework has made its first tensor. The environment variable ``XDEVICE_VIRTUAL_GPUS=n`` asks
+    the same of every framework that can.
+
+    Parameters
+    ----------
+    n
+        How many, 1 to 64. Asking again for as many does nothing.
+    force
+        Hide real GPUs, if there are any.
+
+    >>> import xdevice
+    >>> xdevice.virtual_gpus(2)  # doctest: +SKIP
+    [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]
+
+    Raises
+    ------
+    VirtualDeviceError
+        Too late for this framework, real GPUs are there and ``force`` is not given, or this process
+        has virtual GPUs already, in another number.
+    NotSupportedError
+        The chosen framework, or this system, cannot have them.
+    ArgumentError
+        ``n`` is not an integer from 1 to 64.
+    """
+    number = request.checked(n, f"virtual_gpus({n!r})")
+    with _lock:
+        before = request.current()
+        if before.number and before.number != number:
+            raise VirtualDeviceError(
+                f"virtual_gpus({number}) comes after {before.source}, and the number is fixed for the process; "
+                f"start again and ask for {number} first"
+            )
+        replaced = request.make(number, force or before.force)
+        try:
+            _give_to_chosen()
+        except Exception:
+            request.put_back(replaced)
+            raise
+        name_virtual()
+        for owner in [b for b, got in _given.items() if not got]:
+            del _given[owner]  # used already, without any: they are due, or too late, when it is next used
+            owner.close()
+    return [Device("gpu", i) for i in range(number)]
+
+
+def settle(owner: Backend, capability: str) -> None:
+    """Give a framework that is about to be used its virtual GPUs, if any were requested."""
+    if owner in _given or capability == "virtual":
+        return
+    with _lock:
+        if owner not in _given:
+            if request.current().number and owner.virtual.has("enable"):
+                _give(owner)
+            else:
+                _given[owner] = 0
+
+
+def is_virtual(owner: Backend, device: Device) -> bool:
+    """Whether the framework's device of that name is a virtual GPU."""
+    return device.kind == "gpu" and bool(_given.get(owner))
+
+
+def _give_to_chosen() -> None:
+    chosen = decided()
+    if chosen is not None and not _given.get(chosen):
+        _give(chosen)
+
+
+def _give(owner: Backend) -> None:
+    wanted = request.current()
+    owner.virtual.enable(wanted.number, wanted.force)
+    _given[owner] = wanted.number
+    owner.native_devices.clear()  # other objects stand for the devices from now on
+    name_virtual()  # the request may have come from the environment
+
+
+before_opening.append(settle)

@@ -1,0 +1,84 @@
+"""The launcher: runs the processes of a job on this host, and says at the end who has failed, if one has.
+
+It knows no framework and starts no engine. It tells each process its place in the environment, and the
+processes meet by themselves in `xdevice.distributed.init`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xdevice.distributed.member import PEER_FAILED
+from xdevice.errors import DistributedError
+from xdevice.launcher.children import Signals
+from xdevice.launcher.crew import SETTLING, Crew, Rank
+from xdevice.launcher.guard import Guard
+from xdevice.launcher.output import Screen
+from xdevice.launcher.terminal import duration, signal_name
+
+if TYPE_CHECKING:
+    from xdevice.launcher.plan import Plan
+
+TIMED_OUT = 124
+"""The exit status of a job that its time limit ends, as that of ``timeout``."""
+
+_SHOWN = 60  # lines of the failing rank's stderr that are repeated
+
+
+def launch(plan: Plan) -> int:
+    """Run the job's processes of this host to their ends; the exit status of the whole comes back.
+
+    It is 0 if all of them end with 0, else that of the rank that failed (128 and the number of the signal that
+    killed it), `TIMED_OUT` after the time limit, and 128 and its number after a signal to us.
+    """
+    screen = Screen()
+    with Signals() as signals:
+        crew = Crew(plan, screen, Guard(), signals)
+        try:
+            crew.start()
+            crew.watch()
+        finally:  # an error of our own leaves nobody behind either
+            crew.stop()
+            crew.guard.dismiss()
+        crew.finish()
+        status, text = _outcome(crew)
+        screen.show("err", text)
+        while not screen.empty and (screen.write(SETTLING) or signals.received is None):
+            continue
+    if screen.broken is None or signals.received:
+        return status
+    if isinstance(screen.broken, BrokenPipeError):
+        raise screen.broken
+    raise DistributedError(f"what the processes print cannot be written: {screen.broken.strerror}")
+
+
+def _outcome(crew: Crew) -> tuple[int, bytes]:
+    """The exit status of the whole, and what is to be said of it at last."""
+    failing, received = crew.failing, crew.signals.received
+    if failing is not None:
+        return _exit_status(failing), _last_words(failing)
+    if received is not None:
+        return 128 + received, f"xdevice: stopped by {signal_name(-received)}\n".encode()
+    if crew.out_of_time and len(crew.ended) < len(crew.ranks):
+        running = ", ".join(str(rank.rank) for rank in crew.ranks if rank not in crew.ended)
+        limit = duration(crew.plan.time_limit or 0.0)
+        return TIMED_OUT, f"xdevice: stopped after the time limit of {limit}; still at work: rank {running}\n".encode()
+    return 0, b""
+
+
+def _exit_status(rank: Rank) -> int:
+    status = rank.status or 0
+    return status if status >= 0 else 128 - status
+
+
+def _last_words(failing: Rank) -> bytes:
+    """Who has failed and how, and the end of what it has said of it."""
+    status, tail = failing.status or 0, failing.streams["err"].last_lines(_SHOWN)
+    if status == PEER_FAILED:
+        how = "ended because another process of the job failed"
+    elif status > 0:
+        how = f"failed with exit status {status}"
+    else:
+        how = f"was killed by {signal_name(status)}"
+    what = b"the end of its stderr:\n" + tail if tail else b"it has printed nothing on stderr\n"
+    return f"xdevice: rank {failing.rank} {how}; ".encode() + what

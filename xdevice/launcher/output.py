@@ -1,0 +1,212 @@
+"""What the processes of a job print: line by line on one screen, each line behind its rank, and whole in files.
+
+Bytes all the way: whatever a process prints comes out as it was, text or not.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections import deque
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PIECE = 2**16
+"""Bytes that are read at once: what a pipe holds."""
+
+LONGEST = 64 * 2**20
+"""Bytes of a line that stay together; a longer one is shown in parts."""
+
+KEPT = 2**16
+"""Bytes of the end of a stream that are kept to be shown again."""
+
+_FULL = 2**18  # bytes that wait for the screen before the processes have to wait, too
+_AT_ONCE = 2**12  # bytes that a pipe takes without making us wait, once it is ready for any
+
+
+class Lines:
+    """Whole lines, each behind a prefix, out of what a stream brings in pieces."""
+
+    def __init__(self, prefix: bytes) -> None:
+        self._prefix, self._rest = prefix, bytearray()
+
+    def feed(self, piece: bytes) -> bytes:
+        """The lines that this piece ends; what is behind them waits for its end."""
+        cut = piece.rfind(b"\n") + 1
+        if not cut:
+            self._rest += piece
+            return b"" if len(self._rest) < LONGEST else self.end()
+        body = self._rest + piece[: cut - 1]
+        self._rest = bytearray(piece[cut:])
+        return self._shown(bytes(body))
+
+    def end(self) -> bytes:
+        """The last line, which had no end of its own."""
+        body, self._rest = bytes(self._rest), bytearray()
+        return self._shown(body) if body else b""
+
+    def _shown(self, body: bytes) -> bytes:
+        return self._prefix + body.replace(b"\n", b"\n" + self._prefix) + b"\n"
+
+
+class LiveLines(Lines):
+    """As a terminal shows them: a line that is written over with ``\\r``, a progress bar, is shown while it grows.
+
+    Each line first clears what the last progress bar, whoever's it was, has left behind the cursor.
+    """
+
+    def __init__(self, prefix: bytes) -> None:
+        super().__init__(b"\r\x1b[K" + prefix)
+
+    def feed(self, piece: bytes) -> bytes:
+        lines = super().feed(piece)
+        if b"\r" not in self._rest:
+            return lines
+        state = _last_state(bytes(self._rest))
+        self._rest = bytearray(b"\r" + state)
+        return lines + self._prefix + state
+
+    def _shown(self, body: bytes) -> bytes:
+        return super()._shown(b"\n".join(map(_last_state, body.split(b"\n"))) if b"\r" in body else body)
+
+
+def _last_state(line: bytes) -> bytes:
+    """What is seen of a line that is written over and over."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2]
+
+
+class Screen:
+    """The launcher's own stdout and stderr, written in the order in which things came, and never waited for.
+
+    If the reader is slow, `full` says so, and the processes of the job have to wait; we never do, for somebody
+    must be there to stop them.
+    """
+
+    def __init__(self) -> None:
+        self.descriptors = {"out": _descriptor(sys.stdout), "err": _descriptor(sys.stderr)}
+        self._queue: deque[tuple[int, memoryview]] = deque()
+        self._waiting = 0
+        self.broken: OSError | None = None  # nobody reads any more, or the disk is full
+
+    def lines(self, name: str, rank: int) -> Lines:
+        """What makes that rank's lines for this stream: coloured, and live, on a terminal."""
+        prefix = f"[{rank}] ".encode()
+        if not os.isatty(self.descriptors[name]):
+            return Lines(prefix)
+        return LiveLines(_coloured(prefix, rank, stderr=name == "err"))
+
+    def show(self, name: str, text: bytes) -> None:
+        """Take the text, and write what can be written now."""
+        if text and self.broken is None:
+            self._queue.append((self.descriptors[name], memoryview(text)))
+            self._waiting += len(text)
+            self.write()
+
+    @property
+    def full(self) -> bool:
+        return self._waiting > _FULL
+
+    @property
+    def empty(self) -> bool:
+        return not self._queue
+
+    def write(self, patience: float = 0.0) -> bool:
+        """Write what can be written, waiting so many seconds for the first of it; whether anything was."""
+        before = self._waiting
+        while self._queue:
+            descriptor, text = self._queue[0]
+            if not select.select([], [descriptor], [], patience)[1]:
+                break
+            patience = 0.0
+            try:
+                written = os.write(descriptor, text[:_AT_ONCE])
+            except BlockingIOError:  # ready for fewer bytes than these, on a pipe that somebody has made so
+                break
+            except OSError as error:
+                self.broken, self._waiting = error, 0
+                self._queue.clear()
+                break
+            self._waiting -= written
+            self._queue[0] = descriptor, text[written:]
+            if written == len(text):
+                self._queue.popleft()
+        return self._waiting < before
+
+
+class Log:
+    """A file with all that one stream of one rank brings; a full disk ends the file and not the job."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, open(path, "xb", buffering=0)  # noqa: SIM115  (closed in `close`)
+
+    def write(self, piece: bytes) -> str | None:
+        """Keep the piece; the complaint, once, if that cannot be done."""
+        if self._file.closed:
+            return None
+        try:
+            view = memoryview(piece)
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            self._file.close()
+            return f"{str(self._path)!r} has no more of it: {error.strerror}"
+        return None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+class Stream:
+    """One stream of one rank, on its way from a pipe to the screen, and to a file if there is one."""
+
+    def __init__(self, name: str, pipe: IO[bytes], lines: Lines, log: Log | None) -> None:
+        self.name, self.pipe, self.log = name, pipe, log
+        self._tail, self._lines = bytearray(), lines
+
+    def read(self, screen: Screen) -> bool:
+        """Take what there is, which blocks where there is nothing; whether it goes on."""
+        piece = os.read(self.pipe.fileno(), PIECE)
+        self._tail += piece
+        if len(self._tail) > 2 * KEPT:
+            del self._tail[:-KEPT]
+        screen.show(self.name, self._lines.feed(piece) if piece else self._lines.end())
+        complaint = self.log.write(piece) if self.log and piece else None
+        if complaint:
+            screen.show("err", f"xdevice: {complaint}\n".encode())
+        return bool(piece)
+
+    def last_lines(self, count: int) -> bytes:
+        """The last of what has been printed, ended by a newline; nothing if nothing was."""
+        lines = bytes(self._tail[-KEPT:]).rstrip().split(b"\n")[-count:]
+        return b"\n".join(lines) + b"\n" if any(lines) else b""
+
+    def close(self, screen: Screen) -> None:
+        """Show the rest of it, and let go of the pipe and the file."""
+        screen.show(self.name, self._lines.end())
+        self.pipe.close()
+        if self.log:
+            self.log.close()
+
+
+def _descriptor(stream: IO[str] | None) -> int:
+    """Where a stream is written to; nowhere, if it was closed before we came."""
+    if stream is None:
+        return os.open(os.devnull, os.O_WRONLY)
+    stream.flush()
+    return stream.fileno()
+
+
+def _coloured(prefix: bytes, rank: int, *, stderr: bool) -> bytes:
+    from rich.text import Text
+
+    from xdevice.launcher.terminal import console
+
+    colours = ("cyan", "magenta", "yellow", "green", "blue", "red")
+    out = console(stderr=stderr)
+    with out.capture() as captured:
+        out.print(Text(prefix.decode(), style=colours[rank % len(colours)]), end="")
+    return captured.get().encode()

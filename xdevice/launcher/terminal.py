@@ -1,0 +1,161 @@
+"""What all commands share of the terminal: consoles, and texts made fit for them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from xdevice.launcher.children import Child
+
+_ENDLESS = 10_000  # columns, where nobody looks at a screen: nothing is wrapped or cut
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_CONTROL = {
+    **{i: 0x2400 + i for i in range(32) if chr(i) not in "\t\n"},
+    127: 0x2421,
+    **dict.fromkeys(range(128, 160), 0xFFFD),
+}
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_STYLES = {"ok": "green", "waiting": "dim", "running": "cyan"}
+
+
+def console(stderr: bool = False) -> Console:
+    """A console that writes colours and wraps lines only where it is a terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    live = stream.isatty()
+    return Console(
+        file=stream, force_terminal=live, width=None if live else _ENDLESS, highlight=False, markup=False, emoji=False
+    )
+
+
+def write(*parts: RenderableType) -> None:
+    """Print on stdout; without a terminal, without the blanks that fill up a table's last column."""
+    out = console()
+    with out.capture() as captured:
+        for part in parts:
+            out.print(part)
+    text = captured.get()
+    if not out.is_terminal:
+        text = "\n".join(line.rstrip() for line in text.split("\n"))
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def write_json(value: Any) -> None:
+    """Print nothing but this value, as JSON."""
+    print(json.dumps(value, indent=2))
+
+
+def table(*headings: str, right: tuple[str, ...] = ()) -> Table:
+    """An empty table in the style of all commands."""
+    new = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for heading in headings:
+        new.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    return new
+
+
+def printable(text: str) -> str:
+    """The text as a terminal would leave it, and harmless to one.
+
+    Escape sequences are dropped, of a line written over with ``\\r`` the last state is kept, and other
+    control characters become their visible signs.
+    """
+    text = _ESCAPES.sub("", text).replace("\r\n", "\n")
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return "\n".join(lines).translate(_CONTROL)
+
+
+def size(count: int | None) -> str:
+    """Bytes for people: ``310 MiB``."""
+    if count is None:
+        return "?"
+    number, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while number >= 1024 and len(units) > 1:
+        number, units = number / 1024, units[1:]
+    return f"{number:.0f} {units[0]}" if number >= 100 or units[0] in ("B", "KiB") else f"{number:.1f} {units[0]}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: ``1.84 s``, ``2 min 05 s``."""
+    if seconds < 99.95:
+        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s"
+
+
+class Progress:
+    """The state of each child on stderr: a live table on a terminal, else a line at each end."""
+
+    def __init__(self, title: str, quiet: bool = False) -> None:
+        from rich.live import Live
+
+        out = console(stderr=True)
+        self._title, self._quiet, self._said = title, quiet, set[str]()
+        self._live = Live(console=out, transient=True, auto_refresh=False) if out.is_terminal else None
+        self._next = 0.0
+
+    def __enter__(self) -> Progress:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def __call__(self, children: Any) -> None:
+        import time
+
+        now = time.monotonic()
+        if self._live and now >= self._next:
+            self._next = now + 0.1
+            self._live.update(_states(self._title, children, int(now * 10)), refresh=True)
+        for child in children if self._live is None and not self._quiet else ():
+            if child.ended and child.name not in self._said:
+                self._said.add(child.name)
+                print(f"{self._title}: {child.name} {ending(child)} ({duration(child.seconds)})", file=sys.stderr)
+
+
+def ending(child: Child) -> str:
+    """How a child has ended, or what it does."""
+    if child.status == "failed":
+        return exit_text(child.exit_status)
+    return {"flooded": "stopped: too much output"}.get(child.status, child.status)
+
+
+def exit_text(status: int | None) -> str:
+    """An exit status in words: ``exit 1``, ``killed by SIGSEGV``."""
+    if status is None:
+        return "never ran"
+    return f"exit {status}" if status >= 0 else f"killed by {signal_name(status)}"
+
+
+def signal_name(status: int | None) -> str | None:
+    """The signal behind a negative exit status."""
+    import signal
+
+    if status is None or status >= 0:
+        return None
+    try:
+        return signal.Signals(-status).name
+    except ValueError:  # a real-time signal
+        return f"signal {-status}"
+
+
+def _states(title: str, children: Any, frame: int) -> Group:
+    states = Table.grid(padding=(0, 2))
+    for child in children:
+        sign = {"ok": "✓", "waiting": "·", "running": _SPINNER[frame % len(_SPINNER)]}.get(child.status, "✗")
+        style = _STYLES.get(child.status, "red")
+        took = "" if child.status == "waiting" else f"{child.seconds:.1f} s"
+        states.add_row(f"{sign} {child.name}", ending(child), took, size(child.peak_memory), style=style)
+    return Group(Text(title, style="bold", overflow="ellipsis", no_wrap=True), states)

@@ -1,0 +1,185 @@
+"""One step of training on many devices: `data_parallel`."""
+
+from __future__ import annotations
+
+from contextvars import copy_context
+
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError
+from xdevice.framework.choosing import using
+from xdevice.hardware.scopes import scope
+from xdevice.parallel.batches import shards
+from xdevice.parallel.reducing import check_operation
+from xdevice.parallel.replicas import Replicas, check_alike, checked_devices
+from xdevice.parallel.vectors import in_order, reduced, spread
+from xdevice.tensors.gradients import Call, How, differentiate, differentiating, parameters_in
+from xdevice.tensors.placement import device_of
+from xdevice.tensors.tree import flatten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import ThreadPoolExecutor
+    from typing import Any
+
+    from xdevice.device import Device
+    from xdevice.framework.adapters import Backend
+    from xdevice.tensors.tree import Flat
+
+
+def data_parallel(
+    fn: Callable[..., Any], devices: Sequence[Any], *, reduction: str = "mean", has_aux: bool = False
+) -> Callable[..., tuple[Any, Any]]:
+    """A step of training on all devices at once: ``step(params, *batch)`` returns the loss and its gradients.
+
+    They equal those of ``value_and_grad(fn)(params, *batch)`` on one device: the batch is split over the
+    devices as `split_batch` does, and what each finds for its rows is weighed by their number. ``fn`` runs
+    once for each device, within a `scope` of it, and in several threads where the framework can. What it
+    draws at random, or gathers over a batch, differs from one device's.
+
+    ``params`` is a tree of tensors, which is copied to each device that it is not on; the loss and the
+    gradients are on the parameters' own devices. Or it is `Replicas`, from `replicate` for these devices,
+    which are used as they are: then so are the gradients, all replicas' equal, and the loss is on the first device.
+
+    Parameters
+    ----------
+    fn
+        ``fn(params, *batch)`` returns a loss, one number, over the rows of its batch; with ``has_aux`` that and
+        anything else. Under frameworks that compile, a compiled function takes fewer rounds.
+    devices
+        On which to compute; a device may be named twice.
+    reduction
+        Whether ``fn`` returns the ``"mean"`` over its rows, or the ``"sum"``.
+    has_aux
+        Whether ``fn`` returns ``(loss, anything)``; so does then the loss's place in the result, with a list of
+        the anythings, one for each device.
+
+    >>> import xdevice
+    >>> step = xdevice.data_parallel(lambda w, x: ((x - w) ** 2).mean(), xdevice.try_all_gpus())  # doctest: +SKIP
+    >>> loss, gradient = step(xdevice.zeros(1), xdevice.ones(8, 1))  # doctest: +SKIP
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        No devices; no such reduction. On calling: what `split_batch` and `value_and_grad` say, a loss that is not
+        of floating-point numbers, replicas that are not for these devices.
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    NotSupportedError
+        On calling: the framework has no gradients, or this is inside `value_and_grad`.
+    """
+    if not callable(fn):
+        raise ArgumentTypeError(f"{fn!r} cannot be called; pass the function that returns the loss")
+    check_operation(reduction, ("mean", "sum"))
+    return _Step(fn, checked_devices(devices), reduction == "mean", has_aux)
+
+
+class _Step:
+    """What `data_parallel` returns."""
+
+    def __init__(self, fn: Callable[..., Any], devices: list[Device], mean: bool, has_aux: bool) -> None:
+        self._fn, self._devices, self._mean, self._has_aux = fn, devices, mean, has_aux
+        self._pool: tuple[int, ThreadPoolExecutor] | None = None  # of which process; made when first needed
+
+    def __call__(self, params: Any, *batch: Any) -> tuple[Any, Any]:
+        if differentiating():
+            raise NotSupportedError("data_parallel has no gradient; call it outside value_and_grad")
+        replicated = isinstance(params, Replicas)
+        flats = _checked_replicas(params, self._devices) if replicated else [_ordered(params)]
+        owner, first = parameters_in(flats[:1])
+        parts, sizes = shards(batch, self._devices, non_blocking=True)
+        parameters = [parameters_in([flat])[1] for flat in flats] if replicated else spread(first, self._devices)
+        homes = [self._devices[0] if replicated else owner.placement.device_of(tensor) for tensor in first]
+        how = How((0,), owner, self._has_aux)
+        trees = [flats[i if replicated else 0] for i in range(len(parts))]
+        calls = [Call(self._fn, (flat.tree, *part), {}, how, [flat]) for flat, part in zip(trees, parts, strict=True)]
+        found = self._computed(calls, parameters)
+        results = self._reduced(owner, found, sizes, homes, replicated)
+        loss = (results[0][-1], [aux for _, aux, _ in found]) if self._has_aux else results[0][-1]
+        gradients = [flat.rebuild(new[: len(first)]) for flat, new in zip(flats, results, strict=True)]
+        return loss, Replicas(gradients) if replicated else gradients[0]
+
+    def _computed(self, calls: list[Call], parameters: list[list[Any]]) -> list[tuple[Any, Any, list[Any]]]:
+        """For each device the loss of its rows, what comes beside it, and the gradients."""
+        owner = calls[0].how.owner
+
+        def compute(i: int) -> tuple[Any, Any, list[Any]]:
+            with using(owner), scope(self._devices[i]):
+                return differentiate(calls[i], parameters[i])
+
+        enter = owner.collectives.threads() if len(calls) > 1 else None
+        if enter is None:
+            return [compute(i) for i in range(len(calls))]
+
+        def compute_in_thread(i: int) -> tuple[Any, Any, list[Any]]:
+            with enter():
+                return compute(i)
+
+        from concurrent.futures import wait
+
+        pool = self._threads()
+        futures = [pool.submit(copy_context().run, compute_in_thread, i) for i in range(1, len(calls))]
+        try:
+            first = compute(0)
+        finally:
+            wait(futures)  # what is raised is raised when all have ended
+        return [first, *(future.result() for future in futures)]
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """One thread for each device but the first, which the caller's serves."""
+        import os
+
+        if self._pool is None or self._pool[0] != os.getpid():  # a fork takes no threads along
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._pool = os.getpid(), ThreadPoolExecutor(len(self._devices) - 1, "xdevice.data_parallel")
+        return self._pool[1]
+
+    def _reduced(
+        self,
+        owner: Backend,
+        found: list[tuple[Any, Any, list[Any]]],
+        sizes: list[int],
+        homes: list[Device],
+        replicated: bool,
+    ) -> list[list[Any]]:
+        """The gradients and then the loss of the whole batch: at home, or for each of the replicas."""
+        values = [value for value, _, _ in found]
+        if not owner.gradients.is_floating(values[0]):
+            raise ArgumentTypeError(f"the loss is of {values[0].dtype}; return one of floating-point numbers")
+        homes = [*homes, homes[0]]
+        columns = list(zip(*[[*gradients, value] for value, _, gradients in found], strict=True))
+        where = owner.placement.device_of
+        if len(found) == 1 and all(where(column[0]) is home for column, home in zip(columns, homes, strict=True)):
+            return [[column[0] for column in columns]]
+        weights = [size / sum(sizes) for size in sizes] if self._mean else None
+        buckets = reduced(columns, "sum", weights, homes)
+        places = [None, *range(1, len(found))] if replicated else [None]
+        return [in_order(buckets, i) for i in places]
+
+
+def _ordered(params: Any) -> Flat:
+    flat = flatten(params)
+    if flat.unordered:
+        raise ArgumentTypeError("data_parallel was given parameters in a set, which has no order; give a list")
+    return flat
+
+
+def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Flat]:
+    """The replicas, if there is one of a structure on each device."""
+    if len(replicas) != len(devices):
+        raise ArgumentError(
+            f"there are {len(replicas)} replicas for {len(devices)} devices; make them with replicate(params, devices)"
+        )
+    for i, (tree, device) in enumerate(zip(replicas, devices, strict=True)):
+        place = device_of(tree)
+        if place is not device:
+            raise ArgumentError(
+                f"replica {i} is on {place}, and was to be on {device}; make them with replicate(params, devices)"
+            )
+    flats = [flatten(tree) for tree in replicas]
+    check_alike(flats)
+    for leaves_alike in zip(*[flat.leaves for flat in flats], strict=True):
+        if len({(str(leaf.dtype), tuple(leaf.shape)) for leaf in leaves_alike if hasattr(leaf, "dtype")}) > 1:
+            found = " and ".join(dict.fromkeys(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves_alike))
+            raise ArgumentError(f"a parameter is {found} in the replicas; make them with replicate(params, devices)")
+    return flats

@@ -1,0 +1,148 @@
+"""``all_reduce``: several devices' tensors added up, on each of them."""
+
+from __future__ import annotations
+
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, did_you_mean, shortened
+from xdevice.framework.ownership import owned_by, tensor_owner
+from xdevice.parallel.replicas import Replicas, check_alike
+from xdevice.parallel.vectors import in_order, reduced
+from xdevice.tensors.gradients import differentiating
+from xdevice.tensors.tree import flatten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from xdevice.parallel.vectors import Column
+    from xdevice.tensors.tree import Flat
+
+OPERATIONS = ("sum", "mean", "max", "min")
+
+PASSING = (type(None), str)  # leaves that may stand in a tree beside its tensors
+
+
+def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
+    """The tensors reduced, on each device that they are on: new ones, in the order in which they were given.
+
+    Instead of tensors there may be trees alike, which travel as one vector per device and dtype. Of no two
+    results the memory is shared, also where two are on one device. Nothing that was given is changed. Gradients
+    do not flow through: reduce gradients, outside the function that is differentiated.
+
+    Parameters
+    ----------
+    tensors
+        A list of tensors, or of trees of them, one for each device; `Replicas` give `Replicas`. ``None`` and
+        strings in a tree pass through.
+    op
+        ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
+
+    >>> import numpy, xdevice
+    >>> xdevice.all_reduce([numpy.array([1.0, 2.0]), numpy.array([3.0, 4.0])], op="mean")
+    [array([2., 3.]), array([2., 3.])]
+
+    Raises
+    ------
+    ArgumentError
+        No such operation; no tensors; trees of different structure, shapes, dtypes or frameworks.
+    ArgumentTypeError
+        Booleans, or a mean of integers.
+    NotATensorError
+        A leaf is a number or any other object, or there is no tensor at all.
+    NotSupportedError
+        Inside `value_and_grad`.
+    """
+    check_operation(op)
+    flats = _flattened(tensors)
+    if differentiating():
+        raise NotSupportedError("all_reduce has no gradient; call it outside value_and_grad, on the gradients")
+    columns = _columns(flats, op)
+    # what appears twice in every tree is reduced once, and shared in the results
+    distinct = {tuple(map(id, column)): column for column in columns if not isinstance(column[0], PASSING)}
+    weights = [1 / len(flats)] * len(flats) if op == "mean" else None
+    buckets = reduced(list(distinct.values()), "sum" if op == "mean" else op, weights)
+    results = []
+    for i, flat in enumerate(flats):
+        new = dict(zip(distinct, in_order(buckets, i), strict=True))
+        results.append(flat.rebuild(new.get(tuple(map(id, column)), column[i]) for column in columns))
+    return Replicas(results) if isinstance(tensors, Replicas) else results
+
+
+def not_reducible(kind: str, op: str) -> str:
+    """Why numbers of that kind cannot be reduced; empty if they can."""
+    if kind not in tuple("fiuc"):
+        return "booleans are not numbers; convert them to integers first"
+    if kind == "c" and op in ("max", "min"):
+        return "complex numbers have no order; reduce their parts"
+    return (
+        "a mean of integers is not an integer; convert them to floating point first"
+        if op == "mean" and kind in "iu"
+        else ""
+    )
+
+
+def check_operation(op: Any, known: tuple[str, ...] = OPERATIONS) -> None:
+    """An error if there is no such operation."""
+    if op not in known:
+        there = did_you_mean(op, known, f"there are {', '.join(map(repr, known))}")
+        raise ArgumentError(f"no operation {shortened(op)}; {there}")
+
+
+def _flattened(tensors: Any) -> list[Flat]:
+    if owned_by(tensors) is not None or not isinstance(tensors, (list, tuple)):
+        raise ArgumentTypeError(
+            f"all_reduce was given an object of type {type(tensors).__name__}; "
+            "give a list, with one tensor or tree of them for each device"
+        )
+    if not tensors:
+        raise ArgumentError("all_reduce was given an empty list; give one tensor, or tree of them, for each device")
+    return [flatten(tree) for tree in tensors]
+
+
+def _columns(flats: list[Flat], op: str) -> list[Column]:
+    """Leaf by leaf, what the trees have there, if they are alike and can be reduced."""
+    check_alike(flats)
+    columns: list[Column] = list(zip(*[flat.leaves for flat in flats], strict=True))
+    for n, column in enumerate(columns):
+        first = _described(column[0])
+        for i, leaf in enumerate(column):
+            if _described(leaf) != first:
+                raise ArgumentError(
+                    f"all_reduce was given {_said(column[0])}{_at(n, flats)} in tree 0, and {_said(leaf)} in "
+                    f"tree {i}; give trees of the same shapes, dtypes and framework"
+                )
+        if not isinstance(column[0], PASSING):
+            _check_reducible(column[0], op, n, flats)
+    if all(isinstance(column[0], PASSING) for column in columns):
+        trees = shortened([flat.tree for flat in flats])
+        raise NotATensorError(f"there is no tensor to reduce in {trees}; give tensors, or trees of them")
+    return columns
+
+
+def _check_reducible(leaf: Any, op: str, n: int, flats: list[Flat]) -> None:
+    owner = tensor_owner(leaf)
+    if owner is None:
+        raise NotATensorError(
+            f"all_reduce was given an object of type {type(leaf).__name__}{_at(n, flats)}; give tensors"
+        )
+    why_not = not_reducible(owner.collectives.kind(leaf), op)
+    if why_not:
+        raise ArgumentTypeError(f"all_reduce({op!r}) of {leaf.dtype}{_at(n, flats)}: {why_not}")
+
+
+def _described(leaf: Any) -> tuple[Any, ...]:
+    """What must be equal in leaves that are reduced together."""
+    owner = tensor_owner(leaf)
+    return (owner, leaf.dtype, *leaf.shape) if owner is not None else (type(leaf),)
+
+
+def _said(leaf: Any) -> str:
+    found = _described(leaf)
+    if len(found) == 1:
+        return f"an object of type {type(leaf).__name__}"
+    return f"a tensor of {found[0]}, {found[1]} and shape {found[2:]}"
+
+
+def _at(n: int, flats: list[Flat]) -> str:
+    path = flats[0].paths[n]
+    return f" at {path}" if path else ""

@@ -1,0 +1,95 @@
+"""One tree on many devices."""
+
+from __future__ import annotations
+
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, shortened
+from xdevice.framework.ownership import tensor_owner
+from xdevice.hardware.devices import as_device, is_device
+from xdevice.tensors.gradients import differentiating
+from xdevice.tensors.placement import devices_of, to_device
+from xdevice.tensors.tree import flatten, map_leaves
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from xdevice.device import Device
+    from xdevice.tensors.tree import Flat
+
+
+class Replicas(list["Any"]):
+    """What `replicate` returns: a list of trees alike, one for each device."""
+
+    __slots__ = ()
+
+
+def replicate(tree: Any, devices: Sequence[Any]) -> Replicas:
+    """A copy of the tree on each device, also where it is already, and twice on a device that is named twice.
+
+    Floating-point tensors in it are ready for gradients, in the framework's own words, and belong to no
+    graph. A leaf that appears twice is shared within each replica. Models are copied as `to_device` does.
+
+    >>> import numpy, xdevice
+    >>> parameters = {"w": numpy.ones(2)}
+    >>> replicas = xdevice.replicate(parameters, ["cpu", "cpu"])
+    >>> len(replicas), replicas[0]["w"] is replicas[1]["w"], replicas[0]["w"] is parameters["w"]
+    (2, False, False)
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        No devices.
+    DeviceNotFoundError, DeviceSpellingError
+        No such device.
+    NotATensorError
+        No tensor in the tree.
+    NotSupportedError
+        Inside `value_and_grad`, where its gradients would be lost.
+    """
+    if differentiating():
+        raise NotSupportedError("replicate has no gradient; make replicas outside value_and_grad")
+    wanted = checked_devices(devices)
+    if flatten(tree).unordered:
+        raise ArgumentTypeError("replicate was given a set, whose order differs from replica to replica; give a list")
+    devices_of(tree)  # there is something to copy
+    return Replicas(_ready(to_device(tree, device, copy=True)) for device in wanted)
+
+
+def checked_devices(devices: Any) -> list[Device]:
+    """The devices of a list; an error if there is none."""
+    if is_device(devices) or not hasattr(devices, "__iter__"):
+        raise ArgumentTypeError(f"devices={shortened(devices)} is not a list of devices; write ['gpu:0', 'gpu:1']")
+    found = [as_device(device) for device in devices]
+    if not found:
+        raise ArgumentError("there is no device in the list; try_all_gpus() is never empty")
+    return found
+
+
+def check_alike(flats: Sequence[Flat]) -> None:
+    """An error if the trees are not of one structure, or have parts without an order."""
+    for i, flat in enumerate(flats):
+        if flat.unordered:
+            raise ArgumentTypeError(f"tree {i} has a set in it, whose order differs from tree to tree; give a list")
+        if not flats[0].same_structure(flat):
+            first, other = [[path or "a single leaf" for path in each.paths] for each in (flats[0], flat)]
+            path = next(iter([p for p in first if p not in other] or [p for p in other if p not in first]), None)
+            if path is None:
+                raise ArgumentError(f"tree 0 and tree {i} have containers of different structure; make them alike")
+            having, lacking = (0, i) if path in first else (i, 0)
+            raise ArgumentError(f"tree {having} has {path} and tree {lacking} has not; give trees of one structure")
+
+
+def _ready(tree: Any) -> Any:
+    """The tree that was just copied, with each tensor ready for gradients."""
+    ready: dict[int, Any] = {}
+
+    def leaf(tensor: Any) -> Any:
+        owner = tensor_owner(tensor)
+        if owner is None:
+            return tensor
+        if id(tensor) not in ready:
+            ready[id(tensor)] = owner.collectives.leaf(tensor)
+        return ready[id(tensor)]
+
+    return map_leaves(leaf, tree)

@@ -1,0 +1,95 @@
+"""What a factory may be given: dtypes, numbers, arrays and shapes, or an error that says what to write."""
+
+from __future__ import annotations
+
+import math
+
+from xdevice.device import as_integer
+from xdevice.errors import ArgumentError, ArgumentTypeError, shortened
+from xdevice.framework.ownership import tensor_owner
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from xdevice.framework.adapters import Backend
+
+_MOST = 2**60  # numbers in a tensor: in bytes it still fits into 64 bits
+# Words of which each framework has a width of its own in mind.
+_AMBIGUOUS = frozenset({"float", "double", "half", "int", "uint", "long", "short", "complex", "cfloat", "cdouble"})
+_BUILTIN_DTYPES = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+
+
+def native_dtype(owner: Backend, dtype: Any) -> Any:
+    """The native dtype behind a NumPy name or dtype, one of Python's types, or a native dtype itself."""
+    if dtype is None:
+        return None
+    name = _BUILTIN_DTYPES.get(dtype, dtype) if isinstance(dtype, type) else dtype
+    root = type(dtype).__module__.partition(".")[0]
+    if "numpy" in (root, getattr(dtype, "__module__", "")):
+        import numpy as np
+
+        try:
+            name = np.dtype(dtype).name
+        except TypeError:
+            raise _no_dtype(owner, dtype) from None
+    if not isinstance(name, str):
+        if not root.startswith(owner):
+            raise _no_dtype(owner, dtype)
+        return dtype
+    if name in _AMBIGUOUS:
+        raise ArgumentError(f"dtype {name!r} differs in width by framework; write for example 'float32' or 'int64'")
+    found = owner.creation.dtype(name)
+    if found is None:
+        raise _no_dtype(owner, dtype)
+    return found
+
+
+def _no_dtype(owner: Backend, dtype: Any) -> ArgumentError:
+    return ArgumentError(f"dtype {dtype!r} does not exist under {owner}; write for example 'float32' or 'int64'")
+
+
+def number(value: Any) -> Any:
+    """The value, if it is a number that a tensor can hold."""
+    if isinstance(value, (int, float, complex)):
+        return value
+    if tensor_owner(value) is not None and getattr(value, "shape", None) == ():
+        return value.item() if hasattr(value, "item") else value
+    raise ArgumentTypeError(f"{shortened(value)} is no number; write for example 1.0")
+
+
+def plain_array(array: Any) -> Any:
+    """The NumPy array in the one layout that every framework takes: C order, native bytes."""
+    import numpy as np
+
+    return np.asarray(array).astype(array.dtype.newbyteorder("="), order="C", copy=False)
+
+
+def shape_of(given: Sequence[Any]) -> tuple[int, ...]:
+    """The shape that a factory was given, as one argument or several."""
+    sizes = given[0] if len(given) == 1 and as_integer(given[0]) is None else given
+    try:
+        shape = tuple(as_integer(size) for size in sizes)
+    except TypeError:
+        shape = (None,)
+    whole = tuple(size for size in shape if size is not None)
+    if len(whole) < len(shape):
+        raise ArgumentTypeError(f"{_written(given)} is no shape; write (2, 3)")
+    if any(size < 0 for size in whole):
+        raise ArgumentError(f"shape {_written(given)} has a negative size; write (2, 3)")
+    if max(whole, default=0) > _MOST or math.prod(whole) > _MOST:  # beyond it some frameworks count wrongly, or abort
+        raise ArgumentError(
+            f"shape {_written(given)} has over 2**60 numbers, more than any machine holds; make it smaller"
+        )
+    return whole
+
+
+def _written(given: Sequence[Any]) -> str:
+    return shortened(given[0] if len(given) == 1 else tuple(given))
+
+
+def dtype_name(dtype: Any) -> str:
+    """The NumPy name of a framework's dtype: ``float32``, ``bfloat16``."""
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    return str(name).rpartition(".")[2].lower()

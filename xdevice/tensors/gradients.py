@@ -1,0 +1,196 @@
+"""``value_and_grad``: one functional interface to every framework's gradients."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+from xdevice.device import as_integer
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError
+from xdevice.framework.ownership import tensor_owner
+from xdevice.tensors.tree import flatten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from xdevice.framework.adapters import Backend
+    from xdevice.tensors.tree import Flat
+
+
+_nested = ContextVar("xdevice.value_and_grad", default=False)  # within another call: it needs more care
+
+
+def value_and_grad(
+    fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable[..., tuple[Any, Any]]:
+    """A function that returns what ``fn`` returns, and its gradient, where ``fn`` returns one number.
+
+    The gradient has the structure of the argument: a tensor, or a tree of tensors, each gradient on its
+    parameter's device. What the value does not depend on gets zeros. The value is detached, and the
+    arguments are left as they are: nothing accumulates in them. Tensors may be on several devices, and
+    ``fn`` may move them: gradients flow through `to_device`. A call within ``fn`` gives the gradient of a
+    gradient, under frameworks that have it.
+
+    Parameters
+    ----------
+    fn
+        Returns a tensor of one number, or, with ``has_aux``, that and anything else.
+    argnums
+        Which positional argument to differentiate for; a tuple of them gives a tuple of gradients.
+    has_aux
+        Whether ``fn`` returns ``(value, anything)``; so does then the value's place in the result.
+
+    >>> import xdevice
+    >>> step = xdevice.value_and_grad(lambda w, x: (w * x).sum())  # doctest: +SKIP
+    >>> value, gradient = step(xdevice.ones(2), xdevice.tensor([3.0, 4.0]))  # doctest: +SKIP
+    >>> xdevice.to_numpy(gradient)  # doctest: +SKIP
+    array([3., 4.], dtype=float32)
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        ``argnums`` names no argument; a parameter is not of floating-point numbers; ``fn`` returns no
+        tensor, or one of several numbers. On calling, as the three below.
+    NotATensorError
+        No tensor in such an argument, or something in it that is none.
+    NotSupportedError
+        The framework has no gradients, or none of gradients.
+    """
+    if not callable(fn):
+        raise ArgumentTypeError(f"{fn!r} cannot be called; pass the function that returns the value")
+    chosen = tuple(_checked_argnum(i, argnums) for i in (argnums if isinstance(argnums, tuple) else (argnums,)))
+    if len(set(chosen)) != len(chosen):
+        raise ArgumentError(f"argnums={argnums!r} names an argument twice; name each once")
+
+    def differentiated(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        last = max(chosen)
+        if last >= len(args):
+            raise ArgumentError(f"argnums={argnums!r}, but {len(args)} positional arguments were given; count from 0")
+        flats = [flatten(args[i]) for i in chosen]
+        owner, parameters = parameters_in(flats)
+        call = Call(fn, args, kwargs, How(chosen, owner, has_aux), flats)
+        value, aux, gradients = differentiate(call, parameters)
+        trees = _rebuilt(flats, gradients)
+        return (value, aux) if has_aux else value, tuple(trees) if isinstance(argnums, tuple) else trees[0]
+
+    return differentiated
+
+
+class How:
+    """For which arguments a function is differentiated, under which framework, and what it returns beside."""
+
+    __slots__ = ("chosen", "has_aux", "owner")
+
+    def __init__(self, chosen: tuple[int, ...], owner: Backend, has_aux: bool) -> None:
+        self.chosen, self.owner, self.has_aux = chosen, owner, has_aux
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, How) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.chosen, self.owner, self.has_aux
+
+    def bind(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+        """The call of a function with these arguments."""
+        return Call(fn, args, kwargs, self, [flatten(args[i]) for i in self.chosen])
+
+
+class Call:
+    """A function with its arguments, called with variables in place of the tensors in the chosen ones."""
+
+    __slots__ = ("_flats", "args", "fn", "how", "kwargs")
+
+    def __init__(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], how: How, flats: list[Flat]
+    ) -> None:
+        self.fn, self.args, self.kwargs, self.how, self._flats = fn, args, kwargs, how, flats
+
+    def __call__(self, variables: list[Any]) -> tuple[Any, Any]:
+        new = list(self.args)
+        for i, tree in zip(self.how.chosen, _rebuilt(self._flats, variables), strict=True):
+            new[i] = tree
+        return _checked_value(self.fn(*new, **self.kwargs), self.how.owner, self.how.has_aux)
+
+
+def _rebuilt(flats: Sequence[Flat], leaves: Sequence[Any]) -> list[Any]:
+    """The trees with these leaves, one after the other."""
+    rest = iter(leaves)
+    return [flat.rebuild([next(rest) for _ in flat.leaves]) for flat in flats]
+
+
+def differentiate(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[Any]]:
+    """The call's value, what it returns beside that, and the gradient for each parameter."""
+    nested = _nested.get()
+    token = _nested.set(True)
+    try:
+        return call.how.owner.gradients.value_and_gradients(call, parameters, nested)
+    finally:
+        _nested.reset(token)
+
+
+def differentiating() -> bool:
+    """Whether this is inside the function of a `value_and_grad`."""
+    return _nested.get()
+
+
+def _checked_argnum(i: Any, argnums: Any) -> int:
+    number = as_integer(i)
+    if number is None:
+        raise ArgumentTypeError(f"argnums={argnums!r} is no argument's number; give 0, 1 … or a tuple of these")
+    if number < 0:
+        raise ArgumentError(f"argnums={argnums!r} is negative; count the positional arguments from 0")
+    return number
+
+
+def parameters_in(flats: Sequence[Flat]) -> tuple[Backend, list[Any]]:
+    """The tensors to differentiate for, in order, and the framework that owns them."""
+    parameters = [leaf for flat in flats for leaf in flat.leaves]
+    owners = dict.fromkeys(map(tensor_owner, parameters))
+    if None in owners:
+        raise _not_a_parameter(flats)
+    if len(owners) != 1:
+        found = " and ".join(filter(None, owners)) or "no tensor"
+        raise NotATensorError(f"gradients are of one framework's tensors, and here is {found}; pass its parameters")
+    owner = next(filter(None, owners))
+    for tensor in parameters:
+        if not owner.gradients.is_floating(tensor):
+            raise ArgumentTypeError(
+                f"gradients are of floating-point tensors, and a parameter is of {tensor.dtype}; "
+                "pass it as another argument, or convert it first"
+            )
+    return owner, parameters
+
+
+def _not_a_parameter(flats: Sequence[Flat]) -> NotATensorError:
+    """The error for a leaf that is not a tensor, the first of them."""
+    path, leaf = next((path, leaf) for flat in flats for path, leaf in flat.named() if tensor_owner(leaf) is None)
+    where = f" at {path}" if path else ""
+    return NotATensorError(
+        f"gradients are of tensors, and{where} there is an object of type {type(leaf).__name__}; "
+        "pass a tensor or a tree of tensors"
+    )
+
+
+def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Any, Any]:
+    if has_aux and not (isinstance(result, tuple) and len(result) == 2):
+        raise ArgumentTypeError(
+            f"has_aux=True, but the function returned a {type(result).__name__}; return (value, aux)"
+        )
+    value: Any = result[0] if has_aux else result
+    aux: Any = result[1] if has_aux else None
+    if tensor_owner(value) != owner:
+        raise ArgumentTypeError(
+            f"the function returned an object of type {type(value).__name__}; return a tensor of {owner}"
+        )
+    size = 1
+    for length in value.shape:
+        size *= length
+    if size != 1:
+        raise ArgumentError(
+            f"the function returned a tensor of shape {tuple(value.shape)}; return one number, a sum say"
+        )
+    return value, aux

@@ -1,0 +1,184 @@
+"""What a leaf of a tree is: a tensor, a model, an object that moves itself, or plain data; anything else is an error.
+
+Nothing that might hold a tensor is passed over: an object of an unknown class is searched, and one in which
+a tensor is found, or that cannot be searched, is named in an error.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections import deque
+from enum import Enum
+
+from xdevice.errors import NotATensorError, XDeviceError
+from xdevice.framework.choosing import backend
+from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of
+from xdevice.hardware.devices import as_device, is_device, native_of
+from xdevice.tensors.containers import attributes, container_of, moves_itself
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from xdevice.device import Device
+    from xdevice.framework.adapters import Backend
+
+_MOST = 20_000  # objects that a search looks at
+
+_DATA = (
+    *(str, bytes, int, float, complex, bytearray, memoryview, range, slice, type, Enum, BaseException),
+    *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType, types.ModuleType),
+    *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GenericAlias, types.CodeType),
+    *(type(Ellipsis), type(NotImplemented)),
+)
+
+_ARRAYS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__", "__array__")  # numbers of another library
+
+
+class SelfMoving:
+    """The ownership of an object with a method ``to`` of its own, by which it is moved."""
+
+    role = "object"
+
+
+SELF_MOVING = SelfMoving()
+
+
+def what_is(leaf: Any) -> Ownership | SelfMoving | None:
+    """What the leaf is: a tensor or model, an object that moves itself, or ``None`` for plain data.
+
+    Raises
+    ------
+    NotATensorError
+        None of these: it holds a tensor, or may.
+    """
+    cls = type(leaf)
+    if cls in ATOMS:
+        return None
+    owned = ownership_of(cls)
+    if owned is not None:
+        return owned if owned.is_tensor or owned.is_model else None
+    if moves_itself(cls):
+        return SELF_MOVING
+    if not isinstance(leaf, _DATA):
+        _check_data(leaf)
+    return None
+
+
+def is_weak(leaf: Any, owned: Ownership) -> bool:
+    """Whether the tensor is plain data beside others: a NumPy scalar, an array of text or objects."""
+    if not owned.is_tensor or not _is_text(leaf, owned):
+        return False
+    if _holds_objects(leaf):
+        _check_data(leaf)
+    return True
+
+
+def places(leaf: Any, what: Ownership | SelfMoving) -> set[Device]:
+    """All devices that a tensor, model or self-moving object is on; empty where there is no tensor in it."""
+    if isinstance(what, Ownership):
+        return places_of(leaf, what)
+    where = getattr(leaf, "device", None)
+    if isinstance(where, str) or (where is not None and is_device(where)):
+        try:
+            return {as_device(where)}
+        except XDeviceError:
+            pass  # a word of its own for something else
+    found: set[Device] = set()
+    for _, tensor, owned in _tensors_in(leaf):
+        found |= places_of(tensor, owned)
+    return found
+
+
+def moved_by_itself(leaf: Any, device: Device, copy: bool) -> Any:
+    """What the object's own ``to`` returns for the device; the object itself where it moves in place."""
+    source = leaf
+    if copy:
+        source = leaf.clone() if callable(getattr(leaf, "clone", None)) else _deep_copied(leaf)
+    moved = source.to(native_of(owner_of_self_moving(leaf), device))
+    return source if moved is None else moved
+
+
+def owner_of_self_moving(leaf: Any) -> Backend:
+    """The framework of the tensors in it, else of its device, else the chosen one."""
+    for _, _, owned in _tensors_in(leaf):
+        return owned.backend
+    owned = ownership_of(type(getattr(leaf, "device", None)))
+    return owned.backend if owned is not None else backend()
+
+
+def _deep_copied(leaf: Any) -> Any:
+    import copy
+
+    return copy.deepcopy(leaf)
+
+
+def _check_data(leaf: Any) -> None:
+    """An error unless the object is plain data, as far as can be seen."""
+    kind = type(leaf).__name__
+    hint = "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
+    for path, tensor, owned in _tensors_in(leaf):
+        where = f"{kind}{path}" if path else f"this {kind}"
+        raise NotATensorError(
+            f"{where} is a {owned.role} ({type(tensor).__name__}), and xdevice cannot rebuild {kind} objects; {hint}"
+        )
+    if hasattr(type(leaf), "__next__"):
+        raise NotATensorError(f"an object of type {kind} can be read only once; make it a list")
+    if any(hasattr(type(leaf), mark) for mark in _ARRAYS):
+        raise NotATensorError(f"an object of type {kind} holds an array that no framework here owns; {hint}")
+    if not _can_be_searched(leaf):
+        raise NotATensorError(f"an object of type {kind} cannot be searched for tensors; {hint}")
+
+
+def _can_be_searched(leaf: Any) -> bool:
+    """Whether all that the object holds is in plain sight, or it is of the standard library and holds nothing."""
+    cls = type(leaf)
+    if cls.__module__.partition(".")[0] in sys.stdlib_module_names:
+        return not hasattr(cls, "__iter__") or isinstance(leaf, (deque, types.MappingProxyType))
+    made_in_python = bool(cls.__flags__ & (1 << 9))  # Py_TPFLAGS_HEAPTYPE
+    return hasattr(leaf, "__wrapped__") or (made_in_python and (hasattr(leaf, "__dict__") or "__slots__" in vars(cls)))
+
+
+def _tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
+    """Each tensor and model that can be reached through containers and attributes, with its path."""
+    seen: set[int] = set()
+    ahead: deque[tuple[str, Any]] = deque([("", root)])
+    while ahead and len(seen) < _MOST:
+        path, node = ahead.popleft()
+        if id(node) in seen or isinstance(node, _DATA):
+            continue
+        seen.add(id(node))
+        owned = owned_by(node)
+        if owned is not None and not _holds_objects(node):
+            if not _is_text(node, owned):
+                yield path, node, owned
+            continue
+        ahead.extend(_inside(node, path))
+
+
+def _is_text(node: Any, owned: Ownership) -> bool:
+    placement: Any = owned.backend.placement
+    return owned.is_tensor and placement.has("is_data") and placement.is_data(node)
+
+
+def _holds_objects(node: Any) -> bool:
+    """Whether it is an array of Python objects, as NumPy's may be."""
+    return bool(getattr(getattr(node, "dtype", None), "hasobject", False)) and hasattr(node, "flat")
+
+
+def _inside(node: Any, path: str) -> list[tuple[str, Any]]:
+    if _holds_objects(node):
+        return [(f"{path}.flat[{i}]", part) for i, part in enumerate(node.flat)]
+    container = container_of(node)
+    if container is not None:
+        return [(path + key, part) for key, part in zip(container.keys(node), container.parts(node), strict=True)]
+    try:
+        found = [(f"{path}.{name}", value) for name, value in attributes(node).items()]
+    except Exception:  # a class whose attributes raise
+        found = []
+    if isinstance(node, (dict, list, tuple, set, frozenset)):  # of a class that moves itself
+        contents = node.values() if isinstance(node, dict) else node
+        found += [(f"{path}[{i}]", part) for i, part in enumerate(contents)]
+    return found

@@ -1,0 +1,185 @@
+"""The work behind `to_device`.
+
+What can be known to fail is found before anything is moved: a device that does not exist, a copy that is
+forbidden. Where a framework fails in the middle, what it moved in place is moved back.
+"""
+
+from __future__ import annotations
+
+from xdevice.errors import (
+    CopyNeededError,
+    DeviceNotFoundError,
+    MixedDeviceError,
+    XDeviceError,
+    listed,
+    misplaced,
+)
+from xdevice.framework.ownership import Ownership, places_of, where_by_type
+from xdevice.hardware.devices import require
+from xdevice.tensors import messages
+from xdevice.tensors.leaves import SelfMoving, is_weak, moved_by_itself, owner_of_self_moving, places, what_is
+from xdevice.tensors.tree import flatten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from typing import Any
+
+    from xdevice.device import Device
+    from xdevice.framework.adapters import Backend
+    from xdevice.tensors.tree import Flat
+
+
+class Item:
+    """One thing to move: a tensor, a model, or an object that moves itself; and where it is now."""
+
+    __slots__ = ("here", "obj", "owner", "role")
+
+    def __init__(self, obj: Any, owner: Backend, role: str, here: set[Device]) -> None:
+        self.obj, self.owner, self.role, self.here = obj, owner, role, here
+
+
+class Move:
+    """One call of `to_device`."""
+
+    def __init__(self, target: Device, copy: bool | None, non_blocking: bool) -> None:
+        self.target, self.copy, self.non_blocking = target, copy, non_blocking
+        self.moved: dict[int, Any] = {}  # by the id of a leaf: what has become of it
+        self.undo: list[Callable[[], object]] = []
+
+    def __call__(self, obj: Any, skip: Collection[str] = ()) -> Any:
+        flat = flatten(obj, skip)
+        if flat.is_leaf and what_is(obj) is None:
+            raise messages.not_a_tensor(obj)
+        todo = self._what_to_do(flat)
+        if not todo:
+            return obj
+        moved = self._move_all(todo)
+        return flat.rebuild(
+            leaf if i in flat.skipped else moved.get(id(leaf), leaf) for i, leaf in enumerate(flat.leaves)
+        )
+
+    def _what_to_do(self, flat: Flat) -> list[Item]:
+        todo: dict[int, Item] = {}
+        several = len(flat.leaves) > 1
+        for i, leaf in enumerate(flat.leaves):
+            try:
+                if i in flat.skipped or id(leaf) in todo or (not self.copy and self._is_there(leaf)):
+                    continue
+                what = what_is(leaf)
+                if what is not None:
+                    item = self._checked(leaf, what, several)
+                    if item is not None:
+                        todo[id(leaf)] = item
+            except XDeviceError as error:
+                raise messages.at_path(error, flat.paths[i]) from error
+        return list(todo.values())
+
+    def _is_there(self, leaf: Any) -> bool:
+        where = where_by_type.get(type(leaf))
+        try:
+            return where is not None and where(leaf) is self.target
+        except MixedDeviceError:
+            return False  # one tensor spread over several devices: it is brought together
+
+    def _checked(self, obj: Any, what: Ownership | SelfMoving, several: bool) -> Item | None:
+        """What there is to do for a leaf, if it can be done as far as can be known beforehand."""
+        here = places(obj, what)
+        role = what.role
+        if isinstance(what, Ownership):
+            owner = what.backend
+            if several and here != {self.target} and is_weak(obj, what):
+                return None
+        elif not here or (here == {self.target} and not self.copy):
+            return None
+        else:
+            owner = owner_of_self_moving(obj)
+        if here != {self.target}:
+            if here and self.copy is False:
+                raise CopyNeededError(
+                    f"copy=False, but the {role} is on {listed(here)} and only a copy gets it to "
+                    f"{self.target}; leave copy out"
+                )
+            self._require(owner, several)
+        return Item(obj, owner, role, here)
+
+    def _require(self, owner: Backend, several: bool) -> None:
+        try:
+            require(owner, self.target)
+        except DeviceNotFoundError as error:
+            if several and owner.hardware.kinds() == ("cpu",):
+                raise DeviceNotFoundError(
+                    f"{self.target} does not exist under {owner}, whose arrays are on the CPU; make it a tensor of "
+                    "another framework first, with xdevice.tensor, or name it in skip="
+                ) from error
+            raise
+
+    def _move_all(self, todo: list[Item]) -> dict[int, Any]:
+        """Move loose tensors, then models, whose own tensors move with them."""
+        models = [item for item in todo if item.role == "model"]
+        inside = {id(tensor) for item in models for _, tensor in item.owner.models.tensors_of(item.obj)}
+        try:
+            for item in todo:
+                if item.role == "tensor" and id(item.obj) not in inside:
+                    self.moved[id(item.obj)] = self._move_tensor(item.obj, item.owner, item.here)
+                elif item.role == "object":
+                    self.moved[id(item.obj)] = self._move_object(item)
+            for owner in dict.fromkeys(item.owner for item in models):
+                self._move_models([item for item in models if item.owner is owner], owner)
+        except BaseException:
+            self._move_back()
+            raise
+        return self.moved
+
+    def _move_tensor(self, tensor: Any, owner: Backend, here: set[Device]) -> Any:
+        source = owner.placement.copy(tensor) if self.copy else tensor  # a parameter may move in place
+        if here == {self.target}:
+            return self._verified(source, owner)
+        moved = owner.placement.move(source, self.target, self.non_blocking)
+        if moved is tensor and len(here) == 1:
+            self.undo.append(lambda: owner.placement.move(tensor, next(iter(here)), False))
+        return self._verified(moved, owner)
+
+    def _move_object(self, item: Item) -> Any:
+        """By its own method ``to``; in place under some libraries."""
+        moved = moved_by_itself(item.obj, self.target, bool(self.copy))
+        if moved is item.obj and len(item.here) == 1:
+            self.undo.append(lambda: moved_by_itself(item.obj, next(iter(item.here)), False))
+        what = what_is(moved)
+        there = places(moved, what) if what is not None else set()
+        if there - {self.target}:
+            raise misplaced(item.owner, self.target, there)
+        return moved
+
+    def _move_models(self, items: list[Item], owner: Backend) -> None:
+        """All models of one framework, so that copies share what the originals share."""
+        tensors_of = owner.models.tensors_of
+        originals = [item.obj for item in items]
+        before = [[tensor for _, tensor in tensors_of(model)] for model in originals]
+        models = owner.models.copy_models(originals) if self.copy else originals
+        for item, old, model in zip(items, before, models, strict=True):
+            self.moved[id(item.obj)] = self._move_model(model, owner, item.here)
+            new = [tensor for _, tensor in tensors_of(self.moved[id(item.obj)])]
+            self.moved.update(zip(map(id, old), new, strict=True))
+
+    def _move_model(self, model: Any, owner: Backend, here: set[Device]) -> Any:
+        if not here or here == {self.target}:
+            return model
+        if not self.copy and len(here) == 1:
+            self.undo.append(lambda: owner.models.move_model(model, next(iter(here))))
+        return self._verified(owner.models.move_model(model, self.target), owner)
+
+    def _move_back(self) -> None:
+        for undo in reversed(self.undo):
+            try:
+                undo()
+            except Exception:  # the error that stopped the move says more
+                continue
+
+    def _verified(self, moved: Any, owner: Backend) -> Any:
+        if not self._is_there(moved):
+            what = what_is(moved)
+            there = places_of(moved, what) if isinstance(what, Ownership) else set()
+            if there != {self.target}:
+                raise misplaced(owner, self.target, there)
+        return moved

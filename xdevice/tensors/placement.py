@@ -1,0 +1,261 @@
+"""Where tensors are, and moving them.
+
+The fast path of every question is one dictionary look-up by type and one call of the adapter.
+"""
+
+from __future__ import annotations
+
+from xdevice.device import Device
+from xdevice.errors import ArgumentError, ArgumentTypeError, MixedDeviceError, NotATensorError, XDeviceError
+from xdevice.framework.ownership import ATOMS, owned_by, ownership_of, places_of, tensor_owner, where_by_type
+from xdevice.hardware.devices import as_device, is_device
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from types import ModuleType
+    from typing import Any, TypeVar
+
+    from xdevice.framework.adapters import Backend
+
+    T = TypeVar("T")
+
+_OPENED = frozenset({dict, list, tuple})
+
+
+def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
+    """The device on which a tensor, parameter, model or tree is.
+
+    A model is where its parameters and buffers are; a tree is where its tensors are. Plain data in a tree
+    (numbers, text, dates, functions) has no device.
+
+    Parameters
+    ----------
+    obj
+        A tensor, a model, or nested containers of these.
+    skip
+        Names of keys and attributes, or paths, of a tree that are to be left out.
+
+    >>> import numpy, xdevice
+    >>> xdevice.device_of(numpy.ones(3))
+    Device('cpu:0')
+
+    Raises
+    ------
+    MixedDeviceError
+        On several devices: each is named with its path.
+    UnknownPlacementError
+        It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
+    NotATensorError
+        No tensor in it, or an object that may hold one and cannot be opened.
+    """
+    try:
+        where = where_by_type[type(obj)]
+    except KeyError:
+        found = devices_of(obj, skip=skip)
+        if len(found) > 1:
+            raise _messages().mixed((("", obj),), skip) from None
+        return next(iter(found))
+    return where(obj)
+
+
+def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
+    """All devices on which a tensor, parameter, model or tree is.
+
+    Parameters
+    ----------
+    obj, skip
+        As `device_of`.
+
+    >>> import numpy, xdevice
+    >>> xdevice.devices_of({"x": numpy.ones(3), "label": "one"})
+    frozenset({Device('cpu:0')})
+
+    Raises
+    ------
+    UnknownPlacementError
+        It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
+    NotATensorError
+        No tensor in it, or an object that may hold one and cannot be opened.
+    """
+    owned = owned_by(obj)
+    found = _devices_of_tree(obj, skip) if owned is None else places_of(obj, owned)
+    if not found:
+        raise NotATensorError(f"this {type(obj).__name__} has no parameters, so it has no device; ask about its input")
+    return frozenset(found)
+
+
+def is_same_device(*objs: Any) -> bool:
+    """Whether everything given is on one device; frameworks may differ, and devices may be given.
+
+    >>> import numpy, xdevice
+    >>> xdevice.is_same_device(numpy.ones(3), [numpy.zeros(2)], "cpu")
+    True
+
+    Raises
+    ------
+    NotATensorError
+        No argument, or one without a tensor.
+    UnknownPlacementError
+        It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
+    """
+    if len(objs) == 2:  # by far the most frequent
+        a, b = where_by_type.get(type(objs[0])), where_by_type.get(type(objs[1]))
+        if a is not None and b is not None:
+            try:
+                return a(objs[0]) is b(objs[1])
+            except MixedDeviceError:
+                return False
+    return len(_union(objs)) == 1
+
+
+def check_same_device(*objs: Any) -> Device:
+    """The one device on which everything given is.
+
+    >>> import numpy, xdevice
+    >>> xdevice.check_same_device(numpy.ones(3), numpy.zeros(2))
+    Device('cpu:0')
+
+    Raises
+    ------
+    MixedDeviceError
+        On several devices: each is named with its argument and path.
+    NotATensorError, UnknownPlacementError
+        As `is_same_device`.
+    """
+    found = _union(objs)
+    if len(found) == 1:
+        return next(iter(found))
+    raise _messages().mixed(tuple((f"argument {i}", obj) for i, obj in enumerate(objs)))
+
+
+def to_device(
+    obj: T, device: Any, *, copy: bool | None = None, non_blocking: bool = False, skip: Collection[str] = ()
+) -> T:
+    """The tensor, parameter, model or tree on the device; the same object if it is there already.
+
+    Gradients flow through a move. A tree keeps its types, a leaf that appears twice is moved once, and
+    plain data passes through; a tree in which nothing moves is returned itself. An object with a method
+    ``to`` of its own is moved by that. A model moves as its framework moves it, in place under most. The
+    framework stays the same.
+
+    Parameters
+    ----------
+    obj
+        What to move. It is not modified, except for a model that its framework moves in place.
+    device
+        A `Device`, any framework's spelling, or a native device.
+    copy
+        ``True``: always a copy in memory of its own; ``False``: never one; ``None``: where needed.
+    non_blocking
+        Let a copy *to* a GPU run on while Python does; from a GPU to the host it always waits.
+    skip
+        Names of keys and attributes, or paths, of a tree that stay as they are.
+
+    >>> import numpy, xdevice
+    >>> x = numpy.ones(3)
+    >>> xdevice.to_device(x, "cpu") is x
+    True
+    >>> xdevice.to_device({"x": x}, "cpu", copy=True)["x"] is x
+    False
+
+    Raises
+    ------
+    DeviceNotFoundError
+        The tensor's framework does not have the device. Nothing was moved.
+    CopyNeededError
+        ``copy=False`` and it is elsewhere. Nothing was moved.
+    NotATensorError
+        ``obj`` is not a tensor, model or container, or holds an object that cannot be moved.
+    UnknownPlacementError
+        Its placement cannot be known: symbolic in a graph, deleted, a model that is not built yet.
+    MisplacedError
+        The framework did not put it there.
+    """
+    target = device if type(device) is Device else _target(obj, device)
+    where = where_by_type.get(type(obj))
+    if copy is None and not skip:
+        try:
+            if where(obj) is target if where is not None else _tree_is_on(obj, target):
+                return obj
+        except XDeviceError:
+            pass  # on several devices, or unknown: `Move` brings it together, or raises an error with the path
+    if copy is not None and not isinstance(copy, bool):
+        raise ArgumentError(f"copy={copy!r} is not True, False or None")
+    from xdevice.tensors.moving import Move  # most calls have nothing to move
+
+    moved: T = Move(target, copy, non_blocking)(obj, skip)
+    return moved
+
+
+def owner_of(obj: Any) -> Backend:
+    """The framework that owns this tensor; `NotATensorError` if none does."""
+    owner = tensor_owner(obj)
+    if owner is None:
+        raise _messages().not_a_tensor(obj)
+    return owner
+
+
+def _target(obj: Any, device: Any) -> Device:
+    try:
+        return as_device(device)
+    except XDeviceError:
+        if is_device(obj) and ownership_of(type(device)) is not None:
+            raise ArgumentTypeError("to_device was given the device first; write to_device(x, device)") from None
+        raise
+
+
+def _tree_is_on(tree: Any, target: Device) -> bool:
+    """Whether plain containers hold only tensors that are there; ``False`` also where it takes a closer look."""
+    if type(tree) not in _OPENED:
+        return False
+    nodes: list[Any] = [tree]
+    seen: set[int] = set()
+    for node in nodes:  # grows while it is walked
+        where = where_by_type.get(type(node))
+        if where is not None:
+            if where(node) is not target:
+                return False
+        elif type(node) in _OPENED and id(node) not in seen:  # else shared, or it contains itself
+            seen.add(id(node))
+            nodes += node.values() if type(node) is dict else node
+        elif type(node) not in ATOMS:
+            return False
+    return True
+
+
+def _devices_of_tree(tree: Any, skip: Collection[str]) -> set[Device]:
+    from xdevice.tensors.leaves import is_weak, places, what_is  # a program may never ask about a tree
+    from xdevice.tensors.tree import flatten
+
+    flat = flatten(tree, skip)
+    found: set[Device] = set()
+    weak: set[Device] = set()  # of what counts only where there is nothing else
+    for i, leaf in enumerate(flat.leaves):
+        if type(leaf) in ATOMS or i in flat.skipped:
+            continue
+        try:
+            what = what_is(leaf)
+            if what is not None:
+                here = weak if what.role == "tensor" and is_weak(leaf, what) else found
+                here |= places(leaf, what)
+        except XDeviceError as error:
+            raise _messages().at_path(error, flat.paths[i]) from error
+    if not found and not weak:
+        raise _messages().not_a_tensor(tree)
+    return found or weak
+
+
+def _union(objs: tuple[Any, ...]) -> set[Device]:
+    if not objs:
+        raise NotATensorError("nothing was given; pass the tensors, models or trees to compare")
+    found: set[Device] = set()
+    for obj in objs:
+        found |= {as_device(obj)} if is_device(obj) else devices_of(obj)
+    return found
+
+
+def _messages() -> ModuleType:
+    from xdevice.tensors import messages  # long ones: only when something is wrong
+
+    return messages
