@@ -188,7 +188,7 @@ def find(name: str) -> Backend:
         meant = _MEANT.get(str(name).lower(), name)
         hint = did_you_mean(meant, registered(), "xdevice info lists what is installed")
         raise UnknownBackendError(
-            f"{name!r} is not a backend; there are {', '.join(registered()) or 'none'}; {hint}"
+            f"no backend {name!r}; there are {', '.join(registered()) or 'none'}; {hint}"
         ) from None
 
 
