@@ -29,7 +29,7 @@ def wheel(tmp_path_factory):
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", out, source], check=True, timeout=300
     )
-    return next(out.glob("xdevice-*.whl"))
+    return next(out.glob("xdevice_tensors-*.whl"))
 
 
 def test_the_wheel_holds_every_module_under_its_own_name(wheel):
