@@ -91,6 +91,8 @@ class Backend(str):
     It is a string, so it prints and compares as the name. ``framework`` is the native module, imported
     safely whatever else is in the process.
 
+    Examples
+    --------
     >>> from xdevice import backend
     >>> backend("numpy")
     'numpy'
@@ -162,6 +164,8 @@ class Backend(str):
 def available() -> list[str]:
     """The names of the frameworks that are installed, most preferred first; imports none.
 
+    Examples
+    --------
     >>> import xdevice
     >>> "numpy" in xdevice.available()
     True
