@@ -71,6 +71,7 @@ with _names_lent(), warnings.catch_warnings():
     import mxnet as mxnet
 
 CANNOT: dict[str, str] = {
+    "trees": "MXNet keeps no registry of containers; register a class with optree",
     "storage": "there is nothing to do: all its numbers are NumPy's too, and saved as such",
 }
 """What this framework cannot do, and why."""

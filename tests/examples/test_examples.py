@@ -122,7 +122,7 @@ def test_digits_are_learnt_on_a_virtual_gpu_as_on_the_cpu(backend):
 
 
 def has_virtual_gpus(backend):
-    """Whether the adapter has the room for them."""
+    """Whether the adapter has the capability."""
     return (BACKENDS / backend / "virtual.py").is_file() or (BACKENDS / backend / "virtual").is_dir()
 
 

@@ -1,4 +1,4 @@
-"""What is shipped: the wheel holds every room, and nothing where it does not belong."""
+"""What is shipped: the wheel holds every capability, and nothing where it does not belong."""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ def test_the_wheel_declares_its_adapters_and_extras(wheel):
     assert extras >= {"torch", "tensorflow", "paddle", "mxnet", "jax", "numpy", "cli", "test", "docs", "all"}
 
 
-def test_every_room_can_be_imported_from_the_wheel_alone(wheel, tmp_path):
+def test_every_capability_can_be_imported_from_the_wheel_alone(wheel, tmp_path):
     venv.create(tmp_path / "env", with_pip=False)
     python = tmp_path / "env" / "bin" / "python"
     site = Path(
@@ -67,8 +67,8 @@ def test_every_room_can_be_imported_from_the_wheel_alone(wheel, tmp_path):
 import json, xdevice
 from xdevice.contract import CAPABILITIES
 for name in xdevice.available():
-    for room in CAPABILITIES:
-        getattr(xdevice.backend(name), room)
+    for capability in CAPABILITIES:
+        getattr(xdevice.backend(name), capability)
 import sys
 files = {m: sys.modules[m].__file__ for m in sys.modules if m.startswith("xdevice.backends.")}
 print(json.dumps(files))
@@ -77,6 +77,6 @@ print(json.dumps(files))
     loaded = json.loads(done.stdout.splitlines()[-1])
     for name in xdevice.available():
         files = [p for p in (ROOT / "backends" / name).glob("*.py") if '__name__ == "__main__"' not in p.read_text()]
-        rooms = {p.stem for p in files} - {"__init__"}  # and no programs
-        assert {f"xdevice.backends.{name}.{room}" for room in rooms} <= set(loaded)
+        capabilities = {p.stem for p in files} - {"__init__"}  # and no programs
+        assert {f"xdevice.backends.{name}.{capability}" for capability in capabilities} <= set(loaded)
     assert all(Path(file).is_relative_to(site) for file in loaded.values())
