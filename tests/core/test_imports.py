@@ -1,6 +1,7 @@
 """Importing xdevice is light and changes nothing."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -36,7 +37,7 @@ def in_a_fresh_interpreter(code):
         capture_output=True,
         text=True,
         timeout=120,
-        env={"PYTHONPATH": ":".join(sys.path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

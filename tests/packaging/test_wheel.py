@@ -1,6 +1,7 @@
 """What is shipped: the wheel holds every capability, and nothing where it does not belong."""
 
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -34,8 +35,8 @@ def wheel(tmp_path_factory):
 
 def test_the_wheel_holds_every_module_under_its_own_name(wheel):
     shipped = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
-    core = {str(p.relative_to(ROOT)) for p in (ROOT / "xdevice").rglob("*.py")}
-    adapters = {f"xdevice/{p.relative_to(ROOT)}" for p in (ROOT / "backends").rglob("*.py")}
+    core = {p.relative_to(ROOT).as_posix() for p in (ROOT / "xdevice").rglob("*.py")}
+    adapters = {f"xdevice/{p.relative_to(ROOT).as_posix()}" for p in (ROOT / "backends").rglob("*.py")}
     assert shipped == core | adapters | {"xdevice/py.typed", "xdevice/backends/paddle/virtual_gpu.cc"}
 
 
@@ -50,7 +51,7 @@ def test_the_wheel_declares_its_adapters_and_extras(wheel):
 
 def test_every_capability_can_be_imported_from_the_wheel_alone(wheel, tmp_path):
     venv.create(tmp_path / "env", with_pip=False)
-    python = tmp_path / "env" / "bin" / "python"
+    python = tmp_path / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
     site = Path(
         subprocess.check_output(
             [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
