@@ -53,7 +53,7 @@ class Device:
     DeviceSpellingError
         A malformed spelling, or an index that is negative or over ``2**31 - 1``.
     DeviceTypeError
-        A kind that is no string; an index that is no integer (``True`` and ``1.0`` are not).
+        A kind that is not a string; an index that is not an integer (``True`` and ``1.0`` are not).
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Device:
 
     def __new__(cls, kind: str, index: int | None = None) -> Device:
         if not isinstance(kind, str):
-            raise DeviceTypeError(f"{kind!r} is no device kind; write Device('gpu', 1) or Device('gpu:1')")
+            raise DeviceTypeError(f"{kind!r} is not a kind of device; write Device('gpu', 1) or Device('gpu:1')")
         if index is None:
             return parse(kind)
         return _device(as_kind(kind), check_index(index))
@@ -150,7 +150,7 @@ def parse(spelling: str) -> Device:
             break
     else:
         raise DeviceSpellingError(
-            f"{spelling!r} is no device; write 'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
+            f"{spelling!r} is not a device; write 'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
         )
     digits = match["index"] or "0"
     if len(digits) > 10 or int(digits) > MAX_INDEX:
@@ -162,10 +162,10 @@ def parse(spelling: str) -> Device:
 def as_kind(word: str) -> str:
     """The kind behind a framework's word for it: ``CUDA`` and ``mps`` are ``gpu``."""
     if not isinstance(word, str):
-        raise DeviceTypeError(f"{word!r} is no device kind; write 'cpu' or 'gpu'")
+        raise DeviceTypeError(f"{word!r} is not a kind of device; write 'cpu' or 'gpu'")
     kind = _kind(word)
     if kind not in _COMMON and str(parse(word)) != f"{kind}:0":
-        raise DeviceSpellingError(f"{word!r} is no device kind; write 'cpu' or 'gpu'")
+        raise DeviceSpellingError(f"{word!r} is not a kind of device; write 'cpu' or 'gpu'")
     return kind
 
 
@@ -173,7 +173,7 @@ def check_index(index: Any) -> int:
     """The index as an int, if it can be one of a device."""
     number = as_integer(index)
     if number is None:
-        raise DeviceTypeError(f"device index {index!r} is no integer; write gpu(0), gpu(1), …")
+        raise DeviceTypeError(f"device index {index!r} is not an integer; write gpu(0), gpu(1), …")
     if number < 0:
         raise DeviceSpellingError(f"device index {number} is negative; write gpu(0) for the first GPU")
     if number > MAX_INDEX:

@@ -40,7 +40,7 @@ def gpu(i: int = 0) -> Device:
     Raises
     ------
     DeviceTypeError
-        ``i`` is no integer.
+        ``i`` is not an integer.
     DeviceSpellingError
         ``i`` is negative or over ``2**31 - 1``.
 
@@ -172,7 +172,7 @@ def as_device(obj: Any) -> Device:
     DeviceSpellingError
         A malformed string.
     DeviceTypeError
-        Anything else that is no device.
+        Anything else that is not a device.
 
     Examples
     --------
