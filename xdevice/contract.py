@@ -98,7 +98,9 @@ class Call(Protocol):
     fn: Callable[..., Any]
     args: Sequence[Any]
     kwargs: dict[str, Any]
-    how: Differentiation
+
+    @property
+    def how(self) -> Differentiation: ...
 
     def __call__(self, variables: list[Any]) -> tuple[Any, Any]:
         """A tensor of one number, and whatever else the function returns."""
@@ -152,10 +154,6 @@ class Placement(Protocol):
         """The tensor in memory of its own on the same device, gradients flowing through."""
         ...
 
-    def is_data(self, tensor: Any) -> bool:
-        """Whether it is plain data beside other tensors: a scalar, text. Left out where no tensor can be."""
-        ...
-
 
 class Trees(Protocol):
     """The framework's registry of containers: pytrees."""
@@ -166,6 +164,14 @@ class Trees(Protocol):
 
     def opened(self, node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any]]:
         """Its parts, how each would be written behind it (``.x``, ``[0]``), and what rebuilds it from new parts."""
+        ...
+
+
+class Data(Protocol):
+    """Tensors that are not only of numbers."""
+
+    def is_data(self, tensor: Any) -> bool:
+        """Whether it is plain data where it is beside other tensors: a scalar, text, objects."""
         ...
 
 
@@ -363,7 +369,7 @@ def _methods(protocol: type) -> tuple[str, ...]:
 CAPABILITIES: dict[str, tuple[str, ...]] = {
     p.__name__.lower(): _methods(p)
     for p in (
-        *(Hardware, Placement, Trees, Models, Creation, Exchange, Memory, Gradients, Virtual, Mixing),
+        *(Hardware, Placement, Trees, Data, Models, Creation, Exchange, Memory, Gradients, Virtual, Mixing),
         *(Collectives, Maths, Storage, Engine),
     )
 }

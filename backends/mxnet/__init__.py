@@ -72,6 +72,8 @@ with _names_lent(), warnings.catch_warnings():
 
 CANNOT: dict[str, str] = {
     "storage": "there is nothing to do: all its numbers are NumPy's too, and saved as such",
+    "trees": "it has no registry of containers",
+    "data": "every array is of numbers",
 }
 """What this framework cannot do, and why."""
 

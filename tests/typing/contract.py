@@ -12,6 +12,7 @@ from xdevice.backends.jax import memory as jax_memory
 from xdevice.backends.jax import mixing as jax_mixing
 from xdevice.backends.jax import placement as jax_placement
 from xdevice.backends.jax import storage as jax_storage
+from xdevice.backends.jax import trees as jax_trees
 from xdevice.backends.jax import virtual as jax_virtual
 from xdevice.backends.mxnet import collectives as mxnet_collectives
 from xdevice.backends.mxnet import creation as mxnet_creation
@@ -27,6 +28,7 @@ from xdevice.backends.mxnet import placement as mxnet_placement
 from xdevice.backends.mxnet import virtual as mxnet_virtual
 from xdevice.backends.numpy import collectives as numpy_collectives
 from xdevice.backends.numpy import creation as numpy_creation
+from xdevice.backends.numpy import data as numpy_data
 from xdevice.backends.numpy import exchange as numpy_exchange
 from xdevice.backends.numpy import hardware as numpy_hardware
 from xdevice.backends.numpy import maths as numpy_maths
@@ -71,6 +73,7 @@ from xdevice.backends.torch import mixing as torch_mixing
 from xdevice.backends.torch import models as torch_models
 from xdevice.backends.torch import placement as torch_placement
 from xdevice.backends.torch import storage as torch_storage
+from xdevice.backends.torch import trees as torch_trees
 from xdevice.backends.torch import virtual as torch_virtual
 
 hardware: list[contract.Hardware] = [
@@ -89,6 +92,8 @@ placement: list[contract.Placement] = [
     jax_placement,
     numpy_placement,
 ]
+data: list[contract.Data] = [numpy_data]
+trees: list[contract.Trees] = [torch_trees, jax_trees]
 models: list[contract.Models] = [torch_models, tensorflow_models, paddle_models, mxnet_models]
 creation: list[contract.Creation] = [
     torch_creation,

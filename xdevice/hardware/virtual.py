@@ -78,7 +78,7 @@ def settle(owner: Backend, capability: str) -> None:
         return
     with _lock:
         if owner not in _given:
-            if request.current().number and owner.virtual.has("enable"):
+            if request.current().number and owner.open("virtual").has("enable"):
                 _give(owner)
             else:
                 _given[owner] = 0

@@ -94,6 +94,9 @@ class _Tuple(Contents):
         names = getattr(node, "_fields", None)
         return [f".{name}" for name in names] if names else super().keys(node)
 
+    def outline(self, node: Any) -> Any:
+        return getattr(node, "_fields", len(node))
+
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
         cls: Any = type(node)
         if cls is tuple:
@@ -104,6 +107,9 @@ class _Tuple(Contents):
 class _Set(Contents):
     def keys(self, node: Any) -> list[str]:
         return [f".{{{i}}}" for i in range(len(node))]
+
+    def outline(self, node: Any) -> Any:
+        return "set", len(node)
 
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
         return type(node)(parts)
@@ -290,12 +296,12 @@ _KINDS: dict[type, Contents] = {
 
 
 def _registered(cls: type) -> Container | None:
-    optree = sys.modules.get("optree")
+    optree: Any = sys.modules.get("optree")
     entry = optree.register_pytree_node.get(cls) if hasattr(optree, "register_pytree_node") else None
     if entry is not None and getattr(entry.kind, "name", "") == "CUSTOM":
         return _Registered(lambda node: _opened_by_optree(entry, node))
     for owner in usable(cls):
-        if owner.trees.has("is_node") and owner.trees.is_node(cls):
+        if owner.open("trees").has("is_node") and owner.trees.is_node(cls):
             return _Registered(owner.trees.opened)
     return None
 
@@ -322,7 +328,7 @@ def _slots(cls: type) -> list[str]:
 def _blank(node: Any) -> Any:
     """An object of the same class without attributes; its ``__init__`` is not called."""
     cls: Any = type(node)
-    base = SimpleNamespace if issubclass(cls, SimpleNamespace) else object
+    base: Any = SimpleNamespace if issubclass(cls, SimpleNamespace) else object
     try:
         return base.__new__(cls)
     except TypeError:  # it has data of its own in C
@@ -344,7 +350,8 @@ def _copied(node: Any) -> Any:
     try:
         new = copy.copy(node)
     except Exception:  # it refuses to be copied, or to be changed while it is
-        new = type(node).__new__(type(node))
+        cls: Any = type(node)
+        new = cls.__new__(cls)
         if isinstance(node, dict):
             dict.update(new, node)
         new.__dict__.update(getattr(node, "__dict__", {})) if hasattr(new, "__dict__") else None

@@ -13,7 +13,7 @@ from enum import Enum
 
 from xdevice.errors import NotATensorError, XDeviceError
 from xdevice.framework.choosing import backend
-from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of
+from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of, sometimes_data
 from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.tensors.containers import attributes, container_of, moves_itself
 
@@ -34,6 +34,7 @@ _DATA = (
     *(type(Ellipsis), type(NotImplemented)),
 )
 
+_HINT = "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
 _ARRAYS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__", "__array__")  # numbers of another library
 
 
@@ -67,12 +68,11 @@ def what_is(leaf: Any) -> Ownership | SelfMoving | None:
     return None
 
 
-def is_weak(leaf: Any, owned: Ownership) -> bool:
-    """Whether the tensor is plain data beside others: a NumPy scalar, an array of text or objects."""
-    if not owned.is_tensor or not _is_text(leaf, owned):
+def is_weak(leaf: Any, what: Ownership | SelfMoving) -> bool:
+    """Whether the leaf is a tensor that is plain data beside others: a NumPy scalar, an array of text or objects."""
+    if not isinstance(what, Ownership) or not _is_text(leaf, what):
         return False
-    if _holds_objects(leaf):
-        _check_data(leaf)
+    _check_nothing_inside(leaf)
     return True
 
 
@@ -105,8 +105,8 @@ def owner_of_self_moving(leaf: Any) -> Backend:
     """The framework of the tensors in it, else of its device, else the chosen one."""
     for _, _, owned in _tensors_in(leaf):
         return owned.backend
-    owned = ownership_of(type(getattr(leaf, "device", None)))
-    return owned.backend if owned is not None else backend()
+    by_device = ownership_of(type(getattr(leaf, "device", None)))
+    return by_device.backend if by_device is not None else backend()
 
 
 def _deep_copied(leaf: Any) -> Any:
@@ -118,18 +118,20 @@ def _deep_copied(leaf: Any) -> Any:
 def _check_data(leaf: Any) -> None:
     """An error unless the object is plain data, as far as can be seen."""
     kind = type(leaf).__name__
-    hint = "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
-    for path, tensor, owned in _tensors_in(leaf):
-        where = f"{kind}{path}" if path else f"this {kind}"
-        raise NotATensorError(
-            f"{where} is a {owned.role} ({type(tensor).__name__}), and xdevice cannot rebuild {kind} objects; {hint}"
-        )
+    _check_nothing_inside(leaf)
     if hasattr(type(leaf), "__next__"):
         raise NotATensorError(f"an object of type {kind} can be read only once; make it a list")
     if any(hasattr(type(leaf), mark) for mark in _ARRAYS):
-        raise NotATensorError(f"an object of type {kind} holds an array that no framework here owns; {hint}")
+        raise NotATensorError(f"an object of type {kind} holds an array that no framework here owns; {_HINT}")
     if not _can_be_searched(leaf):
-        raise NotATensorError(f"an object of type {kind} cannot be searched for tensors; {hint}")
+        raise NotATensorError(f"an object of type {kind} cannot be searched for tensors; {_HINT}")
+
+
+def _check_nothing_inside(leaf: Any) -> None:
+    kind = type(leaf).__name__
+    for path, tensor, owned in _tensors_in(leaf):
+        found = f"{kind}{path} is a {owned.role} ({type(tensor).__name__})"
+        raise NotATensorError(f"{found}, and xdevice cannot rebuild {kind} objects; {_HINT}")
 
 
 def _can_be_searched(leaf: Any) -> bool:
@@ -138,7 +140,9 @@ def _can_be_searched(leaf: Any) -> bool:
     if cls.__module__.partition(".")[0] in sys.stdlib_module_names:
         return not hasattr(cls, "__iter__") or isinstance(leaf, (deque, types.MappingProxyType))
     made_in_python = bool(cls.__flags__ & (1 << 9))  # Py_TPFLAGS_HEAPTYPE
-    return hasattr(leaf, "__wrapped__") or (made_in_python and (hasattr(leaf, "__dict__") or "__slots__" in vars(cls)))
+    if callable(leaf) and (hasattr(leaf, "__name__") or hasattr(leaf, "__wrapped__")):
+        return True  # a function made in C
+    return made_in_python and (hasattr(leaf, "__dict__") or "__slots__" in vars(cls))
 
 
 def _tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
@@ -159,8 +163,7 @@ def _tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
 
 
 def _is_text(node: Any, owned: Ownership) -> bool:
-    placement: Any = owned.backend.placement
-    return owned.is_tensor and placement.has("is_data") and placement.is_data(node)
+    return type(node) in sometimes_data and owned.backend.data.is_data(node)
 
 
 def _holds_objects(node: Any) -> bool:

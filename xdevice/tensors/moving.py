@@ -14,7 +14,7 @@ from xdevice.errors import (
     listed,
     misplaced,
 )
-from xdevice.framework.ownership import Ownership, places_of, where_by_type
+from xdevice.framework.ownership import Ownership, places_of, sometimes_data, where_by_type
 from xdevice.hardware.devices import require
 from xdevice.tensors import messages
 from xdevice.tensors.leaves import SelfMoving, is_weak, moved_by_itself, owner_of_self_moving, places, what_is
@@ -64,7 +64,7 @@ class Move:
         several = len(flat.leaves) > 1
         for i, leaf in enumerate(flat.leaves):
             try:
-                if i in flat.skipped or id(leaf) in todo or (not self.copy and self._is_there(leaf)):
+                if i in flat.skipped or id(leaf) in todo or (not self.copy and self._is_there(leaf, several)):
                     continue
                 what = what_is(leaf)
                 if what is not None:
@@ -75,8 +75,10 @@ class Move:
                 raise messages.at_path(error, flat.paths[i]) from error
         return list(todo.values())
 
-    def _is_there(self, leaf: Any) -> bool:
+    def _is_there(self, leaf: Any, several: bool = False) -> bool:
         where = where_by_type.get(type(leaf))
+        if several and type(leaf) in sometimes_data:
+            return False  # it takes a closer look
         try:
             return where is not None and where(leaf) is self.target
         except MixedDeviceError:
@@ -88,7 +90,7 @@ class Move:
         role = what.role
         if isinstance(what, Ownership):
             owner = what.backend
-            if several and here != {self.target} and is_weak(obj, what):
+            if several and is_weak(obj, what):
                 return None
         elif not here or (here == {self.target} and not self.copy):
             return None

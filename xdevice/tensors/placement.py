@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, ArgumentTypeError, MixedDeviceError, NotATensorError, XDeviceError
-from xdevice.framework.ownership import ATOMS, owned_by, ownership_of, places_of, tensor_owner, where_by_type
+from xdevice.framework.ownership import (
+    ATOMS,
+    owned_by,
+    ownership_of,
+    places_of,
+    sometimes_data,
+    tensor_owner,
+    where_by_type,
+)
 from xdevice.hardware.devices import as_device, is_device
 
 TYPE_CHECKING = False
@@ -214,7 +222,7 @@ def _tree_is_on(tree: Any, target: Device) -> bool:
     for node in nodes:  # grows while it is walked
         where = where_by_type.get(type(node))
         if where is not None:
-            if where(node) is not target:
+            if where(node) is not target or type(node) in sometimes_data:
                 return False
         elif type(node) in _OPENED and id(node) not in seen:  # else shared, or it contains itself
             seen.add(id(node))
@@ -237,7 +245,7 @@ def _devices_of_tree(tree: Any, skip: Collection[str]) -> set[Device]:
         try:
             what = what_is(leaf)
             if what is not None:
-                here = weak if what.role == "tensor" and is_weak(leaf, what) else found
+                here = weak if is_weak(leaf, what) else found
                 here |= places(leaf, what)
         except XDeviceError as error:
             raise _messages().at_path(error, flat.paths[i]) from error

@@ -113,10 +113,11 @@ class Flat:
 
     def same_structure(self, other: Flat) -> bool:
         """Whether the other tree has leaves at the same paths."""
-        return len(self._items) == len(other._items) and all(
+        outlines_match = len(self._items) == len(other._items) and all(
             (a is None) == (b is None) and (a is None or b is None or a.outline(x) == b.outline(y))
             for (a, x, _), (b, y, _) in zip(self._items, other._items, strict=True)
         )
+        return outlines_match or self.paths == other.paths
 
     def map(self, fn: Callable[[Any], Any]) -> Any:
         """The tree with ``fn`` applied to each leaf; the same object where no leaf has changed."""
