@@ -116,14 +116,12 @@ class _Set(Contents):
 
 
 class _Dict(Contents):
-    """A dict: its items in the order of sorted keys, where these can be sorted, so that equal dicts correspond."""
+    """A dict: its items in the order of sorted keys, if these are strings or integers, so that dicts correspond."""
 
     def _order(self, node: Any) -> list[Any]:
         keys = list(dict.__iter__(node))
-        try:
-            return sorted(keys)
-        except TypeError:
-            return keys
+        kinds = set(map(type, keys))
+        return sorted(keys) if kinds <= {str} or kinds <= {int} else keys  # others may compare as they like
 
     def parts(self, node: Any) -> list[Any]:
         return [dict.__getitem__(node, key) for key in self._order(node)]

@@ -11,9 +11,9 @@ import types
 from collections import deque
 from enum import Enum
 
-from xdevice.errors import NotATensorError, XDeviceError
+from xdevice.errors import NotATensorError, NotSupportedError, XDeviceError
 from xdevice.framework.choosing import backend
-from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of, sometimes_data
+from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of, where_in_trees
 from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.tensors.containers import attributes, container_of, moves_itself
 
@@ -97,7 +97,13 @@ def moved_by_itself(leaf: Any, device: Device, copy: bool) -> Any:
     source = leaf
     if copy:
         source = leaf.clone() if callable(getattr(leaf, "clone", None)) else _deep_copied(leaf)
-    moved = source.to(native_of(owner_of_self_moving(leaf), device))
+    target = native_of(owner_of_self_moving(leaf), device)
+    try:
+        moved = source.to(target)
+    except TypeError as error:  # a method of another meaning, or of other arguments
+        raise NotSupportedError(
+            f"{type(leaf).__name__}.to({target!r}) failed ({error}); move its parts, or name it in skip="
+        ) from error
     return source if moved is None else moved
 
 
@@ -163,7 +169,7 @@ def _tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
 
 
 def _is_text(node: Any, owned: Ownership) -> bool:
-    return type(node) in sometimes_data and owned.backend.data.is_data(node)
+    return owned.is_tensor and type(node) not in where_in_trees and owned.backend.data.is_data(node)
 
 
 def _holds_objects(node: Any) -> bool:

@@ -14,7 +14,7 @@ from xdevice.errors import (
     listed,
     misplaced,
 )
-from xdevice.framework.ownership import Ownership, places_of, sometimes_data, where_by_type
+from xdevice.framework.ownership import Ownership, places_of, where_by_type, where_in_trees
 from xdevice.hardware.devices import require
 from xdevice.tensors import messages
 from xdevice.tensors.leaves import SelfMoving, is_weak, moved_by_itself, owner_of_self_moving, places, what_is
@@ -46,6 +46,7 @@ class Move:
         self.target, self.copy, self.non_blocking = target, copy, non_blocking
         self.moved: dict[int, Any] = {}  # by the id of a leaf: what has become of it
         self.undo: list[Callable[[], object]] = []
+        self._having: set[Backend] = set()  # frameworks that are known to have the device
 
     def __call__(self, obj: Any, skip: Collection[str] = ()) -> Any:
         flat = flatten(obj, skip)
@@ -76,9 +77,7 @@ class Move:
         return list(todo.values())
 
     def _is_there(self, leaf: Any, several: bool = False) -> bool:
-        where = where_by_type.get(type(leaf))
-        if several and type(leaf) in sometimes_data:
-            return False  # it takes a closer look
+        where = (where_in_trees if several else where_by_type).get(type(leaf))
         try:
             return where is not None and where(leaf) is self.target
         except MixedDeviceError:
@@ -106,8 +105,11 @@ class Move:
         return Item(obj, owner, role, here)
 
     def _require(self, owner: Backend, several: bool) -> None:
+        if owner in self._having:
+            return
         try:
             require(owner, self.target)
+            self._having.add(owner)
         except DeviceNotFoundError as error:
             if several and owner.hardware.kinds() == ("cpu",):
                 raise DeviceNotFoundError(
