@@ -76,7 +76,7 @@ class OpenWorld(Promises):
         assert copied.x is not x
 
     def test_namespaces_and_partials_are_opened(self, backend: str, x: Any) -> None:
-        tree = [SimpleNamespace(x=x, n=1), functools.partial(max, x, key=None)]
+        tree: list[Any] = [SimpleNamespace(x=x, n=1), functools.partial(max, x, key=None)]
         moved = to_device(tree, "cpu", copy=True)
         assert moved[0].x is moved[1].args[0]
         assert moved[0].x is not x
@@ -101,7 +101,12 @@ class OpenWorld(Promises):
     @on_several
     def test_what_users_bring_moves_to_another_device(self, backend: str) -> None:
         x = xdevice.ones((2, 3), device=FIRST)
-        tree = {"boxes": Boxes(x), "space": SimpleNamespace(x=x), "names": np.array(["a"]), "rate": np.float32(1)}
+        tree: dict[str, Any] = {
+            "boxes": Boxes(x),
+            "space": SimpleNamespace(x=x),
+            "names": np.array(["a"]),
+            "rate": np.float32(1),
+        }
         assert device_of(tree) == FIRST
         moved = to_device(tree, SECOND)
         assert device_of(moved) == SECOND
