@@ -15,7 +15,8 @@ from xdevice.errors import NotATensorError, NotSupportedError, XDeviceError
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of, where_in_trees
 from xdevice.hardware.devices import as_device, is_device, native_of
-from xdevice.tensors.containers import attributes, container_of, moves_itself
+from xdevice.tensors.attributes import attributes
+from xdevice.tensors.containers import container_of, moves_itself
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
