@@ -1,11 +1,12 @@
 """Trees flattened and rebuilt, on Python's own containers and NumPy's arrays."""
 
+import array
 import copy
 import enum
 import functools
 import pathlib
 import types
-from collections import OrderedDict, UserDict, UserList, defaultdict, deque, namedtuple
+from collections import OrderedDict, UserDict, UserList, UserString, defaultdict, deque, namedtuple
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -266,6 +267,7 @@ class MovingData:
         *(Colour.RED, pathlib.Path("x"), pathlib.PurePosixPath("x"), print, len, np.add, int, Batch, functools),
         *(np.dtype("f4"), np.str_("x"), np.datetime64("2020"), np.array(["a"]), np.array([{1: 2}], object)),
         *(np.float32(1), xdevice.cpu(), lambda: None, Boxes(np.ones(1)).to, object(), ValueError("x")),
+        *(UserString("x"), array.array("f", [1])),
         Holder(name="config", rate=0.1, nested={"a": [1, 2]}),
     ],
     ids=repr,
@@ -301,6 +303,7 @@ def test_dates_decimals_and_patterns_pass_through():
         (lambda x: (part for part in [x]), "can be read only once"),
         (lambda x: iter([x]), "can be read only once"),
         (lambda x: {"a": x}.values(), "cannot be searched"),
+        (lambda x: ValueError("x", x), "ValueError.args[1] is a tensor"),
     ],
 )
 def test_what_holds_a_tensor_and_cannot_be_rebuilt_is_an_error_with_its_path(holder, path):
@@ -313,7 +316,18 @@ def test_what_holds_a_tensor_and_cannot_be_rebuilt_is_an_error_with_its_path(hol
     assert xdevice.to_device(root, "cpu", copy=True, skip=["held"])["held"] is root["held"]
 
 
-@pytest.mark.parametrize("cls", [Boxes, Sneaky, MovingData])
+class Raising(Boxes):
+    @property
+    def device(self):
+        raise RuntimeError("it does not say")
+
+
+class ByKeyword(Boxes):
+    def to(self, *, device):
+        return super().to(device)
+
+
+@pytest.mark.parametrize("cls", [Boxes, Sneaky, MovingData, Raising, ByKeyword])
 def test_an_object_with_a_method_to_is_moved_by_it(cls):
     original = cls(np.ones(2))
     assert xdevice.to_device({"b": original}, "cpu")["b"] is original

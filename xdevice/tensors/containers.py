@@ -13,8 +13,8 @@ from collections import OrderedDict, UserDict, UserList, deque
 from collections.abc import Mapping
 from types import SimpleNamespace
 
-from xdevice.errors import ArgumentError
-from xdevice.framework.ownership import ATOMS, ownership_of
+from xdevice.errors import ArgumentError, NotATensorError
+from xdevice.framework.ownership import ATOMS, owned_by, ownership_of
 from xdevice.tensors.attributes import attributes, blank, copied, slots_of, with_attributes
 from xdevice.tensors.registered import opener_of
 
@@ -123,7 +123,11 @@ class _Dict(Contents):
     def _order(self, node: Any) -> list[Any]:
         keys = list(dict.__iter__(node))
         kinds = set(map(type, keys))
-        return sorted(keys) if kinds <= {str} or kinds <= {int} else keys  # others may compare as they like
+        if kinds <= {str} or kinds <= {int}:
+            return sorted(keys)
+        if any(map(owned_by, keys)):
+            raise NotATensorError("a key of this dict is a tensor, and keys do not move; keep tensors in its values")
+        return keys  # others may compare as they like
 
     def parts(self, node: Any) -> list[Any]:
         return [dict.__getitem__(node, key) for key in self._order(node)]

@@ -221,7 +221,7 @@ def seed(n: int) -> None:
     """
     value = as_integer(n)
     if value is None:
-        raise ArgumentTypeError(f"seed {n!r} is no integer; give one from 0 to {2**32 - 1}")
+        raise ArgumentTypeError(f"seed {n!r} is not an integer; give one from 0 to {2**32 - 1}")
     if not 0 <= value < 2**32:
         raise ArgumentError(f"seed {n!r} is out of range; give an integer from 0 to {2**32 - 1}")
     backend().creation.seed(value)

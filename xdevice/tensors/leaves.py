@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 _MOST = 20_000  # objects that a search looks at
 
 _DATA = (
-    *(str, bytes, int, float, complex, bytearray, memoryview, range, slice, type, Enum, BaseException),
+    *(str, bytes, int, float, complex, bytearray, memoryview, range, slice, type, Enum),
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType, types.ModuleType),
     *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GenericAlias, types.CodeType),
     *(type(Ellipsis), type(NotImplemented)),
 )
 
+_MADE_IN_PYTHON = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
 _HINT = "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
 _ARRAYS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__", "__array__")  # numbers of another library
 
@@ -81,7 +82,10 @@ def places(leaf: Any, what: Ownership | SelfMoving) -> set[Device]:
     """All devices that a tensor, model or self-moving object is on; empty where there is no tensor in it."""
     if isinstance(what, Ownership):
         return places_of(leaf, what)
-    where = getattr(leaf, "device", None)
+    try:
+        where = getattr(leaf, "device", None)
+    except Exception:  # a property that raises: its tensors are asked
+        where = None
     if isinstance(where, str) or (where is not None and is_device(where)):
         try:
             return {as_device(where)}
@@ -100,12 +104,22 @@ def moved_by_itself(leaf: Any, device: Device, copy: bool) -> Any:
         source = leaf.clone() if callable(getattr(leaf, "clone", None)) else _deep_copied(leaf)
     target = native_of(owner_of_self_moving(leaf), device)
     try:
-        moved = source.to(target)
+        moved = _call_to(source, target)
     except TypeError as error:  # a method of another meaning, or of other arguments
         raise NotSupportedError(
             f"{type(leaf).__name__}.to({target!r}) failed ({error}); move its parts, or name it in skip="
         ) from error
     return source if moved is None else moved
+
+
+def _call_to(obj: Any, target: Any) -> Any:
+    try:
+        return obj.to(target)
+    except TypeError as error:
+        try:
+            return obj.to(device=target)
+        except TypeError:
+            raise error from None
 
 
 def owner_of_self_moving(leaf: Any) -> Backend:
@@ -142,14 +156,14 @@ def _check_nothing_inside(leaf: Any) -> None:
 
 
 def _can_be_searched(leaf: Any) -> bool:
-    """Whether all that the object holds is in plain sight, or it is of the standard library and holds nothing."""
+    """Whether all that the object holds can be seen: it is made in Python, or in C and holds nothing."""
     cls = type(leaf)
-    if cls.__module__.partition(".")[0] in sys.stdlib_module_names:
-        return not hasattr(cls, "__iter__") or isinstance(leaf, (deque, types.MappingProxyType))
-    made_in_python = bool(cls.__flags__ & (1 << 9))  # Py_TPFLAGS_HEAPTYPE
     if callable(leaf) and (hasattr(leaf, "__name__") or hasattr(leaf, "__wrapped__")):
         return True  # a function made in C
-    return made_in_python and (hasattr(leaf, "__dict__") or "__slots__" in vars(cls))
+    if bool(cls.__flags__ & _MADE_IN_PYTHON) and (hasattr(leaf, "__dict__") or "__slots__" in vars(cls)):
+        return True
+    root = cls.__module__.partition(".")[0]
+    return root == "array" or (root in sys.stdlib_module_names and not hasattr(cls, "__iter__"))
 
 
 def _tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
@@ -175,7 +189,7 @@ def _is_text(node: Any, owned: Ownership) -> bool:
 
 def _holds_objects(node: Any) -> bool:
     """Whether it is an array of Python objects, as NumPy's may be."""
-    return bool(getattr(getattr(node, "dtype", None), "hasobject", False)) and hasattr(node, "flat")
+    return getattr(getattr(node, "dtype", None), "hasobject", False) is True and hasattr(node, "flat")
 
 
 def _inside(node: Any, path: str) -> list[tuple[str, Any]]:
@@ -188,6 +202,8 @@ def _inside(node: Any, path: str) -> list[tuple[str, Any]]:
         found = [(f"{path}.{name}", value) for name, value in attributes(node).items()]
     except Exception:  # a class whose attributes raise
         found = []
+    if isinstance(node, BaseException):
+        found += [(f"{path}.args[{i}]", part) for i, part in enumerate(node.args)]
     if isinstance(node, (dict, list, tuple, set, frozenset)):  # of a class that moves itself
         contents = node.values() if isinstance(node, dict) else node
         found += [(f"{path}[{i}]", part) for i, part in enumerate(contents)]
