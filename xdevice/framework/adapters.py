@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from xdevice.device import load_hooks
 from xdevice.errors import (
     BackendNotInstalledError,
     BrokenBackendError,
@@ -136,6 +137,7 @@ class Backend(str):
 
     def open(self, name: str) -> Any:
         """Load a capability and keep it as an attribute, with what has to be done before and after."""
+        load_hooks()  # `before_opening` may still be empty
         for prepare in before_opening:
             prepare(self, name)
         from importlib.util import find_spec
