@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+from _operator import index as _index  # operator.index, without its 0.3 ms
 
 from xdevice.errors import DeviceSpellingError, DeviceTypeError, XDeviceError, shortened
 
@@ -236,7 +236,7 @@ def as_integer(value: Any) -> int | None:
     if isinstance(value, bool):
         return None
     try:
-        return operator.index(value)
+        return _index(value)
     except TypeError:
         return None
 
