@@ -288,13 +288,12 @@ def _warn_if_hidden(chosen: Backend) -> None:
     _warned.add(chosen)
     from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only when a GPU is missed
 
-    problem = diagnose(facts_of(chosen))
+    facts = facts_of(chosen)
+    problem = diagnose(facts)
     if problem is not None:
-        warnings.warn(
-            f"{chosen} sees no GPU although this machine has one: {problem.reason}; {problem.cure}",
-            DeviceFallbackWarning,
-            stacklevel=3,
-        )
+        there = " although this machine has one" if facts.gpus else ""  # a driver that fails may list none
+        text = f"{chosen} sees no GPU{there}: {problem.reason}; {problem.cure}"
+        warnings.warn(text, DeviceFallbackWarning, stacklevel=3)
 
 
 on_native(_named_by)
