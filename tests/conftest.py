@@ -31,6 +31,7 @@ def pytest_ignore_collect(collection_path, config):
     if folder not in ("quirks", "virtual") or name == collection_path.stem:
         return None
     virtual = os.environ.get("XDEVICE_VIRTUAL_GPUS", "0") not in ("", "0")
+    name = name.partition("_")[0]
     return True if name not in backends_of(config) or virtual != (folder == "virtual") else None
 
 
