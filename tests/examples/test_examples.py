@@ -225,7 +225,7 @@ def test_training_is_repeatable(backend):
         (("cpu_or_gpu.py", "lage"), "no experiment 'lage'; there are elementwise, large, tiny"),
         (("cpu_or_gpu.py", "--scale", "0"), "a scale of 0.0 is not between 0 and 10"),
         (("cpu_or_gpu.py", "--scale", "nan"), "a scale of nan is not between 0 and 10"),
-        (("cpu_or_gpu.py", "--device", "gpu:x"), "'gpu:x' is no device"),
+        (("cpu_or_gpu.py", "--device", "gpu:x"), "'gpu:x' is not a device"),
         (("cpu_or_gpu.py", "tiny", "--device", "gpu:3"), "gpu:3 does not exist under numpy"),
         (("digits.py", "--epochs", "0"), "0 is not positive"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from xdevice.device import load_hooks
 from xdevice.errors import (
     BackendNotInstalledError,
     BrokenBackendError,
@@ -141,6 +142,7 @@ class Backend(str):
         found: Capability | None = self.__dict__.get(name)
         if found is not None:
             return found
+        load_hooks()  # `before_opening` may still be empty
         for prepare in before_opening:
             prepare(self, name)
         from importlib.util import find_spec

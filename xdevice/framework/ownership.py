@@ -106,7 +106,7 @@ def usable(cls: type) -> Iterator[Backend]:
         if module is None or _unusable.get(owner) is module:
             continue
         try:
-            _ = owner.placement
+            _ = owner.placement.role
         except (BrokenBackendError, NotSupportedError, VirtualDeviceError) as error:
             if cls.__module__.partition(".")[0] == owner:
                 raise  # the framework's own object: the caller has to know

@@ -9,7 +9,7 @@ from __future__ import annotations
 from _thread import RLock  # threading.RLock, without its 1 ms
 
 from xdevice.device import Device, name_virtual
-from xdevice.errors import VirtualDeviceError
+from xdevice.errors import VirtualDeviceError, shortened
 from xdevice.framework.adapters import before_opening
 from xdevice.framework.choosing import decided
 from xdevice.kit import virtual_request as request
@@ -51,7 +51,7 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
     ArgumentError
         ``n`` is not an integer from 1 to 64.
     """
-    number = request.checked(n, f"virtual_gpus({n!r})")
+    number = request.checked(n, f"virtual_gpus({shortened(n)})")
     with _lock:
         before = request.current()
         if before.number and before.number != number:
