@@ -71,8 +71,9 @@ with _names_lent(), warnings.catch_warnings():
     import mxnet as mxnet
 
 CANNOT: dict[str, str] = {
+    "trees": "MXNet keeps no registry of containers; register a class with optree",
     "storage": "there is nothing to do: all its numbers are NumPy's too, and saved as such",
-    "trees": "it has no registry of containers",
+    "trees": "MXNet keeps no registry of containers; register a class with optree",
     "data": "every array is of numbers",
 }
 """What this framework cannot do, and why."""

@@ -14,8 +14,8 @@ beside the operation. `strict` sees what a `tf.function` is given, not what it d
 import tensorflow as tensorflow
 
 CANNOT: dict[str, str] = {
-    "trees": "it has no registry of containers",
     "data": "every tensor counts as numbers",
+    "trees": "TensorFlow keeps no registry of containers; register a class with optree",
 }
 """What this framework cannot do, and why."""
 

@@ -157,7 +157,7 @@ def test_a_framework_that_is_not_installed_is_an_error_that_says_what_to_type(sc
     missing = [n for n in ("torch", "tensorflow", "paddle", "mxnet", "jax") if n not in NAMES]
     for name in missing:
         done = run(script("print(1)"), "--backend", f"{ONE},{name}")
-        assert done.returncode == 2 and f"pip install 'xdevice[{name}]'" in done.stderr
+        assert done.returncode == 2 and f"pip install {name}" in done.stderr
 
 
 def test_a_failing_script_shows_its_tracebacks_end_and_fails_the_command(script):

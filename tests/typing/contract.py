@@ -1,4 +1,4 @@
-"""Every room of every adapter is what the contract says: checked by mypy and pyright, never run."""
+"""Every capability of every adapter is what the contract says: checked by mypy and pyright, never run."""
 
 from xdevice import contract
 from xdevice.backends.jax import collectives as jax_collectives

@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package not in ("rich", "psutil"):
             raise
-        return _fail(f"the command line needs {package}; pip install 'xdevice[cli]'")
+        return _fail(f"the command line needs {package}; pip install rich psutil")
     except XDeviceError as error:
         return _fail(str(error))
     except BrokenPipeError:  # the reader, head or less, has had enough

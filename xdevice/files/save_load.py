@@ -35,15 +35,6 @@ def save(tree: Any, path: Any) -> None:
     path
         The file's, as a string or a path. What a link points to is written, and the link stays.
 
-    >>> import numpy, os, tempfile, xdevice
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> path = os.path.join(folder.name, "net.safetensors")
-    >>> xdevice.save({"w": numpy.ones(2), "step": 3}, path)
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.load(path)
-    {'w': array([1., 1.]), 'step': 3}
-    >>> folder.cleanup()
-
     Raises
     ------
     ArgumentTypeError
@@ -52,12 +43,25 @@ def save(tree: Any, path: Any) -> None:
         A dtype that the format does not have.
     UnknownPlacementError
         A tensor whose values are not here: symbolic, or spread over processes.
-    DistributedError, DistributedTimeoutError
-        Rank 0 could not write, or not in time.
+    DistributedError
+        Rank 0 could not write.
+    DistributedTimeoutError
+        Rank 0 did not write in time.
     BackendNotInstalledError
         The package safetensors is missing.
     OSError
         The file cannot be written; what was there before is there still.
+
+    Examples
+    --------
+    >>> import numpy, os, tempfile, xdevice
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "net.safetensors")
+    >>> xdevice.save({"w": numpy.ones(2), "step": 3}, path)
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.load(path)
+    {'w': array([1., 1.]), 'step': 3}
+    >>> folder.cleanup()
     """
     file = _spelled(path)
     from xdevice.distributed.group import on_rank_0
@@ -72,21 +76,25 @@ def load(path: Any, device: Any = None) -> Any:
     Without a device they go where new tensors go. A file that others have written is a dict of its tensors.
     Beside what is returned, memory is needed for one tensor at a time.
 
-    >>> import xdevice
-    >>> xdevice.load("net.safetensors", device=xdevice.gpu(1))  # doctest: +SKIP
-
     Raises
     ------
     FileFormatError
         No safetensors file, or not the whole of one.
     NotSupportedError
         The framework does not have a tensor's dtype: nothing is returned.
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
     BackendNotInstalledError
         The package safetensors is missing.
     OSError
         There is no such file, or it cannot be read.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> xdevice.load("net.safetensors", device=xdevice.gpu(1))  # doctest: +SKIP
     """
     owner, name = backend(), _spelled(path)
     where = device_of(creation.zeros(())) if device is None else as_device(device)

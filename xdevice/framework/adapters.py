@@ -44,6 +44,8 @@ _MEANT = {
     **dict.fromkeys(("np", "cupy", "scipy"), "numpy"),
 }  # what others call a framework, for the hint of an error
 
+_PACKAGES = {"paddle": "paddlepaddle"}  # where a framework's package is not called as it is imported
+
 _NOUNS = {
     "virtual": "virtual GPUs",
     "mixing": "devices to mix",
@@ -90,6 +92,8 @@ class Backend(str):
     It is a string, so it prints and compares as the name. ``framework`` is the native module, imported
     safely whatever else is in the process.
 
+    Examples
+    --------
     >>> from xdevice import backend
     >>> backend("numpy")
     'numpy'
@@ -167,6 +171,8 @@ class Backend(str):
 def available() -> list[str]:
     """The names of the frameworks that are installed, most preferred first; imports none.
 
+    Examples
+    --------
     >>> import xdevice
     >>> "numpy" in xdevice.available()
     True
@@ -217,11 +223,16 @@ def imported() -> list[Backend]:
     return [b for b in registered().values() if sys.modules.get(b) is not None]
 
 
+def package_of(name: str) -> str:
+    """The package that installs a framework: never one of our extras, which an index may not have."""
+    return _PACKAGES.get(name, str(name))
+
+
 def not_installed(name: str) -> BackendNotInstalledError:
     """The error for an adapter whose framework is missing."""
     return BackendNotInstalledError(
-        f"backend {str(name)!r} needs the package {str(name)!r}, which is not installed; installed are "
-        f"{', '.join(available()) or 'none'}; pip install 'xdevice[{name}]'",
+        f"backend {str(name)!r} needs the package {package_of(name)!r}, which is not installed; installed are "
+        f"{', '.join(available()) or 'none'}; pip install {package_of(name)}",
         name=str(name),
     )
 

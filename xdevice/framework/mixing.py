@@ -39,14 +39,16 @@ class strict:  # noqa: N801  (reads as a verb: `with strict():`)
 
     May be nested and entered again. Costs nothing while no block is open.
 
-    >>> import numpy, xdevice
-    >>> with xdevice.strict():
-    ...     y = numpy.ones(3) + numpy.ones(3)
-
     Raises
     ------
     ArgumentTypeError
         The decorated object is not a function.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> with xdevice.strict():
+    ...     y = numpy.ones(3) + numpy.ones(3)
     """
 
     __slots__ = ()

@@ -30,15 +30,19 @@ def memory_stats(device: Any) -> MemoryStats:
     ``reserved`` what the framework's allocator has taken, ``peak`` the most ever allocated. Asking
     frees nothing.
 
+    Raises
+    ------
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     sorted(xdevice.memory_stats("cpu"))
     ['allocated', 'free', 'peak', 'reserved', 'total']
-
-    Raises
-    ------
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
     """
     chosen, where = backend(), as_device(device)
     require(chosen, where)
@@ -54,14 +58,18 @@ def empty_cache(device: Any = None) -> None:
 
     Live tensors stay. A framework that keeps none has nothing to do.
 
+    Raises
+    ------
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     xdevice.empty_cache()
-
-    Raises
-    ------
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
     """
     chosen = backend()
     where = None if device is None else as_device(device)
@@ -75,6 +83,8 @@ def is_out_of_memory(exc: BaseException) -> bool:
 
     True for `MemoryError` and for every imported framework's own words for it.
 
+    Examples
+    --------
     >>> from xdevice import is_out_of_memory
     >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError())
     (True, False)
@@ -108,6 +118,15 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
     freed in between. A size found in one call does not limit the next. May be used as a decorator of
     functions, with or without options; the arguments of the call follow the batch size.
 
+    Raises
+    ------
+    ArgumentError
+        ``start`` or ``minimum`` is no positive integer, or ``start`` is under ``minimum``.
+    OutOfMemoryError
+        When called: not even ``minimum`` fits. The framework's own error is its cause.
+
+    Examples
+    --------
     >>> from xdevice import find_batch_size
     >>> @find_batch_size(start=64)
     ... def train(batch_size, epochs):
@@ -116,13 +135,6 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
     ...     return batch_size, epochs
     >>> train(3)
     (16, 3)
-
-    Raises
-    ------
-    ArgumentError
-        ``start`` or ``minimum`` is no positive integer, or ``start`` is under ``minimum``.
-    OutOfMemoryError
-        When called: not even ``minimum`` fits. The framework's own error is its cause.
     """
     if fn is None:
         return lambda f: find_batch_size(f, start=start, minimum=minimum)

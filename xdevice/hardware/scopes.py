@@ -39,11 +39,6 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
     whoever runs it sees the scope. Nothing that exists already is moved. May be nested and entered
     again.
 
-    >>> import xdevice
-    >>> with xdevice.using("numpy"), xdevice.scope("cpu"):
-    ...     xdevice.device_of(xdevice.ones(3))
-    Device('cpu:0')
-
     Raises
     ------
     DeviceSpellingError
@@ -52,6 +47,13 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
         On entering: the chosen framework does not have it.
     ScopeError
         On leaving: it was not entered in this thread or task.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"), xdevice.scope("cpu"):
+    ...     xdevice.device_of(xdevice.ones(3))
+    Device('cpu:0')
     """
 
     __slots__ = ("device",)

@@ -37,10 +37,6 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
     force
         Hide real GPUs, if there are any.
 
-    >>> import xdevice
-    >>> xdevice.virtual_gpus(2)  # doctest: +SKIP
-    [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]
-
     Raises
     ------
     VirtualDeviceError
@@ -50,6 +46,12 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
         The chosen framework, or this system, cannot have them.
     ArgumentError
         ``n`` is not an integer from 1 to 64.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> xdevice.virtual_gpus(2)  # doctest: +SKIP
+    [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]
     """
     number = request.checked(n, f"virtual_gpus({shortened(n)})")
     with _lock:

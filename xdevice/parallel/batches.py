@@ -25,18 +25,24 @@ def split_batch(tree: Any, devices: Sequence[Any]) -> list[Any]:
     evenly, the first devices get one more: 10 rows over 4 are 3, 3, 2 and 2. What is no tensor is in
     every part. A part may share memory with the batch where it is there already. Gradients may not flow.
 
+    Raises
+    ------
+    ArgumentError
+        No devices; a tensor without axes; tensors of different lengths; fewer rows than devices.
+    ArgumentTypeError
+        ``devices`` is not a list.
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+    NotATensorError
+        No tensor in the batch.
+
+    Examples
+    --------
     >>> import numpy, xdevice
     >>> xdevice.split_batch({"x": numpy.arange(5), "name": "five"}, ["cpu", "cpu"])
     [{'x': array([0, 1, 2]), 'name': 'five'}, {'x': array([3, 4]), 'name': 'five'}]
-
-    Raises
-    ------
-    ArgumentError, ArgumentTypeError
-        No devices; a tensor without axes; tensors of different lengths; fewer rows than devices.
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
-    NotATensorError
-        No tensor in the batch.
     """
     return shards(tree, checked_devices(devices), non_blocking=False)[0]
 

@@ -53,19 +53,25 @@ def data_parallel(
         Whether ``fn`` returns ``(loss, anything)``; so does then the loss's place in the result, with a list of
         the anythings, one for each device.
 
+    Raises
+    ------
+    ArgumentError
+        No devices; no such reduction. On calling: what `split_batch` and `value_and_grad` say, or replicas that
+        are not for these devices.
+    ArgumentTypeError
+        ``fn`` cannot be called. On calling: a loss that is not of floating-point numbers; parameters in a set.
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+    NotSupportedError
+        On calling: the framework has no gradients, or this is inside `value_and_grad`.
+
+    Examples
+    --------
     >>> import xdevice
     >>> step = xdevice.data_parallel(lambda w, x: ((x - w) ** 2).mean(), xdevice.try_all_gpus())  # doctest: +SKIP
     >>> loss, gradient = step(xdevice.zeros(1), xdevice.ones(8, 1))  # doctest: +SKIP
-
-    Raises
-    ------
-    ArgumentError, ArgumentTypeError
-        No devices; no such reduction. On calling: what `split_batch` and `value_and_grad` say, a loss that is not
-        of floating-point numbers, replicas that are not for these devices.
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
-    NotSupportedError
-        On calling: the framework has no gradients, or this is inside `value_and_grad`.
     """
     if not callable(fn):
         raise ArgumentTypeError(f"{fn!r} cannot be called; pass the function that returns the loss")

@@ -37,10 +37,6 @@ def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
     op
         ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
 
-    >>> import numpy, xdevice
-    >>> xdevice.all_reduce([numpy.array([1.0, 2.0]), numpy.array([3.0, 4.0])], op="mean")
-    [array([2., 3.]), array([2., 3.])]
-
     Raises
     ------
     ArgumentError
@@ -51,6 +47,12 @@ def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
         A leaf is a number or any other object, or there is no tensor at all.
     NotSupportedError
         Inside `value_and_grad`.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> xdevice.all_reduce([numpy.array([1.0, 2.0]), numpy.array([3.0, 4.0])], op="mean")
+    [array([2., 3.]), array([2., 3.])]
     """
     check_operation(op)
     flats = _flattened(tensors)

@@ -30,22 +30,28 @@ def replicate(tree: Any, devices: Sequence[Any]) -> Replicas:
     Floating-point tensors in it are ready for gradients, in the framework's own words, and belong to no
     graph. A leaf that appears twice is shared within each replica. Models are copied as `to_device` does.
 
+    Raises
+    ------
+    ArgumentError
+        No devices.
+    ArgumentTypeError
+        ``devices`` is not a list, or the tree has a set in it.
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+    NotATensorError
+        No tensor in the tree.
+    NotSupportedError
+        Inside `value_and_grad`, where its gradients would be lost.
+
+    Examples
+    --------
     >>> import numpy, xdevice
     >>> parameters = {"w": numpy.ones(2)}
     >>> replicas = xdevice.replicate(parameters, ["cpu", "cpu"])
     >>> len(replicas), replicas[0]["w"] is replicas[1]["w"], replicas[0]["w"] is parameters["w"]
     (2, False, False)
-
-    Raises
-    ------
-    ArgumentError, ArgumentTypeError
-        No devices.
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
-    NotATensorError
-        No tensor in the tree.
-    NotSupportedError
-        Inside `value_and_grad`, where its gradients would be lost.
     """
     if differentiating():
         raise NotSupportedError("replicate has no gradient; make replicas outside value_and_grad")

@@ -16,13 +16,6 @@ def to_numpy(x: Any) -> np.ndarray[Any, Any]:
 
     Waits for the device, and leaves gradients behind.
 
-    >>> import numpy, xdevice
-    >>> x = numpy.ones(2)
-    >>> y = xdevice.to_numpy(x)
-    >>> y[0] = 5
-    >>> x
-    array([1., 1.])
-
     Raises
     ------
     NotATensorError
@@ -31,5 +24,14 @@ def to_numpy(x: Any) -> np.ndarray[Any, Any]:
         ``x`` has no values yet: symbolic in a graph, deleted, not initialised.
     NotSupportedError
         Its dtype does not exist in NumPy.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> x = numpy.ones(2)
+    >>> y = xdevice.to_numpy(x)
+    >>> y[0] = 5
+    >>> x
+    array([1., 1.])
     """
     return owner_of(x).exchange.to_numpy(x)

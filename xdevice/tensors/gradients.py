@@ -41,21 +41,25 @@ def value_and_grad(
     has_aux
         Whether ``fn`` returns ``(value, anything)``; so does then the value's place in the result.
 
+    Raises
+    ------
+    ArgumentError
+        ``argnums`` is negative. On calling: there is no such argument, or ``fn`` returns several numbers.
+    ArgumentTypeError
+        ``fn`` cannot be called, or ``argnums`` is not an integer or a tuple of integers. On calling: a parameter
+        is not of floating-point numbers, or ``fn`` does not return a tensor of them.
+    NotATensorError
+        On calling: an argument to differentiate for has no tensor, or something that is not a tensor.
+    NotSupportedError
+        On calling: the framework has no gradients, or no gradients of gradients.
+
+    Examples
+    --------
     >>> import xdevice
     >>> step = xdevice.value_and_grad(lambda w, x: (w * x).sum())  # doctest: +SKIP
     >>> value, gradient = step(xdevice.ones(2), xdevice.tensor([3.0, 4.0]))  # doctest: +SKIP
     >>> xdevice.to_numpy(gradient)  # doctest: +SKIP
     array([3., 4.], dtype=float32)
-
-    Raises
-    ------
-    ArgumentError, ArgumentTypeError
-        ``argnums`` names no argument; a parameter is not of floating-point numbers; ``fn`` returns no
-        tensor, or one of several numbers. On calling, as the three below.
-    NotATensorError
-        No tensor in such an argument, or something in it that is none.
-    NotSupportedError
-        The framework has no gradients, or none of gradients.
     """
     if not callable(fn):
         raise ArgumentTypeError(f"{fn!r} cannot be called; pass the function that returns the value")

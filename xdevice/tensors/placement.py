@@ -47,10 +47,6 @@ def device_of(obj: Any, skip: Collection[str] = ()) -> Device:
     skip
         Names of keys and attributes, or paths, of a tree that are to be left out.
 
-    >>> import numpy, xdevice
-    >>> xdevice.device_of(numpy.ones(3))
-    Device('cpu:0')
-
     Raises
     ------
     MixedDeviceError
@@ -59,6 +55,12 @@ def device_of(obj: Any, skip: Collection[str] = ()) -> Device:
         It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
     NotATensorError
         No tensor in it, or an object that may hold one and cannot be opened.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> xdevice.device_of(numpy.ones(3))
+    Device('cpu:0')
     """
     try:
         where = where_by_type[type(obj)]
@@ -78,16 +80,18 @@ def devices_of(obj: Any, skip: Collection[str] = ()) -> frozenset[Device]:
     obj, skip
         As `device_of`.
 
-    >>> import numpy, xdevice
-    >>> xdevice.devices_of({"x": numpy.ones(3), "label": "one"})
-    frozenset({Device('cpu:0')})
-
     Raises
     ------
     UnknownPlacementError
         It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
     NotATensorError
         No tensor in it, or an object that may hold one and cannot be opened.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> xdevice.devices_of({"x": numpy.ones(3), "label": "one"})
+    frozenset({Device('cpu:0')})
     """
     owned = owned_by(obj)
     found = _devices_of_tree(obj, skip) if owned is None else places_of(obj, owned)
@@ -99,16 +103,18 @@ def devices_of(obj: Any, skip: Collection[str] = ()) -> frozenset[Device]:
 def is_same_device(*objs: Any) -> bool:
     """Whether everything given is on one device; frameworks may differ, and devices may be given.
 
-    >>> import numpy, xdevice
-    >>> xdevice.is_same_device(numpy.ones(3), [numpy.zeros(2)], "cpu")
-    True
-
     Raises
     ------
     NotATensorError
         No argument, or one without a tensor.
     UnknownPlacementError
         It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> xdevice.is_same_device(numpy.ones(3), [numpy.zeros(2)], "cpu")
+    True
     """
     if len(objs) == 2:  # by far the most frequent
         a, b = _where(type(objs[0])), _where(type(objs[1]))
@@ -123,16 +129,20 @@ def is_same_device(*objs: Any) -> bool:
 def check_same_device(*objs: Any) -> Device:
     """The one device on which everything given is.
 
-    >>> import numpy, xdevice
-    >>> xdevice.check_same_device(numpy.ones(3), numpy.zeros(2))
-    Device('cpu:0')
-
     Raises
     ------
     MixedDeviceError
         On several devices: each is named with its argument and path.
-    NotATensorError, UnknownPlacementError
-        As `is_same_device`.
+    NotATensorError
+        No argument, or one without a tensor.
+    UnknownPlacementError
+        It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> xdevice.check_same_device(numpy.ones(3), numpy.zeros(2))
+    Device('cpu:0')
     """
     found = _union(objs)
     if len(found) == 1:
@@ -163,13 +173,6 @@ def to_device(
     skip
         Names of keys and attributes, or paths, of a tree that stay as they are.
 
-    >>> import numpy, xdevice
-    >>> x = numpy.ones(3)
-    >>> xdevice.to_device(x, "cpu") is x
-    True
-    >>> xdevice.to_device({"x": x}, "cpu", copy=True)["x"] is x
-    False
-
     Raises
     ------
     DeviceNotFoundError
@@ -182,6 +185,15 @@ def to_device(
         Its placement cannot be known: symbolic in a graph, deleted, a model that is not built yet.
     MisplacedError
         The framework did not put it there.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> x = numpy.ones(3)
+    >>> xdevice.to_device(x, "cpu") is x
+    True
+    >>> xdevice.to_device({"x": x}, "cpu", copy=True)["x"] is x
+    False
     """
     target = device if type(device) is Device else _target(obj, device)
     where = _where(type(obj))
