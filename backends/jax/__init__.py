@@ -11,9 +11,7 @@ and random numbers, which would be constants there, are errors. 64-bit numbers a
 
 import jax as jax
 
-CANNOT: dict[str, str] = {
-    "models": "JAX has no models; Flax and Equinox keep theirs in trees of arrays, which move as trees do",
-}
+CANNOT: dict[str, str] = {}
 """What this framework cannot do, and why."""
 
 GPU_BUILD = "pip install --upgrade 'jax[cuda12]'"
