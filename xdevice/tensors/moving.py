@@ -119,17 +119,19 @@ class Move:
             raise
 
     def _move_all(self, todo: list[Item]) -> dict[int, Any]:
-        """Move loose tensors, then models, whose own tensors move with them."""
+        """Move models, whose own tensors move with them, then loose tensors."""
         models = [item for item in todo if item.role == "model"]
         inside = {id(tensor) for item in models for _, tensor in item.owner.models.tensors_of(item.obj)}
         try:
-            for item in todo:
-                if item.role == "tensor" and id(item.obj) not in inside:
-                    self.moved[id(item.obj)] = self._move_tensor(item.obj, item.owner, item.here)
-                elif item.role == "object":
-                    self.moved[id(item.obj)] = self._move_object(item)
             for owner in dict.fromkeys(item.owner for item in models):
                 self._move_models([item for item in models if item.owner is owner], owner)
+            for item in todo:
+                if item.role == "tensor" and id(item.obj) not in inside:
+                    # it may have moved with a model: a variable behind one of Keras's, or of an optimizer
+                    arrived = models and not self.copy and self._is_there(item.obj)
+                    self.moved[id(item.obj)] = item.obj if arrived else self._move_tensor(item.obj, item.owner, item.here)
+                elif item.role == "object":
+                    self.moved[id(item.obj)] = self._move_object(item)
         except BaseException:
             self._move_back()
             raise
