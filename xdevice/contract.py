@@ -314,11 +314,23 @@ class Maths(Protocol):
     """The framework's arrays under the array API standard's names."""
 
     def namespace(self) -> Mapping[str, Any]:
-        """Each name of `xdevice.maths.NAMES` that the framework has, with what it stands for."""
+        """Each of `xdevice.tensors.names.NAMES` that the framework has, with what it stands for."""
         ...
 
     def module(self) -> ModuleType:
-        """The module in which the framework keeps what has no place in that list."""
+        """The framework's module with the functions that are not in that list."""
+        ...
+
+
+class Linalg(Protocol):
+    """The same for the standard's extension ``linalg``."""
+
+    def namespace(self) -> Mapping[str, Any]:
+        """Each of `xdevice.tensors.names.LINALG` that the framework has, with what it stands for."""
+        ...
+
+    def module(self) -> ModuleType:
+        """The framework's module with the functions that are not in that list."""
         ...
 
 
@@ -370,7 +382,7 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
     p.__name__.lower(): _methods(p)
     for p in (
         *(Hardware, Placement, Trees, Data, Models, Creation, Exchange, Memory, Gradients, Virtual, Mixing),
-        *(Collectives, Maths, Storage, Engine),
+        *(Collectives, Maths, Linalg, Storage, Engine),
     )
 }
 """Each capability with the functions that it may have."""

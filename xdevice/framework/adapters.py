@@ -117,6 +117,7 @@ class Backend(str):
     mixing: contract.Mixing
     collectives: contract.Collectives
     maths: contract.Maths
+    linalg: contract.Linalg
     storage: contract.Storage
     engine: contract.Engine
 

@@ -181,7 +181,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, de
     if step == 0 or not all(isinstance(v, (int, float)) and math.isfinite(v) for v in (start, stop, step)):
         raise ArgumentError(f"arange({start!r}, {stop!r}, {step!r}) never arrives; give real numbers, the step not 0")
     if (stop - start) / step <= 0:
-        stop = start  # nothing lies between: an empty tensor under every framework
+        # nothing lies between: an empty tensor under every framework, of floats if any of the numbers is one
+        start = stop = float(start) if any(isinstance(v, float) for v in (start, stop, step)) else start
     return _create(backend(), "arange", dtype, device, start, stop, step)
 
 

@@ -129,7 +129,9 @@ class Move:
                 if item.role == "tensor" and id(item.obj) not in inside:
                     # it may have moved with a model: a variable behind one of Keras's, or of an optimizer
                     arrived = models and not self.copy and self._is_there(item.obj)
-                    self.moved[id(item.obj)] = item.obj if arrived else self._move_tensor(item.obj, item.owner, item.here)
+                    self.moved[id(item.obj)] = (
+                        item.obj if arrived else self._move_tensor(item.obj, item.owner, item.here)
+                    )
                 elif item.role == "object":
                     self.moved[id(item.obj)] = self._move_object(item)
         except BaseException:
