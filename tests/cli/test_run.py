@@ -133,16 +133,16 @@ def test_what_stands_behind_two_dashes_is_the_scripts_even_if_it_looks_like_ours
 
 
 @pytest.mark.parametrize(("arguments", "says"), [
-    (["nowhere.py"], "'nowhere.py' is no such script"),
-    (["."], "'.' is a folder, no script"),
+    (["nowhere.py"], "'nowhere.py' does not exist"),
+    (["."], "'.' is a folder, not a script"),
     ([], "SCRIPT"),
     (["--stepz", "nowhere.py"], "unknown option '--stepz'"),
     (["{script}", "--backend", "pytorch"], "no backend 'pytorch'"),
     (["{script}", "--backend", ""], "no backend ''"),
-    (["{script}", "--jobs", "0"], "'0' is no whole number"),
-    (["{script}", "--timeout", "-1"], "'-1' is no number of seconds"),
-    (["{script}", "--timeout", "soon"], "'soon' is no number of seconds"),
-    (["{script}", "--tolerance", "nan"], "'nan' is no tolerance"),
+    (["{script}", "--jobs", "0"], "'0' is not a whole number"),
+    (["{script}", "--timeout", "-1"], "'-1' is not a number of seconds"),
+    (["{script}", "--timeout", "soon"], "'soon' is not a number of seconds"),
+    (["{script}", "--tolerance", "nan"], "'nan' is not a tolerance"),
     (["{script}", "--env", "nox"], "'nox'"),
 ])  # fmt: skip
 def test_a_mistake_in_the_command_is_one_line_and_exit_status_2_before_anything_runs(script, tmp_path, arguments, says):
@@ -167,6 +167,7 @@ def test_a_failing_script_shows_its_tracebacks_end_and_fails_the_command(script)
     for name in NAMES:
         assert f"{name}: exit 1; the end of its stderr:" in done.stdout
         assert f"ValueError: no luck under {name}" in done.stdout
+        assert f"{name}: exit 1; the end of its stdout:\n  so far\n" in done.stdout
 
 
 def test_one_failing_framework_is_enough_and_the_others_are_compared(script):
@@ -284,7 +285,7 @@ def test_binary_output_is_shown_and_said_to_be_binary(script):
     status, report = run_json(path, "--backend", ONE)
     assert status == 0 and report["runs"][0]["binary"] and report["runs"][0]["stdout"].endswith("end\n")
     done = run(path, "--backend", ONE)
-    assert done.returncode == 0 and "no text (UTF-8)" in done.stdout and "end" in done.stdout
+    assert done.returncode == 0 and "not text (UTF-8)" in done.stdout and "end" in done.stdout
     assert all(c == "\n" or c.isprintable() or c == "\t" for c in done.stdout)
 
 

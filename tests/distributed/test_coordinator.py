@@ -1,4 +1,4 @@
-"""What rank 0 answers those who come to it, whichever comes first; and what comes of asking somebody else."""
+"""What rank 0 answers the processes that connect to it, in any order; and what comes of another program's port."""
 
 import json
 import socket
@@ -8,11 +8,14 @@ from contextlib import closing
 
 import pytest
 
-from xdevice.distributed.coordinator import ANSWER, Coordinator
+from xdevice.distributed.coordinator import Coordinator
 from xdevice.distributed.member import Membership
+from xdevice.distributed.periods import ANSWER
+from xdevice.distributed.proof import GREETING, MAGIC, prove
 from xdevice.distributed.seat import Seat
-from xdevice.errors import DistributedError
+from xdevice.errors import DistributedError, DistributedTimeoutError
 
+TOKEN = b"the token of a test's job"
 JOB = {"world_size": 3, "timeout": 60.0, "backend": "numpy", "engine": "mpi", "version": "0"}
 
 
@@ -23,14 +26,16 @@ def of(rank, **others):
 @pytest.fixture
 def coordinator():
     listener = socket.create_server(("127.0.0.1", 0))
-    coordinator = Coordinator(listener, of(0), 60.0)
+    coordinator = Coordinator(listener, TOKEN, of(0), 60.0)
     coordinator.address = listener.getsockname()
     coordinator.start()
     return coordinator
 
 
 def connected(coordinator):
-    return socket.create_connection(coordinator.address, timeout=10)
+    line = socket.create_connection(coordinator.address, timeout=10)
+    prove(line, TOKEN, time.monotonic() + 10)
+    return line
 
 
 def introduced(line, hello):
@@ -59,7 +64,7 @@ def test_rank_0_is_refused_like_the_others_though_they_have_come_and_gone_before
     assert not coordinator.is_alive()
 
 
-def test_who_is_on_the_line_already_is_refused_too_and_not_just_hung_up_on(coordinator):
+def test_a_process_that_has_connected_already_is_refused_too_and_not_just_hung_up_on(coordinator):
     with closing(come(coordinator, of(0))) as own, closing(connected(coordinator)) as slow:
         with closing(come(coordinator, of(1, world_size=2))) as other:
             said = heard(other)
@@ -81,29 +86,57 @@ def test_it_does_not_wait_for_ever_for_a_rank_0_that_cannot_reach_itself(coordin
         come(coordinator, of(0))
 
 
-@pytest.mark.parametrize(
-    ("answer", "rank", "says"),
-    [
-        (b"", 0, "rank 0 (at 127.0.0.1:{}) hung up before all had met: it was killed, or that is another program's"),
-        (b"HTTP/1.1 400 Bad Request\r\n", None, "what answers at 127.0.0.1:{} is no rank 0 of an xdevice job"),
-        (b"[1, 2]\n", None, "what answers at 127.0.0.1:{} is no rank 0 of an xdevice job"),
-    ],
-)
-def test_another_programs_port_is_an_error_that_says_so(answer, rank, says):
-    with closing(socket.create_server(("127.0.0.1", 0))) as other:
-        port = other.getsockname()[1]
+@pytest.fixture
+def asked():
+    """Asks a server that answers in this way at rank 0's port; the error, and the port."""
 
-        def serve():
-            connections = [other.accept()[0] for _ in range(2)]
-            for connection in connections:
-                connection.recv(65536)
-                connection.sendall(answer)
-                connection.close()
+    def ask(answer):
+        with closing(socket.create_server(("127.0.0.1", 0))) as other:
+            port = other.getsockname()[1]
 
-        server = threading.Thread(target=serve)
-        server.start()
-        with pytest.raises(DistributedError) as caught:
-            Membership(Seat(1, 2, 1, "127.0.0.1", port, "a test"), 20.0, {})
-        server.join(10)
-    assert caught.value.rank == rank
-    assert str(caught.value).startswith(says.format(port))
+            def serve():
+                while True:
+                    try:
+                        connection = other.accept()[0]
+                    except OSError:
+                        return
+                    with closing(connection):
+                        answer(connection)
+
+            threading.Thread(target=serve, daemon=True).start()
+            with pytest.raises(DistributedError) as caught:
+                Membership(Seat(1, 2, 1, "127.0.0.1", port, "a test"), 2.0, {})
+            other.shutdown(socket.SHUT_RDWR)
+        return caught.value, f"127.0.0.1:{port}"
+
+    return ask
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n", b"[1, 2]\n", b"XDV", b"\0" * 4 * GREETING])
+def test_another_programs_port_is_an_error_that_says_so(asked, monkeypatch, answer):
+    monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
+    error, there = asked(lambda connection: connection.recv(65536) and connection.sendall(answer))
+    assert error.rank is None
+    assert str(error).startswith(f"what answers at {there} is not rank 0 of an xdevice job; choose another port")
+
+
+def test_a_port_at_which_a_program_hangs_up_is_tried_until_the_timeout(asked, monkeypatch):
+    monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
+    error, there = asked(lambda connection: None)
+    assert error.rank == 0 and isinstance(error, DistributedTimeoutError)
+    assert str(error).startswith(f"rank 1 has waited 2 s at {there}: rank 0 cannot be reached (")
+
+
+def test_a_false_rank_0_that_does_not_know_the_token_learns_nothing_and_is_named(asked, monkeypatch):
+    monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
+    heard = []
+
+    def false(connection):
+        connection.sendall(MAGIC + b"n" * 32)
+        time.sleep(0.2)
+        heard.append(connection.recv(65536))
+        connection.sendall(b"p" * 32)
+
+    error, there = asked(false)
+    assert str(error).startswith(f"what answers at {there} does not know this job's token")
+    assert len(heard[0]) == GREETING + 32 and TOKEN not in heard[0] and b"rank" not in heard[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.distributed.seat import ALONE, FIRST_PORT, PORTS, first_of, seat
+from xdevice.distributed.seat import FIRST_PORT, NO_LAUNCHER, PORTS, first_of, seat
 
 WORKER = Path(__file__).with_name("worker.py")
 WHERE = {"XDEVICE_MASTER_ADDR": "head", "XDEVICE_MASTER_PORT": "20500"}
@@ -26,10 +26,10 @@ def told(env):
 
 
 def test_without_a_launcher_a_process_is_alone():
-    assert seat({}) is ALONE
-    assert (ALONE.rank, ALONE.world_size, ALONE.local_rank) == (0, 1, 0)
+    assert seat({}) is NO_LAUNCHER
+    assert (NO_LAUNCHER.rank, NO_LAUNCHER.world_size, NO_LAUNCHER.local_rank) == (0, 1, 0)
     # in a Slurm batch script, outside srun, there is one process whatever the job has reserved
-    assert seat({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}) is ALONE
+    assert seat({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}) is NO_LAUNCHER
 
 
 @pytest.mark.parametrize(

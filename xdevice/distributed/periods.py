@@ -29,3 +29,6 @@ LAST_RESORT = 2 * SETTLING + 2
 
 UNKILLABLE = LAST_RESORT
 """After which a process that does not end by SIGKILL, in a system call that hangs, is left to the system."""
+
+PROVING = 2 * ANSWER
+"""A connection has to prove that it is of the job, and then to introduce itself, each within this time."""

@@ -33,7 +33,8 @@ class Seat:
     launcher: str
 
 
-ALONE = Seat(0, 1, 0, "127.0.0.1", 0, "nobody")
+NO_LAUNCHER = Seat(0, 1, 0, "127.0.0.1", 0, "no launcher")
+"""The seat of a process that was started by itself."""
 
 
 def seat(env: Mapping[str, str] = os.environ) -> Seat:
@@ -53,7 +54,7 @@ def seat(env: Mapping[str, str] = os.environ) -> Seat:
             found = read(env)
             break
     else:
-        return ALONE
+        return NO_LAUNCHER
     if not 0 <= found.rank < found.world_size:
         raise ArgumentError(
             f"{found.launcher} says rank {found.rank} of {found.world_size}; ranks count from 0 to one below the number"

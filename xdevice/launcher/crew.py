@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from xdevice.distributed.member import PEER_FAILED
+from xdevice.distributed.failing import PEER_FAILED
 from xdevice.distributed.periods import SETTLING, TERMINATION, UNKILLABLE
 from xdevice.errors import DistributedError
 from xdevice.launcher.family import MARKS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xdevice.distributed.member import PEER_FAILED
+from xdevice.distributed.failing import PEER_FAILED
 from xdevice.distributed.periods import SETTLING
 from xdevice.errors import DistributedError
 from xdevice.launcher.children import Signals
