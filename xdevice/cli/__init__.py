@@ -27,8 +27,8 @@ it starts: the most that samples have seen at once, or the kernel's figure for t
 
 Outputs are compared without colours and other control characters, and of a line written over the
 last state is taken. What a failed run prints is not compared but shown apart. The first mebibyte
-and 2000 lines of each output count. A script that prints over 256 mebibytes is stopped, and so is
-whatever a script leaves running when it ends.
+and 2000 lines of each output count. A script that prints over 256 mebibytes is stopped, and so are
+all processes, daemons too, that a script leaves running when it ends.
 
 --env tox makes each framework's environment ready with tox, as the project in this folder
 configures it, and runs the script with that environment's Python. Names of environments are those
