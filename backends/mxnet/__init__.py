@@ -77,7 +77,6 @@ write_plainly()
 CANNOT: dict[str, str] = {
     "trees": "MXNet keeps no registry of containers; register a class with optree",
     "storage": "there is nothing to do: all its numbers are NumPy's too, and saved as such",
-    "trees": "MXNet keeps no registry of containers; register a class with optree",
     "data": "every array is of numbers",
 }
 """What this framework cannot do, and why."""
