@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from xdevice.backends.torch.virtual.devices import NAME
 from xdevice.backends.torch.virtual.internals import core
@@ -35,9 +37,11 @@ class _InPlace:
     def __init__(self, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
         self._fn = fn
 
-    def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
+    def __call__(self, tensor: Any) -> torch.Tensor:
         made = self._fn(tensor)
-        if type(tensor) is not torch.nn.Parameter or {tensor.device.type, made.device.type} != {"cpu", NAME}:
+        if not isinstance(tensor, torch.nn.Parameter) or {tensor.device.type, made.device.type} != {"cpu", NAME}:
+            return made
+        if is_traceable_wrapper_subclass(tensor):  # its tensors are inside it
             return made
         grad = None if tensor.grad is None else self._fn(tensor.grad)
         _exchange(tensor, torch.nn.Parameter(made, tensor.requires_grad))
@@ -47,7 +51,7 @@ class _InPlace:
 
 def _exchange(parameter: Any, other: torch.Tensor) -> None:
     """Exchange the insides of two parameters. A graph that refers to them keeps the insides that it knows."""
-    if parameter.requires_grad:
+    if parameter.requires_grad and not is_lazy(parameter):  # before its first batch no graph knows it
         torch.autograd.graph.get_gradient_edge(parameter).node.register_prehook(_refuse)
     backward, accumulated = parameter._backward_hooks, parameter._post_accumulate_grad_hooks
     core._swap_tensor_impl(parameter, other)
