@@ -483,6 +483,58 @@ def test_a_parameter_of_a_class_of_its_own_keeps_it_and_what_was_put_on_it():
     assert model.weight is kept and type(kept) is Marked and kept.mark == 3 and device_of(kept) is gpu(1)
 
 
+class Stays(nn.Module):
+    """A module whose move fails."""
+
+    def _apply(self, fn, recurse=True):
+        raise ValueError("it stays")
+
+
+def test_a_spread_model_is_put_back_where_it_was_if_the_move_fails():
+    model = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2).to(FIRST), nn.BatchNorm1d(2)])
+    for layer in model[:2]:
+        layer(torch.ones(1, 2, device=layer.weight.device)).sum().backward()
+
+    def state():
+        tensors = [*model.parameters(), *model.buffers(), *(p.grad for p in model.parameters() if p.grad is not None)]
+        return [(id(tensor), tensor.device, tensor.data_ptr()) for tensor in tensors]
+
+    before = state()
+    failing = nn.ModuleList([nn.Linear(2, 2), Stays()])
+    for tree in ([model, failing], nn.ModuleList([model, Stays()])):
+        with pytest.raises(ValueError, match="it stays"):
+            to_device(tree, gpu(1))
+        assert state() == before and device_of(failing) is cpu()
+
+
+def test_a_buffer_that_two_modules_share_is_moved_once():
+    model = nn.ModuleList([nn.BatchNorm1d(2), nn.BatchNorm1d(2)])
+    model[1].running_mean = model[0].running_mean
+    for copy_of in (True, None):
+        moved = to_device({"model": model, "mean": model[0].running_mean}, gpu(1), copy=copy_of)
+        assert moved["model"][0].running_mean is moved["model"][1].running_mean is moved["mean"]
+        assert device_of(moved) is gpu(1)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_torchscript_moves_in_place_computes_there_and_its_optimiser_keeps_its_parameters():
+    x = torch.ones(4, 2)
+    for make in (torch.jit.script, lambda model: torch.jit.trace(model, (x,))):
+        model = make(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Linear(2, 1)))
+        expected, parameters = model(x), dict(model.named_parameters())
+        optimiser = torch.optim.SGD(model.parameters(), 0.1)
+        for device in (gpu(1), cpu(), gpu(0)):
+            assert to_device(model, device) is model and device_of(model) is device
+            assert all(parameters[name] is parameter for name, parameter in model.named_parameters())
+        made = model(x.to(FIRST))
+        torch.testing.assert_close(made.cpu(), expected)
+        made.square().sum().backward()
+        before = parameters["2.bias"].detach().clone()
+        optimiser.step()
+        assert not torch.equal(before, dict(model.named_parameters())["2.bias"])
+        assert device_of(to_device(model, "cpu", copy=True)) is cpu() and device_of(model) is gpu(0)
+
+
 def test_tied_parameters_stay_tied():
     model = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
     model[1].weight = model[0].weight
