@@ -186,6 +186,10 @@ class Models(Protocol):
         """Move as the framework moves a model, in place where it does that."""
         ...
 
+    def keep(self, model: Any) -> Callable[[], None]:
+        """Remember the model's tensors; the function returned puts them back as they are now, where they are now."""
+        ...
+
     def copy_models(self, models: list[Any]) -> list[Any]:
         """Models of their own with equal parameters, on the same devices; what they share stays shared."""
         ...

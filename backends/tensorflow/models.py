@@ -23,7 +23,7 @@ from xdevice.errors import NotSupportedError
 from xdevice.kit import keras
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from xdevice.device import Device
 
@@ -58,6 +58,17 @@ def move_model(model: Any, device: Device) -> Any:
     for variable, new in zip(variables, moved, strict=True):  # not before all are there: memory may run out
         variable._handle = new._handle
     return model
+
+
+def keep(model: Any) -> Callable[[], None]:
+    kept = [(variable, device_of(variable)) for variable in _variables(model)]
+
+    def put_back() -> None:
+        for variable, device in kept:
+            if device_of(variable) is not device:
+                variable._handle = fresh_variable(variable, value_apart(variable, device), device)._handle
+
+    return put_back
 
 
 def copy_models(models: list[Any]) -> list[Any]:

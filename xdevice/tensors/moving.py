@@ -163,18 +163,19 @@ class Move:
         """All models of one framework, so that copies share what the originals share."""
         tensors_of = owner.models.tensors_of
         originals = [item.obj for item in items]
-        before = [[tensor for _, tensor in tensors_of(model)] for model in originals]
+        before = [list(tensors_of(model)) for model in originals]
         models = owner.models.copy_models(originals) if self.copy else originals
         for item, old, model in zip(items, before, models, strict=True):
             self.moved[id(item.obj)] = self._move_model(model, owner, item.here)
-            new = [tensor for _, tensor in tensors_of(self.moved[id(item.obj)])]
-            self.moved.update(zip(map(id, old), new, strict=True))
+            new = list(tensors_of(self.moved[id(item.obj)]))
+            if len(new) == len(old):  # in their order: a copy may give them other names
+                self.moved.update((id(a), b) for (_, a), (_, b) in zip(old, new, strict=True))
 
     def _move_model(self, model: Any, owner: Backend, here: set[Device]) -> Any:
         if not here or here == {self.target}:
             return model
-        if not self.copy and len(here) == 1:
-            self.undo.append(lambda: owner.models.move_model(model, next(iter(here))))
+        if not self.copy:
+            self.undo.append(owner.models.keep(model))
         return self._verified(owner.models.move_model(model, self.target), owner)
 
     def _move_back(self) -> None:
