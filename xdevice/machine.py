@@ -136,7 +136,7 @@ def _gpu(
 
 
 def _ask_nvml() -> tuple[list[Gpu], dict[str, str | None], str | None]:
-    """The GPUs, the driver's version, and NVML's complaint if it made one."""
+    """The GPUs, the driver's version, and NVML's error if it gave one."""
     try:
         import pynvml as nvml
     except ModuleNotFoundError:
@@ -147,13 +147,14 @@ def _ask_nvml() -> tuple[list[Gpu], dict[str, str | None], str | None]:
     except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):  # as most machines are
         return [], {}, None
     except pynvml.NVMLError as error:
-        return [], {}, str(error)
+        return [], {}, _said(error)
     try:
-        driver = _answer(pynvml, pynvml.nvmlSystemGetDriverVersion)
-        found = [_nvml_gpu(pynvml, i) for i in range(_answer(pynvml, pynvml.nvmlDeviceGetCount) or 0)]
+        drivers = {"nvidia": _text(_answer(pynvml, pynvml.nvmlSystemGetDriverVersion))}
+        return [_nvml_gpu(pynvml, i) for i in range(pynvml.nvmlDeviceGetCount())], drivers, None
+    except pynvml.NVMLError as error:
+        return [], drivers, _said(error)
     finally:
         pynvml.nvmlShutdown()
-    return found, {"nvidia": _text(driver)}, None
 
 
 def _nvml_gpu(pynvml: Any, index: int) -> Gpu:
@@ -176,6 +177,10 @@ def _answer(pynvml: Any, query: Callable[..., Any], *args: Any) -> Any:
         return query(*args)
     except pynvml.NVMLError:
         return None
+
+
+def _said(error: Exception) -> str:
+    return str(error).strip().rstrip(".")  # nvidia-ml-py has sentences for some errors
 
 
 def _text(answer: str | bytes | None) -> str | None:

@@ -16,6 +16,7 @@ from xdevice.backends.paddle import plug_in
 from xdevice.kit import virtual_request
 
 CANNOT: dict[str, str] = {
+    "data": "every tensor counts as numbers",
     "trees": "PaddlePaddle keeps no registry of containers; register a class with optree",
 }
 """What this framework cannot do, and why."""

@@ -14,6 +14,7 @@ beside the operation. `strict` sees what a `tf.function` is given, not what it d
 import tensorflow as tensorflow
 
 CANNOT: dict[str, str] = {
+    "data": "every tensor counts as numbers",
     "trees": "TensorFlow keeps no registry of containers; register a class with optree",
 }
 """What this framework cannot do, and why."""

@@ -23,4 +23,8 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
         raise NotSupportedError(
             f"NumPy cannot hold this {host.dtype} tensor ({error}); convert it first, for example with .float()"
         ) from error
+    except RuntimeError as error:  # a subclass without memory of its own
+        raise NotSupportedError(
+            f"NumPy cannot hold this {type(tensor).__name__} ({error}); give an ordinary tensor, which has values"
+        ) from error
     return array

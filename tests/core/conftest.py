@@ -17,6 +17,9 @@ TOY = {
         def count(kind): return gpus if kind == "gpu" else int(kind == "cpu")
         def native(device): return "toy-cpu" if device.kind == "cpu" else f"toy-gpu{device.index} of {gpus}"
         def properties(device): return {"virtual": False}
+        def scope(device):
+            from contextlib import nullcontext
+            return nullcontext()
     """,
     "xdevice_toy/virtual.py": """
         import os, xdevice, xdevice_toy.hardware as hardware

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xdevice.cli.probe import probe_all
+from xdevice.hardware.diagnosis import driver_problem
 from xdevice.launcher.terminal import printable, write, write_json
 from xdevice.machine import gpus
 
@@ -50,6 +51,9 @@ def _of_installation() -> list[dict[str, Any]]:
 
 def _of_machine(machine: Any) -> dict[str, Any]:
     there = machine["gpus"]
+    if machine["driver_error"]:
+        problem = driver_problem(machine["driver_error"])
+        return _finding("machine", "wrong", problem.reason, problem.cure)
     if not there:
         return _finding("machine", "note", "no GPU in this machine; nothing to mend")
     names = ", ".join(gpu["name"] or f"{gpu['maker'].upper()} GPU" for gpu in there)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from xdevice._version import __version__
 from xdevice.cli.probe import probe_all
+from xdevice.hardware.diagnosis import driver_problem
 from xdevice.launcher.terminal import duration, printable, size, table, write, write_json
 from xdevice.machine import gpus, host, same_gpu
 
@@ -58,6 +59,8 @@ def _machine(machine: dict[str, Any]) -> Table:
         )  # fmt: skip
     if not machine["gpus"]:
         found.add_row("GPU", Text("none found", style="dim"), "")
+    if machine["driver_error"]:
+        found.add_row("", Text(driver_problem(machine["driver_error"]).reason, style="red"), "")
     return found
 
 

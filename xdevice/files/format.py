@@ -1,4 +1,4 @@
-"""The safetensors format as we use it: the package that knows it, its words for dtypes, and our place in it."""
+"""The safetensors format: the package that implements it, its names of dtypes, and our key in its metadata."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 OURS = "xdevice"
-"""The key in the metadata under which the structure stands."""
+"""The key of the structure in the metadata."""
 
 DTYPES = {
     "BF16": "bfloat16",
@@ -32,10 +32,10 @@ DTYPES = {
     "U32": "uint32",
     "U64": "uint64",
 }
-"""The NumPy name behind each of the format's words."""
+"""The NumPy name of each of the format's dtypes."""
 
 FOREIGN = ("bfloat", "float8")
-"""How the names begin that NumPy itself does not know."""
+"""The beginnings of the names that NumPy itself does not have."""
 
 
 def library() -> ModuleType:

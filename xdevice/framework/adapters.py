@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from xdevice.device import load_hooks
 from xdevice.errors import (
     BackendNotInstalledError,
     BrokenBackendError,
@@ -105,6 +106,8 @@ class Backend(str):
     # each capability is loaded, and kept as an attribute, when it is first used
     hardware: contract.Hardware
     placement: contract.Placement
+    trees: contract.Trees
+    data: contract.Data
     models: contract.Models
     creation: contract.Creation
     exchange: contract.Exchange
@@ -114,6 +117,7 @@ class Backend(str):
     mixing: contract.Mixing
     collectives: contract.Collectives
     maths: contract.Maths
+    linalg: contract.Linalg
     storage: contract.Storage
     engine: contract.Engine
 
@@ -138,15 +142,19 @@ class Backend(str):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self.open(name)
 
-    def open(self, name: str) -> Any:
-        """Load a capability and keep it as an attribute, with what has to be done before and after."""
+    def open(self, name: str) -> Capability:
+        """The capability, loaded and kept as an attribute, with what has to be done before and after."""
+        found: Capability | None = self.__dict__.get(name)
+        if found is not None:
+            return found
+        load_hooks()  # `before_opening` may still be empty
         for prepare in before_opening:
             prepare(self, name)
         from importlib.util import find_spec
 
         module = f"{self.module}.{name}"
         loaded = _load(self, module) if find_spec(f".{name}", self.adapter.__name__) else None
-        opened = self.__dict__.setdefault(name, Capability(self, name, loaded))  # threads agree on one
+        opened: Capability = self.__dict__.setdefault(name, Capability(self, name, loaded))  # threads agree on one
         for begin in after_opening:
             begin(self, name)
         return opened

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import warnings
 
-from xdevice.device import Device, as_kind, check_index, parse
+from xdevice.device import Device, as_kind, check_index, on_native, parse
 from xdevice.errors import DeviceFallbackWarning, DeviceNotFoundError, DeviceTypeError, shortened
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import ownership_of
 from xdevice.hardware.virtual import is_virtual
-from xdevice.machine import host_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from xdevice.framework.adapters import Backend
 
 _CPU = Device("cpu", 0)
+_backend = backend  # `native` has a parameter of that name
 _warned: set[str] = set()  # frameworks about which `try_gpu` has had its say
 
 
@@ -184,12 +184,12 @@ def as_device(obj: Any) -> Device:
         return obj
     if isinstance(obj, str):
         return parse(obj)
-    owned = ownership_of(type(obj))
-    if owned is None or not owned.is_device:
+    named = _named_by(obj)
+    if named is None:
         raise DeviceTypeError(
             f"{shortened(obj)} is not a device; write gpu(1), 'gpu:1' or a framework's own device object"
         )
-    return owned.backend.hardware.as_device(obj)
+    return named
 
 
 def is_device(obj: Any) -> bool:
@@ -270,6 +270,8 @@ def properties_of(owner: Backend, device: Device) -> Properties:
     """What the framework knows of a device that exists; a virtual one has the host's memory."""
     if not is_virtual(owner, device):
         return owner.hardware.properties(device)
+    from xdevice.machine import host_memory  # reads the machine: not at import
+
     name, total = f"virtual GPU {device.index}", host_memory()[0]
     return {"name": name, "total_memory": total, "compute_capability": None, "uuid": None, "virtual": True}
 
@@ -298,8 +300,10 @@ def _devices(owner: Backend, kind: str | None = None) -> list[Device]:
     return [Device(k, i) for k in kinds for i in range(hardware.count(k))]
 
 
-def _backend(name: str | None) -> Backend:
-    return backend(name)
+def _named_by(obj: Any) -> Device | None:
+    """The device that a framework's own object names; ``None`` if it is not one."""
+    owned = ownership_of(type(obj))
+    return owned.backend.hardware.as_device(obj) if owned is not None and owned.is_device else None
 
 
 def _warn_if_hidden(chosen: Backend) -> None:
@@ -308,10 +312,12 @@ def _warn_if_hidden(chosen: Backend) -> None:
     _warned.add(chosen)
     from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only when a GPU is missed
 
-    problem = diagnose(facts_of(chosen))
+    facts = facts_of(chosen)
+    problem = diagnose(facts)
     if problem is not None:
-        warnings.warn(
-            f"{chosen} sees no GPU although this machine has one: {problem.reason}; {problem.cure}",
-            DeviceFallbackWarning,
-            stacklevel=3,
-        )
+        there = " although this machine has one" if facts.gpus else ""  # a driver that fails may list none
+        text = f"{chosen} sees no GPU{there}: {problem.reason}; {problem.cure}"
+        warnings.warn(text, DeviceFallbackWarning, stacklevel=3)
+
+
+on_native(_named_by)

@@ -100,7 +100,7 @@ def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
 
 def diagnose(facts: Facts) -> Problem | None:
     """The first rule that explains why no GPU is seen; ``None`` if one is, or the machine has none."""
-    if facts.seen or not facts.gpus:
+    if facts.seen or not _makers(facts):
         return None
     for rule in RULES:
         problem = rule(facts)
@@ -125,7 +125,7 @@ def _cpu_build(facts: Facts) -> Problem | None:
 
 
 def _other_maker(facts: Facts) -> Problem | None:
-    makers = {gpu["maker"] for gpu in facts.gpus}
+    makers = _makers(facts)
     if facts.compute is None or MAKERS.get(facts.compute) in makers:
         return None
     there = " and ".join(sorted(maker.upper() for maker in makers))
@@ -138,10 +138,7 @@ def _other_maker(facts: Facts) -> Problem | None:
 def _driver_fails(facts: Facts) -> Problem | None:
     if not facts.driver_error or "nvidia" not in _wanted(facts):
         return None
-    cure = "restart the machine, or unload and load the driver's modules"
-    if "mismatch" not in facts.driver_error.lower():
-        cure = "nvidia-smi should say more; install the NVIDIA driver again if it fails too"
-    return Problem(f"the NVIDIA driver fails ({facts.driver_error})", cure)
+    return driver_problem(facts.driver_error)
 
 
 def _no_driver(facts: Facts) -> Problem | None:
@@ -206,6 +203,17 @@ def _unexplained(facts: Facts) -> Problem:
     return Problem(f"{facts.backend} {built} and nothing hides the GPU, yet it finds none", cure)
 
 
+def driver_problem(error: str) -> Problem:
+    """What NVML's error means."""
+    if "mismatch" in error.lower():  # after an update of the driver, until its kernel modules are loaded anew
+        return Problem(
+            f"the NVIDIA driver's library and kernel module have different versions ({error})",
+            "restart the machine, or unload the driver's kernel modules and load them again",
+        )
+    cure = "nvidia-smi may say more; install the NVIDIA driver again if it fails too"
+    return Problem(f"the NVIDIA driver fails ({error})", cure)
+
+
 def minimum_driver(toolkit: str | None) -> str | None:
     """The oldest driver that CUDA of that version runs on, if the table has it."""
     if not toolkit:
@@ -216,9 +224,14 @@ def minimum_driver(toolkit: str | None) -> str | None:
     return MINIMUM_DRIVER.get(f"{major}.{minor}") or by_major
 
 
+def _makers(facts: Facts) -> set[str]:
+    """The makers of this machine's GPUs; a driver of NVIDIA's that fails has one, though it lists none."""
+    return {gpu["maker"] for gpu in facts.gpus} | ({"nvidia"} if facts.driver_error else set())
+
+
 def _wanted(facts: Facts) -> set[str]:
     """The makers of this machine's GPUs that the framework is built for; all where it does not say."""
-    makers = {gpu["maker"] for gpu in facts.gpus}
+    makers = _makers(facts)
     return {MAKERS[facts.compute]} & makers if facts.compute in MAKERS else makers
 
 

@@ -66,7 +66,8 @@ def shards(tree: Any, devices: Sequence[Device], non_blocking: bool) -> tuple[li
             for part, device in zip(cut, devices, strict=True)
         ]
     return [
-        flat.map(lambda leaf, k=k: parts[id(leaf)][k] if id(leaf) in parts else leaf) for k in range(len(devices))
+        flat.rebuild(parts[id(leaf)][k] if id(leaf) in parts else leaf for leaf in flat.leaves)
+        for k in range(len(devices))
     ], sizes
 
 

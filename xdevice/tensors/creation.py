@@ -181,7 +181,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, de
     if step == 0 or not all(isinstance(v, (int, float)) and math.isfinite(v) for v in (start, stop, step)):
         raise ArgumentError(f"arange({start!r}, {stop!r}, {step!r}) never arrives; give real numbers, the step not 0")
     if (stop - start) / step <= 0:
-        stop = start  # nothing lies between: an empty tensor under every framework
+        # nothing lies between: an empty tensor under every framework, of floats if any of the numbers is one
+        start = stop = float(start) if any(isinstance(v, float) for v in (start, stop, step)) else start
     return _create(backend(), "arange", dtype, device, start, stop, step)
 
 
@@ -255,7 +256,7 @@ def seed(n: int) -> None:
     """
     value = as_integer(n)
     if value is None:
-        raise ArgumentTypeError(f"seed {n!r} is no integer; give one from 0 to {2**32 - 1}")
+        raise ArgumentTypeError(f"seed {n!r} is not an integer; give one from 0 to {2**32 - 1}")
     if not 0 <= value < 2**32:
         raise ArgumentError(f"seed {n!r} is out of range; give an integer from 0 to {2**32 - 1}")
     backend().creation.seed(value)

@@ -144,7 +144,7 @@ def differentiating() -> bool:
 def _checked_argnum(i: Any, argnums: Any) -> int:
     number = as_integer(i)
     if number is None:
-        raise ArgumentTypeError(f"argnums={argnums!r} is no argument's number; give 0, 1 … or a tuple of these")
+        raise ArgumentTypeError(f"argnums={argnums!r} is not an argument's number; give 0, 1, … or a tuple of these")
     if number < 0:
         raise ArgumentError(f"argnums={argnums!r} is negative; count the positional arguments from 0")
     return number

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, ArgumentTypeError, MixedDeviceError, NotATensorError, XDeviceError
-from xdevice.framework.ownership import ATOMS, owned_by, ownership_of, places_of, tensor_owner, where_by_type
+from xdevice.framework.ownership import (
+    ATOMS,
+    owned_by,
+    ownership_of,
+    places_of,
+    tensor_owner,
+    where_by_type,
+    where_in_trees,
+)
 from xdevice.hardware.devices import as_device, is_device
 
 TYPE_CHECKING = False
@@ -22,8 +30,11 @@ if TYPE_CHECKING:
 
 _OPENED = frozenset({dict, list, tuple})
 
+# Bound once: Python does not speed up calls of a method of an imported name.
+_where, _where_in_trees = where_by_type.get, where_in_trees.get
 
-def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
+
+def device_of(obj: Any, skip: Collection[str] = ()) -> Device:
     """The device on which a tensor, parameter, model or tree is.
 
     A model is where its parameters and buffers are; a tree is where its tensors are. Plain data in a tree
@@ -61,7 +72,7 @@ def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
     return where(obj)
 
 
-def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
+def devices_of(obj: Any, skip: Collection[str] = ()) -> frozenset[Device]:
     """All devices on which a tensor, parameter, model or tree is.
 
     Parameters
@@ -106,7 +117,7 @@ def is_same_device(*objs: Any) -> bool:
     True
     """
     if len(objs) == 2:  # by far the most frequent
-        a, b = where_by_type.get(type(objs[0])), where_by_type.get(type(objs[1]))
+        a, b = _where(type(objs[0])), _where(type(objs[1]))
         if a is not None and b is not None:
             try:
                 return a(objs[0]) is b(objs[1])
@@ -185,10 +196,10 @@ def to_device(
     False
     """
     target = device if type(device) is Device else _target(obj, device)
-    where = where_by_type.get(type(obj))
+    where = _where(type(obj))
     if copy is None and not skip:
         try:
-            if where(obj) is target if where is not None else _tree_is_on(obj, target):
+            if where(obj) is target if where is not None else _plain_places(obj, target) is not None:
                 return obj
         except XDeviceError:
             pass  # on several devices, or unknown: `Move` brings it together, or raises an error with the path
@@ -217,27 +228,37 @@ def _target(obj: Any, device: Any) -> Device:
         raise
 
 
-def _tree_is_on(tree: Any, target: Device) -> bool:
-    """Whether plain containers hold only tensors that are there; ``False`` also where it takes a closer look."""
+def _plain_places(tree: Any, only: Device | None = None) -> set[Device] | None:
+    """The devices of the tensors in plain containers; ``None`` where it takes a closer look, or one is elsewhere."""
     if type(tree) not in _OPENED:
-        return False
+        return None
     nodes: list[Any] = [tree]
     seen: set[int] = set()
+    found: set[Device] = set()
     for node in nodes:  # grows while it is walked
-        where = where_by_type.get(type(node))
+        where = _where_in_trees(type(node))
         if where is not None:
-            if where(node) is not target:
-                return False
+            here = where(node)
+            if only is None:
+                found.add(here)
+            elif here is not only:
+                return None
         elif type(node) in _OPENED and id(node) not in seen:  # else shared, or it contains itself
             seen.add(id(node))
             nodes += node.values() if type(node) is dict else node
         elif type(node) not in ATOMS:
-            return False
-    return True
+            return None
+    return found
 
 
 def _devices_of_tree(tree: Any, skip: Collection[str]) -> set[Device]:
-    from xdevice.tensors.leaves import is_weak, places, what_is  # a program may never ask about a tree
+    try:
+        plain = None if skip else _plain_places(tree)
+    except XDeviceError:
+        plain = None  # a tensor on several devices, or on an unknown one
+    if plain:
+        return plain
+    from xdevice.tensors.leaves import is_weak, places, what_is  # many programs never need them
     from xdevice.tensors.tree import flatten
 
     flat = flatten(tree, skip)
@@ -249,7 +270,7 @@ def _devices_of_tree(tree: Any, skip: Collection[str]) -> set[Device]:
         try:
             what = what_is(leaf)
             if what is not None:
-                here = weak if what.role == "tensor" and is_weak(leaf, what) else found
+                here = weak if is_weak(leaf, what) else found
                 here |= places(leaf, what)
         except XDeviceError as error:
             raise _messages().at_path(error, flat.paths[i]) from error
