@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _CPU = Device("cpu", 0)
 _backend = backend  # `native` has a parameter of that name
-_warned: set[str] = set()  # frameworks about which `try_gpu` has had its say
+_warned: set[str] = set()  # frameworks that `try_gpu` has warned about
 
 
 def cpu() -> Device:

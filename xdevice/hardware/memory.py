@@ -1,4 +1,4 @@
-"""How much memory a device has, and what to do when there is none left."""
+"""Device memory: statistics, the cache, and recovering from running out of it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def memory_stats(device: Any) -> MemoryStats:
     """The device's memory in bytes, as far as the chosen framework knows; ``None`` where it does not.
 
-    ``total`` and ``free`` are the device's; ``allocated`` is in live tensors of this process,
-    ``reserved`` what the framework's allocator has taken, ``peak`` the most ever allocated. Asking
-    frees nothing.
+    ``total`` and ``free`` are of the device; ``allocated`` is in live tensors of this process,
+    ``reserved`` is held by the framework's allocator, ``peak`` is the most that was ever allocated.
+    The question frees nothing.
 
     Raises
     ------
@@ -54,9 +54,9 @@ def memory_stats(device: Any) -> MemoryStats:
 
 
 def empty_cache(device: Any = None) -> None:
-    """Give memory that the chosen framework keeps for later back to the device, or to all devices.
+    """Release the memory that the chosen framework's allocator caches on the device, or on all devices.
 
-    Live tensors stay. A framework that keeps none has nothing to do.
+    Live tensors stay. Does nothing for a framework without a cache.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
     Raises
     ------
     ArgumentError
-        ``start`` or ``minimum`` is no positive integer, or ``start`` is under ``minimum``.
+        ``start`` or ``minimum`` is not a positive integer, or ``start`` is less than ``minimum``.
     OutOfMemoryError
         When called: not even ``minimum`` fits. The framework's own error is its cause.
 
@@ -185,8 +185,8 @@ def _check_sizes(start: Any, minimum: Any) -> None:
     for name, size in (("start", start), ("minimum", minimum)):
         number = as_integer(size)
         if number is None:
-            raise ArgumentTypeError(f"{name}={size!r} is no batch size; give an integer of 1 or more")
+            raise ArgumentTypeError(f"{name}={size!r} is not a batch size; give an integer of 1 or more")
         if number < 1:
-            raise ArgumentError(f"{name}={size!r} is no batch size; give an integer of 1 or more")
+            raise ArgumentError(f"{name}={size!r} is not a batch size; give an integer of 1 or more")
     if start < minimum:
         raise ArgumentError(f"start={start} is under minimum={minimum}; give a larger start")

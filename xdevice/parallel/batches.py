@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def split_batch(tree: Any, devices: Sequence[Any]) -> list[Any]:
     """One tree for each device, with its part of the rows of every tensor: the first gets the first rows.
 
-    Rows are along the first axis, of which all tensors have as many. Where they cannot be shared out
-    evenly, the first devices get one more: 10 rows over 4 are 3, 3, 2 and 2. What is no tensor is in
+    Rows are along the first axis; all tensors have the same number. If it cannot be divided evenly, the
+    first devices get one more: 10 rows over 4 devices are 3, 3, 2 and 2. Whatever is not a tensor is in
     every part. A part may share memory with the batch where it is there already. Gradients may not flow.
 
     Raises

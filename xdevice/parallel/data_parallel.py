@@ -29,34 +29,34 @@ if TYPE_CHECKING:
 def data_parallel(
     fn: Callable[..., Any], devices: Sequence[Any], *, reduction: str = "mean", has_aux: bool = False
 ) -> Callable[..., tuple[Any, Any]]:
-    """A step of training on all devices at once: ``step(params, *batch)`` returns the loss and its gradients.
+    """A training step on all devices at once: ``step(params, *batch)`` returns the loss and its gradients.
 
     They equal those of ``value_and_grad(fn)(params, *batch)`` on one device: the batch is split over the
-    devices as `split_batch` does, and what each finds for its rows is weighed by their number. ``fn`` runs
-    once for each device, within a `scope` of it, and in several threads where the framework can. What it
-    draws at random, or gathers over a batch, differs from one device's.
+    devices as by `split_batch`, and each device's result is weighted by its number of rows. ``fn`` runs once
+    per device, within a `scope` of it, and in several threads where the framework supports that. Random
+    numbers and statistics over the batch differ from those on one device.
 
     ``params`` is a tree of tensors, which is copied to each device that it is not on; the loss and the
-    gradients are on the parameters' own devices. Or it is `Replicas`, from `replicate` for these devices,
-    which are used as they are: then so are the gradients, all replicas' equal, and the loss is on the first device.
+    gradients are on the parameters' own devices. Or it is `Replicas`, made by `replicate` for these devices and
+    used as they are: then the gradients are `Replicas`, too, with equal values, and the loss is on the first device.
 
     Parameters
     ----------
     fn
-        ``fn(params, *batch)`` returns a loss, one number, over the rows of its batch; with ``has_aux`` that and
-        anything else. Under frameworks that compile, a compiled function takes fewer rounds.
+        ``fn(params, *batch)`` returns the loss of its rows, a tensor of one number. It may be compiled by the
+        framework (``jax.jit``, ``tf.function``).
     devices
-        On which to compute; a device may be named twice.
+        The devices to compute on; a device may be listed twice.
     reduction
         Whether ``fn`` returns the ``"mean"`` over its rows, or the ``"sum"``.
     has_aux
-        Whether ``fn`` returns ``(loss, anything)``; so does then the loss's place in the result, with a list of
-        the anythings, one for each device.
+        Whether ``fn`` returns ``(loss, aux)``; the step then returns ``((loss, [aux, …]), gradients)``, with one
+        ``aux`` per device.
 
     Raises
     ------
     ArgumentError
-        No devices; no such reduction. On calling: what `split_batch` and `value_and_grad` say, or replicas that
+        No devices, or an unknown reduction. On calling: as `split_batch` and `value_and_grad`, or the replicas
         are not for these devices.
     ArgumentTypeError
         ``fn`` cannot be called. On calling: a loss that is not of floating-point numbers; parameters in a set.

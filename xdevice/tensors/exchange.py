@@ -19,7 +19,7 @@ def to_numpy(x: Any) -> np.ndarray[Any, Any]:
     Raises
     ------
     NotATensorError
-        ``x`` is no tensor of any framework.
+        ``x`` is not a tensor.
     UnknownPlacementError
         ``x`` has no values yet: symbolic in a graph, deleted, not initialised.
     NotSupportedError

@@ -24,22 +24,22 @@ _nested = ContextVar("xdevice.value_and_grad", default=False)  # within another 
 def value_and_grad(
     fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
 ) -> Callable[..., tuple[Any, Any]]:
-    """A function that returns what ``fn`` returns, and its gradient, where ``fn`` returns one number.
+    """A function that returns the value of ``fn`` and its gradient; ``fn`` returns one number.
 
     The gradient has the structure of the argument: a tensor, or a tree of tensors, each gradient on its
-    parameter's device. What the value does not depend on gets zeros. The value is detached, and the
-    arguments are left as they are: nothing accumulates in them. Tensors may be on several devices, and
-    ``fn`` may move them: gradients flow through `to_device`. A call within ``fn`` gives the gradient of a
-    gradient, under frameworks that have it.
+    parameter's device, and zero where the value does not depend on the parameter. The value is detached,
+    and no gradient accumulates in the arguments. Tensors may be on several devices, and ``fn`` may move
+    them: gradients flow through `to_device`. Calls may be nested for gradients of gradients, where the
+    framework has them.
 
     Parameters
     ----------
     fn
-        Returns a tensor of one number, or, with ``has_aux``, that and anything else.
+        Returns a tensor of one number.
     argnums
-        Which positional argument to differentiate for; a tuple of them gives a tuple of gradients.
+        Which positional argument to differentiate with respect to; for a tuple, the gradients are a tuple.
     has_aux
-        Whether ``fn`` returns ``(value, anything)``; so does then the value's place in the result.
+        Whether ``fn`` returns ``(value, aux)``; the result is then ``((value, aux), gradient)``.
 
     Raises
     ------
