@@ -197,7 +197,9 @@ def _add_launch_options(launch: argparse.ArgumentParser) -> None:
     add("--node-rank", type=_count, metavar="R", help="which of them this is, from 0")
     add("--master-addr", metavar="A", help="the first host's address (the first of --hosts)")
     add("--master-port", type=_first_port, metavar="P", help="the first of the job's ports, the same on all hosts")
-    add("--token-file", type=_file, metavar="FILE", help="the job's secret, the same file on all hosts; made if missing")
+    add(
+        "--token-file", type=_file, metavar="FILE", help="the job's secret, the same file on all hosts; made if missing"
+    )
     add("--hosts", metavar="A,B,…", help="each host's address, as the others reach it")
     add("script", metavar="SCRIPT", help="a Python file")
     rest = add("args", nargs=argparse.REMAINDER, metavar="ARGS", help="what the script is given")
