@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+
+from xdevice.kit.loopback import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,19 +30,28 @@ _SUMMED_AS = {  # gloo has no sum of them
 
 
 def start(job: Job, timeout: float) -> None:
-    host, _, port = job.master.rpartition(":")
     patience = timedelta(seconds=timeout)
-    tcp_store: Any = vars(dist)["TCPStore"]  # public, and not among what torch's types export
-    store = tcp_store(host, int(port), job.world_size, is_master=job.rank == 0, timeout=patience)
+    store = _store(job, patience)
     by = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     with _at_interface(job.interface):
         dist.init_process_group(by, store=store, rank=job.rank, world_size=job.world_size, timeout=patience)
         dist.all_reduce(torch.zeros(1))  # gloo connects the processes when they first compute
 
 
+def _store(job: Job, patience: timedelta) -> Any:
+    """The store at which the processes meet: rank 0's, on loopback where all processes are on one host."""
+    host, _, port = job.master.rpartition(":")
+    options: dict[str, Any] = {"is_master": job.rank == 0, "timeout": patience}
+    if job.rank == 0 and is_loopback(host):
+        # torch's own socket would listen on all interfaces; the store closes this one
+        options["master_listen_fd"] = socket.create_server((host, int(port)), backlog=job.world_size).detach()
+    tcp_store: Any = vars(dist)["TCPStore"]  # public, and not among what torch's types export
+    return tcp_store(host, int(port), job.world_size, **options)
+
+
 @contextmanager
 def _at_interface(name: str | None) -> Generator[None, None, None]:
-    """Let gloo take this network interface: it would take the one that the host's name stands for."""
+    """Let gloo use this network interface: by default it uses that of the host's name."""
     if name is None or "GLOO_SOCKET_IFNAME" in os.environ:
         yield
         return
@@ -60,7 +72,7 @@ def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:
 
 
 def _of_uint64(vector: torch.Tensor, op: str) -> torch.Tensor:
-    """gloo has none of them. Sums are those of signed ones, bit for bit; with the highest bit turned, so is order."""
+    """gloo has no uint64. Sums are those of int64, bit for bit; with the highest bit flipped, so is the order."""
     turn = 0 if op == "sum" else -(2**63)
     return (all_reduce(vector.view(torch.int64) ^ turn, op) ^ turn).view(torch.uint64)
 
@@ -83,11 +95,11 @@ def stop() -> None:
 
 
 def _reachable(vector: torch.Tensor) -> torch.Tensor:
-    """The vector, which is ours to overwrite, where an engine works: on a GPU, or the CPU for all other devices."""
+    """The vector, which may be overwritten, where an engine works: on a GPU, or the CPU for all other devices."""
     return vector if vector.device.type == "cuda" and dist.is_nccl_available() else vector.cpu()
 
 
 def _waited(vector: torch.Tensor) -> torch.Tensor:
     if vector.device.type == "cuda":
-        torch.cuda.synchronize(vector.device)  # NCCL comes back before it is done
+        torch.cuda.synchronize(vector.device)  # NCCL returns before it is done
     return vector

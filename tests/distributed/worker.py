@@ -5,9 +5,11 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
 from threading import Thread
 
 import numpy as np
+import psutil
 
 import xdevice
 from xdevice import distributed as dist
@@ -149,6 +151,33 @@ def differs(rank, size):
     said(lambda: dist.all_reduce({"w": xdevice.ones(3), "b|;": xdevice.ones(2 + rank)}))
 
 
+def listens(rank, size):
+    """On one host nothing ever listens but on loopback: not this process, nor what it has started."""
+    same(dist.all_reduce(xdevice.ones(3)), [size] * 3)
+    look()
+    print(f"{len(seen)} sockets listen, of which others reach {sorted(filter(is_wide, seen))}", flush=True)
+
+
+seen = set()
+
+
+def look():
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        for connection in process.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN:
+                seen.add(connection.laddr)
+
+
+def keep_looking():
+    while True:
+        look()
+        time.sleep(0.03)
+
+
+def is_wide(address):
+    return not ip_address(address.ip.removeprefix("::ffff:")).is_loopback
+
+
 # Failures after the start
 
 
@@ -242,6 +271,8 @@ def main():
     if scenario is meets:
         meets(dist.rank(), dist.world_size())
         return
+    if scenario is listens:
+        Thread(target=keep_looking, daemon=True).start()
     with dist.process_group(SECONDS, start=60):
         scenario(dist.rank(), dist.world_size())
 
