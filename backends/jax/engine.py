@@ -21,6 +21,7 @@ from xdevice.backends.jax.collectives import kind
 from xdevice.backends.jax.placement import device_of, move
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback
+from xdevice.kit.means import summed_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -179,11 +180,30 @@ def _compiled(function: Callable[[Any], Any], mesh: Mesh) -> Callable[[Any], Any
 @cache
 def _reduction(op: str, mesh: Mesh) -> Callable[[Any], Any]:
     def reduced(vector: Any) -> Any:
-        narrow = kind(vector) == "f" and vector.dtype.itemsize < 4
+        floating = kind(vector) == "f"
+        if op == "mean":
+            total: Any = jax.lax.psum(vector.astype(summed_in(vector.dtype.name, mesh.size)), "process")
+            return (total / mesh.size).astype(vector.dtype)
+        narrow = floating and vector.dtype.itemsize < 4
         wide = vector.astype(jnp.float32) if narrow else vector  # rounded once, not with each process
+        if floating and op != "sum":
+            return _extreme(wide, op).astype(vector.dtype)
         return _REDUCED[op](wide, "process").astype(vector.dtype)
 
     return _compiled(reduced, mesh)
+
+
+def _extreme(vector: Any, op: str) -> Any:
+    """The greatest or least floating-point numbers. gloo loses NaN: it compares their bits, which have an order."""
+    integer: Any = jnp.int64 if vector.dtype.itemsize == jnp.int64.dtype.itemsize else jnp.int32
+    ends = jnp.iinfo(integer)
+
+    def in_order(bits: Any) -> Any:  # and back: the ends of the range are NaNs
+        return jnp.where(bits < 0, bits ^ ends.max, bits)
+
+    keys = in_order(jax.lax.bitcast_convert_type(vector, integer))
+    keys = jnp.where(jnp.isnan(vector), ends.max if op == "max" else ends.min, keys)
+    return jax.lax.bitcast_convert_type(in_order(_REDUCED[op](keys, "process")), vector.dtype)
 
 
 @cache

@@ -23,6 +23,7 @@ from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit.environment import environment
 from xdevice.kit.loopback import is_loopback, loopback_only
+from xdevice.kit.means import summed_in
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -142,11 +143,32 @@ def _log_levels() -> Generator[ctypes.c_int]:
 
 def all_reduce(vector: Any, op: str) -> Any:
     there, group = _reachable(vector)
+    if op == "mean":
+        total = all_reduce(there.astype(summed_in(_word(there), dist.get_world_size())), "sum")
+        return _back((total / dist.get_world_size()).astype(vector.dtype), vector)
+    if op != "sum" and there.is_floating_point():
+        return _back(_extreme(there, op, group).astype(vector.dtype), vector)
     wide = there.astype(_SUMMED_AS[_word(there)]) if _word(there) in _SUMMED_AS else there
     plain = paddle.as_real(wide) if wide.is_complex() else wide
     dist.all_reduce(plain, _OPERATIONS[op], group)
     found = paddle.as_complex(plain) if wide.is_complex() else plain
     return _back(found if found.dtype == vector.dtype else found.astype(vector.dtype), vector)
+
+
+def _extreme(vector: Any, op: str, group: Any) -> Any:
+    """The greatest or least floating-point numbers. gloo loses NaN: it compares their bits, which have an order."""
+    wide = vector if _word(vector) in ("float32", "float64") else vector.astype("float32")
+    integer = "int64" if _word(wide) == "float64" else "int32"
+    end = paddle.iinfo(getattr(paddle, integer))
+    nan = paddle.full([1], end.max if op == "max" else end.min, integer).cpu()
+    keys = paddle.where(paddle.isnan(wide), nan, _in_order(_viewed(wide, getattr(paddle, integer)), end.max))
+    dist.all_reduce(keys, _OPERATIONS[op], group)
+    return _viewed(_in_order(keys, end.max), wide.dtype)
+
+
+def _in_order(bits: Any, greatest: int) -> Any:
+    """The bits of floating-point numbers as integers of the same order, and back: the ends of their range are NaNs."""
+    return paddle.where(bits < 0, bits ^ paddle.full([1], greatest, bits.dtype).cpu(), bits)
 
 
 def broadcast(vector: Any, root: int) -> Any:

@@ -21,6 +21,7 @@ from xdevice.backends.tensorflow.placement import arrived, device_of
 from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback, loopback_only
+from xdevice.kit.means import summed_in
 
 if TYPE_CHECKING:
     from xdevice.contract import Job
@@ -109,6 +110,10 @@ def _join(job: Job) -> None:
 
 def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
     ring, here, dtype = _running(), device_of(vector), vector.dtype
+    if op == "mean":
+        with apart(ring.device):
+            total = all_reduce(tf.cast(arrived(vector, ring.device), summed_in(dtype.name, ring.size)), "sum")
+            return arrived(tf.cast(total / tf.cast(ring.size, total.dtype), dtype), here)
     if op != "sum" and dtype not in _REDUCED:
         return _folded(all_gather(vector), op)
     with apart(ring.device):

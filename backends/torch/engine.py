@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from xdevice.kit.loopback import is_loopback
+from xdevice.kit.means import summed_in
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -66,9 +67,34 @@ def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:
     if vector.dtype is torch.uint64:
         return _of_uint64(vector, op)
     there = _reachable(vector)
+    if op == "mean":
+        total = there.to(getattr(torch, summed_in(_word(there), dist.get_world_size())))
+        dist.all_reduce(total)
+        return _waited((total / dist.get_world_size()).to(vector.device, vector.dtype))
+    if op != "sum" and there.is_floating_point():
+        return _waited(_extreme(there, op).to(vector.device, vector.dtype))
     wide = there.to(_SUMMED_AS[there.dtype]) if there.dtype in _SUMMED_AS else there
     dist.all_reduce(wide, _OPERATIONS[op])
     return _waited(wide.to(vector.device, vector.dtype))
+
+
+def _extreme(vector: torch.Tensor, op: str) -> torch.Tensor:
+    """The greatest or least floating-point numbers. gloo loses NaN: it compares their bits, which have an order."""
+    wide = vector.to(torch.float32) if vector.itemsize < torch.float32.itemsize else vector
+    integer = torch.int64 if wide.dtype is torch.float64 else torch.int32
+    ends = torch.iinfo(integer)
+    keys = _in_order(wide.view(integer)).masked_fill_(wide.isnan(), ends.max if op == "max" else ends.min)
+    dist.all_reduce(keys, _OPERATIONS[op])
+    return _in_order(keys).view(wide.dtype)
+
+
+def _in_order(bits: torch.Tensor) -> torch.Tensor:
+    """The bits of floating-point numbers as integers of the same order, and back: the ends of their range are NaNs."""
+    return torch.where(bits < 0, bits ^ torch.iinfo(bits.dtype).max, bits)
+
+
+def _word(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _of_uint64(vector: torch.Tensor, op: str) -> torch.Tensor:
