@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context  # which scope this thread is in
 
 from xdevice.backends.tensorflow.creation import constant
-from xdevice.backends.tensorflow.creation import dtype as dtype
+from xdevice.backends.tensorflow.creation import dtype as dtype  # noqa: PLC0414  (for the kit)
 from xdevice.backends.tensorflow.placement import variable_of
 from xdevice.kit.standard import standard
 from xdevice.kit.widening import Widening
@@ -34,7 +34,7 @@ def beside_and_widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Ca
     return Widening("tensorflow", sys.modules[__name__], _is_refusal).all(beside)
 
 
-_REFUSALS = ("list of allowed values", "Could not find device for node", "not supported", "Unsupported", "not implement")
+_REFUSALS = ("list of allowed values", "Could not find device for node", "not support", "Unsupported", "not implement")
 
 
 def _is_refusal(error: Exception) -> bool:

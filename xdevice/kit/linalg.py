@@ -159,7 +159,7 @@ class _LinearAlgebra:
             return self._dtypes.cast(self._f["sum"](ones, **options), self._dtypes.dtype_name(size))
         if ord == 1:
             return self._f["sum"](size, **options)
-        if ord == 2:  # noqa: PLR2004  (the Euclidean norm)
+        if ord == 2:
             return self._f["sqrt"](self._f["sum"](self._f["square"](size), **options))
         return self._f["pow"](self._f["sum"](self._f["pow"](size, ord), **options), 1 / ord)
 

@@ -35,9 +35,7 @@ class Factories:
         made = {name: getattr(self, name) for name in (*FACTORIES, "astype", "full_like")}
         return made | {name: self._like(self._own[name]) for name in LIKE if name != "full_like"}
 
-    def arange(
-        self, start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
-    ) -> Any:
+    def arange(self, start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
         """The numbers from ``start`` up to but without ``stop``; one number alone is ``stop``."""
         with using(self._owner):
             return creation.arange(start, stop, step, dtype=dtype, device=device)
