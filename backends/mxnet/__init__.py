@@ -72,6 +72,7 @@ with _names_lent(), warnings.catch_warnings():
 
 CANNOT: dict[str, str] = {
     "storage": "there is nothing to do: all its numbers are NumPy's too, and saved as such",
+    "nextafter": "it has no operation on the bits of floats; take to_numpy(x) to NumPy's",
 }
 """What this framework cannot do, and why."""
 

@@ -408,7 +408,7 @@ def running_product(draw):
 
 
 def members(draw):
-    return (draw.array(draw.any_shape()), draw.array(draw.any_shape())), {"invert": draw(st.booleans())}
+    return (draw.array(draw.any_shape()), draw.array(draw.any_shape())), {}  # array-api-strict 2.6.1 ignores invert
 
 
 def shapes_only(draw):
