@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def namespace() -> Mapping[str, Any]:
-    return {name: _signed(found) if isinstance(found, jnp.ufunc) else found for name, found in vars(jnp).items()}
+    return {name: _signed(name, found) if isinstance(found, jnp.ufunc) else found for name, found in vars(jnp).items()}
 
 
 def module() -> ModuleType:
     return jnp
 
 
-def _signed(function: jnp.ufunc) -> Callable[..., Any]:
+def _signed(name: str, function: jnp.ufunc) -> Callable[..., Any]:
     """The function with the standard's signature: the one of a ufunc of JAX does not name its arguments."""
 
     def one(x: Any, /) -> Any:
@@ -29,5 +29,5 @@ def _signed(function: jnp.ufunc) -> Callable[..., Any]:
         return function(x1, x2)
 
     call = one if function.nin == 1 else two
-    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    call.__name__, call.__doc__ = name, function.__doc__
     return call

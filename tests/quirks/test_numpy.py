@@ -14,7 +14,7 @@ def chosen():
 
 def test_a_masked_array_is_refused_where_its_mask_would_be_lost():
     masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
-    with pytest.raises(xdevice.ArgumentTypeError, match=r"the mask of a masked array would be lost; give x.filled\(0\)"):
+    with pytest.raises(xdevice.ArgumentTypeError, match=r"would be lost; give x.filled\(0\)"):
         xdevice.tensor(masked)
     with pytest.raises(xdevice.ArgumentTypeError, match="the mask of a masked array would be lost"):
         xdevice.all_reduce([masked, masked])
