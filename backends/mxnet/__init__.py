@@ -78,6 +78,7 @@ CANNOT: dict[str, str] = {
     "trees": "MXNet keeps no registry of containers; register a class with optree",
     "storage": "there is nothing to do: all its numbers are NumPy's too, and saved as such",
     "data": "every array is of numbers",
+    "nextafter": "it has no operation on the bits of floats; take to_numpy(x) to NumPy's",
 }
 """What this framework cannot do, and why."""
 

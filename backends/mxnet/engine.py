@@ -17,6 +17,7 @@ import numpy as np
 from mxnet import autograd
 
 from xdevice.backends.mxnet.servers import Servers, as_worker
+from xdevice.kit.means import summed_in
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -96,6 +97,10 @@ def start(job: Job, timeout: float) -> None:
 
 def all_reduce(vector: Any, op: str) -> Any:
     with _plain():
+        if op == "mean":
+            store, name = _running(), np.dtype(vector.dtype).name
+            total = store.total(vector.astype(summed_in(name, store.size)))
+            return (total / store.size).astype(name)
         if op != "sum":
             first, *others = all_gather(vector)
             for other in others:

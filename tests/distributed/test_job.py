@@ -23,6 +23,20 @@ def test_processes_agree_to_the_bit_until_one_gives_another_shape(backend, launc
 
 
 @has_engine
+def test_the_mean_of_equal_numbers_is_that_number(backend, launch):
+    done = launch(backend, "means_are_exact", n=3)
+    assert done.status == 0, done.stderr
+    assert [done.of(rank)[-1] for rank in range(3)] == ["exact"] * 3
+
+
+@has_engine
+def test_on_one_host_no_socket_listens_but_on_loopback(backend, launch):
+    done = launch(backend, "listens")
+    assert done.status == 0, done.stderr
+    assert [done.of(rank)[-1].partition(" listen, ")[2] for rank in (0, 1)] == ["of which others reach []"] * 2
+
+
+@has_engine
 def test_processes_that_cannot_meet_say_which_is_missing_which_disagrees_and_which_is_there_twice(backend, launch):
     done = launch(backend, "meets")
     assert done.status == 0, done.stderr
