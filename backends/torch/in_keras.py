@@ -1,4 +1,4 @@
-"""Keras's objects where Keras runs on PyTorch. A layer is a module; the variables of optimizers and metrics are in none.
+"""Keras's objects where Keras runs on PyTorch. A layer is a module; variables of optimizers and metrics are in none.
 
 A copy that Keras makes is on Keras's own device, and so is what a layer computes: call it inside ``keras.device``.
 """
@@ -12,7 +12,7 @@ import torch
 from xdevice.kit import keras
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from xdevice.contract import Role
 
@@ -23,6 +23,12 @@ def role(cls: type) -> Role | None:
 
 def is_keras(model: Any) -> bool:
     return role(type(model)) is not None
+
+
+def plain(tensor: Any) -> torch.Tensor:
+    """PyTorch's own tensor, which a Keras variable has inside."""
+    found: torch.Tensor = tensor if isinstance(tensor, torch.Tensor) else keras.value_of(tensor)
+    return found
 
 
 def is_inside(model: Any) -> bool:
@@ -51,6 +57,18 @@ def move(model: Any, there: torch.device) -> Any:
     keras.forget_compiled(model)
     _bring([variable for variable in keras.variables(model) if keras.value_of(variable).device != there], there)
     return model
+
+
+def keep(model: Any) -> Callable[[], None]:
+    kept: dict[torch.device, list[Any]] = {}
+    for variable in keras.variables(model):
+        kept.setdefault(keras.value_of(variable).device, []).append(variable)
+
+    def put_back() -> None:
+        for there, variables in kept.items():
+            _bring(variables, there)
+
+    return put_back
 
 
 def copies(models: list[Any]) -> list[Any]:
