@@ -30,8 +30,8 @@ def pytest_ignore_collect(collection_path, config):
         return True if name.removeprefix("quirks_") not in backends_of(config) else None
     if folder not in ("quirks", "virtual") or name == collection_path.stem:
         return None
+    name = name.partition("_")[0]  # test_torch_libraries is PyTorch's, too
     virtual = os.environ.get("XDEVICE_VIRTUAL_GPUS", "0") not in ("", "0")
-    name = name.partition("_")[0]
     return True if name not in backends_of(config) or virtual != (folder == "virtual") else None
 
 

@@ -53,6 +53,15 @@ class Device:
     Building a device says nothing about its existence; using one that is not there raises
     `DeviceNotFoundError`. ``with device:`` is ``with scope(device):``.
 
+    Raises
+    ------
+    DeviceSpellingError
+        A malformed spelling, or an index that is negative or over ``2**31 - 1``.
+    DeviceTypeError
+        A kind that is not a string; an index that is not an integer (``True`` and ``1.0`` are not).
+
+    Examples
+    --------
     >>> from xdevice import Device
     >>> Device("gpu", 1)
     Device('gpu:1')
@@ -62,13 +71,6 @@ class Device:
     True
     >>> print(Device("cpu"))
     cpu:0
-
-    Raises
-    ------
-    DeviceSpellingError
-        A malformed spelling, or an index that is negative or over ``2**31 - 1``.
-    DeviceTypeError
-        The kind is not a string, or the index is not an integer (``True`` and ``1.0`` are not).
     """
 
     __slots__ = ("index", "kind")

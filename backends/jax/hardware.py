@@ -8,9 +8,12 @@ from importlib.metadata import distributions
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
+from jax._src import core  # which alone tells cheaply that nothing is traced
+from jax.core import Tracer
 
 from xdevice.device import Device, as_kind
-from xdevice.errors import UnknownPlacementError
+from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 _tokens: dict[Any, jax.Array] = {}  # a number on each device, for `synchronize` to compute with
 _successor = jax.jit(lambda number: number + 1)
+_nothing_traced: Any = getattr(core, "trace_state_clean", lambda: False)
 _virtual = 0  # host devices that stand for GPUs; the first host device is the CPU
 
 
@@ -58,8 +62,18 @@ def as_device(native: Any) -> Device:
 
 
 def scope(device: Device) -> AbstractContextManager[Any]:
+    if is_tracing():
+        raise NotSupportedError(
+            f"a scope of {device} would do nothing while jax.jit traces a function; enter it around the call, or give "
+            f"device= to what makes the array"
+        )
     fresh: AbstractContextManager[Any] = jax.default_device(native(device))  # one entered twice never leaves
     return fresh
+
+
+def is_tracing() -> bool:
+    """Whether JAX traces a function in this thread, as in jax.jit and jax.lax.scan; jax.grad and jax.vmap compute."""
+    return not _nothing_traced() and isinstance(jnp.asarray(0), Tracer)
 
 
 def synchronize(devices: Sequence[Device]) -> None:

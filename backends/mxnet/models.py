@@ -8,10 +8,10 @@ import mxnet as mx
 from mxnet.gluon import Block
 
 from xdevice.backends.mxnet.hardware import native
-from xdevice.backends.mxnet.placement import copy_parameters
+from xdevice.backends.mxnet.placement import copy_parameters, reset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from mxnet.gluon import Parameter, ParameterDict
 
@@ -23,8 +23,19 @@ def tensors_of(model: Block | ParameterDict) -> Iterator[tuple[str, Parameter]]:
 
 
 def move_model(model: Any, device: Device) -> Any:
-    _parameters(model).reset_ctx(native(device))
+    for parameter in _parameters(model).values():
+        reset(parameter, native(device))
     return model
+
+
+def keep(model: Any) -> Callable[[], None]:
+    kept = [(parameter, dict(vars(parameter))) for parameter in _parameters(model).values()]
+
+    def put_back() -> None:
+        for parameter, before in kept:
+            vars(parameter).update(before)
+
+    return put_back
 
 
 def copy_models(models: list[Any]) -> list[Any]:

@@ -57,13 +57,26 @@ def forget() -> None:
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     there = native(device)
     if isinstance(tensor, Parameter):
-        tensor.reset_ctx(there)  # in place, as Gluon moves its parameters
+        reset(tensor, there)
         return tensor
     with mx.util.np_shape(True):  # without it MXNet takes scalars and empty arrays for unknown ones
         moved = tensor.copyto(there)
     if not non_blocking or device.kind != "gpu":
         moved.wait_to_read()
     return moved
+
+
+def reset(parameter: Parameter, there: mx.Context) -> None:
+    """Move the parameter in place, as Gluon does, and its gradient, in place of which Gluon would leave zeros."""
+    before = vars(parameter)["_grad"] or []
+    parameter.reset_ctx(there)
+    if not before:
+        return
+    with mx.util.np_shape(True):
+        gradient = before[0].as_in_context(there)
+        for other in before[1:]:  # one on each device: their sum, as Gluon's Trainer takes it
+            gradient = gradient + other.as_in_context(there)
+        gradient.copyto(parameter.list_grad()[0])
 
 
 def copy(tensor: Any) -> Any:

@@ -12,5 +12,6 @@ CANNOT: dict[str, str] = {
     "mixing": "its arrays are on the CPU and nowhere else",
     "engine": "it computes in one process; start with engine='mpi', or choose another framework",
     "models": "NumPy has no models; a tree of arrays will do",
+    "trees": "NumPy keeps no registry of containers; register a class with optree",
 }
 """What this framework cannot do, and why."""

@@ -10,7 +10,7 @@ from xdevice.backends.paddle.hardware import device_at, spelling
 from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from xdevice.device import Device
 
@@ -23,8 +23,30 @@ def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def move_model(model: Any, device: Device) -> Any:
+    dtype = model._dtype
     with _without_empty_buffers(model):
-        return model.to(spelling(device))  # in place, parameters stay themselves; below 3.3 no place will do
+        moved = model.to(spelling(device))  # in place, parameters stay themselves; below 3.3 it takes no place
+    moved._dtype = dtype  # of parameters that it may make later; 3.3.1 forgets it
+    return moved
+
+
+def keep(model: Any) -> Callable[[], None]:
+    tensors = [tensor for _, tensor in tensors_of(model)]
+    tensors += [tensor.grad for tensor in tensors if tensor.grad is not None]
+    kept = [(tensor.value().get_tensor(), _shared(tensor.value().get_tensor())) for tensor in tensors]
+
+    def put_back() -> None:
+        for inside, before in kept:
+            inside._share_data_with(before)
+
+    return put_back
+
+
+def _shared(inside: Any) -> Any:
+    """Another holder of the same memory."""
+    other = type(inside)()
+    other._share_data_with(inside)
+    return other
 
 
 @contextmanager

@@ -13,7 +13,10 @@ beside the operation. `strict` sees what a `tf.function` is given, not what it d
 
 import tensorflow as tensorflow
 
-CANNOT: dict[str, str] = {}
+CANNOT: dict[str, str] = {
+    "data": "every tensor counts as numbers",
+    "trees": "TensorFlow keeps no registry of containers; register a class with optree",
+}
 """What this framework cannot do, and why."""
 
 GPU_BUILD = "pip install --force-reinstall 'tensorflow[and-cuda]' on Linux; macOS needs tensorflow-metal beside it"

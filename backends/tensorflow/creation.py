@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import scope
@@ -78,7 +79,7 @@ def _tensor(data: Any, dtype: Any) -> Any:
         data = tf.convert_to_tensor(data)
         return tf.stop_gradient(copy(data) if dtype in (None, data.dtype) else tf.cast(data, dtype))
     try:
-        made = tf.constant(data, dtype)  # unlike tf.convert_to_tensor promises to copy
+        made = constant(data, dtype)
     except TypeError:
         if dtype is None:
             raise
@@ -86,6 +87,18 @@ def _tensor(data: Any, dtype: Any) -> Any:
     if not _is_number(made.dtype):
         raise TypeError(f"{made.dtype.name} is no type of number")
     return made
+
+
+def constant(value: Any, dtype: Any) -> Any:
+    """A new tensor: unlike ``tf.convert_to_tensor``, ``tf.constant`` promises to copy.
+
+    TensorFlow 2.21 keeps the tensors of Python's numbers, and gives the one of -0.0 for 0.0 too, since the two are
+    equal; it does not keep those of arrays.
+    """
+    if type(value) is float and value == 0.0:
+        value = np.asarray(value, "float32" if dtype is None else "float64")
+        return tf.cast(tf.constant(value), dtype or tf.float32)
+    return tf.constant(value, dtype)
 
 
 def _sizes(shape: tuple[int, ...]) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy as copying
-import sys
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -13,6 +11,7 @@ from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, Re
 from xdevice.backends.tensorflow.hardware import is_own, named, native, scope
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError, UnknownPlacementError
+from xdevice.kit import keras
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +54,7 @@ def device_of(tensor: Any) -> Device:
 
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
-    """The tensor on another device; a variable becomes a new variable, into which no gradient flows."""
+    """The tensor on another device; a variable becomes a new variable."""
     if not tf.executing_eagerly():
         raise NotSupportedError("tensorflow moves nothing while it traces a tf.function; move it before the call")
     if isinstance(tensor, _COMPOSITES):
@@ -112,14 +111,8 @@ def variable_of(tensor: Any) -> Any:
 
 
 def role_in_keras(cls: type) -> Role | None:
-    """What the class is to Keras, if that works on TensorFlow here."""
-    keras: Any = sys.modules.get("keras")
-    if not hasattr(keras, "Variable") or keras.config.backend() != "tensorflow":  # half imported, or another's
-        return None
-    if issubclass(cls, (keras.Variable, keras.KerasTensor)):
-        return "tensor"
-    holders = (keras.layers.Layer, keras.optimizers.Optimizer, keras.metrics.Metric)
-    return "model" if issubclass(cls, holders) else None
+    """What the class is to Keras, if that runs on TensorFlow."""
+    return keras.role(cls, "tensorflow")
 
 
 def _place(tensor: Any) -> Device:
@@ -170,12 +163,17 @@ def _with_variable(tensor: Any, fn: Callable[[tf.Variable], tf.Variable]) -> Any
     variable = variable_of(tensor)
     if isinstance(variable, tf.distribute.DistributedValues):
         raise NotSupportedError("a variable of a tf.distribute strategy stays where that puts it; make it outside")
-    made = fn(variable)
+    made = _linked(variable, fn(variable))
     if variable is tensor:
         return made
-    another = copying.copy(tensor)  # with its path, constraint and regulariser
-    another._value = made
-    return another
+    return keras.with_value(tensor, made)
+
+
+def _linked(variable: tf.Variable, made: tf.Variable) -> tf.Variable:
+    """The variable just made of another one's value, whose gradient the tape hands on to that one."""
+    here = device_of(variable)
+    record.record_operation("Move", [made._handle], [variable._handle], lambda gradient: [_brought(gradient, here)])
+    return made
 
 
 def _on_host(*names: str) -> bool:

@@ -9,10 +9,11 @@ import torch
 from torch.nn.utils.rnn import PackedSequence
 
 from xdevice.backends.torch.hardware import native
+from xdevice.backends.torch.virtual.parameters import refill
 from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from xdevice.device import Device
 
@@ -26,12 +27,52 @@ def tensors_of(model: torch.nn.Module | PackedSequence) -> Iterator[tuple[str, t
 
 
 def move_model(model: Any, device: Device) -> Any:
+    """As torch moves it, but a buffer that several modules share stays shared; torch makes each a copy."""
     if any(tensor.is_meta for _, tensor in tensors_of(model)) and device.kind != "meta":
         raise NotSupportedError(
             f"a {type(model).__name__} on meta:0 has no values to move; "
             f"its to_empty(device='{native(device)}') makes room for some"
         )
-    return model.to(native(device))
+    shared = _shared_buffers(model)
+    moved = model.to(native(device))
+    for (first, name), *others in shared:
+        for module, other in others:
+            module._buffers[other] = first._buffers[name]
+    return moved
+
+
+def keep(model: Any) -> Callable[[], None]:
+    modules = [] if isinstance(model, PackedSequence) else list(model.modules())
+    parameters = [(m, name, p) for m in modules for name, p in m._parameters.items() if p is not None]
+    buffers = [(m, name, buffer) for m in modules for name, buffer in m._buffers.items()]
+    kept = {id(p): (p, p.data, p.grad, None if p.grad is None else p.grad.data) for _, _, p in parameters}
+
+    def put_back() -> None:
+        for parameter, data, grad, values in kept.values():
+            if parameter.device != data.device:
+                parameter.grad = None
+                refill(parameter, data)
+            if grad is not None and values is not None:
+                grad.data = values
+                parameter.grad = grad
+        for module, name, parameter in parameters:
+            module._parameters[name] = parameter
+        for module, name, buffer in buffers:
+            module._buffers[name] = buffer
+
+    return put_back
+
+
+def _shared_buffers(model: Any) -> list[list[tuple[torch.nn.Module, str]]]:
+    """The buffers that have several names, each as the modules and names that it has."""
+    if isinstance(model, PackedSequence):
+        return []
+    names: dict[int, list[tuple[torch.nn.Module, str]]] = {}
+    for module in model.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                names.setdefault(id(buffer), []).append((module, name))
+    return [found for found in names.values() if len(found) > 1]
 
 
 def copy_models(models: list[Any]) -> list[Any]:

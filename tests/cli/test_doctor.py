@@ -56,6 +56,18 @@ def test_a_machine_without_a_gpu_has_nothing_to_mend(with_toy):
         assert f"✓ {name}" in done.stdout
 
 
+def test_a_second_distribution_with_the_same_import_name_is_wrong(with_toy, tmp_path):
+    ours = json.loads(with_toy("good", "doctor", *TOY, "--json", status=0).stdout)
+    assert "xdevice" not in {f["subject"] for f in ours["findings"]}
+    info = tmp_path / "xdevice-3.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: xdevice\nVersion: 3.1\n", encoding="utf-8")
+    found = finding(with_toy("good", "doctor", *TOY, "--json", status=1), "xdevice")
+    assert found["state"] == "wrong"
+    assert "'xdevice' 3.1 is installed beside 'xdevice-tensors'" in found["reason"]
+    assert found["cure"].startswith("pip uninstall xdevice,")
+
+
 def test_each_finding_is_one_line(with_toy):
     done = with_toy("broken", "doctor", *TOY, status=1)
     report = json.loads(with_toy("broken", "doctor", *TOY, "--json", status=1).stdout)

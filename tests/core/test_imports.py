@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -43,7 +44,7 @@ def in_a_fresh_interpreter(code):
         capture_output=True,
         text=True,
         timeout=120,
-        env={"PYTHONPATH": ":".join(sys.path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -23,11 +23,13 @@ def test_every_promise_of_every_part_is_in_the_suite_and_none_hides_another():
     assert all(promises(part) for part in PARTS)
 
 
-def test_every_need_is_a_word_or_a_function_of_a_room():
+def test_every_need_is_a_word_or_a_function_of_a_capability():
     from xdevice.contract import CAPABILITIES
 
     words = {name for name in vars(Native) if not name.startswith("_")}
-    known = words | {f"{room}.{function}" for room, functions in CAPABILITIES.items() for function in functions}
+    known = words | {
+        f"{capability}.{function}" for capability, functions in CAPABILITIES.items() for function in functions
+    }
     needs = {
         need for part in PARTS for name in promises(part) for need in getattr(vars(part)[name], "xdevice_needs", ())
     }

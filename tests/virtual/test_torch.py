@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  (everybody's name for it)
 from torch import nn
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
 from torch.utils.data import DataLoader, TensorDataset
 
 import xdevice
@@ -272,6 +274,163 @@ def test_tensors_of_a_virtual_gpu_in_a_forked_worker_are_an_error_as_on_cuda():
         list(DataLoader(data, 2, num_workers=1, timeout=60))
 
 
+# ---------------------------------------------------------------- PyTorch's own tools ask torch.vgpu by name
+
+
+class Noisy(nn.Sequential):
+    """Layers with dropout, made from the same numbers each time."""
+
+    def __init__(self):
+        super().__init__(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 8), nn.Dropout(0.3), nn.Linear(8, 2))
+
+
+def at_once(model, x):
+    return model(x)
+
+
+def selectively(model, x):
+    contexts = partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
+    return checkpoint(model, x, use_reentrant=False, context_fn=contexts)
+
+
+def in_lower_precision(model, x):
+    with torch.autocast(x.device.type, torch.bfloat16):
+        return checkpoint(model, x, use_reentrant=False).float()
+
+
+CHECKPOINTS = {
+    "reentrant": lambda model, x: checkpoint(model, x, use_reentrant=True),
+    "not reentrant": lambda model, x: checkpoint(model, x, use_reentrant=False),
+    "sequential": lambda model, x: checkpoint_sequential(model, 2, x, use_reentrant=False),
+    "selective": selectively,
+    "autocast": in_lower_precision,
+}
+
+
+@pytest.mark.parametrize("run", CHECKPOINTS.values(), ids=CHECKPOINTS)
+def test_gradient_checkpointing_draws_the_same_dropout_twice(run):
+    def call(device, run=run):
+        model, x = Noisy().to(device), torch.linspace(-1, 1, 32).view(4, 8).to(device).requires_grad_()
+        torch.manual_seed(1)
+        run(model, x).square().sum().backward()
+        return [x.grad, *(p.grad for p in model.parameters())]
+
+    for a, b in on_both(call):
+        assert torch.equal(a, b)
+    if run is not in_lower_precision:
+        for a, b in zip(call(SECOND), call(SECOND, at_once), strict=True):
+            torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("kind", ["weight_norm", "spectral_norm", "orthogonal"])
+def test_parametrized_weights_train_as_on_the_cpu(kind):
+    def call(device):
+        model = getattr(nn.utils.parametrizations, kind)(nn.Linear(6, 6)).to(device)
+        optimiser, x = torch.optim.SGD(model.parameters(), 0.1), torch.ones(3, 6, device=device)
+        for _ in range(2):
+            optimiser.zero_grad()
+            model(x).square().sum().backward()
+            optimiser.step()
+        assert device_of(model) is xdevice.as_device(device)
+        return [*model.state_dict().values(), model.weight]
+
+    for a, b in on_both(call):
+        torch.testing.assert_close(a, b)
+
+
+def test_what_is_saved_for_backward_may_wait_in_pinned_memory():
+    x = torch.ones(3, device=SECOND, requires_grad=True)
+    with torch.autograd.graph.save_on_cpu(pin_memory=True, device_type="vgpu"):
+        y = (x * x).sum()
+    y.backward()
+    assert x.grad.device == x.device and x.grad.tolist() == [2, 2, 2]
+
+
+def test_pinned_memory_says_that_it_is_pinned():
+    made = [torch.empty(2, pin_memory=True), torch.zeros(2).pin_memory(), torch.tensor([1.0], pin_memory=True)]
+    assert [x.is_pinned() for x in made] == [True] * 3 and not torch.zeros(2).is_pinned()
+    assert made[0][1:].is_pinned() and not made[0].to(SECOND).is_pinned()
+    with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
+        torch.empty(2, pin_memory=True, device=SECOND)
+
+
+def test_an_open_index_means_the_current_device_everywhere():
+    file = io.BytesIO()
+    torch.save(torch.ones(2), file)
+    file.seek(0)
+    with torch.vgpu.device(1):
+        x = torch.ones(2)
+        made = [x.to("vgpu"), x.to(device=torch.device("vgpu")), x.vgpu(), x.new_tensor([1.0], device="vgpu")]
+        made += [
+            torch.tensor([1.0], device="vgpu"),
+            torch.as_tensor([1.0], device="vgpu"),
+            torch.ones(1, device="vgpu"),
+        ]
+        made += [torch.asarray([1.0], device="vgpu"), torch.load(file, map_location="vgpu")]
+        made += [nn.Linear(2, 2).to("vgpu"), nn.Linear(2, 2, device="vgpu"), torch.ones(2, device=FIRST).to("vgpu")]
+        assert {device_of(x) for x in made} == {gpu(1)}
+        assert x.to(torch.ones(1, device=FIRST)).device == torch.device(FIRST), "as another tensor is"
+    assert torch.ones(2).to("vgpu").device == torch.device(FIRST)
+
+
+def test_subclasses_that_let_to_through_still_do():
+    let_through = torch.nn.parameter.UninitializedParameter._allowed_methods  # listed when torch was imported
+    assert torch.Tensor.to in let_through and torch.Tensor.to in set(let_through)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_scripted_traced_and_compiled_code_makes_tensors_on_virtual_gpus():
+    def make(x: torch.Tensor):
+        return torch.zeros(2, device=x.device) + torch.tensor([1.0, 2.0], device=x.device) + x.to(x.device)
+
+    x = torch.ones(2, device=SECOND)
+    compiled = torch.compile(make, backend="eager", fullgraph=True)
+    for call in (torch.jit.script(make), torch.jit.trace(make, (x,)), torch.fx.symbolic_trace(make), compiled):
+        assert device_of(call(x)) is gpu(1) and call(x).tolist() == [2, 3]
+    assert torch.func.jvp(torch.sin, (x,), (x,))[1].device == x.device
+
+
+def test_streams_are_queues_that_are_always_done():
+    stream, before = torch.vgpu.Stream(1), torch.vgpu.current_stream()
+    start, end = (torch.vgpu.Event(enable_timing=True) for _ in range(2))
+    with torch.vgpu.stream(stream):
+        assert torch.vgpu.current_stream() is torch.accelerator.current_stream() is stream
+        x = torch.ones(64, 64, device="vgpu")
+        start.record()
+        for _ in range(20):
+            x = x @ x
+        end.record()
+    x.record_stream(stream)
+    stream.wait_stream(before)
+    stream.wait_event(stream.record_event())
+    stream.synchronize()
+    assert device_of(x) is xdevice.as_device(stream.device) is gpu(1)
+    assert stream.query() and end.query() and 0 < start.elapsed_time(end) < 60_000
+    assert torch.vgpu.current_stream() == before and torch.vgpu.current_device() == 0
+
+
+def test_a_storage_that_cannot_be_resized_says_what_to_do():
+    storage = torch.ones(2, device=SECOND).untyped_storage()
+    assert storage.resize_(8) is storage
+    with pytest.raises(NotImplementedError, match="resize the tensor with resize_"):
+        storage.resize_(100)
+
+
+def test_they_are_initialized_by_their_first_use_and_a_mesh_then_takes_the_local_rank():
+    out = run("""
+import os, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+xdevice.virtual_gpus(2)
+print(torch.vgpu.is_initialized())
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+os.environ["LOCAL_RANK"] = "1"
+init_device_mesh("vgpu", (1,))
+print(torch.vgpu.current_device(), torch.vgpu.is_initialized())
+dist.destroy_process_group()
+""")
+    assert out.split()[-3:] == ["False", "1", "True"]
+
+
 # ---------------------------------------------------------------- moving models
 
 
@@ -299,6 +458,81 @@ def test_moving_between_forward_and_backward_is_an_error_rather_than_a_lost_grad
     model.to(FIRST)
     with pytest.raises(RuntimeError, match="moved to another device between forward and backward"):
         loss.backward()
+
+
+def test_a_lazy_module_stays_lazy_and_its_optimiser_keeps_its_parameters():
+    model = nn.Sequential(nn.LazyConv2d(3, 2), nn.LazyBatchNorm2d(), nn.Flatten(), nn.LazyLinear(2))
+    optimiser, x = torch.optim.SGD(model.parameters(), 0.1), torch.ones(2, 1, 4, 4)
+    for device in (SECOND, "cpu", FIRST):
+        model.to(device)
+        assert device_of(model) is xdevice.as_device(device)
+    model(x.to(FIRST)).square().sum().backward()
+    before = model[3].weight.detach().clone()
+    optimiser.step()
+    assert type(model[0]) is nn.Conv2d and device_of(model) is gpu(0) and not torch.equal(before, model[3].weight)
+
+
+def test_a_parameter_of_a_class_of_its_own_keeps_it_and_what_was_put_on_it():
+    class Marked(nn.Parameter):
+        pass
+
+    model = nn.Module()
+    model.weight = kept = Marked(torch.ones(2))
+    kept.mark = 3
+    model.to(SECOND)
+    assert model.weight is kept and type(kept) is Marked and kept.mark == 3 and device_of(kept) is gpu(1)
+
+
+class Stays(nn.Module):
+    """A module whose move fails."""
+
+    def _apply(self, fn, recurse=True):
+        raise ValueError("it stays")
+
+
+def test_a_spread_model_is_put_back_where_it_was_if_the_move_fails():
+    model = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2).to(FIRST), nn.BatchNorm1d(2)])
+    for layer in model[:2]:
+        layer(torch.ones(1, 2, device=layer.weight.device)).sum().backward()
+
+    def state():
+        tensors = [*model.parameters(), *model.buffers(), *(p.grad for p in model.parameters() if p.grad is not None)]
+        return [(id(tensor), tensor.device, tensor.data_ptr()) for tensor in tensors]
+
+    before = state()
+    failing = nn.ModuleList([nn.Linear(2, 2), Stays()])
+    for tree in ([model, failing], nn.ModuleList([model, Stays()])):
+        with pytest.raises(ValueError, match="it stays"):
+            to_device(tree, gpu(1))
+        assert state() == before and device_of(failing) is cpu()
+
+
+def test_a_buffer_that_two_modules_share_is_moved_once():
+    model = nn.ModuleList([nn.BatchNorm1d(2), nn.BatchNorm1d(2)])
+    model[1].running_mean = model[0].running_mean
+    for copy_of in (True, None):
+        moved = to_device({"model": model, "mean": model[0].running_mean}, gpu(1), copy=copy_of)
+        assert moved["model"][0].running_mean is moved["model"][1].running_mean is moved["mean"]
+        assert device_of(moved) is gpu(1)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_torchscript_moves_in_place_computes_there_and_its_optimiser_keeps_its_parameters():
+    x = torch.ones(4, 2)
+    for make in (torch.jit.script, lambda model: torch.jit.trace(model, (x,))):
+        model = make(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Linear(2, 1)))
+        expected, parameters = model(x), dict(model.named_parameters())
+        optimiser = torch.optim.SGD(model.parameters(), 0.1)
+        for device in (gpu(1), cpu(), gpu(0)):
+            assert to_device(model, device) is model and device_of(model) is device
+            assert all(parameters[name] is parameter for name, parameter in model.named_parameters())
+        made = model(x.to(FIRST))
+        torch.testing.assert_close(made.cpu(), expected)
+        made.square().sum().backward()
+        before = parameters["2.bias"].detach().clone()
+        optimiser.step()
+        assert not torch.equal(before, dict(model.named_parameters())["2.bias"])
+        assert device_of(to_device(model, "cpu", copy=True)) is cpu() and device_of(model) is gpu(0)
 
 
 def test_tied_parameters_stay_tied():

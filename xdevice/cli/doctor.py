@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import distributions
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -24,15 +25,28 @@ def main(options: argparse.Namespace) -> int:
     backends, interrupted = probe_all(options.backend, options.timeout, quiet=options.json)
     if interrupted:
         return 128 + interrupted
-    findings = [_of_machine(machine), *(_of_backend(backend, bool(machine["gpus"])) for backend in backends)]
+    findings = [
+        *_of_installation(),
+        _of_machine(machine),
+        *(_of_backend(backend, bool(machine["gpus"])) for backend in backends),
+    ]
     if not any(backend["installed"] for backend in backends):
-        first = backends[0]["install"] if backends else "pip install xdevice again: it has lost its adapters"
-        findings.append(_finding("frameworks", "wrong", "no framework is installed", first))
+        cure = backends[0]["install"] if backends else "install xdevice-tensors again: its adapters are missing"
+        findings.append(_finding("frameworks", "wrong", "no framework is installed", cure))
     if options.json:
         write_json({"wrong": any(f["state"] == "wrong" for f in findings), "findings": findings})
     else:
         write(_lines(findings))
     return int(any(finding["state"] == "wrong" for finding in findings))
+
+
+def _of_installation() -> list[dict[str, Any]]:
+    """A finding where the index's `xdevice`, another project with our import name, is installed too."""
+    other = next(iter(distributions(name="xdevice")), None)
+    if other is None:
+        return []
+    reason = f"another project's package 'xdevice' {other.version} is installed beside 'xdevice-tensors'"
+    return [_finding("xdevice", "wrong", reason, "pip uninstall xdevice, then install xdevice-tensors again")]
 
 
 def _of_machine(machine: Any) -> dict[str, Any]:

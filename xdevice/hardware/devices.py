@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 _CPU = Device("cpu", 0)
 _backend = backend  # `native` has a parameter of that name
-_warned: set[str] = set()  # frameworks about which `try_gpu` has had its say
+_warned: set[str] = set()  # frameworks that `try_gpu` has warned about
 
 
 def cpu() -> Device:
     """The CPU: all cores, all memory of the host.
 
+    Examples
+    --------
     >>> from xdevice import cpu
     >>> cpu()
     Device('cpu:0')
@@ -35,16 +37,18 @@ def cpu() -> Device:
 def gpu(i: int = 0) -> Device:
     """GPU number ``i``, whether or not it is there; `try_gpu` looks.
 
-    >>> from xdevice import gpu
-    >>> gpu(1)
-    Device('gpu:1')
-
     Raises
     ------
     DeviceTypeError
         ``i`` is not an integer.
     DeviceSpellingError
         ``i`` is negative or over ``2**31 - 1``.
+
+    Examples
+    --------
+    >>> from xdevice import gpu
+    >>> gpu(1)
+    Device('gpu:1')
     """
     return Device("gpu", check_index(i))
 
@@ -54,15 +58,17 @@ def count(kind: str = "gpu") -> int:
 
     0 if there are none; never raises because of missing hardware or drivers.
 
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.count("gpu"), xdevice.count("cpu")
-    (0, 1)
-
     Raises
     ------
     BackendNotInstalledError
         No framework is installed.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.count("gpu"), xdevice.count("cpu")
+    (0, 1)
     """
     return backend().hardware.count(as_kind(kind))
 
@@ -70,15 +76,17 @@ def count(kind: str = "gpu") -> int:
 def num_gpus() -> int:
     """How many GPUs the chosen framework can use now: ``count("gpu")``.
 
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.num_gpus()
-    0
-
     Raises
     ------
     BackendNotInstalledError
         No framework is installed.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.num_gpus()
+    0
     """
     return count("gpu")
 
@@ -86,15 +94,17 @@ def num_gpus() -> int:
 def devices(kind: str | None = None) -> list[Device]:
     """All devices that the chosen framework can use now, or those of one kind.
 
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.devices()
-    [Device('cpu:0')]
-
     Raises
     ------
     BackendNotInstalledError
         No framework is installed.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.devices()
+    [Device('cpu:0')]
     """
     return _devices(backend(), None if kind is None else as_kind(kind))
 
@@ -105,17 +115,21 @@ def try_gpu(i: int = 0) -> Device:
     With `try_all_gpus` the only function that falls back to the CPU. If the machine has a GPU that the framework
     cannot see, it says why, once, as a `DeviceFallbackWarning`.
 
+    Raises
+    ------
+    DeviceTypeError
+        ``i`` is not an integer.
+    DeviceSpellingError
+        ``i`` is negative or over ``2**31 - 1``.
+    BackendNotInstalledError
+        No framework is installed.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     xdevice.try_gpu(3)
     Device('cpu:0')
-
-    Raises
-    ------
-    DeviceTypeError, DeviceSpellingError
-        As `gpu`.
-    BackendNotInstalledError
-        No framework is installed.
     """
     wanted = Device("gpu", check_index(i))
     chosen = backend()
@@ -130,15 +144,17 @@ def try_gpu(i: int = 0) -> Device:
 def try_all_gpus() -> list[Device]:
     """All GPUs that the chosen framework has, else the CPU alone: never empty.
 
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.try_all_gpus()
-    [Device('cpu:0')]
-
     Raises
     ------
     BackendNotInstalledError
         No framework is installed.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.try_all_gpus()
+    [Device('cpu:0')]
     """
     there = devices("gpu")
     if not there:
@@ -151,16 +167,18 @@ def as_device(obj: Any) -> Device:
 
     A native device without an index means what its framework means by it: its current device.
 
-    >>> from xdevice import as_device
-    >>> as_device("/device:GPU:2")
-    Device('gpu:2')
-
     Raises
     ------
     DeviceSpellingError
         A malformed string.
     DeviceTypeError
         Anything else that is not a device.
+
+    Examples
+    --------
+    >>> from xdevice import as_device
+    >>> as_device("/device:GPU:2")
+    Device('gpu:2')
     """
     if type(obj) is Device:
         return obj
@@ -187,16 +205,18 @@ def native(device: Any, backend: str | None = None) -> Any:
 
     A device object, a place or a context; a string where the framework's calls take strings.
 
-    >>> import xdevice
-    >>> xdevice.native("cpu:0", "numpy")
-    'cpu'
-
     Raises
     ------
     DeviceNotFoundError
         That framework does not have the device.
     DeviceSpellingError
         No spelling of a device.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> xdevice.native("cpu:0", "numpy")
+    'cpu'
     """
     return native_of(_backend(backend), as_device(device))
 
@@ -206,15 +226,17 @@ def properties(device: Any) -> Properties:
 
     What is not known is ``None``.
 
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.properties("cpu")["virtual"]
-    False
-
     Raises
     ------
     DeviceNotFoundError
         The chosen framework does not have the device.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.properties("cpu")["virtual"]
+    False
     """
     chosen, where = backend(), as_device(device)
     require(chosen, where)
@@ -226,14 +248,16 @@ def synchronize(*devices: Any) -> None:
 
     On a CPU whose framework computes at once there is nothing to wait for, and nothing is done.
 
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.synchronize()
-
     Raises
     ------
     DeviceNotFoundError
         The chosen framework does not have a device.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.synchronize()
     """
     chosen = backend()
     wanted = [as_device(d) for d in devices] or _devices(chosen)

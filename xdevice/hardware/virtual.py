@@ -37,10 +37,6 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
     force
         Hide real GPUs, if there are any.
 
-    >>> import xdevice
-    >>> xdevice.virtual_gpus(2)  # doctest: +SKIP
-    [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]
-
     Raises
     ------
     VirtualDeviceError
@@ -50,6 +46,12 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
         The chosen framework, or this system, cannot have them.
     ArgumentError
         ``n`` is not an integer from 1 to 64.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> xdevice.virtual_gpus(2)  # doctest: +SKIP
+    [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]
     """
     number = request.checked(n, f"virtual_gpus({shortened(n)})")
     with _lock:
@@ -78,7 +80,7 @@ def settle(owner: Backend, capability: str) -> None:
         return
     with _lock:
         if owner not in _given:
-            if request.current().number and owner.virtual.has("enable"):
+            if request.current().number and owner.open("virtual").has("enable"):
                 _give(owner)
             else:
                 _given[owner] = 0

@@ -11,6 +11,8 @@ from collections import deque
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from xdevice.backends.torch.virtual import devices
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -39,6 +41,7 @@ def open_for(n: int) -> None:
 
 def enter(tensor: torch.Tensor, index: int) -> None:
     """The tensor is in new memory."""
+    devices.used = True
     storage = tensor.untyped_storage()
     entry = _Entry(storage, _strike)
     entry.index, entry.size = index, storage.nbytes()

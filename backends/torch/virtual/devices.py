@@ -13,6 +13,9 @@ NAME = "vgpu"
 count = 0
 """How many there are; 0 until `enable`."""
 
+used = False
+"""Whether one of them has been used: from then on torch takes the devices for initialized."""
+
 forbidden = False
 """Whether a strict block is open: then mixing devices is xdevice's error, not torch's."""
 
@@ -37,9 +40,11 @@ def current() -> int:
 
 def exchange(index: int) -> int:
     """Make another device this thread's current one; returns the one before. Negative changes nothing."""
+    global used
     before = _current.index
     if index >= 0:
         _current.index = existing(index)
+        used = True
     return before
 
 

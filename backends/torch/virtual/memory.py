@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from xdevice.backends.torch.virtual import account, devices
+from xdevice.backends.torch.virtual import account, devices, factories
 from xdevice.backends.torch.virtual.devices import NAME, index_of
 from xdevice.backends.torch.virtual.internals import ON_CPU, aten, core, storage_of
 
@@ -213,8 +213,8 @@ def register(library: Any) -> None:
     library.impl("empty_strided", _empty(torch.empty_strided), "PrivateUse1")
     library.impl("resize_", _resize, "PrivateUse1")
     library.impl("record_stream", lambda tensor, stream: None, "PrivateUse1")
-    # a copy in ordinary memory: a virtual GPU reads all of the host's alike
-    library.impl("_pin_memory", lambda tensor, device=None: tensor.clone(), "CPU")
+    library.impl("_pin_memory", factories.pin, "CPU")
+    library.impl("is_pinned", factories.is_pinned, "CPU")
     # torch's lazy zeros have no memory at all, which only its own kernels know how to read
     library.impl("_efficientzerotensor", _zeros, "PrivateUse1")
     library.impl("_copy_from", _copy, "PrivateUse1")

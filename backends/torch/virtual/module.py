@@ -10,12 +10,15 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.virtual import account, devices
+from xdevice.backends.torch.virtual import account, devices, streams
 from xdevice.backends.torch.virtual.devices import NAME, exchange, index_of
 from xdevice.errors import NotSupportedError
 from xdevice.machine import host_memory
 
 _Which = torch.device | str | int | None
+
+Stream, Event, stream = streams.Stream, streams.Event, streams.stream
+current_stream, default_stream, set_stream = streams.current_stream, streams.default_stream, streams.set_stream
 
 
 def is_available() -> bool:
@@ -23,11 +26,18 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    return True
+    """Whether a virtual GPU has been used, as on CUDA; until then `DeviceMesh` chooses the current one."""
+    return devices.used
 
 
 def init() -> None:
-    """Nothing: there is nothing to wait for."""
+    devices.used = True
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_initialized":  # where it is set, gradient checkpointing saves the state of random numbers
+        return devices.used
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def device_count() -> int:
@@ -35,6 +45,7 @@ def device_count() -> int:
 
 
 def current_device() -> int:
+    init()
     return devices.current()
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from xdevice.backends.torch.virtual.devices import NAME
 from xdevice.backends.torch.virtual.internals import core
@@ -24,9 +26,29 @@ def keep() -> None:
     apply = module._apply
 
     def _apply(self: torch.nn.Module, fn: Any, *args: Any, **kwargs: Any) -> Any:
-        return apply(self, fn if isinstance(fn, _InPlace) else _InPlace(fn), *args, **kwargs)
+        fn = fn if isinstance(fn, _InPlace) else _InPlace(fn)
+        if isinstance(self, torch.jit.ScriptModule):
+            return _apply_to_script(self, fn)
+        return apply(self, fn, *args, **kwargs)
 
     module._apply = _apply
+
+
+def _apply_to_script(module: Any, fn: _InPlace) -> Any:
+    """The same for TorchScript, which refers to the insides of a tensor: it is told of the new ones."""
+    for child in module.children():
+        child._apply(fn)
+    for name, parameter in list(module._parameters.items()):
+        made = fn.on_parameter(parameter)
+        if made is not parameter:
+            grad, parameter.grad = parameter.grad, None
+            parameter.data = made.detach()
+            parameter.grad = None if grad is None else fn(grad)
+        module._c.setattr(name, parameter)
+    for name, buffer in list(module._buffers.items()):
+        if buffer is not None:
+            module._buffers[name] = fn(buffer)
+    return module
 
 
 class _InPlace:
@@ -36,18 +58,31 @@ class _InPlace:
         self._fn = fn
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
-        made = self._fn(tensor)
-        if type(tensor) is not torch.nn.Parameter or {tensor.device.type, made.device.type} != {"cpu", NAME}:
+        return self.on_parameter(tensor) if isinstance(tensor, torch.nn.Parameter) else self._fn(tensor)
+
+    def on_parameter(self, parameter: torch.Tensor) -> torch.Tensor:
+        made = self._fn(parameter)
+        wrapper = bool(is_traceable_wrapper_subclass(made))  # its tensors are inside it
+        if wrapper or {parameter.device.type, made.device.type} != {"cpu", NAME}:
             return made
-        grad = None if tensor.grad is None else self._fn(tensor.grad)
-        _exchange(tensor, torch.nn.Parameter(made, tensor.requires_grad))
-        tensor.grad = grad
-        return tensor
+        grad = parameter.grad if parameter.is_leaf else None
+        grad = None if grad is None else self._fn(grad)
+        refill(parameter, made)
+        parameter.grad = grad
+        return parameter
+
+
+def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
+    """Let the parameter have other data, on any device."""
+    if {parameter.device.type, data.device.type} == {"cpu", NAME}:
+        _exchange(parameter, torch.nn.Parameter(data, parameter.requires_grad))
+    else:
+        parameter.data = data
 
 
 def _exchange(parameter: Any, other: torch.Tensor) -> None:
     """Exchange the insides of two parameters. A graph that refers to them keeps the insides that it knows."""
-    if parameter.requires_grad:
+    if parameter.requires_grad and not is_lazy(parameter):  # before its first batch no graph knows it
         torch.autograd.graph.get_gradient_edge(parameter).node.register_prehook(_refuse)
     backward, accumulated = parameter._backward_hooks, parameter._post_accumulate_grad_hooks
     core._swap_tensor_impl(parameter, other)

@@ -20,12 +20,14 @@ from xdevice.backends.torch.virtual import (
     autocast,
     cells,
     devices,
+    factories,
     gradients,
     kernels,
     memory,
     module,
     parameters,
     randomness,
+    streams,
 )
 from xdevice.backends.torch.virtual.devices import NAME, exchange, existing, index_of
 from xdevice.backends.torch.virtual.internals import core, library, storages
@@ -55,6 +57,7 @@ def start(n: int) -> None:
     gradients.compute_here()
     _make_storages()
     _make_like()
+    factories.replace()
     _scatter_and_gather()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=memory.close)
@@ -67,6 +70,8 @@ def _answer_for_accelerator() -> None:
     core._accelerator_exchangeDevice = exchange
     core._accelerator_maybeExchangeDevice = exchange
     core._accelerator_synchronizeDevice = existing
+    core._accelerator_getStream = streams.current_stream
+    core._accelerator_setStream = streams.set_stream
     core._accelerator_isAllocatorInitialized = module.is_available
     core._accelerator_getDeviceStats = _stats
     core._accelerator_resetPeakStats = account.forget_peak
@@ -98,7 +103,7 @@ def _make_storages() -> None:
     def new_like(self: Any) -> Any:
         return storages(0, device=self.device)
 
-    storages.__new__, storages.new = new, new_like
+    storages.__new__, storages.new, storages.resize_ = new, new_like, factories.resizing(storages.resize_)
 
 
 def _make_like() -> None:

@@ -27,8 +27,8 @@ P = TypeVar("P", bound="Promises")
 def needs(*names: str) -> Callable[[F], F]:
     """Keep a promise to those who have what it needs.
 
-    That is a word of ``Native`` (``model``), or a function of a room (``creation.rand``); in braces, the value of the
-    test's parameter of that name (``creation.{name}``).
+    That is a word of ``Native`` (``model``), or a function of a capability (``creation.rand``); in braces, the value
+    of the test's parameter of that name (``creation.{name}``).
     """
 
     def keep(promise: F) -> F:
@@ -67,12 +67,12 @@ class Promises:
 
     @classmethod
     def has(cls, backend: str, need: str) -> bool:
-        """Whether the framework's words, or its adapter's rooms, have what a promise needs."""
-        room, _, function = need.rpartition(".")
-        if not room:
+        """Whether the framework's words, or its adapter's capabilities, have what a promise needs."""
+        capability, _, function = need.rpartition(".")
+        if not capability:
             return hasattr(cls.words(backend), need)
         try:
-            return function in vars(getattr(xdevice.backend(backend), room))
+            return function in vars(getattr(xdevice.backend(backend), capability))
         except xdevice.XDeviceError:
             return True  # and the promise will say what is wrong
 

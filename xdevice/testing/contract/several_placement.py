@@ -155,6 +155,22 @@ class SeveralPlacements(Promises):
             assert all(np.array_equal(a, b) for a, b in zip(values, moved, strict=True))
 
     @on_several
+    @needs("model")
+    def test_a_model_can_be_put_back_as_it_was_before_a_move(self, backend: str, native: Native) -> None:
+        model, models = on_cpu(native.model), xdevice.backend().models
+        values = [xdevice.to_numpy(parameter) for parameter in native.parameters(model)]
+        for source, target in ((xdevice.cpu(), FIRST), (FIRST, SECOND), (SECOND, xdevice.cpu())):
+            xdevice.to_device(model, source)
+            before, put_back = dict(models.tensors_of(model)), models.keep(model)
+            xdevice.to_device(model, target)
+            put_back()
+            after = dict(models.tensors_of(model))
+            assert xdevice.devices_of(model) == {source}
+            assert before.keys() == after.keys() and all(after[name] is before[name] for name in before)
+            now = [xdevice.to_numpy(parameter) for parameter in native.parameters(model)]
+            assert all(np.array_equal(a, b) for a, b in zip(values, now, strict=True))
+
+    @on_several
     @needs("model", "output")
     def test_a_model_computes_where_it_is_as_it_did_on_the_cpu(self, backend: str, native: Native) -> None:
         model, data = on_cpu(native.model), np.arange(12, dtype="float32").reshape(4, 3)

@@ -1,0 +1,126 @@
+"""What torch settles in C++ before a virtual GPU sees it: which device ``vgpu`` means, and pinned memory.
+
+torch asks its guard for the current device, and the guard of a device written in Python always answers 0. It asks
+the same device for an allocator of pinned memory, which can be written in C++ only. Every virtual GPU reads all host
+memory alike, so pinned memory is ordinary memory that is marked.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import torch
+from torch.jit import _builtins
+from torch.utils._device import (
+    _device_constructors,  # pyright: ignore[reportPrivateUsage]  # which factories a default device applies to
+)
+
+from xdevice.backends.torch.virtual import devices
+from xdevice.backends.torch.virtual.devices import NAME
+from xdevice.backends.torch.virtual.internals import storage_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_script: Any = _builtins
+
+_FACTORIES = """
+    arange as_tensor asarray empty empty_like empty_strided eye full full_like linspace logspace normal ones ones_like
+    rand rand_like randint randint_like randn randn_like randperm tensor zeros zeros_like
+"""
+
+_pinned: WeakValueDictionary[int, Any] = WeakValueDictionary()  # storages, by address
+
+
+def pin(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
+    """A copy in pinned memory."""
+    return _marked(tensor.clone())
+
+
+def is_pinned(tensor: torch.Tensor, device: Any = None) -> bool:
+    """Whether the tensor is in pinned memory."""
+    return storage_of(tensor)._cdata in _pinned
+
+
+def _marked(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.is_cpu:
+        raise RuntimeError(f"cannot pin a tensor on {tensor.device}: only dense CPU tensors can be pinned")
+    storage = storage_of(tensor)
+    _pinned[storage._cdata] = storage
+    return tensor
+
+
+def _meant(device: Any) -> Any:
+    """The device, with the current index where it is ``vgpu`` without one."""
+    if isinstance(device, torch.device):
+        return torch.device(NAME, devices.current()) if device.type == NAME and device.index is None else device
+    return torch.device(NAME, devices.current()) if isinstance(device, str) and device == NAME else device
+
+
+def _factory(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @wraps(make)
+    def made(*args: Any, **kwargs: Any) -> torch.Tensor:
+        if "device" in kwargs:
+            kwargs["device"] = _meant(kwargs["device"])
+        if kwargs.pop("pin_memory", False):
+            return _marked(make(*args, **kwargs))
+        return make(*args, **kwargs)
+
+    return made
+
+
+class _Method:
+    """A method of tensors that takes the current virtual GPU for ``vgpu``.
+
+    It equals torch's own, which subclasses of tensors list as one that they let through.
+    """
+
+    def __init__(self, plain: Callable[..., torch.Tensor]) -> None:
+        self._plain, self.__name__, self.__doc__ = plain, plain.__name__, plain.__doc__
+
+    def __get__(self, tensor: torch.Tensor | None, owner: type | None = None) -> Any:
+        return self if tensor is None else MethodType(self, tensor)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if devices.current():  # else torch is right
+            args = tuple(arg if isinstance(arg, torch.Tensor) else _meant(arg) for arg in args)
+            kwargs = {name: _meant(value) if name == "device" else value for name, value in kwargs.items()}
+        return self._plain(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is self._plain
+
+    def __hash__(self) -> int:
+        return hash(self._plain)
+
+
+def replace() -> None:
+    """Let torch's factories and `Tensor.to` take the current virtual GPU for ``vgpu``, and pin memory."""
+    _device_constructors()  # keeps what it finds: torch's own, which are what a default device is told of
+    functions: Any = torch
+    for name in _FACTORIES.split():
+        plain = getattr(functions, name)
+        made = _factory(plain)
+        setattr(functions, name, made)
+        _script._register_builtin(made, _script._find_builtin(plain))  # TorchScript cannot read ours
+    tensor: Any = torch.Tensor
+    tensor.to, tensor.new_tensor = _Method(tensor.to), _Method(tensor.new_tensor)
+
+
+def resizing(resize: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+    """`UntypedStorage.resize_`, which says why a virtual GPU's storage keeps its size."""
+
+    def resize_(self: Any, size: int) -> Any:
+        if self.device.type != NAME:
+            return resize(self, size)
+        if size != self.nbytes():
+            raise NotImplementedError(
+                f"torch resizes storages of devices written in C++ only, and {self.device} is virtual; "
+                "resize the tensor with resize_, or make another one"
+            )
+        return self
+
+    return resize_

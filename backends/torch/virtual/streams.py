@@ -1,0 +1,106 @@
+"""Streams and events of virtual GPUs, which compute at once: there is never anything to wait for."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from typing import Any
+
+import torch
+
+from xdevice.backends.torch.virtual import devices
+from xdevice.backends.torch.virtual.devices import NAME, exchange, index_of
+from xdevice.backends.torch.virtual.internals import core
+
+_Which = torch.device | str | int | None
+_PRIVATE = int(core._autograd.DeviceType.PrivateUse1)
+_numbers = itertools.count(1)
+
+
+class Stream(torch.Stream):
+    """A queue of work, as ``torch.cuda.Stream``; the work is done when the call that asks for it returns."""
+
+    def __new__(cls, device: _Which = None, priority: int = 0, **options: Any) -> Stream:
+        options = {"stream_id": next(_numbers), "device_index": index_of(device), "device_type": _PRIVATE} | options
+        made: Stream = super().__new__(cls, **options)
+        return made
+
+    def record_event(self, event: torch.Event | None = None) -> torch.Event:
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def __enter__(self) -> Stream:
+        _open.before.append((devices.current(), current_stream(self.device)))
+        exchange(self.device.index)
+        set_stream(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        index, stream = _open.before.pop()
+        set_stream(stream)
+        exchange(index)
+
+
+class Event(torch.Event):
+    """A moment in a queue of work, as ``torch.cuda.Event``."""
+
+    _timed: bool
+    _at: float | None = None
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
+        made: Event = super().__new__(cls, NAME, enable_timing=enable_timing, blocking=blocking)
+        made._timed = enable_timing
+        return made
+
+    def record(self, stream: torch.Stream | None = None) -> None:
+        self._at = time.perf_counter()
+
+    def elapsed_time(self, end_event: Any) -> float:
+        """Milliseconds from this event to the other."""
+        if not (self._timed and end_event._timed):
+            raise ValueError("both events need enable_timing=True")
+        if self._at is None or end_event._at is None:
+            raise ValueError("record both events before asking for the time between them")
+        return float(1000 * (end_event._at - self._at))
+
+
+class _Open(threading.local):
+    """Each thread's current streams, by device, and what was current before each open block."""
+
+    def __init__(self) -> None:
+        self.current: dict[int, torch.Stream] = {}
+        self.before: list[tuple[int, torch.Stream]] = []
+
+
+_open = _Open()
+
+
+def current_stream(device: _Which = None) -> torch.Stream:
+    index = index_of(device)
+    return _open.current.get(index) or default_stream(index)
+
+
+def default_stream(device: _Which = None) -> Stream:
+    return Stream(device, stream_id=0)
+
+
+def set_stream(stream: torch.Stream) -> None:
+    """Let this be its device's current stream; the current device stays, as with ``torch.cuda.set_stream``."""
+    _open.current[stream.device.index] = stream
+
+
+class stream:  # noqa: N801  (torch.cuda.stream is written so)
+    """Within a ``with`` block this stream is current, and so is its device; ``None`` changes nothing."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        if self.stream is not None:
+            self.stream.__exit__(*error)
