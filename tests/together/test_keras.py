@@ -194,7 +194,6 @@ with xdevice.strict():
     )
 
 
-
 def test_a_keras_model_on_jax_moves_and_can_be_put_back():
     code = """
 import os
