@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from xdevice.backends.torch import in_keras
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    host = tensor.detach().resolve_conj().resolve_neg()
+    host = in_keras.plain(tensor).detach().resolve_conj().resolve_neg()
     if host.device.type == "meta":
         raise UnknownPlacementError("a tensor on meta:0 has a shape and no values; make it on a real device")
     host = host.clone() if host.device.type == "cpu" else host.cpu()

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
+from xdevice.backends.torch import in_keras
 from xdevice.backends.torch.hardware import as_device, native
 from xdevice.backends.torch.virtual import devices
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
+from xdevice.kit import keras
 
 if TYPE_CHECKING:
     from xdevice.contract import Role
@@ -27,12 +29,15 @@ def role(cls: type) -> Role | None:
         return "model"
     if issubclass(cls, _DATA):
         return "data"
-    return "device" if issubclass(cls, torch.device) else None
+    return "device" if issubclass(cls, torch.device) else in_keras.role(cls)
 
 
 def device_of(tensor: torch.Tensor) -> Device:
-    if tensor.is_cpu:  # 40 ns; making and hashing a torch.device costs 140
-        return _CPU
+    try:
+        if tensor.is_cpu:  # 40 ns; making and hashing a torch.device costs 140
+            return _CPU
+    except AttributeError:
+        return device_of(keras.value_of(tensor))
     where = tensor.device
     try:
         return _known[where]
@@ -54,6 +59,8 @@ def forget() -> None:
 
 
 def move(tensor: torch.Tensor, device: Device, non_blocking: bool) -> torch.Tensor:
+    if not isinstance(tensor, torch.Tensor):
+        return keras.with_value(tensor, move(keras.value_of(tensor), device, non_blocking))
     if tensor.is_meta and device.kind != "meta":
         raise NotSupportedError("a tensor on meta:0 has a shape and no values to move; make it on a real device")
     # towards the host a non-blocking copy returns before the values are there
@@ -61,4 +68,6 @@ def move(tensor: torch.Tensor, device: Device, non_blocking: bool) -> torch.Tens
 
 
 def copy(tensor: torch.Tensor) -> torch.Tensor:
+    if not isinstance(tensor, torch.Tensor):
+        return keras.with_value(tensor, copy(keras.value_of(tensor)))
     return tensor.clone()

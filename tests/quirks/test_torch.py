@@ -146,10 +146,20 @@ def test_a_dtype_that_numpy_lacks_is_not_supported():
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory"),
         RuntimeError("MPS backend out of memory (MPS allocated: 5.00 GB)"),
+        torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
     ],
 )
 def test_all_of_its_words_for_no_memory_are_known(error):
     assert xdevice.is_out_of_memory(error)
+
+
+@pytest.mark.parametrize("size", [(2**62,), (2**40, 2**40), (2**60, 4), (2**45,)])
+def test_sizes_that_torch_cannot_even_compute_are_out_of_memory(size):
+    for call in (lambda: torch.empty(size), lambda: torch.zeros(1).expand(size).contiguous()):
+        with pytest.raises(RuntimeError) as error:
+            call()
+        assert xdevice.is_out_of_memory(error.value), error.value
 
 
 def test_a_tensor_subclass_is_followed():

@@ -52,14 +52,14 @@ def test_one_word_is_enough_and_promises_that_need_others_are_not_collected(run)
     assert result.parseoutcomes()["deselected"] >= len(promises(contract.Models))
 
 
-def test_no_words_at_all_are_an_error_that_says_what_to_give(run):
+def test_a_suite_without_native_is_an_error_that_says_what_to_set(run):
     code = """
     from xdevice.testing import contract
     class TestPages(contract.Exchange):
         backend = "pages"
     """
     result = run(code, "-k", "on_the_host")
-    result.stdout.fnmatch_lines(["*TestPages.native is None; set it to the words of xdevice.testing.Native"])
+    result.stdout.fnmatch_lines(["*TestPages.native is None; set it to the functions of xdevice.testing.Native"])
     assert result.ret == 1
 
 

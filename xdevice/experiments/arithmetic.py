@@ -64,7 +64,7 @@ def accumulation(a: Any, b: Any) -> Callable[[int], Any]:
 
 
 def products(a: Any) -> Callable[[int], Any]:
-    """Each product takes the one before, so that none is left out and the last is the end of all."""
+    """Each product depends on the one before, so that none is skipped and the last one ends last."""
     where = device_of(a)
 
     def run(times: int) -> Any:

@@ -54,7 +54,7 @@ def sent(array: Any, device: Device) -> Any:
 
 
 def again(once: Callable[[], Any]) -> Callable[[int], Any]:
-    """Doing it as many times; the last result is kept, and the ones before are given back."""
+    """Do it that many times; only the last result is kept."""
 
     def run(times: int) -> Any:
         kept = None
@@ -66,7 +66,7 @@ def again(once: Callable[[], Any]) -> Callable[[int], Any]:
 
 
 def staying(x: Any, y: Any, device: Device) -> Callable[[int], Any]:
-    """Each product takes the one before, as in `arithmetic.products`."""
+    """Each product depends on the one before, as in `arithmetic.products`."""
 
     def run(times: int) -> Any:
         with device:

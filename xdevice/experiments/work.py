@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 BYTES = 4
-"""Of one number: all experiments compute in float32."""
+"""Bytes of one number: all experiments compute in float32."""
 
 SHARE = 4
-"""One part in so many of the free memory is what an experiment's tensors may take."""
+"""An experiment's tensors may take one part in this many of the free memory."""
 
 LARGEST = 10.0
 
@@ -47,7 +47,7 @@ class Setting:
     memory: int | None  # free bytes of the scarcest memory that is used; None if unknown
 
     def sized(self, whole: int, floor: int = 1) -> int:
-        """A size or number of times of the lesson, scaled."""
+        """A size or a number of times of the lesson, multiplied by the scale."""
         return max(floor, round(whole * self.scale))
 
     def fitting(self, size: int, bytes_each: float, power: int = 1) -> int:
@@ -66,7 +66,7 @@ class Setting:
         return ("on the CPU", cpu()), (f"on {self.name}", self.device)
 
     def pair(self) -> tuple[Device, Device]:
-        """The device and the second one; `NotSupportedError` where there is one alone."""
+        """The device and the second one; `NotSupportedError` if there is only one."""
         if self.second is None:
             raise NotSupportedError(
                 f"{backend()} has no second {self.device.kind} here; "
@@ -84,7 +84,7 @@ class Work:
     times: int
     run: Callable[[int], Any]
     moved: int = 0  # bytes, each time
-    warm_up: int = 3  # times, uncounted: loading and compiling what it needs is no part of it
+    warm_up: int = 3  # times before the clock starts: loading and compiling is not measured
 
 
 def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
@@ -93,7 +93,7 @@ def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
     Raises
     ------
     DeviceNotFoundError, DeviceSpellingError
-        No such device.
+        The device does not exist, or the string does not name one.
     ArgumentError
         A scale that is not above 0 and up to 10.
     """
@@ -112,7 +112,7 @@ def measured(work: Work, reference: float | None = None) -> Row:
     timer = Timer()
     kept = work.run(work.times)
     seconds = max(timer.stop(), 1e-9)  # no clock is finer
-    del kept  # held until the clock was read: a framework may forget to wait for what nobody wants
+    del kept  # held until the clock is read: a framework may not wait for a result that is already freed
     each = seconds / work.times
     return {
         "label": work.label,
@@ -132,17 +132,17 @@ def random(shape: tuple[int, ...], device: Device, mean: float = 0.5) -> Any:
 
 
 def arrived(tensor: Any, device: Device) -> Any:
-    """The tensor, which is on the device: else what has been timed is not what is said.
+    """The tensor, checked to be on the device that the timing is reported for.
 
     Raises
     ------
     MisplacedError
-        It is elsewhere.
+        It is on another device.
     """
     found = device_of(tensor)
     if found != device:
         raise MisplacedError(
-            f"the result is on {found} although its operands are on {device}; this time would tell nothing"
+            f"the result is on {found} although its operands are on {device}; the time would be that of another device"
         )
     return tensor
 
@@ -153,7 +153,7 @@ def word(path: str) -> Any:
     Raises
     ------
     NotSupportedError
-        It has none of that name.
+        The framework has no function of that name.
     """
     framework = backend().framework
     for home in (getattr(framework, "numpy", None), getattr(framework, "np", None), framework):
@@ -162,7 +162,7 @@ def word(path: str) -> Any:
             found = getattr(found, name, None)
         if found is not None:
             return found
-    raise NotSupportedError(f"{backend()} has no {path} under that name, which this experiment is made of")
+    raise NotSupportedError(f"{backend()} has no {path} under that name, which this experiment needs")
 
 
 def named(device: Device) -> str:

@@ -1,6 +1,6 @@
 """Why a framework does not see the machine's GPU: rules on facts, so that both can be recorded.
 
-The rules go from what can never work to what only needs a setting; the first that fits is given.
+The rules are ordered from what can never work to what only needs a setting; the first that applies is given.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ slightly newer ones."""
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that the rules look at."""
+    """Everything that the rules look at."""
 
     backend: str
     compute: str | None = "cpu"  # as in contract.Build; None: the adapter does not say
@@ -56,7 +56,7 @@ class Facts:
     gpu_kind: bool = True  # whether the framework can have GPUs at all
     seen: int = 0  # how many it sees
     gpu_build: str | None = None  # what to type to get a build for GPUs, in the adapter's words
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])  # of VARIABLES, those that are set
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])  # those of VARIABLES that are set
     gpus: tuple[Gpu, ...] = ()
     drivers: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     driver_error: str | None = None
@@ -65,7 +65,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why the GPU is not seen, and what to type; ``wrong`` is False where nothing is there to mend."""
+    """Why the GPU is not seen, and what to type; ``wrong`` is False where nothing needs to be repaired."""
 
     reason: str
     cure: str
@@ -80,7 +80,7 @@ def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
     hardware, machine = backend.hardware, machine or gpus()
     try:
         build = hardware.build()
-    except NotSupportedError:  # a third party's adapter may do without
+    except NotSupportedError:  # a third party's adapter may lack it
         build = {"version": "", "compute": "", "toolkit": None}
     variables = {name for names in VARIABLES.values() for name in names}
     return Facts(
@@ -145,7 +145,7 @@ def _no_driver(facts: Facts) -> Problem | None:
     if facts.drivers.keys() & _wanted(facts):
         return None
     return Problem(
-        "the GPU is there, but no NVIDIA driver is loaded",
+        "the machine has an NVIDIA GPU, but no NVIDIA driver is loaded",
         "install it (Ubuntu: sudo ubuntu-drivers install; elsewhere nvidia.com/drivers) and restart",
     )
 
@@ -199,8 +199,8 @@ RULES: tuple[Callable[[Facts], Problem | None], ...] = (
 def _unexplained(facts: Facts) -> Problem:
     target = " ".join(filter(None, (facts.compute, facts.toolkit)))
     built = f"is built for {target}" if target else "can have GPUs"
-    cure = f"its GPU libraries may be missing: {facts.gpu_build}" if facts.gpu_build else "its own log may say why"
-    return Problem(f"{facts.backend} {built} and nothing hides the GPU, yet it finds none", cure)
+    cure = f"its GPU libraries may be missing: {facts.gpu_build}" if facts.gpu_build else "its log may say why"
+    return Problem(f"{facts.backend} {built} and nothing hides the GPU, but it finds none", cure)
 
 
 def driver_problem(error: str) -> Problem:
@@ -230,16 +230,16 @@ def _makers(facts: Facts) -> set[str]:
 
 
 def _wanted(facts: Facts) -> set[str]:
-    """The makers of this machine's GPUs that the framework is built for; all where it does not say."""
+    """The makers of this machine's GPUs that the framework is built for; all of them if that is unknown."""
     makers = _makers(facts)
     return {MAKERS[facts.compute]} & makers if facts.compute in MAKERS else makers
 
 
 def _hides_all(variable: str, value: str, mine: list[Gpu]) -> bool:
-    """Whether no GPU is left. CUDA takes the list up to the first entry that it does not know."""
+    """Whether the variable hides every GPU. CUDA reads the list up to the first entry that it does not know."""
     first = value.partition(",")[0].strip()
     if variable == "NVIDIA_VISIBLE_DEVICES":
-        return first in ("void", "none")  # unset or empty means that no container runtime had a say
+        return first in ("void", "none")  # unset or empty: no container runtime has set it
     if first.isascii() and first.lstrip("+-").isdigit():
         return not 0 <= int(first) < len(mine)
     if first.upper().startswith(("GPU-", "MIG-")):

@@ -1,9 +1,9 @@
-"""The pytest plugin: which frameworks to test, on which devices, and what a test needs.
+"""The pytest plugin: the frameworks and devices to test on, and what a test needs.
 
 pytest loads it in every run of an environment that has xdevice, so it imports no framework until a test
 asks for one. The fixtures that are parametrised have names of their own, ``xdevice_backend`` and
-``xdevice_device``; ``backend`` and ``device`` only hand them on, so that anybody may define fixtures of
-these names, and nothing of the plugin is left in them.
+``xdevice_device``; ``backend`` and ``device`` only return them, so that a project may define fixtures of
+these names, without any effect of the plugin.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("xdevice.testing.contract")
 
 MARKS = {
-    "gpu": "gpu(n=1): needs n real GPUs under the framework; without, it is skipped, or fails with --xdevice-require",
-    "multi_device": "multi_device(n=2): needs n GPUs, real or virtual; without, as gpu",
+    "gpu": "gpu(n=1): needs n real GPUs under the framework; else it is skipped, or fails with --xdevice-require",
+    "multi_device": "multi_device(n=2): needs n GPUs, real or virtual; else as gpu",
 }
 
 
@@ -110,7 +110,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             wanted = as_integer(found.args[0] if found.args else found.kwargs.get("n", least))
             if wanted is None or wanted < 1:
                 pytest.fail(
-                    f"@pytest.mark.{mark}: {found.args or found.kwargs} is no number of GPUs; give 1 or more",
+                    f"@pytest.mark.{mark}: {found.args or found.kwargs} is not a number of GPUs; give 1 or more",
                     pytrace=False,
                 )
             with using(_backend_of(item) or choosing.backend()):
@@ -129,7 +129,7 @@ def xdevice_device(request: pytest.FixtureRequest, xdevice_backend: Backend) -> 
     """Each device of each framework asked for."""
     if request.param:
         return Device(request.param)
-    return devices()[0]  # nobody could say which: the error is this test's
+    return devices()[0]  # it could not be asked at collection: the error belongs to this test
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def device(xdevice_device: Device) -> Device:
 
 @pytest.fixture
 def two_gpus(xdevice_backend: Backend, request: pytest.FixtureRequest) -> tuple[Device, Device]:
-    """Two GPUs, real or virtual, of each framework asked for; a skip, or with --xdevice-require a failure, without."""
+    """Two GPUs, real or virtual, of each framework asked for; else a skip, or with --xdevice-require a failure."""
     _need(request.config, 2, real=False)
     return gpu(0), gpu(1)
 
@@ -169,16 +169,16 @@ def _asked(given: str) -> list[str]:
     missing = [name for name in names if name not in unknown and not is_installed(name)]
     if names and not unknown and not missing:
         return list(dict.fromkeys(names))
-    wrong = [f"there is no backend {name!r}" for name in unknown] + [f"{name} is not installed" for name in missing]
+    wrong = [f"{name!r} is not a backend" for name in unknown] + [f"{name} is not installed" for name in missing]
     raise pytest.UsageError(
-        f"--xdevice-backend={given}: {', '.join(wrong) or 'it names no framework'}; "
+        f"--xdevice-backend={given}: {', '.join(wrong) or 'no framework is named'}; "
         f"installed are {', '.join(available()) or 'none'}"
     )
 
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) > MOST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of virtual GPUs; give an integer from 0 to {MOST}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of virtual GPUs; give an integer from 0 to {MOST}")
     return int(text)
 
 
@@ -203,7 +203,7 @@ def _backend_of(item: pytest.Item) -> str | None:
 
 
 def _is_ours(config: pytest.Config, mark: str) -> bool:
-    """Whether nobody else has registered a mark of that name, which then is his."""
+    """Whether the mark is the plugin's: another plugin or project may register one of that name."""
     lines: list[str] = config.getini("markers")
     return [line for line in lines if line.partition(":")[0].partition("(")[0].strip() == mark] == [MARKS[mark]]
 
@@ -230,7 +230,7 @@ def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:
     seen = f"{len(there)} {'virtual' if virtual else 'real'}" if there else "none"
     what = f"needs {wanted} {'real ' if real else ''}GPU{'s' if wanted > 1 else ''}, {choosing.backend()} sees {seen}"
     if real:
-        hint = "virtual ones will not do" if virtual else "xdevice doctor says why a GPU is not seen"
+        hint = "virtual GPUs do not count" if virtual else "xdevice doctor says why a GPU is not seen"
     else:
         hint = _virtual_hint(wanted, "CUDA_VISIBLE_DEVICES= " if there and not virtual else "")
     if config.getoption("--xdevice-require"):

@@ -1,12 +1,12 @@
 """The contract: what xdevice promises under every framework, as tests that an adapter inherits.
 
-A part of it is a class, each test in it a promise, and `Suite` is all of them::
+Each class is a part of it, each test a promise, and `Suite` has all of them::
 
     from xdevice.testing import contract
 
     class TestToy(contract.Suite):
         backend = "toy"
-        native = words  # a module, or any object, with the words of xdevice.testing.Native
+        native = words  # a module, or any object, with the functions of xdevice.testing.Native
 """
 
 from xdevice.testing.contract.creation import Creation
