@@ -40,6 +40,7 @@ def test_on_one_host_no_socket_listens_but_on_loopback(backend, launch):
 def test_processes_that_cannot_meet_say_which_is_missing_which_disagrees_and_which_is_there_twice(backend, launch):
     done = launch(backend, "meets")
     assert done.status == 0, done.stderr
+    assert "xdevice" not in done.stderr  # at their end, too
     missing, disagrees, twice = done.of(0)
     assert missing.startswith("DistributedTimeoutError rank 1: rank 1 did not come: rank 0 of 2 came within 1 s")
     assert disagrees == "DistributedError rank 1: rank 1 has world size 3, and rank 0 has 2; start all alike"
