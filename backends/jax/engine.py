@@ -182,7 +182,7 @@ def _reduction(op: str, mesh: Mesh) -> Callable[[Any], Any]:
     def reduced(vector: Any) -> Any:
         floating = kind(vector) == "f"
         if op == "mean":
-            total: Any = jax.lax.psum(vector.astype(summed_in(vector.dtype.name, mesh.size)), "process")
+            total = _REDUCED["sum"](vector.astype(summed_in(vector.dtype.name, mesh.size)), "process")
             return (total / mesh.size).astype(vector.dtype)
         narrow = floating and vector.dtype.itemsize < 4
         wide = vector.astype(jnp.float32) if narrow else vector  # rounded once, not with each process
@@ -195,8 +195,8 @@ def _reduction(op: str, mesh: Mesh) -> Callable[[Any], Any]:
 
 def _extreme(vector: Any, op: str) -> Any:
     """The greatest or least floating-point numbers. gloo loses NaN: it compares their bits, which have an order."""
-    integer: Any = jnp.int64 if vector.dtype.itemsize == jnp.int64.dtype.itemsize else jnp.int32
-    ends = jnp.iinfo(integer)
+    integer = np.dtype(f"int{8 * vector.dtype.itemsize}")
+    ends = np.iinfo(integer)
 
     def in_order(bits: Any) -> Any:  # and back: the ends of the range are NaNs
         return jnp.where(bits < 0, bits ^ ends.max, bits)

@@ -1,6 +1,6 @@
-"""Several processes, by paddle.distributed: gloo on the CPU, NCCL on GPUs of which each process has its own.
+"""Several processes, by paddle.distributed: gloo on the CPU, NCCL where each process has a GPU of its own.
 
-gloo reaches the host's memory alone, so vectors of other devices, virtual GPUs too, go there and back.
+gloo works in the host's memory only, so vectors of other devices, virtual GPUs too, are copied there and back.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def reduces(rank, size):
 
 
 def keeps_nan(rank, size):
-    """A NaN of any process is one of the result, and is no hindrance to the numbers beside it."""
+    """A NaN of any process is one of the result, and does not affect the numbers beside it."""
     nan, inf = float("nan"), float("inf")
     numbers = [nan if rank == 0 else 1, nan if rank == size - 1 else -1, -1.5 - rank, 2.0 + rank, inf, -inf, -0.0]
     for dtype in ("float16", "bfloat16", "float32", "float64"):
@@ -181,7 +181,7 @@ def listens(rank, size):
     """On one host nothing ever listens but on loopback: not this process, nor what it has started."""
     same(dist.all_reduce(xdevice.ones(3)), [size] * 3)
     look()
-    print(f"{len(seen)} sockets listen, of which others reach {sorted(filter(is_wide, seen))}", flush=True)
+    print(f"{len(seen)} sockets listen, reachable by other hosts: {sorted(filter(is_wide, seen))}", flush=True)
 
 
 seen = set()

@@ -80,7 +80,8 @@ class Engine:
     def _reduced(self, array: Array, op: str) -> Array:
         if op == "mean":
             total = array.astype(summed_in(array.dtype.name, self._all.size))
-            return (self._reduced(total, "sum") / self._all.size).astype(array.dtype)
+            mean: Array = self._reduced(total, "sum") / self._all.size
+            return mean.astype(array.dtype)
         if op != "sum" and array.dtype.kind == "f":
             return self._extreme(array, op)
         self._all.Allreduce(self._mpi.IN_PLACE, array, getattr(self._mpi, op.upper()))

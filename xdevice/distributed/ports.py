@@ -112,7 +112,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket at the address, which does not listen yet; connections that were closed lately are no hindrance."""
+    """A socket at the address, which does not listen yet; lately closed connections do not prevent it."""
     family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
     found = socket.socket(family)
     try:

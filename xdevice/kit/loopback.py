@@ -17,7 +17,7 @@ from socket import AF_INET, AF_INET6
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Generator, Iterator
 
 _READ_WRITE = 3  # PROT_READ | PROT_WRITE of <sys/mman.h>
 _LOAD, _DYNAMIC = 1, 2  # types of program headers, <elf.h>
@@ -65,18 +65,17 @@ def loopback_only(library: str) -> Generator[None, None, None]:
             pointer.value = value
 
 
-def _loopback_bind() -> Callable[..., int]:
+def _loopback_bind() -> Any:
     """The C library's ``bind``, but for addresses that stand for all interfaces."""
     prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, use_errno=True)
     real = prototype(("bind", ctypes.CDLL(None, use_errno=True)))
 
-    @prototype
     def bind(descriptor: int, address: int, length: int) -> int:
         given = _narrowed(ctypes.string_at(address, length))
         copy = ctypes.create_string_buffer(given, len(given))
         return int(real(descriptor, ctypes.addressof(copy), length))
 
-    return bind
+    return prototype(bind)
 
 
 def _narrowed(address: bytes) -> bytes:
