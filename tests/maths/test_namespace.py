@@ -28,7 +28,10 @@ def test_every_function_names_its_arguments(backend):
         kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
         return inspect.Parameter.VAR_POSITIONAL in kinds and name not in BY_NATURE
 
-    assert [name for name, function in functions().items() if is_bare(name, function)] == []
+    # Python cannot inspect the compiled functions that PyTorch's names stand for
+    inspected = {name: function for name, function in functions().items() if not inspect.isbuiltin(function)}
+    assert [name for name, function in inspected.items() if is_bare(name, function)] == []
+    assert len(inspected) > len(LINALG)
 
 
 def test_arguments_are_taken_by_position_and_by_name_as_in_the_standard(backend):
