@@ -134,6 +134,21 @@ def test_lazy_conjugates_and_negations_are_resolved_on_the_way_to_numpy():
     assert xdevice.to_numpy(z.conj().imag).tolist() == [-2]
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch's own, of its prototypes
+@pytest.mark.parametrize(
+    ("make", "hint"),
+    [
+        (lambda: torch.eye(2).to_sparse(), "a sparse_coo tensor; take its to_dense"),
+        (lambda: torch.eye(2).to_sparse_csr(), "a sparse_csr tensor; take its to_dense"),
+        (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "a nested tensor; take its to_padded"),
+        (lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8), "quint8 tensor; take its dequantize"),
+    ],
+)
+def test_a_layout_that_numpy_lacks_says_what_to_take_first(make, hint):
+    with pytest.raises(xdevice.NotSupportedError, match=hint):
+        xdevice.to_numpy(make())
+
+
 def test_a_dtype_that_numpy_lacks_is_not_supported():
     with pytest.raises(xdevice.NotSupportedError, match="bfloat16"):
         xdevice.to_numpy(torch.ones(2, dtype=torch.bfloat16))

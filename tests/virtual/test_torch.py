@@ -452,6 +452,15 @@ def test_a_model_moves_in_place_and_keeps_parameters_hooks_gradients_and_weak_re
     assert single.weight.grad.tolist() == [[2, 2], [2, 2]]
 
 
+def test_a_model_moves_in_inference_mode_too():
+    before = nn.Linear(2, 2)
+    with torch.inference_mode():
+        for model in (before, nn.Linear(2, 2)):
+            assert device_of(model.to(SECOND)) is gpu(1) and model(torch.ones(1, 2, device=SECOND)).device.index == 1
+    before(torch.ones(1, 2, device=SECOND)).sum().backward()
+    assert before.weight.grad.device == torch.device(SECOND)
+
+
 def test_moving_between_forward_and_backward_is_an_error_rather_than_a_lost_gradient():
     model = nn.Linear(2, 2)
     loss = model(torch.ones(1, 2)).sum()
