@@ -140,11 +140,12 @@ def _native(device: Device | None) -> Any:
     return None if device is None else native(device)
 
 
-def _bound(made: Any, device: Device | None) -> Any:
+def _bound(made: jax.Array, device: Device | None) -> jax.Array:
     """The new array; in a function that ``jax.jit`` traces with its device, which JAX's own factories ignore there.
 
     The whole function is then computed on that device, or is an error if its arguments are on another.
     """
     if device is None or not isinstance(made, Tracer):
         return made
-    return jax.device_put(made, SingleDeviceSharding(native(device)))
+    bound: jax.Array = jax.device_put(made, SingleDeviceSharding(native(device)))
+    return bound

@@ -19,14 +19,14 @@ def capabilities():
     """The table of what each adapter can do, with a note for each thing that it cannot."""
     notes = []
     lines = ["| | " + " | ".join(ORDER) + " |", "| --- |" + " --- |" * len(ORDER)]
-    for room, functions in CAPABILITIES.items():
-        cells = [cell(registered()[name], room, functions, notes) for name in ORDER]
-        lines.append(f"| {room} | " + " | ".join(cells) + " |")
+    for capability, functions in CAPABILITIES.items():
+        cells = [cell(registered()[name], capability, functions, notes) for name in ORDER]
+        lines.append(f"| {capability} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", *(f"{i}. {note}" for i, note in enumerate(notes, 1))]).strip()
 
 
-def cell(backend, room, functions, notes):
-    opened = getattr(backend, room)
+def cell(backend, capability, functions, notes):
+    opened = getattr(backend, capability)
     lacking = [f for f in functions if f not in vars(opened)]
     if not lacking:
         return "yes"

@@ -148,7 +148,7 @@ def _together(shared: list[Any], models: list[Any]) -> list[Any]:
     """Copies of all as parts of one layer. What comes first is what Keras finds again in what comes later."""
     saving = sys.modules["keras"].saving
 
-    class Bundle(sys.modules["keras"].layers.Layer):  # type: ignore[misc,name-defined]  # known at run time
+    class Bundle(sys.modules["keras"].layers.Layer):  # type: ignore[misc]  # known at run time
         def __init__(self, parts: list[Any]) -> None:
             super().__init__()
             self.parts, self.built = list(parts), True
