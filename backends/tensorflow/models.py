@@ -38,7 +38,7 @@ def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
         return
     weights = list(keras.weights(model))
     yield from weights
-    for layer in keras.layers(model):  # a layer may have plain variables, of which Keras knows nothing
+    for layer in keras.layers(model):  # a layer may have plain variables, which Keras does not track
         for name, value in vars(layer).items():
             if isinstance(value, tf.Variable) and not any(value is variable_of(w) for _, w in weights):
                 yield f"{layer.name}.{name}", value

@@ -36,7 +36,7 @@ def split(tensor: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:
     return list(torch.split(plain(tensor).detach(), list(sizes)))
 
 
-def leaf(tensor: torch.Tensor) -> torch.Tensor:
+def leaf(tensor: Any) -> Any:
     with torch.inference_mode(False):
         if not isinstance(tensor, torch.Tensor):
             return tensor  # a Keras variable knows whether it is trained

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
@@ -58,7 +58,7 @@ def forget() -> None:
     _known.clear()
 
 
-def move(tensor: torch.Tensor, device: Device, non_blocking: bool) -> torch.Tensor:
+def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     if not isinstance(tensor, torch.Tensor):
         return keras.with_value(tensor, move(keras.value_of(tensor), device, non_blocking))
     if tensor.is_meta and device.kind != "meta":
@@ -67,7 +67,7 @@ def move(tensor: torch.Tensor, device: Device, non_blocking: bool) -> torch.Tens
     return tensor.to(native(device), non_blocking=non_blocking and device.kind != "cpu")
 
 
-def copy(tensor: torch.Tensor) -> torch.Tensor:
+def copy(tensor: Any) -> Any:
     if not isinstance(tensor, torch.Tensor):
         return keras.with_value(tensor, copy(keras.value_of(tensor)))
     return tensor.clone()

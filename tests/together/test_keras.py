@@ -150,13 +150,13 @@ assert xdevice.to_numpy(xdevice.all_reduce([variable, variable])[0]).tolist() ==
 
 
 @pytest.mark.parametrize("framework", ON)
-def test_what_has_no_values_yet_is_nowhere(framework):
+def test_what_has_no_values_yet_has_no_device(framework):
     run(
         framework,
         """
 for nothing in (keras.Input((2,)), keras.Sequential([keras.layers.Dense(2)]), keras.layers.Dense(2)):
-    fails(xdevice.UnknownPlacementError, lambda: device_of(nothing), "nowhere")
-    fails(xdevice.UnknownPlacementError, lambda: to_device({"a": nothing}, second), "nowhere")
+    fails(xdevice.UnknownPlacementError, lambda: device_of(nothing), "no device")
+    fails(xdevice.UnknownPlacementError, lambda: to_device({"a": nothing}, second), "no device")
 """,
     )
 
