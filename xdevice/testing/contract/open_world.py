@@ -11,7 +11,7 @@ import pytest
 
 import xdevice
 from xdevice import all_reduce, device_of, devices_of, tensor, to_device, to_numpy
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_several
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +88,7 @@ class OpenWorld(Promises):
         assert all(moved[key] is tree[key] for key in ("names", "objects", "rate"))
         assert device_of(tree) == xdevice.cpu()
 
+    @needs("collectives.pack")
     def test_the_mean_of_equal_numbers_is_that_number(self, backend: str) -> None:
         numbers = np.random.default_rng(0).standard_normal(500).astype("float32")
         for n in (2, 3, 5, 7):
