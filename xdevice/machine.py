@@ -148,8 +148,8 @@ def _ask_nvml() -> tuple[list[Gpu], dict[str, str | None], str | None]:
         return [], {}, None
     except pynvml.NVMLError as error:
         return [], {}, _said(error)
+    drivers = {"nvidia": _text(_answer(pynvml, pynvml.nvmlSystemGetDriverVersion))}
     try:
-        drivers = {"nvidia": _text(_answer(pynvml, pynvml.nvmlSystemGetDriverVersion))}
         return [_nvml_gpu(pynvml, i) for i in range(pynvml.nvmlDeviceGetCount())], drivers, None
     except pynvml.NVMLError as error:
         return [], drivers, _said(error)

@@ -109,7 +109,7 @@ def runtime(kind: str, device: Device) -> Any:
     NotSupportedError
         This build has no CUDA, although the GPU is counted: FakeTensorMode and tests replace the count.
     """
-    if kind == "cuda" and not torch.backends.cuda.is_built():
+    if kind == "cuda" and not (torch.version.cuda or torch.version.hip):
         raise NotSupportedError(
             f"{device} is counted, but torch {torch.__version__} is built for the CPU only and cannot be asked "
             "about it; install a build for CUDA"

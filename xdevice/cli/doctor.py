@@ -28,7 +28,7 @@ def main(options: argparse.Namespace) -> int:
     findings = [
         *_of_installation(),
         _of_machine(machine),
-        *(_of_backend(backend, bool(machine["gpus"])) for backend in backends),
+        *(_of_backend(backend) for backend in backends),
     ]
     if not any(backend["installed"] for backend in backends):
         cure = backends[0]["install"] if backends else "install xdevice-tensors again: its adapters are missing"
@@ -55,13 +55,13 @@ def _of_machine(machine: Any) -> dict[str, Any]:
         problem = driver_problem(machine["driver_error"])
         return _finding("machine", "wrong", problem.reason, problem.cure)
     if not there:
-        return _finding("machine", "note", "no GPU in this machine; nothing to mend")
+        return _finding("machine", "note", "this machine has no GPU; nothing is wrong")
     names = ", ".join(gpu["name"] or f"{gpu['maker'].upper()} GPU" for gpu in there)
     drivers = ", ".join(f"{maker.upper()} driver {version or '?'}" for maker, version in machine["drivers"].items())
     return _finding("machine", "good", f"{names}; {drivers or 'no driver'}")
 
 
-def _of_backend(backend: dict[str, Any], has_gpu: bool) -> dict[str, Any]:
+def _of_backend(backend: dict[str, Any]) -> dict[str, Any]:
     name = backend["name"]
     if not backend["installed"]:
         return _finding(name, "note", "not installed", backend["install"])
@@ -71,10 +71,11 @@ def _of_backend(backend: dict[str, Any], has_gpu: bool) -> dict[str, Any]:
     if backend["problem"]:
         problem = backend["problem"]
         return _finding(name, "wrong" if problem["wrong"] else "note", problem["reason"], problem["cure"])
-    seen = [device["device"] for device in backend["devices"] if not device["device"].startswith("cpu")]
+    devices = [device for device in backend["devices"] if not device["device"].startswith("cpu")]
+    seen = [("virtual " if device.get("virtual") else "") + device["device"] for device in devices]
     if seen:
         return _finding(name, "good", f"{backend['version']} sees {', '.join(seen)}")
-    return _finding(name, "good", f"{backend['version']} works on the CPU" + ("" if has_gpu else ", all that there is"))
+    return _finding(name, "good", f"{backend['version']} works on the CPU")
 
 
 def _finding(subject: str, state: str, reason: str, cure: str | None = None) -> dict[str, Any]:
