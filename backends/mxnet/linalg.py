@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
@@ -17,11 +16,14 @@ if TYPE_CHECKING:
 
 _np: Any = mx.np
 _linalg: Any = mx.np.linalg
+_nd_linalg: Any = mx.nd.linalg
+
+_dtypes: Any = maths
 
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the extension, over the operations below, with the shapes that NumPy has."""
-    made = linear_algebra(maths.widened(_RAW), maths.namespace(), sys.modules[maths.__name__])
+    made = linear_algebra(maths.widened(_RAW), maths.namespace(), _dtypes)
     return {name: maths.with_shapes(function) for name, function in made.items()}
 
 
@@ -38,8 +40,8 @@ def _svd(x: Any, full: bool) -> tuple[Any, Any, Any]:
     if full:
         raise NotSupportedError("mxnet has no full matrices in svd; pass full_matrices=False")
     if x.shape[-2] <= x.shape[-1]:  # MXNet takes no others
-        u, s, vh = _linalg.svd(x)
-        return u, s, vh
+        found: tuple[Any, Any, Any] = _linalg.svd(x)
+        return found
     v, s, uh = _linalg.svd(_turned(x))
     return _turned(uh), s, _turned(v)
 
@@ -50,7 +52,7 @@ def _qr(x: Any, complete: bool) -> tuple[Any, Any]:
     if complete and rows > columns:
         raise NotSupportedError("mxnet has no complete qr; use mode='reduced'")
     square = x if rows >= columns else x[(..., slice(0, rows))]
-    q, lower = mx.nd.linalg.gelqf(_turned(square).as_nd_ndarray())
+    q, lower = _nd_linalg.gelqf(_turned(square).as_nd_ndarray())
     found = _turned(q.as_np_ndarray()), _turned(lower.as_np_ndarray())
     if rows >= columns:
         return found

@@ -24,16 +24,21 @@ _npx: Any = mx.npx
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below, with the shapes that NumPy has."""
-    made = standard(widened(_RAW), sys.modules[__name__])
+    made = standard(widened(_RAW), _this_module())
     return {name: with_shapes(function) for name, function in made.items()}
 
 
 def widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     """The operations, each for every dtype."""
-    return Widening("mxnet", sys.modules[__name__], _is_refusal).all(raw)
+    return Widening("mxnet", _this_module(), _is_refusal).all(raw)
 
 
 _REFUSALS = ("Unknown type", "type enum", "not support", "ndarrays", "data type", "dtype")
+
+
+def _this_module() -> Any:
+    """This module, as the `Dtypes` that it is."""
+    return sys.modules[__name__]
 
 
 def _is_refusal(error: Exception) -> bool:

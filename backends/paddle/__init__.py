@@ -59,7 +59,8 @@ def _stay_dynamic() -> None:
         return
     from paddle.base import framework
 
-    context = framework.global_var._functional_dygraph_context_manager
+    settings: Any = framework.global_var
+    context = settings._functional_dygraph_context_manager
     variables: Any = framework.GlobalThreadLocal
     begin = variables.__init__
 

@@ -20,15 +20,21 @@ if TYPE_CHECKING:
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below."""
-    return standard(widened(_RAW), sys.modules[__name__])
+    return standard(widened(_RAW), _this_module())
 
 
 def widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     """The operations, each for every dtype."""
-    return Widening("paddle", sys.modules[__name__], _is_refusal).all(raw)
+    return Widening("paddle", _this_module(), _is_refusal).all(raw)
 
 
+_copysign: Any = paddle.copysign
 _REFUSALS = ("is not registered", "the data type", "The data type", "dtype of input", "Unsupported", "not support")
+
+
+def _this_module() -> Any:
+    """This module, as the `Dtypes` that it is."""
+    return sys.modules[__name__]
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -127,7 +133,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     "tril": _triangle(paddle.tril),
     "triu": _triangle(paddle.triu),
     # of two tensors of one dtype
-    "copysign": lambda x1, x2: paddle.copysign(*paddle.broadcast_tensors([x1, x2])),  # it warns where it broadcasts
+    "copysign": lambda x1, x2: _copysign(*paddle.broadcast_tensors([x1, x2])),  # it warns where it broadcasts
     "greater": paddle.greater_than,
     "less": paddle.less_than,
     # along axes

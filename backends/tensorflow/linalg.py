@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -14,10 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
+_dtypes: Any = maths
+
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the extension, over the operations below."""
-    return linear_algebra(maths.beside_and_widened(_RAW), maths.namespace(), sys.modules[maths.__name__])
+    return linear_algebra(maths.beside_and_widened(_RAW), maths.namespace(), _dtypes)
 
 
 def module() -> ModuleType:

@@ -25,16 +25,21 @@ _running: Any = context.context
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below."""
-    return standard(beside_and_widened(_RAW), sys.modules[__name__])
+    return standard(beside_and_widened(_RAW), _this_module())
 
 
 def beside_and_widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     """The operations, each run where its first tensor is, and for every dtype."""
     beside = {name: _beside(operation) for name, operation in raw.items()}
-    return Widening("tensorflow", sys.modules[__name__], _is_refusal).all(beside)
+    return Widening("tensorflow", _this_module(), _is_refusal).all(beside)
 
 
 _REFUSALS = ("list of allowed values", "Could not find device for node", "not support", "Unsupported", "not implement")
+
+
+def _this_module() -> Any:
+    """This module, as the `Dtypes` that it is."""
+    return sys.modules[__name__]
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -43,7 +43,7 @@ def move_model(model: Any, device: Device) -> Any:
     moved = model.to(native(device))
     for (first, name), *others in shared:
         for module, other in others:
-            module._buffers[other] = first._buffers[name]
+            setattr(module, other, getattr(first, name))  # a buffer's name stays a buffer's
     return moved
 
 

@@ -34,8 +34,10 @@ class Entry:
     @classmethod
     def read(cls, message: dict[str, Any]) -> Entry | None:
         """The entry of a message; ``None`` if it has none."""
-        found = message.get("enter")
-        return cls(**{**found, "tensors": tuple(found["tensors"])}) if found else None
+        found: dict[str, Any] | None = message.get("enter")
+        if not found:
+            return None
+        return cls(found["name"], found["count"], tuple(found["tensors"]), found["digest"])
 
     def message(self) -> dict[str, Any]:
         """What is sent to rank 0."""
