@@ -8,7 +8,7 @@ import selectors
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from xdevice.distributed.failing import blamed, end_after_the_failed, failed
 from xdevice.distributed.periods import LEAVING, VERDICT
@@ -16,13 +16,26 @@ from xdevice.errors import DistributedError, DistributedTimeoutError
 
 if TYPE_CHECKING:
     from xdevice.distributed.lines import Line
-    from xdevice.distributed.member import Membership
+    from xdevice.distributed.seat import Seat
+
+
+class Watched(Protocol):
+    """What the watcher reads of a membership, which is above this file, and does to it."""
+
+    seat: Seat
+    timeout: float  # seconds that the engine may take
+    failure: DistributedError | None
+    inside: tuple[str, float] | None  # the engine's work that goes on, and since when
+    last: str  # the last collective
+
+    def fail(self, error: DistributedError) -> DistributedError: ...
+    def rank_0_gone(self) -> DistributedError: ...
 
 
 class Watcher(threading.Thread):
     """Listens at the alarm until it closes."""
 
-    def __init__(self, membership: Membership, alarm: Line) -> None:
+    def __init__(self, membership: Watched, alarm: Line) -> None:
         super().__init__(name="xdevice.distributed.watcher", daemon=True)
         self._membership, self._alarm = membership, alarm
         self._selector = selectors.DefaultSelector()  # select.select ends at descriptor 1023
