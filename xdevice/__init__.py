@@ -57,9 +57,8 @@ if TYPE_CHECKING:
         num_gpus,
         properties,
         synchronize,
-        try_all_gpus,
-        try_gpu,
     )
+    from xdevice.hardware.fallback import try_all_gpus, try_gpu
     from xdevice.hardware.memory import empty_cache, find_batch_size, is_out_of_memory, memory_stats
     from xdevice.hardware.scopes import scope
     from xdevice.hardware.timing import Benchmark, Timer
@@ -86,7 +85,8 @@ _HOMES = {
     "framework.choosing": "backend use using",
     "framework.adapters": "available",
     "framework.mixing": "strict",
-    "hardware.devices": "as_device count cpu devices gpu native num_gpus properties synchronize try_all_gpus try_gpu",
+    "hardware.devices": "as_device count cpu devices gpu native num_gpus properties synchronize",
+    "hardware.fallback": "try_all_gpus try_gpu",
     "hardware.virtual": "virtual_gpus",
     "hardware.scopes": "scope",
     "hardware.memory": "empty_cache find_batch_size is_out_of_memory memory_stats",

@@ -1,11 +1,9 @@
-"""What devices there are: count them, name them, choose one, wait for them."""
+"""What devices there are: count them, name them, wait for them."""
 
 from __future__ import annotations
 
-import warnings
-
 from xdevice.device import Device, as_kind, check_index, on_native, parse
-from xdevice.errors import DeviceFallbackWarning, DeviceNotFoundError, DeviceTypeError, shortened
+from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import ownership_of
 from xdevice.hardware.virtual import is_virtual
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
 
 _CPU = Device("cpu", 0)
 _backend = backend  # `native` has a parameter of that name
-_warned: set[str] = set()  # frameworks that `try_gpu` has warned about
 
 
 def cpu() -> Device:
@@ -107,59 +104,6 @@ def devices(kind: str | None = None) -> list[Device]:
     [Device('cpu:0')]
     """
     return _devices(backend(), None if kind is None else as_kind(kind))
-
-
-def try_gpu(i: int = 0) -> Device:
-    """GPU number ``i`` if the chosen framework has it, else the CPU.
-
-    With `try_all_gpus` the only function that falls back to the CPU. If the machine has a GPU that the framework
-    cannot see, it says why, once, as a `DeviceFallbackWarning`.
-
-    Raises
-    ------
-    DeviceTypeError
-        ``i`` is not an integer.
-    DeviceSpellingError
-        ``i`` is negative or over ``2**31 - 1``.
-    BackendNotInstalledError
-        No framework is installed.
-
-    Examples
-    --------
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.try_gpu(3)
-    Device('cpu:0')
-    """
-    wanted = Device("gpu", check_index(i))
-    chosen = backend()
-    seen = chosen.hardware.count("gpu")
-    if wanted.index < seen:
-        return wanted
-    if not seen:
-        _warn_if_hidden(chosen)
-    return _CPU
-
-
-def try_all_gpus() -> list[Device]:
-    """All GPUs that the chosen framework has, else the CPU alone: never empty.
-
-    Raises
-    ------
-    BackendNotInstalledError
-        No framework is installed.
-
-    Examples
-    --------
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.try_all_gpus()
-    [Device('cpu:0')]
-    """
-    there = devices("gpu")
-    if not there:
-        _warn_if_hidden(backend())
-    return there or [_CPU]
 
 
 def as_device(obj: Any) -> Device:
@@ -304,20 +248,6 @@ def _named_by(obj: Any) -> Device | None:
     """The device that a framework's own object names; ``None`` if it is not one."""
     owned = ownership_of(type(obj))
     return owned.backend.hardware.as_device(obj) if owned is not None and owned.is_device else None
-
-
-def _warn_if_hidden(chosen: Backend) -> None:
-    if chosen in _warned:
-        return
-    _warned.add(chosen)
-    from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only when a GPU is missed
-
-    facts = facts_of(chosen)
-    problem = diagnose(facts)
-    if problem is not None:
-        there = " although this machine has one" if facts.gpus else ""  # a driver that fails may list none
-        text = f"{chosen} sees no GPU{there}: {problem.reason}; {problem.cure}"
-        warnings.warn(text, DeviceFallbackWarning, stacklevel=3)
 
 
 on_native(_named_by)
