@@ -69,14 +69,14 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
 def reset(parameter: Parameter, there: mx.Context) -> None:
     """Move the parameter in place, as Gluon does, and its gradient, which Gluon would set to zero."""
     before = vars(parameter)["_grad"] or []
-    parameter.reset_ctx(there)
-    if not before:
-        return
-    with mx.util.np_shape(True):
-        gradient = before[0].as_in_context(there)
-        for other in before[1:]:  # one on each device: their sum, as Gluon's Trainer takes it
-            gradient = gradient + other.as_in_context(there)
-        gradient.copyto(parameter.list_grad()[0])
+    is_np = isinstance(before[0], mx.np.ndarray) if before else mx.util.is_np_array()  # the class of the gradient
+    with mx.util.np_shape(True), mx.util.np_array(is_np):
+        parameter.reset_ctx(there)
+        if before:
+            (new,) = parameter.list_grad()
+            before[0].copyto(new)
+            for other in before[1:]:  # one on each device: their sum, as Gluon's Trainer takes it
+                (new + other.copyto(there)).copyto(new)
 
 
 def copy(tensor: Any) -> Any:

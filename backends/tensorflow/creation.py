@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import arrived, copy, role
+from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +61,8 @@ def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
 
 
 def seed(n: int) -> None:
+    if not tf.executing_eagerly():
+        raise NotSupportedError("tf.function would run seed when it is traced, not at each call; call it outside")
     tf.random.set_seed(n)  # every device's generator
 
 
