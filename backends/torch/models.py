@@ -48,6 +48,8 @@ def move_model(model: Any, device: Device) -> Any:
 
 
 def keep(model: Any) -> Callable[[], None]:
+    if in_keras.is_keras(model):
+        return in_keras.keep(model)
     modules = [] if isinstance(model, PackedSequence) else list(model.modules())
     parameters = [(m, name, p) for m in modules for name, p in m._parameters.items() if p is not None]
     buffers = [(m, name, buffer) for m in modules for name, buffer in m._buffers.items()]
