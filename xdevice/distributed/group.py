@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xdevice._version import __version__
 from xdevice.contract import Job
 from xdevice.distributed import ending
 from xdevice.distributed.entry import Entry
 from xdevice.distributed.member import Membership
+from xdevice.distributed.options import engine_name, seconds_of
 from xdevice.distributed.ports import check_ports
 from xdevice.distributed.seat import NO_LAUNCHER, seat
-from xdevice.errors import ArgumentError, ArgumentTypeError, DistributedError
+from xdevice.errors import DistributedError
 from xdevice.framework.choosing import backend
 
 if TYPE_CHECKING:
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
     from xdevice.framework.adapters import Backend
 
     T = TypeVar("T")
-
-TIMEOUT = 120.0
-"""Seconds to wait for the others by default."""
-
-ENGINES = ("native", "mpi")
 
 
 class Group:
@@ -74,6 +69,7 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
         ``"native"``, the chosen framework's own, or ``"mpi"``, which works on the CPU under all;
         ``XDEVICE_ENGINE``, else ``"native"``.
 
+    >>> import xdevice
     >>> from xdevice import distributed
     >>> xdevice.use("numpy")
     >>> distributed.init()
@@ -97,8 +93,8 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
     if _group is not None:
         raise DistributedError("init() was called twice; shutdown() leaves the first group")
     here = seat()
-    name, seconds = _engine_name(engine), _seconds(timeout)
-    at_first = seconds if start is None else _seconds(start)
+    name, seconds = engine_name(engine), seconds_of(timeout)
+    at_first = seconds if start is None else seconds_of(start)
     if here.world_size == 1:
         _group = Group(backend(), None, None)
         return
@@ -151,6 +147,7 @@ class process_group:  # noqa: N801  (reads as what it opens: `with process_group
 
     If the block raises, the other processes raise `DistributedError` with this one's rank.
 
+    >>> import xdevice
     >>> from xdevice import distributed
     >>> with xdevice.using("numpy"), distributed.process_group():
     ...     distributed.world_size()
@@ -270,24 +267,6 @@ def _engine(owner: Backend, name: str) -> Engine:
         return mpi.Engine(owner)
     _ = owner.engine.start  # NotSupportedError before the processes meet
     return owner.engine
-
-
-def _engine_name(engine: str | None) -> str:
-    name = engine or os.environ.get("XDEVICE_ENGINE") or "native"
-    if name not in ENGINES:
-        raise ArgumentError(f"{name!r} is not an engine; use 'native', the framework's own, or 'mpi'")
-    return name
-
-
-def _seconds(timeout: float | None) -> float:
-    given: Any = os.environ.get("XDEVICE_TIMEOUT") or TIMEOUT if timeout is None else timeout
-    try:
-        seconds = float(given) if not isinstance(given, bool) else 0.0
-    except (TypeError, ValueError):
-        raise ArgumentTypeError(f"timeout={given!r} is not a number of seconds") from None
-    if not 0 < seconds < 1e7:
-        raise ArgumentError(f"timeout={given!r} is not a number of seconds above 0")
-    return seconds
 
 
 def _break_off(error: BaseException) -> None:

