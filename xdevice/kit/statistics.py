@@ -42,7 +42,7 @@ class Statistics(Parts):
         if initial is None:
             return found
         shape = [1 if i == along else n for i, n in enumerate(x.shape)]
-        number = self._dtypes.number(initial, self._dtypes.dtype_name(found), found)
+        number = self._dtypes.number(initial, str(self._dtypes.dtype_name(found)), found)
         return self._raw["concat"]([self._raw["broadcast_to"](number, tuple(shape)), found], along)
 
     def diff(self, x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
