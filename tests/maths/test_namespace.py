@@ -24,14 +24,16 @@ def functions():
 
 
 def test_every_function_names_its_arguments(backend):
-    def is_bare(name, function):
-        kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
-        return inspect.Parameter.VAR_POSITIONAL in kinds and name not in BY_NATURE
-
-    # Python cannot inspect the compiled functions that PyTorch's names stand for
-    inspected = {name: function for name, function in functions().items() if not inspect.isbuiltin(function)}
-    assert [name for name, function in inspected.items() if is_bare(name, function)] == []
-    assert len(inspected) > len(LINALG)
+    bare = []
+    for name, function in functions().items():
+        try:
+            parameters = inspect.signature(function).parameters.values()
+        except ValueError:  # a compiled function of PyTorch, which array-api-compat gives as it is
+            assert backend == "torch"
+            continue
+        if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
+            bare.append(name)
+    assert sorted(bare) == sorted(BY_NATURE)
 
 
 def test_arguments_are_taken_by_position_and_by_name_as_in_the_standard(backend):
@@ -54,11 +56,10 @@ def test_an_empty_range_has_the_dtype_of_a_full_one(backend):
 
 def test_zero_has_the_sign_that_it_was_given(backend):
     xp = namespace()
-    for _ in range(2):
-        for value in (-0.0, 0.0):
-            assert np.signbit(to_numpy(xp.asarray(value))) == np.signbit(value)
-            assert np.signbit(to_numpy(xp.asarray(value, dtype="float64"))) == np.signbit(value)
-            assert np.signbit(to_numpy(xp.full((1,), value)))[0] == np.signbit(value)
+    for value in (-0.0, 0.0, -0.0):
+        assert np.signbit(to_numpy(xp.asarray(value))) == np.signbit(value)
+        assert np.signbit(to_numpy(xp.asarray(value, dtype="float16"))) == np.signbit(value)
+        assert np.signbit(to_numpy(xp.full((1,), value)))[0] == np.signbit(value)
 
 
 @pytest.mark.parametrize(
