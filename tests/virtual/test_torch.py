@@ -812,7 +812,8 @@ def test_without_virtual_gpus_torch_is_left_as_it_was():
     out = run("""
 def parts():
     engine = torch.autograd.Variable._execution_engine
-    return torch.nn.Module._apply, torch.UntypedStorage.__new__, torch.Generator, torch.Tensor.new, engine
+    replaced = torch.Tensor.new, torch.Tensor.to, torch.tensor, torch.empty, torch.UntypedStorage.resize_
+    return torch.nn.Module._apply, torch.UntypedStorage.__new__, torch.Generator, *replaced, engine
 before = parts()
 xdevice.count(), xdevice.to_device(torch.ones(2), "cpu")
 with xdevice.strict():
