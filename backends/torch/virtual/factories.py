@@ -81,7 +81,9 @@ class _Method:
         self._plain, self.__name__, self.__doc__ = plain, plain.__name__, plain.__doc__
 
     def __get__(self, tensor: torch.Tensor | None, owner: type | None = None) -> Any:
-        return self if tensor is None else MethodType(self, tensor)
+        if tensor is None:
+            return self
+        return MethodType(self, tensor) if devices.current() else self._plain.__get__(tensor)  # the cheaper way
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         if devices.current():  # torch assumes 0
