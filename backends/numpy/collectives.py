@@ -1,4 +1,4 @@
-"""Arrays in parts, in one piece and added up, by NumPy."""
+"""Splitting, packing and reducing NumPy arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def kind(tensor: Any) -> str:
     dtype = tensor.dtype
     if dtype.kind in "fiubc":
         return str(dtype.kind)
-    return "f" if dtype.name.startswith(("bfloat", "float")) else "O"  # NumPy calls those of ml_dtypes void
+    return "f" if dtype.name.startswith(("bfloat", "float")) else "O"  # the dtypes of ml_dtypes have the kind void
 
 
 def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
@@ -30,7 +30,7 @@ def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
 
 
 def leaf(tensor: Any) -> Any:
-    return tensor  # of no graph: there is none
+    return tensor  # NumPy has no graph
 
 
 def pack(tensors: Sequence[Any]) -> Any:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 
-_NUMBERS = "biufc"  # the kinds of dtype that are numbers: not text, not objects
+_NUMBERS = "biufc"  # numeric kinds of dtype: neither text nor objects
 
 
 def dtype(name: str) -> Any:
@@ -26,7 +26,7 @@ def dtype(name: str) -> Any:
 def tensor(data: Any, dtype: Any, device: Device | None) -> Array:
     array: Array = np.array(data, dtype=dtype)
     if array.dtype.kind not in _NUMBERS:
-        raise TypeError(f"{array.dtype} is no type of number")
+        raise TypeError(f"{array.dtype} is not a numeric dtype")
     return array
 
 
@@ -66,7 +66,7 @@ def seed(n: int) -> None:
 
 
 def _floats(numbers: Any, dtype: Any) -> Array:
-    array: Array = np.asarray(numbers, dtype)  # of shape () NumPy makes a float: an array again
+    array: Array = np.asarray(numbers, dtype)  # NumPy returns a float for shape ()
     if array.dtype.kind != "f":
         raise TypeError(f"random numbers are floats, not {array.dtype}")
     return array

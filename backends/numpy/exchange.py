@@ -1,4 +1,4 @@
-"""NumPy arrays out of NumPy."""
+"""Copies of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from xdevice.errors import NotSupportedError
 
 def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     if np.ma.is_masked(tensor):
-        raise NotSupportedError("the mask of a masked array would be lost; fill it up first with x.filled()")
+        raise NotSupportedError("the mask of a masked array would be lost; fill it first with x.filled()")
     return np.array(tensor)

@@ -1,4 +1,4 @@
-"""The CPU, which is all that NumPy sees."""
+"""The CPU, the only device of NumPy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def count(kind: str) -> int:
 
 
 def native(device: Device) -> str:
-    return device.kind  # NumPy's word for the CPU is "cpu"
+    return device.kind  # NumPy names the CPU "cpu"
 
 
 def as_device(native: object) -> Device:
@@ -41,7 +41,7 @@ def scope(device: Device) -> AbstractContextManager[None]:
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    pass  # NumPy computes at once
+    pass  # NumPy is synchronous
 
 
 def properties(device: Device) -> Properties:

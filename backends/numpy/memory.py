@@ -1,4 +1,4 @@
-"""NumPy keeps no account of its memory."""
+"""Memory of NumPy, which keeps no statistics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def memory_stats(device: Device) -> MemoryStats:
 
 
 def empty_cache(device: Device | None) -> None:
-    pass  # NumPy keeps nothing back
+    pass  # NumPy has no cache
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""NumPy's arrays are on the CPU."""
+"""The placement of NumPy arrays: always the CPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def device_of(tensor: Any) -> Device:
 
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
-    return tensor  # never needed: there is one device
+    return tensor  # there is only one device
 
 
 def copy(tensor: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The bits of numbers that NumPy itself lacks: another package's dtypes for them are NumPy dtypes too."""
+"""Raw bits of arrays; dtypes that NumPy lacks come from packages such as ml_dtypes."""
 
 from __future__ import annotations
 

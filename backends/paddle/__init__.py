@@ -1,9 +1,9 @@
 """PaddlePaddle: the CPU, ``gpu`` (CUDA, ROCm or Kunlun XPU), and plug-in devices under their own word.
 
-Surprises: moving a tensor with ``.to``, ``.cuda`` or ``.cpu`` cuts its gradient (here it flows on), and
-``.to`` may free the tensor that it moves; ``set_device`` and so a native scope are the whole
-process's; uint16 data becomes bfloat16 in silence, and the other way round in ``.numpy()``;
-page-locked memory is a place of its own, ``gpu_pinned``, which is told but cannot be asked for.
+Notes: moving a tensor with ``.to``, ``.cuda`` or ``.cpu`` cuts its gradient, and ``.to`` may free the source;
+`to_device` does neither. ``set_device``, and so a native scope, applies to the whole process. uint16 data becomes
+bfloat16 without a warning, and the reverse in ``.numpy()``. Page-locked memory is a place, ``gpu_pinned``, which
+`device_of` reports and which cannot be requested.
 """
 
 import os
@@ -27,9 +27,9 @@ GPU_BUILD = "install paddlepaddle-gpu in place of paddlepaddle; its install page
 
 
 def _import_safely() -> None:
-    # PaddlePaddle 3.3.1 segfaults on import where TensorFlow 2.21 has been loaded before: it binds to
-    # TensorFlow's copies of symbols that both libraries export. RTLD_DEEPBIND makes it prefer its own.
-    # No upstream issue is known to us; tests/quirks/test_paddle.py says when this can go.
+    # PaddlePaddle 3.3.1 segfaults on import after TensorFlow 2.21: it binds to TensorFlow's copies of symbols that
+    # both libraries export. RTLD_DEEPBIND makes it prefer its own. No upstream issue is known;
+    # a test in tests/quirks/test_paddle.py fails when this is no longer needed.
     crashes = "tensorflow" in sys.modules and hasattr(os, "RTLD_DEEPBIND")
     flags = sys.getdlopenflags() if crashes else 0
     before = "paddle" in sys.modules
@@ -46,7 +46,7 @@ def _import_safely() -> None:
     if not before:
         _stay_dynamic()
     if not before and virtual_request.current().number:
-        paddle.device.set_device("cpu")  # or a virtual GPU is where new tensors go
+        paddle.device.set_device("cpu")  # otherwise new tensors are made on a virtual GPU
 
 
 def _stay_dynamic() -> None:
@@ -73,7 +73,7 @@ def _stay_dynamic() -> None:
 
 
 def _virtual_gpus() -> AbstractContextManager[Any]:
-    """What puts virtual GPUs in place for the import, if they are wanted and it is not too late."""
+    """A context that provides virtual GPUs during the import, if requested and not too late."""
     wanted = virtual_request.current()
     if not wanted.number or "paddle" in sys.modules:
         return nullcontext()

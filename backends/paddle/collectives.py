@@ -1,4 +1,4 @@
-"""Tensors in parts, in one piece and added up, by PaddlePaddle."""
+"""Splitting, packing and reducing PaddlePaddle tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _ELEMENTWISE = {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}
 _WIDER = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "int32", "int16": "int32"}
-"""What to compute in: Paddle's CPU adds no halves, and compares no small integers."""
+"""Dtypes to compute in: Paddle's CPU kernels lack addition of 16-bit floats and comparison of small integers."""
 _LETTERS = {"bool": "b", "uint": "u", "int": "i", "bfloat": "f", "float": "f", "complex": "c"}
 
 
@@ -29,7 +29,7 @@ def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
 
 
 def leaf(tensor: Any) -> Any:
-    own = tensor.detach()  # the clone of a parameter is no leaf
+    own = tensor.detach()  # the clone of a parameter is not a leaf
     own.stop_gradient = kind(own) not in "fc"
     return own
 
@@ -59,7 +59,7 @@ def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> 
 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:
-    return None  # PaddlePaddle 3.3.1 ends the process where two threads compute gradients
+    return None  # PaddlePaddle 3.3.1 crashes when two threads compute gradients
 
 
 def _word(tensor: Any) -> str:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
 
-# Not uint16, uint32 and uint64: 3.3.1 has the names, but takes uint16 for bfloat16 and can fill none of them.
+# Not uint16, uint32 and uint64: 3.3.1 has the names, but treats uint16 as bfloat16 and cannot fill any of them.
 _WHOLE = ("bool", "uint8", "int8", "int16", "int32", "int64")
 _NUMPY = (*_WHOLE, "float16", "float32", "float64", "complex64", "complex128")
-_RANGED = ("int32", "int64", "float32", "float64")  # what paddle.arange can count in
-_FRACTION = {"float16": 11, "bfloat16": 8}  # bits after the point that survive in every number of [0, 1)
+_RANGED = ("int32", "int64", "float32", "float64")  # the dtypes that paddle.arange supports
+_FRACTION = {"float16": 11, "bfloat16": 8}  # fraction bits that are exact for every number in [0, 1)
 
 _TAKES_DEVICE = "device" in inspect.signature(paddle.ones).parameters  # since 3.3
 
@@ -38,7 +38,7 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
     wanted = _kept(data, array) if dtype is None else _name(dtype)
     if (array.dtype.kind not in "biufc" and array.dtype.name not in FOREIGN) or wanted not in _NUMPY + FOREIGN:
         raise TypeError(f"PaddlePaddle has no {array.dtype}; give a dtype that it has, such as 'int64'")
-    # in the order and in this machine's bytes that Paddle reads, and never in those that it misreads
+    # in C order and native byte order, which is what Paddle reads
     array = np.asarray(array, "float32" if wanted in FOREIGN else wanted, order="C")
     made = paddle.to_tensor(array, place=None if device is None else native(device))
     return _placed(made.astype(getattr(paddle, wanted)) if wanted in FOREIGN else made, device)
@@ -58,9 +58,9 @@ def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:
     if isinstance(value, (str, bytes)):
-        raise TypeError(f"{value!r} is no number")  # Paddle takes 'a' for 0
+        raise TypeError(f"{value!r} is not a number")  # Paddle treats 'a' as 0
     if dtype is None and isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        dtype = paddle.int64  # as everywhere else in Paddle, but full makes a float of it
+        dtype = paddle.int64  # paddle.full would make a float, unlike the rest of Paddle
     return _made(paddle.full, shape, value, dtype=dtype, device=device)
 
 
@@ -76,7 +76,7 @@ def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
     bits = _FRACTION.get(wanted)
     if bits is None:
         return _made(paddle.rand, shape, dtype=wanted, device=device)
-    # rounded to 16 bits a number just under 1 would become 1, as it does in paddle.rand
+    # rounding to 16 bits could turn a number just under 1 into 1, as in paddle.rand
     numbers = _made(paddle.rand, shape, dtype=paddle.float32, device=device)
     return (paddle.floor(numbers * 2**bits) / 2**bits).astype(wanted)
 
@@ -98,18 +98,18 @@ def _made(factory: Callable[..., Any], *args: Any, dtype: Any, device: Device | 
         with scope(device):
             return factory(*args, dtype=dtype)
     except RuntimeError as error:
-        if "is not registered" in str(error):  # what Paddle says of a dtype that this factory cannot fill
+        if "is not registered" in str(error):  # Paddle's message for a dtype that this factory lacks
             raise TypeError(f"paddle.{factory.__name__} has no {_name(dtype)}") from error
         raise
 
 
 def _placed(made: Any, device: Device | None) -> Any:
-    # to_tensor of one number, asked for a GPU, makes it on the default one (PaddlePaddle 3.0 and 3.3.1)
+    # to_tensor of one number with a GPU as place uses the default GPU (PaddlePaddle 3.0 and 3.3.1)
     return made if device is None or device_of(made) is device else made._copy_to(native(device), True)
 
 
 def _kept(data: Any, array: np.ndarray[Any, Any]) -> str:
-    """The dtype to make of data for which none was asked: NumPy's own, or Paddle's for Python's numbers."""
+    """The dtype where none is given: NumPy's for arrays, Paddle's default for Python numbers."""
     own: str = array.dtype.name
     if array.dtype.kind not in "fc" or isinstance(data, (np.ndarray, np.generic)):
         return own

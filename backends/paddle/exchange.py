@@ -1,4 +1,4 @@
-"""PaddlePaddle's tensors out of PaddlePaddle."""
+"""PaddlePaddle tensors as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 FOREIGN = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
-"""Dtypes that NumPy has not. Paddle hands out their bits as integers, and takes integers for them."""
+"""Dtypes that NumPy lacks. Paddle converts them to and from integers with the same bits."""
 
 
 def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
-    device_of(tensor)  # raises where there are no values
+    device_of(tensor)  # raises if there are no values
     array: np.ndarray[Any, Any] = dense(tensor).numpy()  # a copy
     dtype = str(tensor.dtype).removeprefix("paddle.")
     return array.view(_foreign(dtype)) if dtype in FOREIGN else array

@@ -22,7 +22,7 @@ def value_and_gradients(
     with paddle.enable_grad():
         variables = [_variable(p, nested) for p in parameters]
         value, aux = call(variables)
-        if value.stop_gradient:  # it depends on none of them
+        if value.stop_gradient:  # it depends on no variable
             return value.detach(), aux, [_zeros(p) for p in variables]
         found = paddle.grad(value, variables, create_graph=nested, allow_unused=True)
     return value if nested else value.detach(), aux, [_beside(p, g) for p, g in zip(variables, found, strict=True)]
@@ -30,14 +30,14 @@ def value_and_gradients(
 
 def _variable(parameter: Any, nested: bool) -> Any:
     if nested and not parameter.stop_gradient:
-        return parameter.clone()  # an object of its own, through which the outer gradient flows
+        return parameter.clone()  # a separate object through which the outer gradient flows
     variable = parameter.detach()
     variable.stop_gradient = False
     return variable
 
 
 def _beside(parameter: Any, gradient: Any) -> Any:
-    """The gradient on its parameter's device: some of Paddle's kernels leave it elsewhere."""
+    """The gradient on its parameter's device, where some of Paddle's kernels do not put it."""
     if gradient is None:
         return _zeros(parameter)
     device = placement.device_of(parameter)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from xdevice.contract import Build, Properties
 
 
-WORD = "vgpu"  # what PaddlePaddle calls a virtual GPU
-_virtual = 0  # how many stand for the GPUs
+WORD = "vgpu"  # the device type of virtual GPUs
+_virtual = 0  # the number of virtual GPUs in use
 
 
 def build() -> Build:
@@ -49,23 +49,23 @@ def count(kind: str) -> int:
 def real_gpus() -> int:
     try:
         return int((paddle.device.xpu if _xpu() else paddle.device.cuda).device_count())
-    except (RuntimeError, OSError):  # a driver that is missing or too old; OSError is Paddle's for the GPU library's
+    except (RuntimeError, OSError):  # a missing or old driver; Paddle raises OSError for errors of the GPU library
         return 0
 
 
 def plugged_in() -> int:
-    """How many virtual GPUs PaddlePaddle was imported with."""
+    """The number of virtual GPUs with which PaddlePaddle was imported."""
     return _custom(WORD)
 
 
 def name_virtual(n: int) -> None:
-    """From now on these are the GPUs."""
+    """Use these as the GPUs from now on."""
     global _virtual
     _virtual = n
 
 
 def is_virtual() -> bool:
-    """Whether GPUs are custom devices."""
+    """Whether the GPUs are virtual."""
     return _virtual > 0
 
 
@@ -73,7 +73,7 @@ def _custom(kind: str) -> int:
     try:
         if kind in core.get_all_custom_device_type():
             return int(core.get_custom_device_count(kind))
-    except (RuntimeError, OSError):  # a plug-in may raise what it likes
+    except (RuntimeError, OSError):  # errors of the plug-in
         pass
     return 0
 
@@ -89,16 +89,16 @@ def native(device: Device) -> Any:
 
 
 def as_device(native: Any) -> Device:
-    place = core.Place()  # only this class answers what it is under every 3.x
+    place = core.Place()  # only this class can be queried in every 3.x
     place.set_place(native)
     found = device_at(place)
     if found is None:
-        raise DeviceTypeError(f"{native!r} stands for no device; write paddle.CPUPlace() or paddle.CUDAPlace(0)")
+        raise DeviceTypeError(f"{native!r} is not a device; write paddle.CPUPlace() or paddle.CUDAPlace(0)")
     return found
 
 
 def device_at(place: Any) -> Device | None:
-    """The device of a ``core.Place``, asked of its own methods; ``None`` for one not set yet."""
+    """The device of a ``core.Place``; ``None`` if it is not set."""
     if place.is_cpu_place():
         return Device("cpu", 0)
     if place.is_gpu_place():
@@ -113,7 +113,7 @@ def device_at(place: Any) -> Device | None:
 
 
 def spelling(device: Device) -> str:
-    """The device as `paddle.set_device` wants it, which takes no ``cpu:0``."""
+    """The device as a string for `paddle.set_device`, which does not accept ``cpu:0``."""
     if device.kind == "cpu":
         return "cpu"
     if device.kind == "gpu" and _virtual:
@@ -122,9 +122,9 @@ def spelling(device: Device) -> str:
 
 
 class scope:  # noqa: N801  (reads as a verb, as in the contract)
-    """The whole process's default device, for a block.
+    """Sets the default device of the whole process for a block.
 
-    Threads may leave in another order than they came: whoever leaves early hands on what was before.
+    Threads may leave in any order: a block that ends early passes its previous device on to the next open block.
     """
 
     def __init__(self, device: Device) -> None:
@@ -152,7 +152,7 @@ _open: list[scope] = []
 
 def synchronize(devices: Sequence[Device]) -> None:
     for device in devices:
-        if device.kind != "cpu" and _in_use(device):  # a CPU computes at once, and Paddle raises for it
+        if device.kind != "cpu" and _in_use(device):  # the CPU is synchronous, and Paddle raises for it
             paddle.device.synchronize(spelling(device))
 
 
@@ -163,7 +163,7 @@ def properties(device: Device) -> Properties:
             "name": found.name,
             "total_memory": found.total_memory,
             "compute_capability": f"{found.major}.{found.minor}",
-            "uuid": None,  # Paddle does not tell
+            "uuid": None,  # Paddle does not report it
             "virtual": False,
         }
     name = (platform.processor() or platform.machine()) if device.kind == "cpu" else device.kind
@@ -171,14 +171,14 @@ def properties(device: Device) -> Properties:
 
 
 def _in_use(device: Device) -> bool:
-    """Whether a GPU has ever held a tensor; waiting for one that has not would create a context."""
+    """Whether a GPU has held a tensor; waiting for an unused one would create a context."""
     if device.kind == "gpu" and _virtual:
-        return False  # it computes at once
+        return False  # it is synchronous
     if device.kind != "gpu" or _xpu():
         return True
     return bool(paddle.device.cuda.max_memory_allocated(device.index))
 
 
 def _xpu() -> bool:
-    """Whether this build's GPU is Baidu's Kunlun XPU; one build never has CUDA and XPU."""
+    """Whether the GPU of this build is a Kunlun XPU; no build has both CUDA and XPU."""
     return bool(paddle.is_compiled_with_xpu())

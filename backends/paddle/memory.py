@@ -1,4 +1,4 @@
-"""What PaddlePaddle's allocators know."""
+"""Memory statistics of PaddlePaddle's allocators."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ if TYPE_CHECKING:
     from xdevice.contract import MemoryStats
     from xdevice.device import Device
 
-# Its own allocators raise MemoryError, which the core knows; these are the words of the libraries that it calls.
+# Paddle's allocators raise MemoryError; these are messages of the libraries that it calls.
 _WORDS = (
     "CUDA error(2)",  # cudaErrorMemoryAllocation
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
-    "ResourceExhausted",  # raised again by a wrapper
+    "ResourceExhausted",  # re-raised by a wrapper
 )
 
 
-_VIRTUAL = "CustomDevice error, the error code is : 2"  # the plug-in's C_FAILED, which only its allocation returns
+_VIRTUAL = (
+    "CustomDevice error, the error code is : 2"  # C_FAILED, which the plug-in returns only if an allocation fails
+)
 
 
 def memory_stats(device: Device) -> MemoryStats:
@@ -33,7 +35,7 @@ def memory_stats(device: Device) -> MemoryStats:
             "peak": core.device_memory_stat_peak_value("Allocated", device.index),
         }
     if device.kind != "gpu" or not paddle.is_compiled_with_cuda():
-        return {}  # the allocator of the host keeps no account
+        return {}  # the host allocator keeps no statistics
     cuda = paddle.device.cuda
     return {
         "total": properties(device)["total_memory"],
@@ -45,7 +47,7 @@ def memory_stats(device: Device) -> MemoryStats:
 
 def empty_cache(device: Device | None) -> None:
     if device is None or device.kind == "gpu":
-        paddle.device.cuda.empty_cache()  # every GPU's; does nothing on a build without
+        paddle.device.cuda.empty_cache()  # of every GPU; does nothing in a CPU build
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -1,13 +1,12 @@
-"""Operations on tensors of several places, which PaddlePaddle brings together in silence.
+"""Operations on tensors of several devices, between which PaddlePaddle copies without an error.
 
-Every operation is a function in ``paddle._C_ops``, which other modules and the tensor's own methods may
-hold too, or an operator of the tensor's class, or the backward pass. While a strict block is open, each
-of these is replaced, wherever it is held, by one that looks first where its tensors are, in every thread.
-What the backward pass does inside is not seen: it is of one device where the forward pass was watched.
-A recurrent layer or an optimizer that makes its state on the default device mixes too, unless that is the
-model's: run it within ``scope(device)``.
-Copies (`_copy_to`, `copy_`) are PaddlePaddle's own words, and allowed; assignment (``x[0] = y``) is not, since
-PaddlePaddle 3.3.1 takes ``x`` along to where ``y`` is.
+An operation is a function in ``paddle._C_ops``, which modules and tensor methods may also refer to, an operator of
+the tensor class, or the backward pass. While a strict block is open, every reference to one is replaced by a
+function that first checks the devices of its tensors, in all threads. Operations inside the backward pass are not
+checked; they use one device if the forward pass did.
+Recurrent layers and optimizers create their state on the default device, which mixes devices unless they run within
+``scope(device)``. Explicit copies (`_copy_to`, `copy_`) are allowed. Assignment (``x[0] = y``) is not, since
+PaddlePaddle 3.3.1 moves ``x`` to the device of ``y``.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import paddle
-from paddle import _C_ops  # where PaddlePaddle keeps its operations
+from paddle import _C_ops  # the module with all operations
 from paddle.base import core
 
 from xdevice.backends.paddle.placement import device_of
@@ -43,14 +42,14 @@ _OPTIMIZERS = frozenset(
     {"adadelta_", "adagrad_", "adam_", "adamax_", "adamw_", "asgd_", "fused_adam_", "lamb_", "merged_adam_"}
     | {"merged_momentum_", "momentum_", "nadam_", "radam_", "rmsprop_", "rprop_", "sgd_"}
 )
-"""These keep numbers of their own, such as a learning rate or a power of Adam's beta, wherever they like.
+"""Operations whose scalars, such as a learning rate or a power of Adam's beta, may be on any device.
 
-Elsewhere it is what is on the CPU that counts as a number, since PaddlePaddle makes its constants there.
+In other operations only scalars on the CPU are ignored, since PaddlePaddle creates its constants there.
 """
 
-_Change = tuple[Any, str, Any, Any]  # who holds it, as what, what it was and what it becomes
+_Change = tuple[Any, str, Any, Any]  # the object that refers to it, the attribute, the old value and the new one
 
-_watching: dict[int, tuple[Any, Any]] = {}  # by id of an operation: itself, and what looks first
+_watching: dict[int, tuple[Any, Any]] = {}  # by id of an operation: the operation and its replacement
 _held: tuple[int, list[_Change]] = (0, [])
 
 
@@ -67,7 +66,7 @@ def forbid() -> Generator[None]:
 
 
 def _changes() -> list[_Change]:
-    """Every place where an operation is held; looked for anew once other modules have been imported."""
+    """All references to operations; searched again when other modules have been imported."""
     global _held
     if not _watching:
         for name in _operations.__all__:
@@ -112,7 +111,7 @@ def _looking(run: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _looking_at_pairs(run: Callable[..., Any], position: int) -> Callable[..., Any]:
-    """Each output beside the gradient that is given for it; several outputs may be on several devices."""
+    """Check each output against its gradient; outputs may be on several devices."""
 
     def call(outputs: Any, *args: Any) -> Any:
         for output, gradient in zip(outputs, args[position] or (), strict=False):
@@ -140,7 +139,7 @@ def _tensors(arguments: Iterable[Any]) -> Iterator[Any]:
 
 
 def _places(name: str, arguments: Iterable[Any]) -> Iterator[Device]:
-    """Where the tensors are; without those that have no value yet, and an optimizer's own numbers."""
+    """The devices of the tensors, without tensors that have no value and an optimizer's scalars."""
     for tensor in _tensors(arguments):
         try:
             place = device_of(tensor)

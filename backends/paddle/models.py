@@ -1,4 +1,4 @@
-"""PaddlePaddle's layers."""
+"""PaddlePaddle layers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
 def move_model(model: Any, device: Device) -> Any:
     dtype = model._dtype
     with _without_empty_buffers(model):
-        moved = model.to(spelling(device))  # in place, parameters stay themselves; below 3.3 it takes no place
-    moved._dtype = dtype  # of parameters that it may make later; 3.3.1 forgets it
+        moved = model.to(spelling(device))  # in place; a string, since versions below 3.3 do not take a place
+    moved._dtype = dtype  # for parameters created later; 3.3.1 resets it
     return moved
 
 
@@ -43,7 +43,7 @@ def keep(model: Any) -> Callable[[], None]:
 
 
 def _shared(inside: Any) -> Any:
-    """Another holder of the same memory."""
+    """Another tensor with the same memory."""
     other = type(inside)()
     other._share_data_with(inside)
     return other
@@ -51,7 +51,7 @@ def _shared(inside: Any) -> Any:
 
 @contextmanager
 def _without_empty_buffers(model: Any) -> Generator[None]:
-    """An LSTM has a buffer that is filled on a real GPU only: PaddlePaddle 3.3.1 fails to move it when it is empty."""
+    """Leave out empty buffers: an LSTM has one that is filled on real GPUs only, which 3.3.1 fails to move."""
     empty = [
         (layer._buffers, name, buffer)
         for layer in model.sublayers(include_self=True)

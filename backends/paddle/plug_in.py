@@ -1,6 +1,6 @@
-"""The plug-in behind virtual GPUs: compiled when it is first wanted, and kept for the next time.
+"""The plug-in for virtual GPUs: compiled on first use and cached.
 
-PaddlePaddle looks for plug-ins while it is imported, and never again, so all of this comes before.
+PaddlePaddle loads plug-ins only while it is imported, so all of this happens before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COMPILERS = "g++", "clang++", "c++"
 
 @contextmanager
 def in_place(n: int, force: bool) -> Generator[None]:
-    """Whoever imports PaddlePaddle within finds n virtual GPUs; the environment is then as it was."""
+    """A context in which importing PaddlePaddle provides n virtual GPUs; the environment is restored afterwards."""
     theirs = os.environ.get("CUSTOM_DEVICE_ROOT")
     if theirs and not force:
         raise VirtualDeviceError(
@@ -38,15 +38,15 @@ def in_place(n: int, force: bool) -> Generator[None]:
     settings = {
         "CUSTOM_DEVICE_ROOT": str(_folder()),
         "XDEVICE_PADDLE_VIRTUAL_GPUS": str(n),
-        "FLAGS_use_stride_kernel": "0",  # views are of the CPU's kernels alone (PaddlePaddle 3.0 and 3.3.1)
-        _LOG: os.environ.get(_LOG, "1"),  # or it reports each step of loading
+        "FLAGS_use_stride_kernel": "0",  # only CPU kernels support views (PaddlePaddle 3.0 and 3.3.1)
+        _LOG: os.environ.get(_LOG, "1"),  # otherwise it logs each step of loading
     }
     with environment(settings):
         yield
 
 
 def _folder() -> Path:
-    """The folder with the plug-in in it, and nothing else; compiled unless that has been done."""
+    """The folder that contains only the plug-in, compiled if necessary."""
     if sys.platform != "linux":
         raise NotSupportedError(
             f"virtual GPUs under paddle are a plug-in that is built on Linux only, and this is {platform.system()}; "
@@ -71,7 +71,7 @@ def _include() -> Path:
 
 
 def _cache() -> Path:
-    """A folder of this user's that can be written, else one of this process's own."""
+    """A writable cache folder of the user, else a temporary folder of this process."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(home) / "xdevice"
     try:
@@ -82,7 +82,7 @@ def _cache() -> Path:
 
 
 def _is_whole(library: Path) -> bool:
-    """Whether it is there as it was made; loading a broken one would end the process."""
+    """Whether the file is complete; loading a broken one would crash the process."""
     try:
         return _sum_of(library).read_text() == _digest(library.read_bytes())
     except OSError:
@@ -105,7 +105,7 @@ def _compile(include: Path, library: Path) -> None:
             f"({compiler or ', '.join(_COMPILERS)}); install one, with apt install g++ or conda install gxx, or set CXX"
         )
     library.parent.mkdir(exist_ok=True)
-    # another process may be at it: each writes a file of its own beside the folder, and the last one stays
+    # other processes may compile it too: each writes a temporary file, and the last one to finish replaces it
     handle, unfinished = tempfile.mkstemp(suffix=".so", dir=library.parent.parent)
     os.close(handle)
     options = ["-shared", "-fPIC", "-O2", "-std=c++17", "-I", str(include)]

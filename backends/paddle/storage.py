@@ -1,4 +1,4 @@
-"""The bits of numbers that NumPy lacks, under PaddlePaddle, whose own NumPy arrays of them are of integers."""
+"""Raw bits of tensors whose dtype NumPy lacks; PaddlePaddle gives them as NumPy arrays of integers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, de
 
 @contextmanager
 def _views() -> Generator[None, None, None]:
-    """Let Paddle take bits for another dtype's, which it cannot while virtual GPUs have turned strides off."""
+    """Allow views as another dtype, which need the strides that virtual GPUs turn off."""
     before = paddle.get_flags([_STRIDES])
     paddle.set_flags({_STRIDES: True})
     try:

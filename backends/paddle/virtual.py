@@ -1,12 +1,12 @@
 """Virtual GPUs under PaddlePaddle: a custom device, ``vgpu``, from a plug-in that is compiled here.
 
-The plug-in is in place before PaddlePaddle is imported (see ``__init__.py`` and ``plug_in.py``); afterwards
-it is too late. Kernels are the CPU's, to which PaddlePaddle falls back for a device that has none.
+The plug-in must exist before PaddlePaddle is imported (see ``__init__.py`` and ``plug_in.py``). PaddlePaddle
+falls back to the CPU's kernels, since the device has none.
 
-What is left over, in 3.0 and 3.3.1: the gradient of an ``Embedding(sparse=True)`` is on the CPU, and
-``device_of`` says so; `paddle.optimizer.RMSProp` raises. As on real GPUs, optimizers, gradient clipping and
-recurrent layers make tensors on the default device: build and step them within ``scope(device)``, or an
-optimizer may take its model along to the default device.
+Limitations in 3.0 and 3.3.1: the gradient of an ``Embedding(sparse=True)`` is on the CPU, as ``device_of``
+reports; `paddle.optimizer.RMSProp` raises. As on real GPUs, optimizers, gradient clipping and recurrent layers
+create tensors on the default device: build and step them within ``scope(device)``, or an optimizer may move its
+model to the default device.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import wraps
 from typing import Any
 
 import paddle
-from paddle import _C_ops  # where its layers look up every operation
+from paddle import _C_ops  # the module in which layers look up operations
 from paddle.base import core
 
 from xdevice.backends.paddle import hardware
@@ -43,7 +43,7 @@ def enable(n: int, force: bool) -> None:
 
 
 def _mend_place() -> None:
-    """Let `Tensor.device` tell a custom place; PaddlePaddle 3.3.1 asks it for methods that it has not."""
+    """Make `Tensor.device` work on custom places, which lack two methods in PaddlePaddle 3.3.1."""
     place: Any = core.Place
     for name, known in (("type", "custom_device_type"), ("id", "custom_device_id")):
         if not hasattr(place, f"get_device_{name}"):
@@ -51,9 +51,10 @@ def _mend_place() -> None:
 
 
 def _mend_random_state() -> None:
-    """Let a virtual GPU's random state be the CPU's, whose kernels draw its numbers.
+    """Use the CPU's random state for virtual GPUs, since the CPU's kernels draw their numbers.
 
-    `paddle.get_rng_state` asks for it: gradient checkpointing would otherwise draw another dropout in backward.
+    `paddle.get_rng_state` returned another generator's state, so gradient checkpointing used different dropout masks
+    in backward.
     """
     states: Any = core
     generator = states.default_custom_device_generator
@@ -66,9 +67,9 @@ def _mend_random_state() -> None:
 
 
 class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # Any to mypy unless installed
-    """An embedding whose gradient comes back to where its weight is.
+    """An embedding whose gradient is on the device of its weight.
 
-    PaddlePaddle 3.0 and 3.3.1 leave it on the CPU; of some sixty operations it is the only one.
+    PaddlePaddle 3.0 and 3.3.1 leave it on the CPU, unlike the gradients of some sixty other operations.
     """
 
     @staticmethod

@@ -1,9 +1,9 @@
 // Virtual GPUs for PaddlePaddle: a custom device whose memory is the host's.
 //
 // PaddlePaddle's C interface for devices (device_ext.h, in its wheel) asks for a table of functions. A
-// virtual GPU computes at once, so streams and events are nothing to wait for; PaddlePaddle itself keeps
-// account of its memory. No symbol of PaddlePaddle's is used. How many devices there are is read from the
-// environment when PaddlePaddle loads the plug-in.
+// virtual GPU is synchronous, so streams and events do nothing. PaddlePaddle itself counts the allocated
+// memory. The plug-in uses no symbols of PaddlePaddle. The number of devices is read from the environment
+// when PaddlePaddle loads the plug-in.
 
 #include <array>  // device_ext.h uses it and does not include it
 #include <cstdlib>
@@ -18,7 +18,7 @@ constexpr size_t kAlignment = 64;  // of a cache line, as the CPU's kernels expe
 
 size_t device_count = 0;
 thread_local int current_device = 0;
-char nothing = 0;  // what a stream and an event point to
+char nothing = 0;  // the target of all streams and events
 
 size_t Asked() {
   const char* text = std::getenv("XDEVICE_PADDLE_VIRTUAL_GPUS");
@@ -57,7 +57,7 @@ C_Status GetDeviceList(size_t* devices) {
   return C_SUCCESS;
 }
 
-// --- streams and events: all work is done when it is asked for
+// --- streams and events: all work is synchronous
 
 C_Status CreateStream(const C_Device, C_Stream* stream) {
   *stream = reinterpret_cast<C_Stream>(&nothing);
@@ -124,7 +124,7 @@ C_Status CopyBetweenOnStream(
 }
 
 C_Status MemoryStats(const C_Device, size_t* total, size_t* free) {
-  // What PaddlePaddle may plan with; the host's memory is the limit, and asking for too much fails then.
+  // A nominal size for PaddlePaddle's planning; the real limit is the host's memory.
   *total = *free = size_t{1} << 40;
   return C_SUCCESS;
 }

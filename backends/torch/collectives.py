@@ -1,4 +1,4 @@
-"""Tensors in parts, in one piece and added up, by PyTorch."""
+"""Splitting, packing and reducing PyTorch tensors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def reduce(vectors: Sequence[torch.Tensor], op: str, weights: Sequence[float] | 
 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:
-    """Whether torch computes in lower precision is each thread's own setting."""
+    """A context for other threads with this thread's autocast settings, which are per thread."""
     casts = [(kind, torch.get_autocast_dtype(kind)) for kind in {"cpu", gpus()[0]} if torch.is_autocast_enabled(kind)]
     cached = torch.is_autocast_cache_enabled()
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
 
-# What torch says of arguments, all of it as a RuntimeError.
+# Messages about arguments, which torch raises as RuntimeError.
 _ABOUT_ARGUMENTS = ("infer dtype", "overflow", "not implemented for", "cannot be converted", "Could not run")
 
 
@@ -64,7 +64,7 @@ def seed(n: int) -> None:
 def _made(make: Callable[..., torch.Tensor], *args: Any, **options: Any) -> torch.Tensor:
     try:
         return make(*args, **options)
-    except RuntimeError as error:  # what other frameworks call a ValueError, and NotImplementedError, which is one
+    except RuntimeError as error:  # where other frameworks raise ValueError; NotImplementedError is a subclass
         if any(words in str(error) for words in _ABOUT_ARGUMENTS):
             raise ValueError(str(error).splitlines()[0]) from error
         raise

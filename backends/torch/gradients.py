@@ -22,7 +22,7 @@ def value_and_gradients(
     with torch.inference_mode(False), torch.enable_grad():
         variables = [_variable(in_keras.plain(p), nested) for p in parameters]
         value, aux = call(variables)
-        if not value.requires_grad:  # it depends on none of them
+        if not value.requires_grad:  # it depends on no variable
             return value, aux, [torch.zeros_like(p) for p in variables]
         found = torch.autograd.grad(value, variables, create_graph=nested, allow_unused=True, materialize_grads=True)
     return value if nested else value.detach(), aux, list(found)
@@ -30,6 +30,6 @@ def value_and_gradients(
 
 def _variable(parameter: torch.Tensor, nested: bool) -> torch.Tensor:
     if nested and parameter.requires_grad:
-        return parameter.view_as(parameter)  # an object of its own, through which the outer gradient flows
+        return parameter.view_as(parameter)  # a separate object through which the outer gradient flows
     own = parameter.clone() if parameter.is_inference() else parameter
     return own.detach().requires_grad_()

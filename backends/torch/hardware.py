@@ -49,19 +49,19 @@ def native(device: Device) -> torch.device:
 
 def as_device(native: torch.device) -> Device:
     if native.type == "cpu":
-        return Device("cpu", 0)  # torch takes cpu:1 and means the CPU
+        return Device("cpu", 0)  # torch accepts cpu:1 and means the CPU
     index = _current(native.type) if native.index is None else native.index
     return Device("gpu" if native.type == devices.NAME else native.type, index)
 
 
 def scope(device: Device) -> AbstractContextManager[Any]:
-    return native(device)  # made anew each time; a context manager since 2.0
+    return native(device)  # a new object each time; a context manager since 2.0
 
 
 def synchronize(devices: Sequence[Device]) -> None:
     kind, seen = gpus()
     if not seen or not _in_use(kind):
-        return  # the CPU computes at once; a GPU never used has nothing queued
+        return  # the CPU is synchronous; an unused GPU has nothing queued
     for device in devices:
         if device.kind == "cpu":
             continue
@@ -88,9 +88,9 @@ def properties(device: Device) -> Properties:
 
 
 def gpus() -> tuple[str, int]:
-    """The framework's word for its GPU, and how many there are; asks NVML, so makes no context."""
+    """The framework's name for its GPUs, and their number; asks NVML, so it creates no context."""
     if devices.count:
-        return devices.NAME, devices.count  # and no real ones: they are hidden
+        return devices.NAME, devices.count  # real GPUs are hidden
     seen = torch.cuda.device_count()
     if seen:
         return "cuda", seen
@@ -120,9 +120,9 @@ def runtime(kind: str, device: Device) -> Any:
 def _current(kind: str) -> int:
     if kind in ("cuda", "xpu", devices.NAME) and _in_use(kind):
         return int(getattr(torch, kind).current_device())
-    return 0  # what it is before anybody has set it, and on devices that are alone
+    return 0  # the initial value; and the only one where there is a single device
 
 
 def _in_use(kind: str) -> bool:
-    """Whether the GPUs have been touched; asking more of them would create a context."""
+    """Whether the GPUs have been used; asking more would create a context."""
     return kind == "mps" or bool(getattr(torch, kind).is_initialized())

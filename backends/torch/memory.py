@@ -1,4 +1,4 @@
-"""What PyTorch's allocators know."""
+"""Memory statistics of PyTorch's allocators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from xdevice.contract import MemoryStats
     from xdevice.device import Device
 
-# In the words of the drivers of CUDA and ROCm, of cuBLAS and its like, of the allocators, and for sizes beyond 64 bits.
+# Messages of the CUDA and ROCm drivers, cuBLAS and cuDNN, the allocators, and for sizes beyond 64 bits.
 _WORDS = (
     "CUDA out of memory",
     "error: out of memory",
@@ -28,7 +28,7 @@ _WORDS = (
 def memory_stats(device: Device) -> MemoryStats:
     kind, _ = gpus()
     if device.kind == "cpu":
-        return {}  # the allocator of the host keeps no account
+        return {}  # the host allocator keeps no statistics
     if kind == "mps":
         return {
             "total": torch.mps.recommended_max_memory(),

@@ -1,8 +1,8 @@
-"""Operations on tensors of several devices: torch raises by itself, and here its error becomes xdevice's.
+"""Operations on tensors of several devices: torch raises an error, which becomes a `MixedDeviceError` here.
 
-Virtual GPUs see their operations in Python, in every thread, so there nothing is added. What torch
-refuses before it gets to them, and everything on real GPUs, is caught by a mode of the thread that opened the
-block; other threads have torch's own error. Where torch itself copies, as in ``x[0] = y``, is no mixing.
+Virtual GPUs run their operations in Python and raise it themselves, in every thread. Errors that torch raises
+earlier, and all errors on real GPUs, are translated by a mode of the thread that opened the block; other threads
+get torch's own error. Operations in which torch copies by itself, such as ``x[0] = y``, are allowed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class forbid:  # noqa: N801  (the contract calls it as a function)
     """A context in which torch's error for mixed devices is a `MixedDeviceError`."""
 
     def __init__(self) -> None:
-        self._mode: Any = _Translate() if gpus()[1] else None  # one device has nothing to be mixed with
+        self._mode: Any = _Translate() if gpus()[1] else None  # with one device there is nothing to mix
         self._thread = get_ident()
 
     def __enter__(self) -> None:
@@ -46,13 +46,13 @@ class forbid:  # noqa: N801  (the contract calls it as a function)
     ) -> None:
         devices.forbidden = False
         if self._mode is not None:
-            self._mode.over = True  # another thread's stack of modes cannot be reached
+            self._mode.over = True  # the mode stack of another thread is out of reach
             if self._thread == get_ident():
                 _remove(self._mode)
 
 
 class _Translate(TorchFunctionMode):
-    """Each call of torch, with its error for mixed devices told as ours."""
+    """Translates torch's error for mixed devices, in each call of torch."""
 
     over = False
 
@@ -69,7 +69,7 @@ class _Translate(TorchFunctionMode):
 
 
 def _found(error: RuntimeError, args: tuple[Any, ...]) -> set[Device]:
-    """The devices that torch's error is about; none if it is about anything else, or told as ours already."""
+    """The devices named in torch's error; empty for other errors, and for those already translated."""
     text = str(error)
     if "device" not in text.lower() or hasattr(error, "devices"):
         return set()
@@ -86,7 +86,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _remove(mode: TorchFunctionMode) -> None:
-    """Take the mode from this thread's stack, wherever it is: modes entered later stay."""
+    """Remove the mode from anywhere in this thread's stack; modes entered later stay."""
     above: list[TorchFunctionMode] = []
     while core._len_torch_function_stack():
         top: Any = core._pop_torch_function_stack()

@@ -1,4 +1,4 @@
-"""PyTorch's modules, and packed sequences, which hold tensors and move as modules do."""
+"""PyTorch modules, and packed sequences, which hold tensors and move like modules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def tensors_of(model: torch.nn.Module | PackedSequence) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(model, PackedSequence):
-        yield "data", model.data  # its lengths stay on the host wherever it is
+        yield "data", model.data  # its lengths always stay on the host
         return
     if in_keras.is_keras(model):
         yield from in_keras.tensors_of(model)
@@ -31,13 +31,13 @@ def tensors_of(model: torch.nn.Module | PackedSequence) -> Iterator[tuple[str, t
 
 
 def move_model(model: Any, device: Device) -> Any:
-    """As torch moves it, but a buffer that several modules share stays shared; torch makes each a copy."""
+    """Move as torch does, and keep buffers shared that several modules share; torch copies each."""
     if in_keras.is_keras(model):
         return in_keras.move(model, native(device))
     if any(tensor.is_meta for _, tensor in tensors_of(model)) and device.kind != "meta":
         raise NotSupportedError(
             f"a {type(model).__name__} on meta:0 has no values to move; "
-            f"its to_empty(device='{native(device)}') makes room for some"
+            f"its to_empty(device='{native(device)}') allocates memory for them"
         )
     shared = _shared_buffers(model)
     moved = model.to(native(device))
@@ -72,7 +72,7 @@ def keep(model: Any) -> Callable[[], None]:
 
 
 def _shared_buffers(model: Any) -> list[list[tuple[torch.nn.Module, str]]]:
-    """The buffers that have several names, each as the modules and names that it has."""
+    """The shared buffers, each as a list of the modules and names that refer to it."""
     if isinstance(model, PackedSequence):
         return []
     names: dict[int, list[tuple[torch.nn.Module, str]]] = {}

@@ -54,7 +54,7 @@ def _place(where: torch.device) -> Device:
 
 
 def forget() -> None:
-    """Devices may have other names from now on."""
+    """Forget the devices seen so far: their names may change."""
     _known.clear()
 
 
@@ -63,7 +63,7 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
         return keras.with_value(tensor, move(keras.value_of(tensor), device, non_blocking))
     if tensor.is_meta and device.kind != "meta":
         raise NotSupportedError("a tensor on meta:0 has a shape and no values to move; make it on a real device")
-    # towards the host a non-blocking copy returns before the values are there
+    # a non-blocking copy to the host returns before the values have arrived
     return tensor.to(native(device), non_blocking=non_blocking and device.kind != "cpu")
 
 

@@ -1,4 +1,4 @@
-"""The bits of numbers that NumPy lacks, under PyTorch."""
+"""Raw bits of PyTorch tensors whose dtype NumPy lacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def to_bits(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     if tensor.layout != torch.strided:
-        raise NotSupportedError(f"a file has no {tensor.layout}; fill it up first with .to_dense()")
+        raise NotSupportedError(f"a file cannot hold a {tensor.layout} tensor; take its to_dense() first")
     if tensor.device.type == "meta":
         raise UnknownPlacementError("a tensor on meta:0 has a shape and no values; make it on a real device")
     found: np.ndarray[Any, Any] = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
@@ -25,5 +25,5 @@ def to_bits(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
 
 def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> torch.Tensor:
-    made = torch.tensor(bits, device="cpu").view(dtype).reshape(shape)  # copied, and wherever a scope may be
+    made = torch.tensor(bits, device="cpu").view(dtype).reshape(shape)  # a copy, on the CPU in every scope
     return made.to(native(device))

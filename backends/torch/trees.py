@@ -1,4 +1,4 @@
-"""What is registered with torch.utils._pytree: the outputs of models, caches, a user's own classes."""
+"""Containers registered with torch.utils._pytree: outputs of models, caches, user classes."""
 
 from __future__ import annotations
 

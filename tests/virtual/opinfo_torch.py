@@ -36,7 +36,7 @@ KNOWN = {
 """Operations that are known to differ, and why."""
 
 UNDEFINED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
-"""Operations whose values are whatever was in memory: only their shapes can agree."""
+"""Operations with uninitialised results, of which only the shapes are compared."""
 
 TARGET = 0.98
 CHUNK = 40  # operations for one process: importing PyTorch's tests takes seconds

@@ -229,7 +229,7 @@ def test_an_optimizer_stepped_outside_the_devices_scope_may_take_its_model_elsew
     assert device_of(layer.weight) is gpu(0)
 
 
-def test_the_gradient_of_a_sparse_embedding_is_on_the_cpu_still_and_is_told_so():
+def test_the_gradient_of_a_sparse_embedding_is_still_on_the_cpu_and_device_of_says_so():
     words = to_device(nn.Embedding(5, 3, sparse=True), gpu(1))
     words(xdevice.tensor([1, 2, 1], device=gpu(1))).sum().backward()
     assert device_of(words.weight.grad) is cpu(), "the note in backends/paddle/virtual.py may go"
@@ -316,7 +316,7 @@ def mixtures():
 @pytest.mark.parametrize("operation", mixtures())
 def test_strict_sees_every_way_of_mixing(operation):
     mix = mixtures()[operation]
-    mix()  # PaddlePaddle itself copies in silence
+    mix()  # PaddlePaddle copies without an error
     with strict(), pytest.raises(xdevice.MixedDeviceError, match=" was given tensors on gpu:0 and gpu:1") as caught:
         mix()
     assert caught.value.devices == {gpu(0), gpu(1)}
@@ -432,7 +432,7 @@ def test_two_processes_may_compile_at_once(tmp_path):
     assert len(list(tmp_path.rglob("*.so"))) == 1
 
 
-def test_a_users_own_plug_ins_are_not_hidden_in_silence(tmp_path):
+def test_a_users_own_plug_ins_are_not_hidden_without_an_error(tmp_path):
     status, _, errors = python(CHOOSE + SHOW, CUSTOM_DEVICE_ROOT=str(tmp_path))
     assert status == 1
     assert "VirtualDeviceError" in last(errors)
@@ -449,6 +449,4 @@ def test_strict_sees_an_index_and_what_is_assigned_on_another_device():
         x[0] = 2.0
     assert device_of(x) is gpu(0)
     x[0] = y[0]
-    assert device_of(x) is gpu(1), (
-        "PaddlePaddle takes it along: if this fails, the docstring of mixing.py is out of date"
-    )
+    assert device_of(x) is gpu(1), "PaddlePaddle moves it: if this fails, the docstring of mixing.py is out of date"

@@ -551,7 +551,7 @@ def test_tied_parameters_stay_tied():
     assert model[1].weight is model[0].weight and isinstance(model[0].weight, nn.Parameter)
 
 
-def test_saved_on_a_virtual_gpu_and_loaded_wherever_one_likes():
+def test_a_file_saved_on_a_virtual_gpu_loads_on_any_device():
     model = nn.Linear(2, 2).to(SECOND)
     for where, expected in ((None, gpu(1)), ("cpu", cpu()), (FIRST, gpu(0)), ({SECOND: FIRST}, gpu(0))):
         file = io.BytesIO()
@@ -564,7 +564,7 @@ def test_saved_on_a_virtual_gpu_and_loaded_wherever_one_likes():
         assert copied.weight.data_ptr() != model.weight.data_ptr()
 
 
-# ---------------------------------------------------------------- no way into the host's memory, no crash
+# ---------------------------------------------------------------- separate from host memory, no crash
 
 
 def test_numpy_and_dlpack_do_not_take_a_virtual_gpu_for_the_host():
@@ -653,7 +653,7 @@ def test_a_hook_that_raises_in_backward_raises_it_there(where):
         y.sum().backward()
 
 
-def test_the_interpreter_ends_in_peace_whatever_is_still_there():
+def test_the_interpreter_ends_cleanly_with_tensors_alive():
     out = run("""
 import atexit, sys
 xdevice.virtual_gpus(2)
@@ -697,7 +697,7 @@ def test_mixing_is_cudas_error_and_in_a_strict_block_ours():
     ],
 )
 @pytest.mark.parametrize("other", [SECOND, "cpu"])
-def test_whatever_mixes_is_ours_in_a_strict_block_and_changes_nothing(call, other):
+def test_mixing_in_a_strict_block_is_an_xdevice_error_and_changes_nothing(call, other):
     a, b = torch.ones(3, device=FIRST), torch.ones(3, device=other)
     with strict(), pytest.raises(xdevice.MixedDeviceError, match="was given tensors on") as caught:
         call(a, b)
@@ -812,7 +812,8 @@ def test_without_virtual_gpus_torch_is_left_as_it_was():
     out = run("""
 def parts():
     engine = torch.autograd.Variable._execution_engine
-    return torch.nn.Module._apply, torch.UntypedStorage.__new__, torch.Generator, torch.Tensor.new, engine
+    replaced = torch.Tensor.new, torch.Tensor.to, torch.tensor, torch.empty, torch.UntypedStorage.resize_
+    return torch.nn.Module._apply, torch.UntypedStorage.__new__, torch.Generator, *replaced, engine
 before = parts()
 xdevice.count(), xdevice.to_device(torch.ones(2), "cpu")
 with xdevice.strict():

@@ -1,11 +1,11 @@
 """Virtual GPUs: torch's PrivateUse1 device, named ``vgpu``, whose memory is the host's.
 
-A tensor on ``vgpu:1`` lies in memory that a CPU tensor has allocated; only the label differs
-(`memory.py`). An operation runs on CPU twins of its arguments, which share their memory
-(`kernels.py`), so its numbers are the CPU's to the last bit. Everything is in Python; nothing is
-compiled. torch gives PrivateUse1 out once per process, so there is no way back.
+A tensor on ``vgpu:1`` uses memory allocated for a CPU tensor; only the device label differs
+(`memory.py`). An operation runs on CPU tensors that share the memory of its arguments
+(`kernels.py`), so results equal the CPU's bit for bit. Everything is written in Python. torch allows
+one PrivateUse1 device per process, and it cannot be removed.
 
-It is never too late for torch: tensors that exist already stay where they are.
+Virtual GPUs can be enabled at any time; existing tensors stay where they are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OLDEST = (2, 10)
 
 
 def enable(n: int, force: bool) -> None:
-    from xdevice.backends.torch.hardware import gpus  # which asks devices.py here
+    from xdevice.backends.torch.hardware import gpus  # which imports devices.py here
 
     if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST:
         raise NotSupportedError(
@@ -36,10 +36,10 @@ def enable(n: int, force: bool) -> None:
     if taken != "privateuseone":
         raise VirtualDeviceError(
             f"virtual GPUs need torch's PrivateUse1, which {taken!r} has taken in this process; "
-            f"start again without importing what brings {taken!r}"
+            f"start again without importing the package that provides {taken!r}"
         )
     from xdevice.backends.torch.placement import forget
-    from xdevice.backends.torch.virtual import runtime  # replaces parts of torch: only for who asks
+    from xdevice.backends.torch.virtual import runtime  # replaces parts of torch, so only on request
 
     runtime.start(n)
     forget()

@@ -1,7 +1,7 @@
-"""How much memory each virtual GPU holds: an account of live storages.
+"""The memory that each virtual GPU holds: a count of live storages.
 
-torch keeps the Python object of a storage for as long as the storage lives, so a weak reference to it
-tells when the memory is freed, by whichever thread.
+torch keeps the Python object of a storage as long as the storage lives, so the callback of a weak reference
+runs when the memory is freed, in any thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 _held: list[int] = []  # bytes now, by device
-_most: list[int] = []  # the most there ever was
+_most: list[int] = []  # the largest number so far
 _lock = Lock()
 
 
@@ -35,12 +35,12 @@ _freed: deque[tuple[int, int]] = deque()
 
 
 def open_for(n: int) -> None:
-    """Begin the account of that many devices."""
+    """Start counting for that many devices."""
     _held[:], _most[:] = [0] * n, [0] * n
 
 
 def enter(tensor: torch.Tensor, index: int) -> None:
-    """The tensor is in new memory."""
+    """Count the memory of a new tensor."""
     devices.used = True
     storage = tensor.untyped_storage()
     entry = _Entry(storage, _strike)
@@ -52,10 +52,10 @@ def enter(tensor: torch.Tensor, index: int) -> None:
         _most[index] = max(_most[index], _held[index])
 
 
-# Called at any moment, also while this thread holds the lock: so it only leaves word.
-def _strike(entry: Any, strike: Any = _entries.discard, leave_word: Any = _freed.append) -> None:
+# May run at any moment, even while this thread holds the lock, so it only queues the entry.
+def _strike(entry: Any, strike: Any = _entries.discard, queue: Any = _freed.append) -> None:
     strike(entry)
-    leave_word((entry.index, entry.size))
+    queue((entry.index, entry.size))
 
 
 def _settle() -> None:
@@ -72,13 +72,13 @@ def allocated(index: int) -> int:
 
 
 def peak(index: int) -> int:
-    """The most bytes that there ever were, or since `forget_peak`."""
+    """The largest number of bytes so far, or since `forget_peak`."""
     with _lock:
         return _most[index]
 
 
 def forget_peak(index: int) -> None:
-    """Let the peak be what is allocated now."""
+    """Reset the peak to what is allocated now."""
     with _lock:
         _settle()
         _most[index] = _held[index]

@@ -1,7 +1,7 @@
-"""What torch computes otherwise on GPUs than on the CPU: recurrent cells, convolution, dropout.
+"""Operations that torch implements differently on GPUs and on the CPU: recurrent cells, convolution, dropout.
 
-For PrivateUse1 torch takes the road of the GPU, which ends at fused kernels that no CPU has. These do
-the same in ordinary operations; sizes are (batch, features), gates stand side by side.
+For PrivateUse1 torch calls the fused kernels of GPUs, which the CPU lacks. These functions compute the same with
+ordinary operations; shapes are (batch, features), with the gates concatenated along the features.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _convolution_backward(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any) -
 
 
 def _dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-    """As on the CPU, to the last bit: noise is drawn and scaled before it is multiplied with."""
+    """Equal to the CPU's bit for bit: the noise is drawn and scaled before the multiplication."""
     if train is False or p == 0:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
     noise = torch.empty_like(x).bernoulli_(1 - p)
@@ -96,7 +96,7 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Attention with the algorithm that torch chooses on the CPU, where it has a fast one."""
+    """Attention by the algorithm that torch chooses on the CPU."""
     args = query, key, value, attn_mask, dropout_p, is_causal
     options = {"scale": scale, "enable_gqa": enable_gqa}
     found: tuple[Tensor, ...]
@@ -114,13 +114,12 @@ _FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION
 
 
 def _no_nested(*args: Any) -> bool:
-    """TransformerEncoder asks whether padding would make a nested tensor, which virtual GPUs lack: then it goes on
-    with the dense one, to the same result."""
+    """Tell TransformerEncoder not to build a nested tensor, which virtual GPUs lack; the result is the same."""
     return False
 
 
 def register(library: Any) -> None:
-    """Teach torch these on virtual GPUs."""
+    """Register these operations for virtual GPUs."""
     for name, call in (
         ("_thnn_fused_lstm_cell", _lstm),
         ("_thnn_fused_lstm_cell_backward_impl", _lstm_backward),
@@ -130,7 +129,7 @@ def register(library: Any) -> None:
         ("convolution_backward_overrideable", _convolution_backward),
         ("native_dropout_backward", _dropout_backward),
     ):
-        known = name.removesuffix("_overrideable")  # torch's word for: not written for this device
+        known = name.removesuffix("_overrideable")  # torch's suffix for kernels that a device has to provide
         library.impl(name, on_host(f"aten::{known}", call), "PrivateUse1")
     library.impl("native_dropout", _dropout, "PrivateUse1")
     for key in ("PrivateUse1", "AutogradPrivateUse1"):

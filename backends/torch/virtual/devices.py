@@ -1,4 +1,4 @@
-"""Which virtual GPUs there are, which one is current, and each one's random numbers."""
+"""The virtual GPUs: their number, the current one, and their random number generators."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from xdevice.device import Device
 NAME = "vgpu"
 
 count = 0
-"""How many there are; 0 until `enable`."""
+"""The number of virtual GPUs; 0 until `enable`."""
 
 used = False
-"""Whether one of them has been used: from then on torch takes the devices for initialized."""
+"""Whether a virtual GPU has been used: ``torch.vgpu.is_initialized()``."""
 
 forbidden = False
-"""Whether a strict block is open: then mixing devices is xdevice's error, not torch's."""
+"""Whether a strict block is open: then mixing devices raises `MixedDeviceError`."""
 
 forked = False
-"""Whether this process was forked from one that has them: then it has none."""
+"""Whether this process was forked from one with virtual GPUs; they cannot be used here."""
 
 generators: list[torch.Generator] = []
-"""Each one's own, as on real GPUs: numbers drawn on the CPU do not shift those drawn here."""
+"""One per device, as on real GPUs: drawing on the CPU does not affect them."""
 
 
 class _Current(threading.local):
@@ -34,12 +34,12 @@ _current = _Current()
 
 
 def current() -> int:
-    """This thread's current device, which ``vgpu`` without an index means."""
+    """This thread's current device, meant by ``vgpu`` without an index."""
     return _current.index
 
 
 def exchange(index: int) -> int:
-    """Make another device this thread's current one; returns the one before. Negative changes nothing."""
+    """Set this thread's current device and return the previous one. A negative index changes nothing."""
     global used
     before = _current.index
     if index >= 0:
@@ -49,14 +49,14 @@ def exchange(index: int) -> int:
 
 
 def existing(index: int) -> int:
-    """The index, if there is such a device; CUDA's error where there is none."""
+    """The index if the device exists; otherwise an error as CUDA raises it."""
     if not 0 <= index < count:
         raise RuntimeError(f"{NAME} error: invalid device ordinal {index}; there are {NAME}:0 to {NAME}:{count - 1}")
     return index
 
 
 def index_of(device: torch.device | str | int | None) -> int:
-    """The index that is meant: of an existing device, else the current one."""
+    """The index of the device, or of the current one where none is given."""
     if device is None:
         return _current.index
     if isinstance(device, int):
@@ -68,7 +68,7 @@ def index_of(device: torch.device | str | int | None) -> int:
 
 
 def known(device: torch.device) -> Device:
-    """xdevice's device for a tensor's."""
+    """The `Device` of a torch device."""
     if device.type == NAME:
         return Device("gpu", device.index)
     return Device(device.type, 0 if device.type == "cpu" or device.index is None else device.index)

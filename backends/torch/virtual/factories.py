@@ -1,8 +1,7 @@
-"""What torch settles in C++ before a virtual GPU sees it: which device ``vgpu`` means, and pinned memory.
+"""``vgpu`` without an index, and pinned memory: torch handles both in C++, before a virtual GPU is called.
 
-torch asks its guard for the current device, and the guard of a device written in Python always answers 0. It asks
-the same device for an allocator of pinned memory, which can be written in C++ only. Every virtual GPU reads all host
-memory alike, so pinned memory is ordinary memory that is marked.
+The C++ guard of a device written in Python always reports device 0 as current, so factories and `Tensor.to` are
+wrapped. Pinned memory needs an allocator in C++; here it is ordinary memory that is marked as pinned.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch.jit import _builtins
 from torch.utils._device import (
-    _device_constructors,  # pyright: ignore[reportPrivateUsage]  # which factories a default device applies to
+    _device_constructors,  # pyright: ignore[reportPrivateUsage]  # the factories that a default device applies to
 )
 
 from xdevice.backends.torch.virtual import devices
@@ -73,19 +72,21 @@ def _factory(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 
 
 class _Method:
-    """A method of tensors that takes the current virtual GPU for ``vgpu``.
+    """A tensor method in which ``vgpu`` means the current device.
 
-    It equals torch's own, which subclasses of tensors list as one that they let through.
+    It compares equal to torch's method, which tensor subclasses list among those that they pass on.
     """
 
     def __init__(self, plain: Callable[..., torch.Tensor]) -> None:
         self._plain, self.__name__, self.__doc__ = plain, plain.__name__, plain.__doc__
 
     def __get__(self, tensor: torch.Tensor | None, owner: type | None = None) -> Any:
-        return self if tensor is None else MethodType(self, tensor)
+        if tensor is None:
+            return self
+        return MethodType(self, tensor) if devices.current() else self._plain.__get__(tensor)  # the cheaper way
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        if devices.current():  # else torch is right
+        if devices.current():  # torch assumes 0
             args = tuple(arg if isinstance(arg, torch.Tensor) else _meant(arg) for arg in args)
             kwargs = {name: _meant(value) if name == "device" else value for name, value in kwargs.items()}
         return self._plain(*args, **kwargs)
@@ -98,20 +99,20 @@ class _Method:
 
 
 def replace() -> None:
-    """Let torch's factories and `Tensor.to` take the current virtual GPU for ``vgpu``, and pin memory."""
-    _device_constructors()  # keeps what it finds: torch's own, which are what a default device is told of
+    """Wrap torch's factories and `Tensor.to`."""
+    _device_constructors()  # caches the unwrapped functions, which modes such as a default device see
     functions: Any = torch
     for name in _FACTORIES.split():
         plain = getattr(functions, name)
         made = _factory(plain)
         setattr(functions, name, made)
-        _script._register_builtin(made, _script._find_builtin(plain))  # TorchScript cannot read ours
+        _script._register_builtin(made, _script._find_builtin(plain))  # TorchScript cannot compile the wrapper
     tensor: Any = torch.Tensor
     tensor.to, tensor.new_tensor = _Method(tensor.to), _Method(tensor.new_tensor)
 
 
 def resizing(resize: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
-    """`UntypedStorage.resize_`, which says why a virtual GPU's storage keeps its size."""
+    """`UntypedStorage.resize_` with a clear error for virtual GPUs."""
 
     def resize_(self: Any, size: int) -> Any:
         if self.device.type != NAME:

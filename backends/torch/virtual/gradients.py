@@ -1,4 +1,4 @@
-"""Backward on virtual GPUs: in one thread, and with a guard that survives a hook which raises."""
+"""Backward on virtual GPUs: in one thread, with a device guard that tolerates hooks which raise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from xdevice.backends.torch.virtual.internals import core
 
-_raise_pending = ctypes.pythonapi.PyErr_Occurred  # ctypes raises, as an exception, what this finds
+_raise_pending = ctypes.pythonapi.PyErr_Occurred  # ctypes raises the pending exception
 
 
 class _Lost(threading.local):
@@ -20,11 +20,11 @@ class _Lost(threading.local):
 _lost = _Lost()
 
 
-class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a class of C's, Any to checkers
-    """What torch asks which device is meant, and by which it does not tell the devices apart.
+class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to checkers
+    """The device guard that torch asks for the device type; it does not distinguish the devices.
 
-    torch asks while an exception of a gradient hook is under way too, in a place where C++ ends the process if
-    Python then raises, as it does when a call begins with an exception set. So that is put aside.
+    torch also asks while the exception of a gradient hook is pending. C++ ends the process if Python raises there,
+    as it does when a call begins with a pending exception, so the exception is set aside.
     """
 
     def type_(self) -> Any:
@@ -39,13 +39,13 @@ _PRIVATE = core._autograd.DeviceType.PrivateUse1
 
 
 def compute_here() -> None:
-    """Backward runs in the thread that calls it: torch has made a thread for as many devices as the guard says."""
+    """Run backward in the calling thread: torch has threads for one device only, the number that the guard reports."""
     variable: Any = torch.autograd.Variable
     variable._execution_engine = _Engine(variable._execution_engine)
 
 
 class _Engine:
-    """torch's engine of gradients, kept to one thread."""
+    """The autograd engine, limited to one thread."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -58,7 +58,7 @@ class _Engine:
         core._set_multithreading_enabled(False)
         try:
             return self._engine.run_backward(*args, **kwargs)
-        except SystemError:  # torch failed without saying why
+        except SystemError:  # torch reports a failure without an exception
             lost, _lost.error = _lost.error, None
             if lost is None:
                 raise

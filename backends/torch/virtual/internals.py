@@ -1,4 +1,4 @@
-"""torch's insides, named in one place: what a device written in Python needs is private in torch, and untyped."""
+"""Private, untyped parts of torch that a device written in Python needs, named in one place."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 import torch
 
-core: Any = torch._C  # pyright: ignore[reportPrivateUsage]  # there is no public way to any of it
+core: Any = torch._C  # pyright: ignore[reportPrivateUsage]  # it has no public counterpart
 aten: Any = torch.ops.aten
 library: Any = torch.library
 storages: Any = torch.UntypedStorage
 
 ON_CPU = core.DispatchKeySet(core.DispatchKey.CPU)
-"""Where to send what only handles sizes and strides: the CPU's code for it never looks at the memory."""
+"""Dispatches operations on sizes and strides to the CPU's kernels, which do not read the memory."""
 
 
 def storage_of(tensor: torch.Tensor) -> Any:
-    """What the tensor is in; its ``_cdata`` says which one it is."""
+    """The tensor's storage, identified by its ``_cdata``."""
     return tensor.untyped_storage()

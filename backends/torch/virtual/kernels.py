@@ -1,4 +1,4 @@
-"""Computing on virtual GPUs: every operation runs on CPU twins of its arguments, in their own memory."""
+"""Computation on virtual GPUs: each operation runs on CPU tensors that share the memory of its arguments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CPU = torch.device("cpu")
 
 
 class Plan:
-    """What to know of an operation before it is run, looked up once."""
+    """Facts about an operation, looked up once."""
 
     __slots__ = ("call", "generator", "indices", "lazy", "name", "seeded", "written")
 
@@ -66,12 +66,12 @@ _plans: dict[Any, Plan] = {}
 
 
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """Any operation for which nothing else is registered."""
+    """Run any operation without a kernel of its own."""
     return Call(_plans.get(op) or _planned(op)).run(args, kwargs)
 
 
 def _direct(full: str) -> Callable[..., Any]:
-    """The kernel of an operation that the fallback would not get, since torch can put it together itself."""
+    """A kernel for an operation that torch would otherwise compose itself, without calling the fallback."""
     plan: Plan | None = None
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -85,7 +85,7 @@ def _direct(full: str) -> Callable[..., Any]:
 
 
 def on_host(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel for virtual GPUs that is written for CPU tensors."""
+    """A kernel for virtual GPUs from a function of CPU tensors."""
     plan = Plan(name, call)
     return lambda *args, **kwargs: Call(plan).run(args, kwargs)
 
@@ -122,18 +122,18 @@ class Call:
         return self._virtual(result)
 
     def _again(self, error: RuntimeError) -> Callable[..., Any]:
-        """Another way to run it, if the error is about ours of running it."""
+        """Another way to run the operation, if the error is due to the way it was run."""
         if self.plan.written and not self.roomy and "not resizable" in str(error):
-            # with new twins: those that could not grow have their new size already, beyond the end of their memory
+            # with new twins: those that could not grow already have a size beyond the end of their memory
             return Call(self.plan, roomy=True).run
         packet = getattr(self.plan.call, "overloadpacket", None)
         if packet is None or "instead found type" not in str(error):
             raise error
-        self.plan.call = packet  # the tensor was made of a number, and arrives as a number: for another overload
+        self.plan.call = packet  # the argument arrived as a number, which needs another overload
         return Call(self.plan).run
 
     def _host(self, value: Any, key: int | str) -> Any:
-        """The argument as the CPU's code takes it."""
+        """The argument for the CPU kernel."""
         if isinstance(value, torch.Tensor):
             return self._twin(value, key)
         if isinstance(value, (list, tuple)):
@@ -147,7 +147,7 @@ class Call:
     def _twin(self, tensor: torch.Tensor, key: int | str) -> torch.Tensor:
         plan = self.plan
         if tensor.is_cpu:
-            if key in plan.written or (tensor.dim() and key != plan.indices):  # a scalar on the CPU is a number
+            if key in plan.written or (tensor.dim() and key != plan.indices):  # a CPU scalar counts as a number
                 self.stranger = _CPU
             return tensor
         device = tensor.device
@@ -169,7 +169,7 @@ class Call:
         return twin
 
     def _overlapping(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A twin that shares a storage with other twins in the same memory, as torch's checks of overlap expect."""
+        """A twin in the storage of the other twins of that memory, as torch's overlap checks expect."""
         storage = storage_of(tensor)
         if storage._cdata not in self.storages:
             self.storages[storage._cdata] = None
@@ -184,7 +184,7 @@ class Call:
 
     def _adopt_changes(self) -> None:
         for twin, tensor in self.twins:
-            if twin.shape != tensor.shape:  # it has shrunk, in its place
+            if twin.shape != tensor.shape:  # it has shrunk
                 reshape(tensor, twin.shape, twin.stride())
         for twin, tensor in self.fresh:
             if twin.shape == tensor.shape:
@@ -195,7 +195,7 @@ class Call:
         self.twins += self.fresh
 
     def _virtual(self, value: Any) -> Any:
-        """The result where it belongs: what was written to itself, anything new on the virtual GPU."""
+        """The result on the virtual GPU; an argument that was written to is returned itself."""
         if isinstance(value, torch.Tensor):
             for twin, tensor in self.twins:
                 if twin is value:
@@ -249,7 +249,7 @@ _drawing = threading.Lock()
 
 @contextmanager
 def _unusual(plan: Plan, index: int | None) -> Generator[None]:
-    """The CPU as the twins must find it: without autocast, which is not for them, and drawing from our generator."""
+    """Run without CPU autocast, and draw from the virtual GPU's generator."""
     with ExitStack() as stack:
         stack.enter_context(core._ExcludeDispatchKeyGuard(_AUTOCAST))
         if plan.seeded:
@@ -277,11 +277,11 @@ def _dense_only(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def register(library: Any, everything: Any) -> None:
-    """Let virtual GPUs compute whatever the CPU can."""
+    """Register all operations of the CPU for virtual GPUs."""
     everything.fallback(fallback, "PrivateUse1")
-    # torch would put these together itself where it knows no kernel: of other operations, with other roundings
-    # than the CPU's, or of their variant with out=, in three calls of ours instead of one
-    names = {"aten::silu_backward", "aten::mish_backward", "aten::mode.values"}  # the last refuses other devices
+    # without a kernel, torch would compose these from other operations, which round differently from the CPU's,
+    # or from their out= variant, in three calls instead of one
+    names = {"aten::silu_backward", "aten::mish_backward", "aten::mode.values"}  # the last one rejects other devices
     for key in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
         for full in core._dispatch_get_registrations_for_dispatch_key(key):
             if full.startswith("aten::") and core._dispatch_has_kernel_for_dispatch_key(full, "CPU"):

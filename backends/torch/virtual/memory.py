@@ -1,4 +1,4 @@
-"""The memory of virtual GPUs: host memory under another label.
+"""The memory of virtual GPUs: host memory with another device label.
 
 DLPack carries a tensor's address together with its device. A capsule whose device is edited comes
 back as a tensor over the same memory on that device: DLPack's number 12, "extension device", is
@@ -31,7 +31,7 @@ _word = ctypes.c_uint64.from_address
 
 
 def to_virtual(host: torch.Tensor, index: int) -> torch.Tensor:
-    """The memory of a CPU tensor, which nothing else is in, as a tensor on a virtual GPU."""
+    """A tensor on a virtual GPU in the memory of a CPU tensor that nothing else uses."""
     tensor = _relabelled(host, _labels[index])
     account.enter(tensor, index)
     return tensor
@@ -58,7 +58,7 @@ _labels = {i: _label(_EXTENSION, i) for i in range(64)}
 
 
 def close() -> None:
-    """In a forked process virtual GPUs cannot be used, as real ones cannot: nobody could fetch the tensors."""
+    """Make virtual GPUs unusable in a forked process, as real GPUs are."""
     global _labels
     devices.forked = True
     _labels = _Forked()
@@ -73,19 +73,19 @@ class _Forked(dict[int, int]):
 
 
 def lazy_like(host: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """The memory read as the tensor reads it: torch conjugates and negates views lazily, by a bit."""
+    """The host tensor with the lazy conjugation and negation of the tensor, which torch keeps as bits."""
     if tensor.is_conj():
         host = host.conj()
     return host._neg_view() if tensor.is_neg() else host
 
 
 def adopt(tensor: torch.Tensor, source: torch.Tensor) -> None:
-    """Let the virtual tensor be what another one is: in its memory, sizes and strides."""
+    """Give the virtual tensor the memory, sizes and strides of another."""
     _set(tensor, storage_of(source), source.storage_offset(), source.shape, source.stride())
 
 
 def reshape(tensor: torch.Tensor, size: Sequence[int], strides: Sequence[int]) -> None:
-    """Let the virtual tensor have other sizes and strides, where it is."""
+    """Give the virtual tensor other sizes and strides in the same memory."""
     _set(tensor, storage_of(tensor), tensor.storage_offset(), size, strides)
 
 
@@ -119,7 +119,7 @@ def _empty(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 def _resize(
     tensor: torch.Tensor, size: Sequence[int], memory_format: torch.memory_format | None = None
 ) -> torch.Tensor:
-    """As on every device: values stay in the order of memory. Memory under DLPack cannot grow, so it is replaced."""
+    """Values keep their order in memory, as on every device. DLPack memory cannot grow, so it is replaced."""
     strides = torch.empty(size, device="meta", memory_format=memory_format or torch.contiguous_format).stride()
     needed = (math.prod(size) + tensor.storage_offset()) * tensor.element_size()
     storage = storage_of(tensor)
@@ -136,14 +136,14 @@ def _grown(tensor: torch.Tensor, storage: Any, needed: Any) -> Any:
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """All bytes of the memory that the virtual tensor is in, as a CPU tensor in that memory."""
+    """A CPU tensor over all bytes of the virtual tensor's storage."""
     storage = storage_of(tensor)
     view = torch.empty(0, dtype=torch.uint8, device=tensor.device)
     return to_host(_set(view, storage, 0, (storage.nbytes(),), (1,)))
 
 
 def check_unshared(tensor: torch.Tensor) -> None:
-    """Raise where other tensors share memory that is to be replaced: they would be left behind in silence."""
+    """Raise if other tensors share the memory to be replaced: they would keep the old memory."""
     storage = storage_of(tensor)
     if storage.nbytes() and core._storage_Use_Count(storage._cdata) > 2:  # the tensor, and what we hold here
         raise RuntimeError(
@@ -165,7 +165,7 @@ def _to_copy(  # noqa: PLR0913, PLR0917  (torch's signature)
     non_blocking: bool = False,
     memory_format: torch.memory_format | None = None,
 ) -> torch.Tensor:
-    """As torch's own, but for pinned memory, which torch takes for a non-blocking copy to the host."""
+    """Like torch's, without the pinned memory that torch uses for non-blocking copies to the host."""
     options: dict[str, Any] = {"dtype": dtype, "layout": layout, "device": device}
     made = torch.empty_like(tensor, memory_format=memory_format or torch.preserve_format, **options)
     return made.copy_(tensor)
@@ -187,7 +187,7 @@ def _zeros(
     return to_virtual(torch.zeros(size, dtype=dtype, device="cpu"), index_of(device))
 
 
-# Sizes and strides only. What else gives a view is made of these, in torch's own code.
+# Operations on sizes and strides. torch composes all other views from these.
 _VIEWS = (
     "as_strided.default",
     "view.default",
@@ -208,18 +208,18 @@ def _view(overload: Any) -> Callable[..., Any]:
 
 
 def register(library: Any) -> None:
-    """Teach torch to allocate, copy and view on virtual GPUs."""
+    """Register allocation, copies and views for virtual GPUs."""
     library.impl("empty.memory_format", _empty(torch.empty), "PrivateUse1")
     library.impl("empty_strided", _empty(torch.empty_strided), "PrivateUse1")
     library.impl("resize_", _resize, "PrivateUse1")
     library.impl("record_stream", lambda tensor, stream: None, "PrivateUse1")
     library.impl("_pin_memory", factories.pin, "CPU")
     library.impl("is_pinned", factories.is_pinned, "CPU")
-    # torch's lazy zeros have no memory at all, which only its own kernels know how to read
+    # torch's lazy zeros have no memory, and only its own kernels can read them
     library.impl("_efficientzerotensor", _zeros, "PrivateUse1")
     library.impl("_copy_from", _copy, "PrivateUse1")
     library.impl("_to_copy", _to_copy, "PrivateUse1")
-    for lazy in ("Conjugate", "Negative"):  # else torch resolves the bit into the target, and _copy does it again
+    for lazy in ("Conjugate", "Negative"):  # otherwise both torch and _copy would resolve the bit
         library.impl("_copy_from", torch.library.fallthrough_kernel, lazy)
     for name in _VIEWS:
         packet, overload = name.split(".")

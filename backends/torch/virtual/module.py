@@ -1,6 +1,6 @@
-"""This is ``torch.vgpu``, to virtual GPUs what ``torch.cuda`` is to CUDA's.
+"""``torch.vgpu``, the counterpart of ``torch.cuda`` for virtual GPUs.
 
-torch finds some of these by name: to seed, to save and load, for autocast, for DataParallel.
+torch looks up some of these functions by name: for seeds, saving and loading, autocast and DataParallel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether a virtual GPU has been used, as on CUDA; until then `DeviceMesh` chooses the current one."""
+    """Whether a virtual GPU has been used. Until then `DeviceMesh` sets the current device."""
     return devices.used
 
 
@@ -35,7 +35,7 @@ def init() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "_initialized":  # where it is set, gradient checkpointing saves the state of random numbers
+    if name == "_initialized":  # gradient checkpointing saves random states only where it is true
         return devices.used
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -54,7 +54,7 @@ def set_device(device: _Which) -> None:
 
 
 class device:  # noqa: N801  (torch.cuda.device is written so)
-    """Within a ``with`` block, ``vgpu`` means this one."""
+    """Makes the device current within a ``with`` block."""
 
     def __init__(self, device: _Which) -> None:
         self.idx = -1 if isinstance(device, int) and device < 0 else index_of(device)
@@ -69,14 +69,14 @@ class device:  # noqa: N801  (torch.cuda.device is written so)
 
 
 class device_of(device):  # noqa: N801  (as in torch.cuda)
-    """Within a ``with`` block, ``vgpu`` means the one that the tensor is on; a tensor elsewhere changes nothing."""
+    """Makes the tensor's device current within a ``with`` block; a tensor elsewhere changes nothing."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         super().__init__(tensor.get_device() if tensor.device.type == NAME else -1)
 
 
 def synchronize(device: _Which = None) -> None:
-    """Nothing: an operation is done when its call returns."""
+    """Does nothing but check the device: operations are synchronous."""
     index_of(device)
 
 
@@ -89,7 +89,7 @@ def get_device_properties(device: _Which = None) -> SimpleNamespace:
 
 
 def mem_get_info(device: _Which = None) -> tuple[int | None, int | None]:
-    """The host's memory, free and in all; ``None`` where the host does not say."""
+    """Free and total memory of the host in bytes; ``None`` where unknown."""
     index_of(device)
     total, free = host_memory()
     return free, total
@@ -104,7 +104,7 @@ def max_memory_allocated(device: _Which = None) -> int:
 
 
 def memory_reserved(device: _Which = None) -> int:
-    """What is allocated: freed memory goes back to the host at once."""
+    """The allocated bytes: freed memory is returned to the host immediately."""
     return account.allocated(index_of(device))
 
 
@@ -113,7 +113,7 @@ def reset_peak_memory_stats(device: _Which = None) -> None:
 
 
 def empty_cache() -> None:
-    """Nothing: freed memory goes back to the host at once."""
+    """Does nothing: freed memory is returned to the host immediately."""
 
 
 def manual_seed(seed: int) -> None:
@@ -164,11 +164,11 @@ def _is_in_bad_fork() -> bool:  # pyright: ignore[reportUnusedFunction]  # torch
 
 
 class Scheduling:
-    """torch.compile's "inductor" looks here for who writes its code."""
+    """The class in which torch.compile's "inductor" looks for a code generator."""
 
     def __init__(self, *args: Any) -> None:
         raise NotSupportedError(
-            "inductor writes no code for virtual GPUs; torch.compile(..., backend='aot_eager') works"
+            "inductor cannot generate code for virtual GPUs; torch.compile(..., backend='aot_eager') works"
         )
 
 

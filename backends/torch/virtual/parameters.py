@@ -1,8 +1,8 @@
-"""`Module.to` moves parameters in place, as on CUDA, so that an optimiser made earlier keeps them.
+"""`Module.to` moves parameters in place, as on CUDA, so that an existing optimiser keeps them.
 
-On CUDA it sets their ``.data``, which torch does not allow between the CPU and PrivateUse1: there it would make
-new parameters. torch has a switch for such devices, which exchanges the insides of tensors; but that refuses
-while a graph refers to them, forgets hooks, and changes `load_state_dict`.
+On CUDA it sets their ``.data``, which torch does not allow between the CPU and PrivateUse1; it would create new
+parameters. torch has an option for such devices that swaps tensors, but it fails while a graph refers to them,
+drops hooks, and changes `load_state_dict`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def keep() -> None:
-    """From now on parameters are moved in place."""
+    """Replace `Module._apply`."""
     module: Any = torch.nn.Module
     apply = module._apply
 
@@ -35,7 +35,7 @@ def keep() -> None:
 
 
 def _apply_to_script(module: Any, fn: _InPlace) -> Any:
-    """The same for TorchScript, which refers to the insides of a tensor: it is told of the new ones."""
+    """The same for TorchScript, which refers to the C++ tensor and so needs the new one."""
     for child in module.children():
         child._apply(fn)
     for name, parameter in list(module._parameters.items()):
@@ -52,7 +52,7 @@ def _apply_to_script(module: Any, fn: _InPlace) -> Any:
 
 
 class _InPlace:
-    """A function of tensors, such as a move, that leaves a parameter the object that it is."""
+    """A function of tensors, such as a move, that is applied to parameters in place."""
 
     def __init__(self, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
         self._fn = fn
@@ -73,9 +73,9 @@ class _InPlace:
 
 
 def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
-    """Let the parameter have other data, on any device."""
+    """Give the parameter other data, on any device."""
     if {parameter.device.type, data.device.type} == {"cpu", NAME}:
-        if data.is_inference() and not parameter.is_inference():
+        if data.is_inference() and (is_lazy(parameter) or not parameter.is_inference()):
             with torch.inference_mode(False):
                 data = data.clone()  # or the parameter would take no gradient from now on
         _exchange(parameter, torch.nn.Parameter(data, parameter.requires_grad))
@@ -84,8 +84,8 @@ def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
 
 
 def _exchange(parameter: Any, other: torch.Tensor) -> None:
-    """Exchange the insides of two parameters. A graph that refers to them keeps the insides that it knows."""
-    if parameter.requires_grad and not (parameter.is_inference() or is_lazy(parameter)):  # no graph knows these
+    """Swap the C++ tensors of two parameters. Existing graphs keep the tensor that they refer to."""
+    if parameter.requires_grad and not (is_lazy(parameter) or parameter.is_inference()):  # no graph knows these
         with torch.inference_mode(False):
             torch.autograd.graph.get_gradient_edge(parameter).node.register_prehook(_refuse)
     inside: Any = parameter

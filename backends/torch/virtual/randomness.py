@@ -1,6 +1,6 @@
-"""``torch.Generator(device="vgpu:1")``: a generator of the CPU's that says it is a virtual GPU's.
+"""``torch.Generator(device="vgpu:1")``: a CPU generator that reports a virtual GPU as its device.
 
-torch has no way for a device written in Python to make generators, so its class gets a subclass in front.
+torch cannot create generators for a device written in Python, so `torch.Generator` becomes a subclass.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from xdevice.backends.torch.virtual.devices import NAME, index_of
 from xdevice.backends.torch.virtual.internals import core
 
 _Plain: Any = core.Generator
-_made: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by address: what reaches a kernel is wrapped anew
+_made: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by address: kernels receive new wrappers
 
 
-class _AlsoPlain(type(_Plain)):  # type: ignore[misc]  # C gives its classes a class of their own
+class _AlsoPlain(type(_Plain)):  # type: ignore[misc]  # the metaclass of C classes
     def __instancecheck__(self, instance: object) -> bool:
         return isinstance(instance, _Plain)
 
@@ -25,8 +25,8 @@ class _AlsoPlain(type(_Plain)):  # type: ignore[misc]  # C gives its classes a c
         return issubclass(subclass, _Plain)
 
 
-class Generator(_Plain, metaclass=_AlsoPlain):  # type: ignore[misc]  # a class of C's, which is Any to checkers
-    """torch.Generator, also of virtual GPUs."""
+class Generator(_Plain, metaclass=_AlsoPlain):  # type: ignore[misc]  # a C class, Any to checkers
+    """`torch.Generator` with support for virtual GPUs."""
 
     _index: int
 
@@ -48,13 +48,13 @@ class Generator(_Plain, metaclass=_AlsoPlain):  # type: ignore[misc]  # a class 
 
 
 def check(given: Any, index: int) -> None:
-    """Raise, in CUDA's words, unless the generator is that virtual GPU's."""
+    """Raise CUDA's error unless the generator belongs to that virtual GPU."""
     device = _made.get(given._cdata, given).device
     if device != torch.device(NAME, index):
         raise RuntimeError(f"Expected a '{NAME}:{index}' generator device but found '{device}'")
 
 
 def take_generators() -> None:
-    """Let ``torch.Generator`` be ours."""
+    """Replace ``torch.Generator``."""
     core: Any = torch
     core.Generator = Generator

@@ -1,7 +1,7 @@
-"""Starting virtual GPUs: what is registered with torch, and what has to be replaced in it.
+"""Starting virtual GPUs: what is registered with torch, and which of its functions are replaced.
 
-torch's guard for devices written in Python says that there is one, and that it is always current
-(torch/csrc/acc/Module.cpp). Whatever asks it is answered here instead.
+torch's guard for devices written in Python reports one device, which is always current
+(torch/csrc/acc/Module.cpp), so the functions that ask it are replaced here.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from xdevice.backends.torch.virtual.internals import core, library, storages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_libraries: list[Any] = []  # what is registered lasts as long as these
+_libraries: list[Any] = []  # registrations last as long as these objects
 
 
 def start(n: int) -> None:
-    """Let ``vgpu:0`` … ``vgpu:n-1`` be devices of torch."""
+    """Make ``vgpu:0`` … ``vgpu:n-1`` devices of torch."""
     devices.count = n
     account.open_for(n)
     devices.generators[:] = [torch.Generator() for _ in range(n)]
@@ -64,7 +64,7 @@ def start(n: int) -> None:
 
 
 def _answer_for_accelerator() -> None:
-    """``torch.accelerator`` passes these on to the guard."""
+    """Replace the functions of ``torch.accelerator`` that ask the guard."""
     core._accelerator_getDeviceIndex = devices.current
     core._accelerator_setDeviceIndex = exchange
     core._accelerator_exchangeDevice = exchange
@@ -82,13 +82,13 @@ def _answer_for_accelerator() -> None:
 
 
 def _stats(index: int) -> dict[str, dict[str, dict[str, int]]]:
-    """torch's words for what is allocated; as much is reserved, since freed memory goes back at once."""
+    """Allocated bytes under torch's keys; reserved is the same, since freed memory is returned immediately."""
     sums = {"all": {"current": account.allocated(existing(index)), "peak": account.peak(index)}}
     return {"allocated_bytes": sums, "reserved_bytes": sums}
 
 
 def _make_storages() -> None:
-    """Storages, which pickle and torch.load make: torch's own code crashes for want of an allocator in C++."""
+    """Create storages for pickle and torch.load: torch crashes without an allocator in C++."""
     make = storages.__new__
 
     def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -107,7 +107,7 @@ def _make_storages() -> None:
 
 
 def _make_like() -> None:
-    """`Tensor.new` asks the guard for the tensor's device."""
+    """Replace `Tensor.new`, which asks the guard for the device."""
     make = torch.Tensor.new
 
     def new(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -119,7 +119,7 @@ def _make_like() -> None:
 
 
 def _scatter_and_gather() -> None:
-    """What DataParallel is made of, and torch has for CUDA only."""
+    """Replace the functions under DataParallel, which torch has for CUDA only."""
     core._scatter, core._gather, core._broadcast = _scatter, _gather, _broadcast
     core._broadcast_coalesced = _broadcast_coalesced
     collectives: Any = nccl

@@ -1,4 +1,4 @@
-"""Streams and events of virtual GPUs, which compute at once: there is never anything to wait for."""
+"""Streams and events of virtual GPUs. Operations are synchronous, so waiting does nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 
 
 class Stream(torch.Stream):
-    """A queue of work, as ``torch.cuda.Stream``; the work is done when the call that asks for it returns."""
+    """Like ``torch.cuda.Stream``; an operation is finished when its call returns."""
 
     def __new__(cls, device: _Which = None, priority: int = 0, **options: Any) -> Stream:
         options = {"stream_id": next(_numbers), "device_index": index_of(device), "device_type": _PRIVATE} | options
@@ -44,7 +44,7 @@ class Stream(torch.Stream):
 
 
 class Event(torch.Event):
-    """A moment in a queue of work, as ``torch.cuda.Event``."""
+    """Like ``torch.cuda.Event``: the time at which it was recorded."""
 
     _timed: bool
     _at: float | None = None
@@ -67,7 +67,7 @@ class Event(torch.Event):
 
 
 class _Open(threading.local):
-    """Each thread's current streams, by device, and what was current before each open block."""
+    """This thread's current stream of each device, and the state before each open block."""
 
     def __init__(self) -> None:
         self.current: dict[int, torch.Stream] = {}
@@ -87,12 +87,12 @@ def default_stream(device: _Which = None) -> Stream:
 
 
 def set_stream(stream: torch.Stream) -> None:
-    """Let this be its device's current stream; the current device stays, as with ``torch.cuda.set_stream``."""
+    """Make this the current stream of its device; the current device does not change."""
     _open.current[stream.device.index] = stream
 
 
 class stream:  # noqa: N801  (torch.cuda.stream is written so)
-    """Within a ``with`` block this stream is current, and so is its device; ``None`` changes nothing."""
+    """Makes the stream and its device current within a ``with`` block; ``None`` changes nothing."""
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
