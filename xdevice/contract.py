@@ -362,7 +362,7 @@ class Engine(Protocol):
         ...
 
     def all_reduce(self, vector: Any, op: str) -> Any:
-        """The ``sum``, ``max`` or ``min`` of every process's vector, a new one."""
+        """The ``sum``, ``mean``, ``max`` or ``min`` of every process's vector, a new one; NaN where one has NaN."""
         ...
 
     def broadcast(self, vector: Any, root: int) -> Any:

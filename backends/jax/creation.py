@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xdevice.device import Device
 
 _lock = threading.Lock()
-_key: jax.Array | None = None  # JAX has no random state of its own, so here it is
+_key: jax.Array | None = None  # JAX keeps no random state; this is xdevice's
 
 
 def dtype(name: str) -> Any:
@@ -102,7 +102,7 @@ def _draw(sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, device
     options = {} if dtype is None else {"dtype": dtype}
     if device is None:
         return sample(_next_key(), shape, **options)
-    with scope(device):  # where it is computed; what is computed there is not yet bound to stay there
+    with scope(device):  # computed there, but not committed to it
         return jax.device_put(sample(_next_key(), shape, **options), native(device))
 
 
@@ -140,11 +140,12 @@ def _native(device: Device | None) -> Any:
     return None if device is None else native(device)
 
 
-def _bound(made: Any, device: Device | None) -> Any:
+def _bound(made: jax.Array, device: Device | None) -> jax.Array:
     """The new array; in a function that ``jax.jit`` traces with its device, which JAX's own factories ignore there.
 
     The whole function is then computed on that device, or is an error if its arguments are on another.
     """
     if device is None or not isinstance(made, Tracer):
         return made
-    return jax.device_put(made, SingleDeviceSharding(native(device)))
+    bound: jax.Array = jax.device_put(made, SingleDeviceSharding(native(device)))
+    return bound

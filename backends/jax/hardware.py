@@ -27,7 +27,7 @@ _virtual = 0  # host devices that stand for GPUs; the first host device is the C
 
 
 def build() -> Build:
-    # the GPU part of JAX is a plug-in of its own: jax-cuda12-plugin, jax-rocm60-plugin
+    # JAX's GPU support is a separate package: jax-cuda12-plugin, jax-rocm60-plugin
     for distribution in distributions():
         name = distribution.name or ""
         for compute in ("cuda", "rocm"):
@@ -79,8 +79,8 @@ def is_tracing() -> bool:
 def synchronize(devices: Sequence[Device]) -> None:
     """Wait for every result that is alive, for callbacks, and for all that was queued on a GPU.
 
-    A GPU's stream is served in order, so a new computation ends after all earlier ones. The CPU promises
-    no such order: there, work whose result nobody keeps is nearly always waited for, but not surely.
+    A GPU runs its stream in order, so a new computation ends after all earlier ones. The CPU does not promise
+    that: work whose result is dropped is nearly always waited for, but not always.
     """
     for word in {native(device).platform for device in devices}:
         for array in jax.live_arrays(word):  # type: ignore[no-untyped-call]  # JAX has left it without types

@@ -12,7 +12,7 @@ from xdevice.errors import MixedDeviceError, NotSupportedError
 from xdevice.kit import keras
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from xdevice.device import Device
 
@@ -25,6 +25,16 @@ def move_model(model: Any, device: Device) -> Any:
     """The same model; its variables, the same objects, get new arrays, those of its optimizer too."""
     _bring(keras.variables(model), device)
     return model
+
+
+def keep(model: Any) -> Callable[[], None]:
+    kept = [(variable, keras.value_of(variable)) for variable in keras.variables(model)]  # arrays do not change
+
+    def put_back() -> None:
+        for variable, value in kept:
+            variable._value = value
+
+    return put_back
 
 
 def copy_models(models: list[Any]) -> list[Any]:

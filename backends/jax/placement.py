@@ -71,8 +71,7 @@ def concrete(tensor: Any) -> Any:
     value = getattr(tensor, "to_concrete_value", lambda: None)()  # JAX 0.4.36 brought it
     if value is None:
         raise UnknownPlacementError(
-            f"a {type(tensor).__name__} stands for an array while JAX traces a function, and is nowhere yet; "
-            f"ask, move and read outside jax.jit and jax.vmap"
+            f"a {type(tensor).__name__} is traced and has no device; ask, move and read outside jax.jit and jax.vmap"
         )
     return value
 
@@ -101,5 +100,5 @@ def _place(where: Any) -> Device:
 
 def _deleted(array: Any) -> UnknownPlacementError:
     return UnknownPlacementError(
-        f"an array of shape {array.shape} was deleted or donated, and is nowhere; keep what the call returned"
+        f"an array of shape {array.shape} was deleted or donated and has no device; keep what the call returned"
     )

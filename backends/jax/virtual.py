@@ -30,8 +30,8 @@ def enable(n: int, force: bool) -> None:
         )
     if without_host and not force:
         raise VirtualDeviceError(
-            f"{n} virtual GPUs were asked for, but jax_platforms={settings.jax_platforms} leaves the host out, which "
-            f"lends them; start with JAX_PLATFORMS=cpu, or ask for virtual_gpus({n}, force=True)"
+            f"{n} virtual GPUs were asked for, but jax_platforms={settings.jax_platforms} leaves out the host, which "
+            f"provides them; start with JAX_PLATFORMS=cpu, or ask for virtual_gpus({n}, force=True)"
         )
     if not hasattr(settings, "jax_num_cpu_devices"):
         raise NotSupportedError(f"jax {jax.__version__} has no setting for several host devices; install jax>=0.5")

@@ -7,7 +7,7 @@ whole numbers whole where MXNet makes floats of them, and moves Gluon parameters
 made before such a move must be made again.
 
 MXNet 1.9.1 was written for NumPy before 1.24 and looks up names at import that are gone since. They
-are lent to NumPy while MXNet is imported, and NumPy 2's numbers are written for its library as NumPy 1's
+are added to NumPy while MXNet is imported, and NumPy 2's numbers are written for its library as NumPy 1's
 were. What it needs later stays missing: with NumPy 2 ``mx.np.pad`` (``numpy.compat``) and some of the Gluon
 estimator's handlers (``numpy.Inf``) fail.
 """
@@ -76,8 +76,9 @@ write_plainly()
 
 CANNOT: dict[str, str] = {
     "trees": "MXNet keeps no registry of containers; register a class with optree",
-    "storage": "there is nothing to do: all its numbers are NumPy's too, and saved as such",
+    "storage": "it is not needed: NumPy has all of MXNet's dtypes",
     "data": "every array is of numbers",
+    "nextafter": "it has no operation on the bits of floats; take to_numpy(x) to NumPy's",
 }
 """What this framework cannot do, and why."""
 

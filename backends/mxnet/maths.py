@@ -10,7 +10,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from xdevice.backends.mxnet.creation import dtype as dtype
+from xdevice.backends.mxnet.creation import dtype as dtype  # noqa: PLC0414  (for the kit)
 from xdevice.kit.standard import standard
 from xdevice.kit.widening import Widening
 
@@ -48,7 +48,8 @@ def module() -> ModuleType:
 
 def name_of(dtype: Any) -> str:
     """NumPy's name for a dtype."""
-    return np.dtype(dtype).name
+    name: str = np.dtype(dtype).name
+    return name
 
 
 def dtype_name(x: Any) -> str | None:
@@ -63,7 +64,7 @@ def cast(x: Any, dtype: Any) -> Any:
 
 def number(value: Any, name: str, like: Any) -> Any:
     """A tensor of one number, on the device of another tensor."""
-    return _np.full((), value, name, ctx=like.ctx)
+    return _np.array(value, name, ctx=like.ctx)  # mx.np.full makes 0.0 of -0.0
 
 
 def operand(value: Any, name: str, like: Any) -> Any:
@@ -115,6 +116,17 @@ def _in_floats(op: Callable[..., Any]) -> Callable[..., Any]:
         return op(x1.astype("float64"), x2.astype("float64")).astype(x1.dtype)
 
     return call
+
+
+def _sign(x: Any, /) -> Any:
+    """MXNet 1.9.1 takes the sign of nan for 0."""
+    return _np.sign(x) if np.dtype(x.dtype).kind != "f" else _where(_np.isnan(x), x, _np.sign(x))
+
+
+def _remainder(x1: Any, x2: Any) -> Any:
+    """MXNet 1.9.1 takes the remainder of a division by 0 for 0; the term added is nan there, and 0 elsewhere."""
+    found = _np.mod(x1, x2)
+    return found + _np.true_divide(0.0, x2) if np.dtype(found.dtype).kind == "f" else found
 
 
 def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -236,7 +248,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     **_INVERSE,
     "abs": lambda x, /: _np.abs(x),
     "negative": lambda x, /: _np.negative(x),
-    "sign": lambda x, /: _np.sign(x),
+    "sign": _sign,
     "bitwise_invert": lambda x, /: _np.bitwise_not(x),
     "nonzero": _nonzero,
     "empty_like": _like(_np.empty),
@@ -251,7 +263,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     "divide": _np.true_divide,
     "floor_divide": _in_floats(lambda x1, x2: _np.floor(_np.true_divide(x1, x2))),
     "pow": _np.power,
-    "remainder": _np.mod,
+    "remainder": _remainder,
     "logical_and": _np.multiply,  # of booleans, as are these all
     "logical_or": _np.add,
     "logical_xor": _np.not_equal,

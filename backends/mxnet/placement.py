@@ -67,7 +67,7 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
 
 
 def reset(parameter: Parameter, there: mx.Context) -> None:
-    """Move the parameter in place, as Gluon does, and its gradient, in place of which Gluon would leave zeros."""
+    """Move the parameter in place, as Gluon does, and its gradient, which Gluon would set to zero."""
     before = vars(parameter)["_grad"] or []
     parameter.reset_ctx(there)
     if not before:
@@ -100,7 +100,7 @@ def arrays(tensor: Any) -> list[NDArray]:
 
 
 def copy_parameters(holder: Any, parameters: Iterable[Parameter], memo: dict[int, Any]) -> Any:
-    """A deep copy of what holds the parameters, without their Trainer and with gradients of its own."""
+    """A deep copy of a holder of parameters, without their Trainer and with its own gradients."""
     for parameter in parameters:
         trainer = vars(parameter)["_trainer"]
         if trainer is not None:  # it would drag its optimizer and every other parameter along
@@ -119,7 +119,7 @@ def _device_of_parameter(parameter: Any) -> Device:
         found = {holder(context) for context in parameter.list_ctx()}
     except RuntimeError as error:
         raise UnknownPlacementError(
-            f"parameter {parameter.name!r} is nowhere yet; call initialize(ctx=…) on it or its model first"
+            f"parameter {parameter.name!r} has no device yet; call initialize(ctx=…) on it or its model first"
         ) from error
     if len(found) == 1:
         return found.pop()
@@ -132,5 +132,5 @@ def _device_of_parameter(parameter: Any) -> Device:
 def _check_not_symbolic(tensor: Any) -> None:
     if isinstance(tensor, mx.sym.Symbol):
         raise UnknownPlacementError(
-            f"symbol {tensor.name!r} is a node of a graph, and nowhere; ask about the arrays it is bound to"
+            f"symbol {tensor.name!r} is a node of a graph and has no device; ask about the arrays it is bound to"
         )

@@ -8,6 +8,7 @@ page-locked memory is a place of its own, ``gpu_pinned``, which is told but cann
 
 import os
 import sys
+import threading
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -42,8 +43,32 @@ def _import_safely() -> None:
     finally:
         if crashes:
             sys.setdlopenflags(flags)
+    if not before:
+        _stay_dynamic()
     if not before and virtual_request.current().number:
         paddle.device.set_device("cpu")  # or a virtual GPU is where new tensors go
+
+
+def _stay_dynamic() -> None:
+    """Keep dynamic mode when the thread that imported PaddlePaddle ends.
+
+    PaddlePaddle 3.3.1 enters dynamic mode as a context, which it keeps in a variable of that thread. When the thread
+    ends, the context is left, and every other thread is in static mode. So the main thread gets it.
+    """
+    if threading.current_thread() is threading.main_thread():
+        return
+    from paddle.base import framework
+
+    context = framework.global_var._functional_dygraph_context_manager
+    variables: Any = framework.GlobalThreadLocal
+    begin = variables.__init__
+
+    def begin_thread(self: Any) -> None:
+        begin(self)
+        if threading.current_thread() is threading.main_thread():
+            self._functional_dygraph_context_manager = context
+
+    variables.__init__ = begin_thread
 
 
 def _virtual_gpus() -> AbstractContextManager[Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xdevice.contract import Build, Properties
 
 
-_WORD = "vgpu"  # what PaddlePaddle calls a virtual GPU
+WORD = "vgpu"  # what PaddlePaddle calls a virtual GPU
 _virtual = 0  # how many stand for the GPUs
 
 
@@ -35,7 +35,7 @@ def build() -> Build:
 
 
 def kinds() -> tuple[str, ...]:
-    return "cpu", "gpu", *(kind for kind in core.get_all_custom_device_type() if kind != _WORD)
+    return "cpu", "gpu", *(kind for kind in core.get_all_custom_device_type() if kind != WORD)
 
 
 def count(kind: str) -> int:
@@ -43,7 +43,7 @@ def count(kind: str) -> int:
         return 1
     if kind == "gpu":
         return _virtual or real_gpus()
-    return 0 if kind == _WORD else _custom(kind)
+    return 0 if kind == WORD else _custom(kind)
 
 
 def real_gpus() -> int:
@@ -55,7 +55,7 @@ def real_gpus() -> int:
 
 def plugged_in() -> int:
     """How many virtual GPUs PaddlePaddle was imported with."""
-    return _custom(_WORD)
+    return _custom(WORD)
 
 
 def name_virtual(n: int) -> None:
@@ -82,7 +82,7 @@ def native(device: Device) -> Any:
     if device.kind == "cpu":
         return core.CPUPlace()
     if device.kind == "gpu" and _virtual:
-        return core.CustomPlace(_WORD, device.index)
+        return core.CustomPlace(WORD, device.index)
     if device.kind == "gpu":
         return core.XPUPlace(device.index) if _xpu() else core.CUDAPlace(device.index)
     return core.CustomPlace(device.kind, device.index)
@@ -117,7 +117,7 @@ def spelling(device: Device) -> str:
     if device.kind == "cpu":
         return "cpu"
     if device.kind == "gpu" and _virtual:
-        return f"{_WORD}:{device.index}"
+        return f"{WORD}:{device.index}"
     return f"xpu:{device.index}" if device.kind == "gpu" and _xpu() else str(device)
 
 

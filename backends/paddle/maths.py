@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import paddle
 
-from xdevice.backends.paddle.creation import dtype as dtype
+from xdevice.backends.paddle.creation import dtype as dtype  # noqa: PLC0414  (for the kit)
 from xdevice.backends.paddle.placement import device_of, move
 from xdevice.errors import UnknownPlacementError
 from xdevice.kit.standard import standard
@@ -104,7 +104,7 @@ _SAME = {
     name: getattr(paddle, name)
     for name in (
         *("acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_left_shift"),
-        *("bitwise_or", "bitwise_right_shift", "bitwise_xor", "broadcast_to", "ceil", "concat", "conj", "copysign"),
+        *("bitwise_or", "bitwise_right_shift", "bitwise_xor", "broadcast_to", "ceil", "concat", "conj"),
         *("cos", "cosh", "divide", "equal", "exp", "expm1", "flip", "floor", "floor_divide", "greater_equal", "hypot"),
         *("imag", "isfinite", "isinf", "isnan", "less_equal", "log", "log10", "log1p", "log2", "logical_and"),
         *("logical_not", "logical_or", "logical_xor", "matmul", "maximum", "minimum", "multiply", "nextafter"),
@@ -127,6 +127,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     "tril": _triangle(paddle.tril),
     "triu": _triangle(paddle.triu),
     # of two tensors of one dtype
+    "copysign": lambda x1, x2: paddle.copysign(*paddle.broadcast_tensors([x1, x2])),  # it warns where it broadcasts
     "greater": paddle.greater_than,
     "less": paddle.less_than,
     # along axes

@@ -22,6 +22,9 @@ _WORDS = (
 )
 
 
+_VIRTUAL = "CustomDevice error, the error code is : 2"  # the plug-in's C_FAILED, which only its allocation returns
+
+
 def memory_stats(device: Device) -> MemoryStats:
     if device.kind == "gpu" and is_virtual():
         return {
@@ -48,4 +51,5 @@ def empty_cache(device: Device | None) -> None:
 def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
-    return isinstance(error, (RuntimeError, OSError)) and any(words in str(error) for words in _WORDS)
+    words = (*_WORDS, _VIRTUAL) if is_virtual() else _WORDS
+    return isinstance(error, (RuntimeError, OSError)) and any(word in str(error) for word in words)

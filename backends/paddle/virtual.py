@@ -39,6 +39,7 @@ def enable(n: int, force: bool) -> None:
     hardware.name_virtual(n)
     _mend_embedding()
     _mend_place()
+    _mend_random_state()
 
 
 def _mend_place() -> None:
@@ -47,6 +48,21 @@ def _mend_place() -> None:
     for name, known in (("type", "custom_device_type"), ("id", "custom_device_id")):
         if not hasattr(place, f"get_device_{name}"):
             setattr(place, f"get_device_{name}", getattr(place, known))
+
+
+def _mend_random_state() -> None:
+    """Let a virtual GPU's random state be the CPU's, whose kernels draw its numbers.
+
+    `paddle.get_rng_state` asks for it: gradient checkpointing would otherwise draw another dropout in backward.
+    """
+    states: Any = core
+    generator = states.default_custom_device_generator
+
+    def mended(place: Any) -> Any:
+        virtual = place.get_device_type() == hardware.WORD
+        return states.default_cpu_generator() if virtual else generator(place)
+
+    states.default_custom_device_generator = mended
 
 
 class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # Any to mypy unless installed

@@ -85,7 +85,7 @@ def _tensor(data: Any, dtype: Any) -> Any:
             raise
         made = tf.cast(tf.constant(data), dtype)  # tf.constant takes no 1.5 for an integer, no 1 for a bool
     if not _is_number(made.dtype):
-        raise TypeError(f"{made.dtype.name} is no type of number")
+        raise TypeError(f"{made.dtype.name} is not a numeric dtype")
     return made
 
 

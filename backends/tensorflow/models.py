@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 from contextlib import nullcontext
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -37,7 +38,7 @@ def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
         return
     weights = list(keras.weights(model))
     yield from weights
-    for layer in keras.layers(model):  # a layer may have plain variables, of which Keras knows nothing
+    for layer in keras.layers(model):  # a layer may have plain variables, which Keras does not track
         for name, value in vars(layer).items():
             if isinstance(value, tf.Variable) and not any(value is variable_of(w) for _, w in weights):
                 yield f"{layer.name}.{name}", value
@@ -78,7 +79,7 @@ def copy_models(models: list[Any]) -> list[Any]:
         copied = _copied(models)
         after = [[tensor for _, tensor in tensors_of(model)] for model in copied]
     keras.check_sharing(before, after, models)
-    for old, new in zip(sum(before, []), sum(after, []), strict=True):
+    for old, new in zip(chain(*before), chain(*after), strict=True):
         new.assign(old)
         if device_of(new) is not device_of(old):
             variable_of(new)._handle = fresh_variable(variable_of(new), new, device_of(old))._handle

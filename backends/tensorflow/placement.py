@@ -56,7 +56,9 @@ def device_of(tensor: Any) -> Device:
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     """The tensor on another device; a variable becomes a new variable."""
     if not tf.executing_eagerly():
-        raise NotSupportedError("tensorflow moves nothing while it traces a tf.function; move it before the call")
+        raise NotSupportedError(
+            "tensorflow cannot move a tensor while it traces a tf.function; move it before the call"
+        )
     if isinstance(tensor, _COMPOSITES):
         return _map_parts(lambda part: part if device_of(part) is device else move(part, device, False), tensor)
     if isinstance(tensor, _Eager):
@@ -68,7 +70,9 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
 
 def copy(tensor: Any) -> Any:
     if not tf.executing_eagerly():
-        raise NotSupportedError("tensorflow copies nothing while it traces a tf.function; copy it before the call")
+        raise NotSupportedError(
+            "tensorflow cannot copy a tensor while it traces a tf.function; copy it before the call"
+        )
     if isinstance(tensor, _COMPOSITES):
         return _map_parts(copy, tensor)
     if isinstance(tensor, _Eager):
@@ -127,8 +131,8 @@ def _place(tensor: Any) -> Device:
         return _common("one distributed variable", variable.values)
     what = f"tensorflow {type(tensor).__name__} {getattr(tensor, 'name', '')!r}"
     if hasattr(tensor, "_value"):
-        raise UnknownPlacementError(f"{what} is not built yet, so it is nowhere; build it inside scope(device)")
-    raise UnknownPlacementError(f"{what} is symbolic, so it is nowhere yet; ask outside the graph or tf.function")
+        raise UnknownPlacementError(f"{what} is not built yet and has no device; build it inside scope(device)")
+    raise UnknownPlacementError(f"{what} is symbolic and has no device; ask outside the graph or tf.function")
 
 
 def placed(name: str) -> Device:
@@ -136,7 +140,7 @@ def placed(name: str) -> Device:
     if name in _known:
         return _known[name]
     if not is_own(name):
-        raise UnknownPlacementError(f"{name} is of another process, so none of our devices; copy the tensor here first")
+        raise UnknownPlacementError(f"{name} belongs to another process; copy the tensor to this one first")
     return _known.setdefault(name, named(name))
 
 
@@ -177,12 +181,12 @@ def _linked(variable: tf.Variable, made: tf.Variable) -> tf.Variable:
 
 
 def _on_host(*names: str) -> bool:
-    """Whether these are CPUs all: what TensorFlow copies from one to another is the same memory."""
+    """Whether all of these are CPUs: TensorFlow's copies from one to another share memory."""
     return all("CPU:" in name for name in names)
 
 
 def _moved_apart(tensor: Any, device: Device) -> Any:
-    """The tensor in memory of its own on another of TensorFlow's CPUs; its gradient likewise comes back."""
+    """The tensor in memory of its own on another of TensorFlow's CPUs; its gradient is moved back."""
     here = device_of(tensor)
     with record.stop_recording(), scope(here):
         moved = tf.raw_ops.DeepCopy(x=tensor)._copy(None, native(device).removeprefix("/"))
@@ -200,7 +204,7 @@ def _brought(gradient: Any, device: Device) -> Any:
 
 def _clone(tensor: Any) -> Any:
     # tf.identity, copy.copy and copy.deepcopy all give the same memory again. DeepCopy has no gradient, so
-    # the tape is told what it is; tf.custom_gradient would do the same and cost four times the copy.
+    # it is recorded here; tf.custom_gradient would do the same and cost four times the copy.
     with record.stop_recording():
         cloned = tf.raw_ops.DeepCopy(x=tensor)
     record.record_operation("DeepCopy", [cloned], [tensor], lambda gradient: [gradient])

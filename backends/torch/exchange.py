@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from xdevice.backends.torch import in_keras
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 if TYPE_CHECKING:
@@ -13,6 +14,13 @@ if TYPE_CHECKING:
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    tensor = in_keras.plain(tensor)
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+        way = "its to_padded_tensor(0.0)" if tensor.is_nested else "its to_dense()"
+        raise NotSupportedError(f"NumPy cannot hold a {kind} tensor; take {way} first")
+    if tensor.is_quantized:
+        raise NotSupportedError(f"NumPy cannot hold a {tensor.dtype} tensor; take its dequantize() or int_repr() first")
     host = tensor.detach().resolve_conj().resolve_neg()
     if host.device.type == "meta":
         raise UnknownPlacementError("a tensor on meta:0 has a shape and no values; make it on a real device")

@@ -12,13 +12,16 @@ if TYPE_CHECKING:
     from xdevice.contract import MemoryStats
     from xdevice.device import Device
 
-# In the words of cuBLAS, cuDNN, and the allocators of CPU and MPS.
+# In the words of the drivers of CUDA and ROCm, of cuBLAS and its like, of the allocators, and for sizes beyond 64 bits.
 _WORDS = (
     "CUDA out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
+    "error: out of memory",
+    "_STATUS_ALLOC_FAILED",
     "DefaultCPUAllocator: can't allocate memory",
     "DefaultCPUAllocator: not enough memory",
     "MPS backend out of memory",
+    "Storage size calculation overflowed",
+    "numel: integer multiplication overflow",
 )
 
 

@@ -57,7 +57,7 @@ def _marked(mark):
                 if alive and f"{MARK}={mark}".encode() in (process / "environ").read_bytes().split(b"\0"):
                     found.append(int(process.name))
             except OSError:
-                pass  # it ended meanwhile, or is not ours to read
+                pass  # it ended meanwhile, or belongs to another user
     return found
 
 
@@ -104,7 +104,7 @@ def why_not():
 
 @pytest.fixture
 def hosts():
-    """The names and addresses of two hosts that reach each other and nobody else."""
+    """The names and addresses of two hosts that reach each other only."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     names = [f"xd{os.getpid()}{letter}" for letter in "ab"]

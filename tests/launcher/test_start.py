@@ -16,7 +16,8 @@ from xdevice.machine import usable_threads
 
 ONE = xdevice.available()[-1] if xdevice.available() else None
 TELL = """
-    names = [name for name in os.environ if name.startswith(("XDEVICE", "OMP_", "PYTHONUNBUFFERED"))]
+    ours = ("XDEVICE", "OMP_", "PYTHONUNBUFFERED", "RANK", "WORLD", "LOCAL_", "MASTER_")
+    names = [name for name in os.environ if name.startswith(ours)]
     print({name: os.environ[name] for name in names} | {"argv": sys.argv[1:], "stdin": sys.stdin.read()})
 """
 
@@ -44,6 +45,8 @@ def test_each_process_is_told_its_place_and_given_the_scripts_arguments(told):
         assert env["XDEVICE_WORLD_SIZE"] == env["XDEVICE_LOCAL_WORLD_SIZE"] == "3"
         assert env["XDEVICE_MASTER_ADDR"] == "127.0.0.1" and env["PYTHONUNBUFFERED"] == "1"
         assert env["argv"] == ["--flag", "-n", "7"] and env["stdin"] == ""
+        assert env["RANK"] == env["LOCAL_RANK"] == str(rank) and env["WORLD_SIZE"] == env["LOCAL_WORLD_SIZE"] == "3"
+        assert env["MASTER_ADDR"] == "127.0.0.1" and int(env["MASTER_PORT"]) == int(env["XDEVICE_MASTER_PORT"]) + 8
         assert not {"XDEVICE_BACKEND", "XDEVICE_ENGINE", "XDEVICE_TIMEOUT", "XDEVICE_HOST"} & set(env)
     assert len({env["XDEVICE_MASTER_PORT"] for env in found.values()}) == 1
 
@@ -110,7 +113,7 @@ def test_each_job_has_a_token_of_its_own(told):
 
 
 def test_the_first_launcher_prints_the_token_that_the_others_need(script, launch):
-    given = ["--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", ports.free_block(6)]
+    given = ["--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", ports.free_block(7)]
     path = script("print(os.environ['XDEVICE_TOKEN'])")
     first = launch(*given, "--node-rank", 0, path)
     token = re.fullmatch(
@@ -138,18 +141,18 @@ def test_the_block_of_ports_is_free_and_below_those_given_at_random():
     first = ports.free_block(count)
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
         lowest = int(file.read().split()[0])
-    assert count == 18 and first >= ports.LOWEST and first + count <= lowest
+    assert count == 19 and first >= ports.LOWEST and first + count <= lowest
     assert ports.first_taken(range(first, first + count)) is None
     assert len({ports.free_block(count) for _ in range(5)}) > 1
 
 
-@pytest.mark.parametrize("offset", [0, 1, 3, 5])
+@pytest.mark.parametrize("offset", [0, 1, 3, 6])
 def test_a_port_that_is_taken_is_named_before_anything_starts(script, launch, tmp_path, offset):
-    first = ports.free_block(6)
+    first = ports.free_block(7)
     with socket.create_server(("127.0.0.1", first + offset)):
         done = launch("-n", 2, "--master-port", first, script("note('ran')"))
     assert done.returncode == 2 and not (tmp_path / "ran").exists()
-    says = f"xdevice: error: port {first + offset} is taken on this host, and the job needs {first} to {first + 5}; "
+    says = f"xdevice: error: port {first + offset} is taken on this host, and the job needs {first} to {first + 6}; "
     assert done.stderr.decode().startswith(says)
 
 
@@ -177,7 +180,7 @@ def test_pinned_processes_have_cores_of_their_own(script, launch):
     (["--timeout", "0", "toy.py"], "'0' is not a number of seconds above 0"),
     (["--time-limit", "soon", "toy.py"], "'soon' is not a number of seconds above 0"),
     (["--master-port", "65536", "toy.py"], "'65536' is not a port from 1 to 65535"),
-    (["--master-port", "65535", "-n", "2", "toy.py"], "--master-port is 65530 at most"),
+    (["--master-port", "65535", "-n", "2", "toy.py"], "--master-port is 65529 at most"),
     (["--nnodes", "2", "toy.py"], "given --node-rank"),
     (["--nnodes", "2", "--node-rank", "1", "toy.py"], "given --master-addr"),
     (["--hosts", "a,b", "--node-rank", "1", "toy.py"], "given --master-port"),

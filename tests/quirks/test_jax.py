@@ -392,11 +392,6 @@ def test_counting_what_is_not_there_says_nothing(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_trees_of_modules_move_as_trees():
-    with pytest.raises(xdevice.NotSupportedError, match="JAX has no models"):
-        xdevice.backend("jax").models.move_model(None, cpu())
-
-
 def test_a_compiled_loss_is_traced_once_for_all_steps_and_devices():
     traced = []
 

@@ -34,6 +34,38 @@ def python(code, *options, **environment):
 
 # Importing
 
+IN_A_THREAD = """
+import threading
+thread = threading.Thread(target=lambda: exec(FIRST))
+thread.start()
+thread.join()
+import paddle
+"""
+
+
+def test_a_first_use_in_a_thread_leaves_every_thread_in_dynamic_mode():
+    first = "import xdevice; xdevice.use('paddle'); xdevice.ones(2)"
+    code = (
+        f"FIRST = {first!r}\n{IN_A_THREAD}"
+        "layer = paddle.nn.Linear(2, 2)\n"
+        "layer(paddle.ones([1, 2])).sum().backward()\n"
+        "modes = [paddle.in_dynamic_mode()]\n"
+        "other = threading.Thread(target=lambda: modes.append(paddle.in_dynamic_mode()))\n"
+        "other.start()\n"
+        "other.join()\n"
+        "for switch in (paddle.enable_static, paddle.disable_static):\n"
+        "    switch()\n"
+        "    modes.append(paddle.in_dynamic_mode())\n"
+        "assert layer.weight.grad is not None and modes == [True, True, False, True], modes"
+    )
+    status, error = python(code)
+    assert status == 0, error
+
+
+def test_a_plain_import_in_a_thread_still_leaves_the_others_in_static_mode():
+    status, error = python(f"FIRST = 'import paddle'\n{IN_A_THREAD}assert not paddle.in_dynamic_mode()")
+    assert status == 0, f"the workaround in backends/paddle/__init__.py may go: {error}"
+
 
 @beside_tensorflow
 def test_a_plain_import_after_tensorflow_still_crashes():

@@ -134,6 +134,21 @@ def test_lazy_conjugates_and_negations_are_resolved_on_the_way_to_numpy():
     assert xdevice.to_numpy(z.conj().imag).tolist() == [-2]
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch's own, of its prototypes
+@pytest.mark.parametrize(
+    ("make", "hint"),
+    [
+        (lambda: torch.eye(2).to_sparse(), "a sparse_coo tensor; take its to_dense"),
+        (lambda: torch.eye(2).to_sparse_csr(), "a sparse_csr tensor; take its to_dense"),
+        (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "a nested tensor; take its to_padded"),
+        (lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8), "quint8 tensor; take its dequantize"),
+    ],
+)
+def test_a_layout_that_numpy_lacks_says_what_to_take_first(make, hint):
+    with pytest.raises(xdevice.NotSupportedError, match=hint):
+        xdevice.to_numpy(make())
+
+
 def test_a_dtype_that_numpy_lacks_is_not_supported():
     with pytest.raises(xdevice.NotSupportedError, match="bfloat16"):
         xdevice.to_numpy(torch.ones(2, dtype=torch.bfloat16))
@@ -146,10 +161,20 @@ def test_a_dtype_that_numpy_lacks_is_not_supported():
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory"),
         RuntimeError("MPS backend out of memory (MPS allocated: 5.00 GB)"),
+        torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
     ],
 )
 def test_all_of_its_words_for_no_memory_are_known(error):
     assert xdevice.is_out_of_memory(error)
+
+
+@pytest.mark.parametrize("size", [(2**62,), (2**40, 2**40), (2**60, 4), (2**45,)])
+def test_sizes_that_torch_cannot_even_compute_are_out_of_memory(size):
+    for call in (lambda: torch.empty(size), lambda: torch.zeros(1).expand(size).contiguous()):
+        with pytest.raises(RuntimeError) as error:
+            call()
+        assert xdevice.is_out_of_memory(error.value), error.value
 
 
 def test_a_tensor_subclass_is_followed():

@@ -22,6 +22,8 @@ def capabilities():
     notes = []
     lines = ["| | " + " | ".join(ORDER) + " |", "| --- |" + " --- |" * len(ORDER)]
     for capability, functions in CAPABILITIES.items():
+        if set(functions) <= MAY_BE_LEFT_OUT:
+            continue
         cells = [cell(registered()[name], capability, functions, notes) for name in ORDER]
         lines.append(f"| {capability} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", *(f"{i}. {note}" for i, note in enumerate(notes, 1))]).strip()

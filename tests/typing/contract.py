@@ -11,6 +11,7 @@ from xdevice.backends.jax import linalg as jax_linalg
 from xdevice.backends.jax import maths as jax_maths
 from xdevice.backends.jax import memory as jax_memory
 from xdevice.backends.jax import mixing as jax_mixing
+from xdevice.backends.jax import models as jax_models
 from xdevice.backends.jax import placement as jax_placement
 from xdevice.backends.jax import storage as jax_storage
 from xdevice.backends.jax import trees as jax_trees
@@ -100,7 +101,7 @@ placement: list[contract.Placement] = [
 ]
 data: list[contract.Data] = [numpy_data]
 trees: list[contract.Trees] = [torch_trees, jax_trees]
-models: list[contract.Models] = [torch_models, tensorflow_models, paddle_models, mxnet_models]
+models: list[contract.Models] = [torch_models, tensorflow_models, paddle_models, mxnet_models, jax_models]
 creation: list[contract.Creation] = [
     torch_creation,
     tensorflow_creation,

@@ -163,6 +163,51 @@ def test_the_gradient_of_an_embedding_is_where_its_weight_is():
     assert device_of(words.weight.grad) is gpu(1)
 
 
+@pytest.mark.parametrize("device", EVERYWHERE, ids=str)
+@pytest.mark.filterwarnings("ignore")  # of what Paddle's distributed package imports
+def test_gradient_checkpointing_draws_the_same_dropout_twice(device):
+    from paddle.distributed.fleet.utils import recompute
+
+    with device:
+        layers = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 8))
+        found = []
+        for run in (layers, lambda x: recompute(layers, x)):
+            x = ones((2, 8))
+            x.stop_gradient = False
+            paddle.seed(1)
+            run(x).square().sum().backward()
+            found.append(to_numpy(x.grad))
+    assert np.array_equal(*found)
+
+
+class Stays(nn.Layer):
+    """A layer whose move fails."""
+
+    def to(self, *args, **kwargs):
+        raise ValueError("it stays")
+
+
+def test_a_spread_model_is_put_back_where_it_was_if_the_move_fails():
+    model = nn.LayerList([nn.Linear(2, 2), nn.Linear(2, 2).to("vgpu:0"), nn.BatchNorm1D(2)])
+    model[0](paddle.ones([1, 2])).sum().backward()
+
+    def state():
+        tensors = [*model.parameters(), *model.buffers(), model[0].weight.grad]
+        return [(str(tensor.place), tensor.data_ptr(), tensor.tolist()) for tensor in tensors]
+
+    before, failing = state(), Stays()
+    failing.weight = failing.create_parameter([2])
+    with pytest.raises(ValueError, match="it stays"):
+        to_device([model, failing], gpu(1))
+    assert state() == before and device_of(failing) is cpu()
+
+
+def test_a_layer_that_has_moved_makes_parameters_of_the_dtype_that_it_had():
+    layer = nn.Linear(2, 2, weight_attr=None)
+    layer._dtype = "float64"
+    assert to_device(layer, gpu(1))._dtype == "float64"
+
+
 def test_rmsprop_still_fails_and_says_so():
     with gpu(1):
         layer = nn.Linear(2, 1)

@@ -35,9 +35,9 @@ def chosen():
         yield
 
 
-def run(code, status=0):
+def run(code, status=0, **environment):
     """What a process of its own, which has asked for nothing yet, prints."""
-    env = {name: value for name, value in os.environ.items() if name != ENV}
+    env = {name: value for name, value in os.environ.items() if name != ENV} | environment
     code = "import torch, xdevice\nxdevice.use('torch')\n" + code
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120, env=env
@@ -452,6 +452,15 @@ def test_a_model_moves_in_place_and_keeps_parameters_hooks_gradients_and_weak_re
     assert single.weight.grad.tolist() == [[2, 2], [2, 2]]
 
 
+def test_a_model_moves_in_inference_mode_too():
+    before = nn.Linear(2, 2)
+    with torch.inference_mode():
+        for model in (before, nn.Linear(2, 2)):
+            assert device_of(model.to(SECOND)) is gpu(1) and model(torch.ones(1, 2, device=SECOND)).device.index == 1
+    before(torch.ones(1, 2, device=SECOND)).sum().backward()
+    assert before.weight.grad.device == torch.device(SECOND)
+
+
 def test_moving_between_forward_and_backward_is_an_error_rather_than_a_lost_gradient():
     model = nn.Linear(2, 2)
     loss = model(torch.ones(1, 2)).sum()
@@ -765,6 +774,27 @@ y.backward()
 print(xdevice.device_of(x), xdevice.device_of(y), x.grad.tolist())
 """).splitlines()
     assert out[0].startswith("cpu:0 [<virtual Device('gpu:0')>") and out[1] == "cpu:0 gpu:2 [3.0, 3.0, 3.0]"
+
+
+def test_names_of_a_virtual_gpu_mean_it_before_and_after_it_is_used():
+    code = """
+d = xdevice.as_device('vgpu:1')
+x = xdevice.to_device(torch.ones(1), d)
+names = [x.device, str(x.device), repr(x.device), torch.vgpu.Stream(1).device]
+print(*(xdevice.as_device(name) is d is xdevice.gpu(1) for name in names), xdevice.device_of(x) is d)
+"""
+    assert run(code, **{ENV: "2"}).split()[-5:] == ["True"] * 5
+
+
+def test_torch_compile_breaks_the_graph_at_a_first_use_and_traces_the_next():
+    out = run("""
+compiled = torch.compile(lambda x: x + xdevice.ones(2) if xdevice.device_of(x) == xdevice.cpu() else x, backend="eager")
+print(compiled(torch.ones(2)).tolist())
+host = xdevice.cpu()
+whole = torch.compile(lambda x: xdevice.to_device(x, host) * 2, backend="eager", fullgraph=True)
+print(whole(torch.ones(2)).tolist())
+""")
+    assert out.split("\n")[:2] == ["[2.0, 2.0]", "[2.0, 2.0]"]
 
 
 def test_another_owner_of_privateuse1_is_an_error_that_names_it():

@@ -7,7 +7,7 @@ import io
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import xdevice
+from xdevice._version import __version__
 from xdevice.errors import XDeviceError
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _parse(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
 
 def _parser() -> _Parser:
     parser = _Parser("xdevice", description="Where tensors live, under every framework.", allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"xdevice {xdevice.__version__}")
+    parser.add_argument("--version", action="version", version=f"xdevice {__version__}")
     commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
     info = _command(commands, "info", "what this machine has, and what each framework sees of it")
     doctor = _command(commands, "doctor", "why a framework does not see the GPU, and what to type")

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import xdevice
+from xdevice._version import __version__
 from xdevice.cli import benchmarks
 from xdevice.device import parse
 from xdevice.errors import ArgumentError
@@ -94,7 +94,7 @@ def _child(framework: str, names: Sequence[str], options: argparse.Namespace, fo
 
 def _save(file: Path, found: list[dict[str, Any]], scale: float) -> None:
     machine = {"host": host(), **gpus()}
-    report = {"xdevice": xdevice.__version__, "python": platform.python_version(), "platform": platform.platform(),
+    report = {"xdevice": __version__, "python": platform.python_version(), "platform": platform.platform(),
               "machine": machine, "scale": scale, "backends": found}  # fmt: skip
     file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 

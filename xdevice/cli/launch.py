@@ -157,7 +157,7 @@ def _port(options: argparse.Namespace, nodes: int) -> int:
 
 
 def _check_ports(plan: Plan) -> None:
-    """Say before anything starts that a port is somebody else's."""
+    """Raise before anything starts if a port is taken."""
     taken = first_taken(plan.ports)
     if taken is not None:
         last = plan.port + block_size(plan.world_size) - 1
@@ -170,11 +170,11 @@ def _pinned(processes: int) -> list[list[int]]:
     """The processor's threads of each process: as many for each, those of one core together."""
     if not hasattr(os, "sched_setaffinity"):
         raise NotSupportedError(f"--pin: {sys.platform} does not let a process choose its cores; leave it out")
-    ours = sorted(os.sched_getaffinity(0), key=_place)
-    share = len(ours) // processes
+    usable = sorted(os.sched_getaffinity(0), key=_place)
+    share = len(usable) // processes
     if not share:
-        return [[ours[rank % len(ours)]] for rank in range(processes)]
-    return [ours[rank * share : (rank + 1) * share] for rank in range(processes)]
+        return [[usable[rank % len(usable)]] for rank in range(processes)]
+    return [usable[rank * share : (rank + 1) * share] for rank in range(processes)]
 
 
 def _place(cpu: int) -> tuple[int, ...]:
@@ -187,7 +187,7 @@ def _place(cpu: int) -> tuple[int, ...]:
 
 
 def _with_logs(plan: Plan, folder: Path) -> Plan:
-    """The plan with a folder for its files: the one asked for or, if it has files of these ranks, the next."""
+    """The plan with a folder for its logs: the one asked for or, if it has logs of these ranks, the next number."""
     names = [f"rank-{rank}.{stream}" for rank in plan.ranks for stream in ("out", "err")]
     chosen, number = folder, 1
     while any((chosen / name).exists() for name in names):

@@ -42,7 +42,7 @@ class Coordinator(threading.Thread):
         self._owners: dict[Line, Member] = {}
         self._unknown: dict[Line, float] = {}  # lines of the job that have not introduced themselves, and until when
         self._selector = selectors.DefaultSelector()
-        self._door = Door(listener, token, self._selector)
+        self._door = Door(listener, token, 2 * self.world_size, self._selector)
 
     def run(self) -> None:
         try:
@@ -53,21 +53,20 @@ class Coordinator(threading.Thread):
 
     def _serve(self) -> None:
         while not self._is_over():
-            lines = []
-            for key, _ in self._selector.select(self._patience()):
-                if isinstance(key.fileobj, Line):
-                    lines.append(key.fileobj)
-                elif isinstance(key.fileobj, Guest):
-                    self._prove(key.fileobj)
-                else:
-                    self._door.accept()
+            ready = [key.fileobj for key, _ in self._selector.select(self._patience())]
+            lines = [found for found in ready if isinstance(found, Line)]
+            guests = [found for found in ready if isinstance(found, Guest)]
+            for guest in guests:
+                self._prove(guest)
+            if len(ready) > len(lines) + len(guests):  # the listener; after those who wait already
+                self._door.accept()
             # an alarm before a gate: why a process has gone comes before that it has
             for line in sorted(lines, key=self._is_gate):
                 self._hear(line)
             self._watch_the_clock()
 
     def _is_over(self) -> bool:
-        """All processes have closed their lines, and no more are expected."""
+        """All processes have closed their lines, and none is expected."""
         met_or_failed = self.complete or self.failure is not None
         return met_or_failed and not self._owners and not self._expects_more()
 

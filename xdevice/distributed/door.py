@@ -18,8 +18,8 @@ from xdevice.distributed.proof import GREETING, MAGIC, PROOF, greeting, proves
 if TYPE_CHECKING:
     import socket
 
-UNPROVED = 64
-"""Connections that may be waiting to prove themselves; the oldest has to go where more come, and may come again."""
+STRANGERS = 64
+"""Connections, beyond those of the job itself, that may wait to prove themselves; the oldest has to go for more."""
 
 _AT_ONCE = 64  # connections accepted before the processes of the job have their turn
 
@@ -40,8 +40,9 @@ class Guest:
 class Door:
     """Accepts connections, and hands over those that have proved that they know the token."""
 
-    def __init__(self, listener: socket.socket, token: bytes, selector: selectors.BaseSelector) -> None:
+    def __init__(self, listener: socket.socket, token: bytes, own: int, selector: selectors.BaseSelector) -> None:
         self._listener, self._token, self._selector = listener, token, selector
+        self._most = own + STRANGERS  # ``own`` connections of the job may come at once, and none of them has to go
         self._guests: dict[Guest, None] = {}  # the oldest first
         self._spare: int | None = os.open(os.devnull, os.O_RDONLY)
         listener.setblocking(False)
@@ -52,11 +53,11 @@ class Door:
         return next((guest.until for guest in self._guests), None)
 
     def accept(self) -> None:
-        """Let in the connections that wait at the port."""
+        """Accept the connections that wait at the port."""
         for _ in range(_AT_ONCE):
             try:
                 connection = self._listener.accept()[0]
-            except OSError as error:  # mostly, no more are waiting
+            except OSError as error:  # mostly, none is left
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     self._turn_away()
                 return
@@ -65,7 +66,7 @@ class Door:
             except OSError:  # it has gone
                 connection.close()
                 continue
-            if len(self._guests) >= UNPROVED:
+            if len(self._guests) >= self._most:
                 self._drop(next(iter(self._guests)))
             self._guests[guest] = None
             self._selector.register(guest, selectors.EVENT_READ)
@@ -103,7 +104,7 @@ class Door:
             self._drop(guest)
 
     def close(self) -> None:
-        """Listen no more, and close what has proved nothing."""
+        """Stop listening, and close the connections that have proved nothing."""
         if self._listener.fileno() == -1:
             return
         for guest in list(self._guests):
@@ -112,7 +113,7 @@ class Door:
         self.forget()
 
     def forget(self) -> None:
-        """Close this process's descriptors, and say nothing: also in a forked child."""
+        """Close this process's descriptors, and send nothing: also in a forked child."""
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None

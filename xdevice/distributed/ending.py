@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from xdevice.distributed.member import Membership
 
-_membershiphip: Membership | None = None  # while this process is in a group
+_membership: Membership | None = None  # while this process is in a group
 _broken = False  # whether it has left one whose engine could not be stopped
 _exit_status = 0  # what it is to end with, once an error has ended it
 _in_child: Callable[[], None] | None = None  # what a forked child has to do

@@ -22,8 +22,8 @@ from xdevice.kit.loopback import is_loopback
 if TYPE_CHECKING:
     from xdevice.distributed.seat import Seat
 
-_REFUSALS = 5
-"""So many proofs are refused for another token, and fewer because too many connections came at once."""
+_REFUSALS = 10
+"""If so many proofs are refused, the token is wrong; a few may be because too many connections came at once."""
 
 
 def opened(seat: Seat, hello: dict[str, Any], timeout: float) -> Coordinator:

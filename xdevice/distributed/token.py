@@ -31,7 +31,7 @@ SHORTEST = 16
 
 
 def new_token() -> str:
-    """A token that nobody can guess: 256 random bits."""
+    """A token that cannot be guessed: 256 random bits."""
     return secrets.token_hex(32)
 
 

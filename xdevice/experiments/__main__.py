@@ -14,7 +14,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
-import xdevice
+from xdevice import backend, is_out_of_memory, properties
 from xdevice.errors import NotSupportedError, XDeviceError
 from xdevice.experiments import EXPERIMENTS, rows, setting, title
 
@@ -44,13 +44,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def _about(where: Setting) -> dict[str, Any]:
     """What the results depend on."""
-    chosen = xdevice.backend()
+    chosen = backend()
     try:
         version: str | None = chosen.hardware.build()["version"]
     except NotSupportedError:
         version = None
     used = [where.device, *([where.second] if where.second else [])]
-    return {"version": version, "devices": [{"device": str(d), **xdevice.properties(d)} for d in used]}
+    return {"version": version, "devices": [{"device": str(d), **properties(d)} for d in used]}
 
 
 def _ran(name: str, where: Setting, tell: Any) -> bool:
@@ -67,7 +67,7 @@ def _ran(name: str, where: Setting, tell: Any) -> bool:
     except NotSupportedError as error:
         tell(**began, skipped=str(error))
     except Exception as error:
-        if xdevice.is_out_of_memory(error):
+        if is_out_of_memory(error):
             tell(**began, error="out of memory; give a smaller --scale")
         else:
             first = (str(error).strip().splitlines() or [""])[0]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import xdevice
-from xdevice import cpu, to_numpy
+from xdevice import cpu, tensor, to_numpy
 from xdevice.experiments.work import BYTES, Work, arrived
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def copies(setting: Setting) -> Iterator[Work]:
 
 def sent(array: Any, device: Device) -> Any:
     """The host's array, copied to the device."""
-    return xdevice.tensor(array, device=device)
+    return tensor(array, device=device)
 
 
 def again(once: Callable[[], Any]) -> Callable[[int], Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import xdevice
-from xdevice import cpu, device_of
+from xdevice import Timer, as_device, backend, cpu, device_of, memory_stats, properties, rand, try_gpu
 from xdevice.errors import ArgumentError, MisplacedError, NotSupportedError
+from xdevice.hardware import devices as hardware
 from xdevice.machine import host_memory
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Setting:
         """The device and the second one; `NotSupportedError` if there is only one."""
         if self.second is None:
             raise NotSupportedError(
-                f"{xdevice.backend()} has no second {self.device.kind} here; "
+                f"{backend()} has no second {self.device.kind} here; "
                 "XDEVICE_VIRTUAL_GPUS=2 gives two virtual GPUs to frameworks that can have them"
             )
         return self.device, self.second
@@ -99,9 +99,9 @@ def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
     """
     if not 0 < scale <= LARGEST:
         raise ArgumentError(f"a scale of {scale!r} is not between 0 and {LARGEST:g}; 1 is the lesson's own size")
-    first = xdevice.as_device(device) if device is not None else xdevice.try_gpu()
-    xdevice.properties(first)  # raises if it is not there
-    alike = [] if first.kind == "cpu" else xdevice.devices(first.kind)
+    first = as_device(device) if device is not None else try_gpu()
+    properties(first)  # raises if it is not there
+    alike = [] if first.kind == "cpu" else hardware.devices(first.kind)
     second = alike[(first.index + 1) % len(alike)] if len(alike) > 1 else None
     return Setting(first, second, scale, _free([first, *([second] if second else [])]))
 
@@ -109,7 +109,7 @@ def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
 def measured(work: Work, reference: float | None = None) -> Row:
     """The row of a work that has been done; ``reference`` is what each time takes on the CPU, if not here."""
     _ = work.run(work.warm_up)
-    timer = xdevice.Timer()
+    timer = Timer()
     kept = work.run(work.times)
     seconds = max(timer.stop(), 1e-9)  # no clock is finer
     del kept  # held until the clock is read: a framework may not wait for a result that is already freed
@@ -128,7 +128,7 @@ def measured(work: Work, reference: float | None = None) -> Row:
 def random(shape: tuple[int, ...], device: Device, mean: float = 0.5) -> Any:
     """Numbers between 0 and twice the mean, in float32."""
     with device:  # one framework computes in the scope, and the others where the operands are
-        return xdevice.rand(shape, dtype="float32", device=device) * (2 * mean)
+        return rand(shape, dtype="float32", device=device) * (2 * mean)
 
 
 def arrived(tensor: Any, device: Device) -> Any:
@@ -155,21 +155,21 @@ def word(path: str) -> Any:
     NotSupportedError
         The framework has no function of that name.
     """
-    framework = xdevice.backend().framework
+    framework = backend().framework
     for home in (getattr(framework, "numpy", None), getattr(framework, "np", None), framework):
         found = home
         for name in path.split("."):
             found = getattr(found, name, None)
         if found is not None:
             return found
-    raise NotSupportedError(f"{xdevice.backend()} has no {path} under that name, which this experiment needs")
+    raise NotSupportedError(f"{backend()} has no {path} under that name, which this experiment needs")
 
 
 def named(device: Device) -> str:
     """The device for a label: ``virtual gpu:0``, where it is that."""
-    return f"virtual {device}" if xdevice.properties(device)["virtual"] else str(device)
+    return f"virtual {device}" if properties(device)["virtual"] else str(device)
 
 
 def _free(devices: Iterable[Device]) -> int | None:
-    known = [host_memory()[1], *(xdevice.memory_stats(device).get("free") for device in devices)]
+    known = [host_memory()[1], *(memory_stats(device).get("free") for device in devices)]
     return min((free for free in known if free is not None), default=None)

@@ -106,3 +106,5 @@ def _give(owner: Backend) -> None:
 
 
 before_opening.append(settle)
+if request.is_in_environment():
+    name_virtual()  # a script may write vgpu:1 before it uses a framework

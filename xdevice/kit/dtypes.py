@@ -90,7 +90,7 @@ class _DataTypes:
         digits, exponent = _FORMATS[name]
         eps, smallest = 2.0 ** (1 - digits), 2.0 ** (2 - exponent)
         largest = (2.0 - eps) * 2.0 ** (exponent - 1)
-        return FloatInfo(bits_of(self._named(type)), eps, largest, -largest, smallest, self._dtypes.dtype(name))
+        return FloatInfo(bits_of(name), eps, largest, -largest, smallest, self._dtypes.dtype(name))
 
     def iinfo(self, type: Any, /) -> IntInfo:
         name = self._named(type)

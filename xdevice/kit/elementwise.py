@@ -59,7 +59,7 @@ class Elementwise(Parts):
     def copysign(self, x1: Any, x2: Any, /) -> Any:
         x1, x2 = self._promote(x1, x2, least=FLOAT)
         size = self._f["abs"](x1)
-        return self.where(self._f["signbit"](x2), self._f["negative"](size), size)
+        return self.where(self._f.get("signbit", self.signbit)(x2), self._f["negative"](size), size)
 
     def real(self, x: Any, /) -> Any:
         return self._raw["real"](x) if kind_of(self._dtypes.dtype_name(x)) == COMPLEX else x

@@ -46,8 +46,8 @@ def value_of(tensor: Any) -> Any:
         return value
     what = f"keras {type(tensor).__name__} {getattr(tensor, 'name', '')!r}"
     if hasattr(tensor, "_value"):
-        raise UnknownPlacementError(f"{what} is not built yet, so it is nowhere; build it inside scope(device)")
-    raise UnknownPlacementError(f"{what} is symbolic, so it is nowhere; ask about a model's weights or a batch")
+        raise UnknownPlacementError(f"{what} is not built yet and has no device; build it inside scope(device)")
+    raise UnknownPlacementError(f"{what} is symbolic and has no device; ask about a model's weights or a batch")
 
 
 def with_value(variable: Any, value: Any) -> Any:
@@ -67,7 +67,7 @@ def weights(model: Any) -> Iterator[tuple[str, Any]]:
     unbuilt = [layer.name for layer in layers(model) if not layer.built]
     if unbuilt and (not model.built or not model.weights):
         raise UnknownPlacementError(
-            f"{type(model).__name__} {model.name!r} is not built, so its weights are nowhere yet; "
+            f"{type(model).__name__} {model.name!r} is not built, so its weights have no device yet; "
             f"call its build(…), or give it a first batch, inside scope(device)"
         )
     for variable in _own(model):
@@ -148,7 +148,7 @@ def _together(shared: list[Any], models: list[Any]) -> list[Any]:
     """Copies of all as parts of one layer. What comes first is what Keras finds again in what comes later."""
     saving = sys.modules["keras"].saving
 
-    class Bundle(sys.modules["keras"].layers.Layer):  # type: ignore[misc,name-defined]  # known at run time
+    class Bundle(sys.modules["keras"].layers.Layer):  # type: ignore[misc]  # known at run time
         def __init__(self, parts: list[Any]) -> None:
             super().__init__()
             self.parts, self.built = list(parts), True

@@ -55,9 +55,8 @@ class Shapes(Parts):
 
     def roll(self, x: Any, /, shift: Any, *, axis: Any = None) -> Any:
         if axis is None:
-            return self._raw["reshape"](
-                self._raw["roll"](self._raw["reshape"](x, (-1,)), (shift,), (0,)), tuple(x.shape)
-            )
+            rolled = self._raw["roll"](self._raw["reshape"](x, (-1,)), (shift,), (0,))
+            return self._raw["reshape"](rolled, tuple(x.shape))
         axes = axes_of(axis, len(x.shape))
         return self._raw["roll"](x, tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes), axes)
 

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from xdevice.kit.promotion import Dtypes
 
 PROMOTED = (
-    *("add", "atan2", "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor"),
-    *("copysign", "divide", "equal", "floor_divide", "greater", "greater_equal", "hypot", "less", "less_equal"),
-    *("logaddexp", "maximum", "minimum", "multiply", "nextafter", "not_equal", "pow", "remainder", "subtract"),
+    *("add", "atan2", "bitwise_left_shift", "bitwise_right_shift", "copysign", "divide", "equal", "floor_divide"),
+    *("greater", "greater_equal", "hypot", "less", "less_equal", "logaddexp", "maximum", "minimum", "multiply"),
+    *("nextafter", "not_equal", "pow", "remainder", "subtract"),
 )
 TO_REALS = ("atan2", "copysign", "divide", "hypot", "nextafter")
 """Those of two operands that make floats of integers."""
+
+OF_BITS = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor"}
+"""Functions of bits, and what they are of booleans: frameworks have them for integers alone."""
 
 OF_REALS = (
     *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "expm1", "log", "log10", "log1p"),
@@ -49,6 +52,7 @@ def standard(raw: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     made: dict[str, Any] = {name: raw[name] for name in AS_THEY_ARE if name in raw}
     promote, operands = (promotion(dtypes, number) for number in (dtypes.number, dtypes.operand))
     simple = {name: _binary(raw[name], operands, name in TO_REALS) for name in PROMOTED if name in raw}
+    simple |= {name: _of_bits(raw[name], raw[OF_BITS[name]], operands, dtypes) for name in OF_BITS}
     simple |= {name: _of_reals(raw[name], dtypes) for name in OF_REALS if name in raw}
     simple |= {name: _of_parts(raw, name, dtypes) for name in PARTED if name in raw}
     simple |= {name: _of_truth(raw[name], dtypes, 1 if name == "logical_not" else 2) for name in OF_TRUTH}
@@ -67,6 +71,16 @@ def _binary(op: Callable[..., Any], promote: Callable[..., list[Any]], to_reals:
 
     def call(x1: Any, x2: Any, /) -> Any:
         return op(*promote(x1, x2, least=least))
+
+    return call
+
+
+def _of_bits(
+    op: Callable[..., Any], of_booleans: Callable[..., Any], promote: Callable[..., list[Any]], dtypes: Dtypes
+) -> Callable[..., Any]:
+    def call(x1: Any, x2: Any, /) -> Any:
+        x1, x2 = promote(x1, x2)
+        return (of_booleans if "bool" in (dtypes.dtype_name(x1), dtypes.dtype_name(x2)) else op)(x1, x2)
 
     return call
 

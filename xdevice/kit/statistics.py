@@ -49,6 +49,8 @@ class Statistics(Parts):
         if n < 0:
             raise ArgumentError(f"diff of order n={n!r}; give 0 or more")
         along = one_axis(x, axis, "diff")
+        if n == 0:
+            return x
         parts = self._promote(*(part for part in (prepend, x, append) if part is not None))
         x = self._raw["concat"](parts, along) if len(parts) > 1 else parts[0]
         for _ in range(min(n, x.shape[along])):

@@ -37,6 +37,11 @@ def current() -> Request:
     return Request(checked(text, source) if text not in ("", "0") else 0, False, source)
 
 
+def is_in_environment() -> bool:
+    """Whether the environment asks for virtual GPUs, of whatever number."""
+    return os.environ.get(ENV, "").strip() not in ("", "0")
+
+
 def make(number: int, force: bool) -> Request | None:
     """Make the request; the one before it comes back, to be put back if this one cannot be met."""
     global _made

@@ -73,9 +73,9 @@ class Crew:
     def _started(self, rank: int) -> subprocess.Popen[bytes]:
         """That process, with nothing to read on its stdin, the leader of a session of its own."""
         environment = {**os.environ, **self.plan.environment, **self.plan.place(rank), MARKS: self.family.marks}
-        ours = None
+        before = None
         if self.plan.cores:
-            ours = os.sched_getaffinity(0)
+            before = os.sched_getaffinity(0)
             os.sched_setaffinity(0, self.plan.cores[rank - self.plan.ranks[0]])  # which a child inherits
         try:
             return subprocess.Popen(
@@ -87,8 +87,8 @@ class Crew:
                 start_new_session=True,
             )
         finally:
-            if ours is not None:
-                os.sched_setaffinity(0, ours)
+            if before is not None:
+                os.sched_setaffinity(0, before)
 
     def _log(self, rank: int, name: str) -> Log | None:
         return Log(self.plan.logs / f"rank-{rank}.{name}") if self.plan.logs else None

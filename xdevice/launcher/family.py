@@ -40,7 +40,7 @@ class Family:
         self._seen: dict[int, psutil.Process] = {}
 
     def lead(self, pid: int) -> None:
-        """This process of ours leads a session of the family."""
+        """That process leads a session of the family."""
         self._leaders[pid] = None
 
     def ended(self, pid: int) -> None:

@@ -63,6 +63,8 @@ def plain_array(array: Any) -> Any:
     """The NumPy array in the one layout that every framework takes: C order, native bytes."""
     import numpy as np
 
+    if isinstance(array, np.ma.MaskedArray):
+        raise ArgumentTypeError("the mask of a masked array would be lost; give x.filled(0), or x.compressed()")
     return np.asarray(array).astype(array.dtype.newbyteorder("="), order="C", copy=False)
 
 

@@ -118,7 +118,7 @@ class Factories:
             found = make(x, dtype=native_dtype(self._owner, dtype))
             return found if device is None else to_device(found, device)
 
-        del made.__wrapped__  # type: ignore[attr-defined]  # its signature is not the one of `made`
+        del made.__wrapped__  # the signature is the one of `made`
         return made
 
     def _from_host(self, array: Any, dtype: Any, device: Any) -> Any:

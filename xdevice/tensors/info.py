@@ -42,16 +42,13 @@ class Info:
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
         """The framework's dtypes of a kind, or of every kind, by their names."""
-        return {
-            name: self._owner.creation.dtype(name)
-            for name in _names(kind)
-            if self._owner.creation.dtype(name) is not None
-        }
+        found = {name: self._owner.creation.dtype(name) for name in _names(kind)}
+        return {name: dtype for name, dtype in found.items() if dtype is not None}
 
-    def devices(self) -> list[Device]:
+    def devices(self) -> tuple[Device, ...]:
         """The devices that the framework can use."""
         with using(self._owner):
-            return devices()
+            return tuple(devices())
 
 
 def _names(kind: Any) -> tuple[str, ...]:

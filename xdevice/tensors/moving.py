@@ -128,10 +128,8 @@ class Move:
             for item in todo:
                 if item.role == "tensor" and id(item.obj) not in inside:
                     # it may have moved with a model: a variable behind one of Keras's, or of an optimizer
-                    arrived = models and not self.copy and self._is_there(item.obj)
-                    self.moved[id(item.obj)] = (
-                        item.obj if arrived else self._move_tensor(item.obj, item.owner, item.here)
-                    )
+                    here = {self.target} if models and self._is_there(item.obj) else item.here
+                    self.moved[id(item.obj)] = self._move_tensor(item.obj, item.owner, here)
                 elif item.role == "object":
                     self.moved[id(item.obj)] = self._move_object(item)
         except BaseException:

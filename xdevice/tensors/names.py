@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-CONSTANTS = {"e": 2.718281828459045, "inf": float("inf"), "nan": float("nan"), "newaxis": None, "pi": 3.141592653589793}
+CONSTANTS = {
+    "e": 2.718281828459045,
+    "inf": float("inf"),
+    "nan": float("nan"),
+    "newaxis": None,
+    "pi": 3.141592653589793,
+    "__array_api_version__": "2025.12",
+}
 
 DTYPES: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import TYPE_CHECKING, Any, Protocol
 
-import xdevice
+from xdevice.framework import choosing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -84,7 +84,7 @@ class Native(Protocol):
 @cache
 def words_in(folder: Path, backend: str) -> ModuleType:
     """The functions of one framework, from the file of its name in a folder."""
-    _ = xdevice.backend(backend).framework  # imported safely, whatever else is in the process
+    _ = choosing.backend(backend).framework  # imported safely, whatever else is in the process
     spec = spec_from_file_location(f"native_{backend}", folder / f"{backend}.py")
     if spec is None or spec.loader is None:
         raise ImportError(f"{folder / backend}.py cannot be imported")

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import xdevice
+from xdevice import Device, NotSupportedError, XDeviceError, available, devices, gpu, properties, using
 from xdevice.device import as_integer
+from xdevice.framework import choosing
 from xdevice.framework.adapters import is_installed, registered
 from xdevice.kit.virtual_request import ENV, MOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xdevice import Device
     from xdevice.framework.adapters import Backend
 
 pytest.register_assert_rewrite("xdevice.testing.contract")
@@ -113,14 +113,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                     f"@pytest.mark.{mark}: {found.args or found.kwargs} is not a number of GPUs; give 1 or more",
                     pytrace=False,
                 )
-            with xdevice.using(_backend_of(item) or xdevice.backend()):
+            with using(_backend_of(item) or choosing.backend()):
                 _need(item.config, wanted, real=real)
 
 
 @pytest.fixture
 def xdevice_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """Each framework asked for, chosen while the test runs."""
-    with xdevice.using(request.param or xdevice.backend()) as chosen:
+    with using(request.param or choosing.backend()) as chosen:
         yield chosen
 
 
@@ -128,8 +128,8 @@ def xdevice_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 def xdevice_device(request: pytest.FixtureRequest, xdevice_backend: Backend) -> Device:
     """Each device of each framework asked for."""
     if request.param:
-        return xdevice.Device(request.param)
-    return xdevice.devices()[0]  # it could not be asked at collection: the error belongs to this test
+        return Device(request.param)
+    return devices()[0]  # it could not be asked at collection: the error belongs to this test
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def device(xdevice_device: Device) -> Device:
 def two_gpus(xdevice_backend: Backend, request: pytest.FixtureRequest) -> tuple[Device, Device]:
     """Two GPUs, real or virtual, of each framework asked for; else a skip, or with --xdevice-require a failure."""
     _need(request.config, 2, real=False)
-    return xdevice.gpu(0), xdevice.gpu(1)
+    return gpu(0), gpu(1)
 
 
 _names = pytest.StashKey[list[str]]()
@@ -163,7 +163,7 @@ def backends_of(config: pytest.Config) -> list[str]:
 
 def _asked(given: str) -> list[str]:
     if given == "installed":
-        return xdevice.available()
+        return available()
     names = list(registered()) if given == "all" else [name.strip() for name in given.split(",") if name.strip()]
     unknown = [name for name in names if name not in registered()]
     missing = [name for name in names if name not in unknown and not is_installed(name)]
@@ -172,7 +172,7 @@ def _asked(given: str) -> list[str]:
     wrong = [f"{name!r} is not a backend" for name in unknown] + [f"{name} is not installed" for name in missing]
     raise pytest.UsageError(
         f"--xdevice-backend={given}: {', '.join(wrong) or 'no framework is named'}; "
-        f"installed are {', '.join(xdevice.available()) or 'none'}"
+        f"installed are {', '.join(available()) or 'none'}"
     )
 
 
@@ -190,9 +190,9 @@ def _restore(before: str | None) -> None:
 
 def _devices_of(name: str) -> list[str]:
     try:
-        with xdevice.using(name):
-            return [str(device) for device in xdevice.devices()]
-    except xdevice.XDeviceError:
+        with using(name):
+            return [str(device) for device in devices()]
+    except XDeviceError:
         return [""]
 
 
@@ -223,12 +223,12 @@ def _is_promised(item: pytest.Item) -> bool:
 
 def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:
     """Skip or fail the test unless the chosen framework has as many GPUs."""
-    there = xdevice.devices("gpu")
-    virtual = bool(there) and xdevice.properties(there[0])["virtual"]
+    there = devices("gpu")
+    virtual = bool(there) and properties(there[0])["virtual"]
     if wanted <= (0 if real and virtual else len(there)):
         return
     seen = f"{len(there)} {'virtual' if virtual else 'real'}" if there else "none"
-    what = f"needs {wanted} {'real ' if real else ''}GPU{'s' if wanted > 1 else ''}, {xdevice.backend()} sees {seen}"
+    what = f"needs {wanted} {'real ' if real else ''}GPU{'s' if wanted > 1 else ''}, {choosing.backend()} sees {seen}"
     if real:
         hint = "virtual GPUs do not count" if virtual else "xdevice doctor says why a GPU is not seen"
     else:
@@ -240,7 +240,7 @@ def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:
 
 def _virtual_hint(wanted: int, hiding: str) -> str:
     try:
-        _ = xdevice.backend().virtual.enable
-    except xdevice.NotSupportedError as error:
+        _ = choosing.backend().virtual.enable
+    except NotSupportedError as error:
         return str(error)
     return f"{hiding}pytest --xdevice-virtual-gpus={wanted} gives it virtual ones"

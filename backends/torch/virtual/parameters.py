@@ -75,6 +75,9 @@ class _InPlace:
 def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
     """Let the parameter have other data, on any device."""
     if {parameter.device.type, data.device.type} == {"cpu", NAME}:
+        if data.is_inference() and not parameter.is_inference():
+            with torch.inference_mode(False):
+                data = data.clone()  # or the parameter would take no gradient from now on
         _exchange(parameter, torch.nn.Parameter(data, parameter.requires_grad))
     else:
         parameter.data = data
@@ -82,8 +85,9 @@ def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
 
 def _exchange(parameter: Any, other: torch.Tensor) -> None:
     """Exchange the insides of two parameters. A graph that refers to them keeps the insides that it knows."""
-    if parameter.requires_grad and not is_lazy(parameter):  # before its first batch no graph knows it
-        torch.autograd.graph.get_gradient_edge(parameter).node.register_prehook(_refuse)
+    if parameter.requires_grad and not (parameter.is_inference() or is_lazy(parameter)):  # no graph knows these
+        with torch.inference_mode(False):
+            torch.autograd.graph.get_gradient_edge(parameter).node.register_prehook(_refuse)
     backward, accumulated = parameter._backward_hooks, parameter._post_accumulate_grad_hooks
     core._swap_tensor_impl(parameter, other)
     parameter._backward_hooks, parameter._post_accumulate_grad_hooks = backward, accumulated

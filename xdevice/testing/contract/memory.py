@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,34 @@ class Memory(Promises):
         wrapped = RuntimeError("training failed")
         wrapped.__cause__ = MemoryError()
         assert xdevice.is_out_of_memory(wrapped)
+
+    def test_a_group_of_errors_is_out_of_memory_where_one_of_them_is(self, backend: str) -> None:
+        class Group(Exception):  # noqa: N818  (ExceptionGroup, which Python 3.10 has not)
+            def __init__(self, *exceptions: Exception) -> None:
+                self.exceptions = exceptions
+
+        wrapped = RuntimeError("training failed")
+        wrapped.__cause__ = MemoryError()
+        assert xdevice.is_out_of_memory(Group(ValueError(), Group(wrapped)))
+        assert not xdevice.is_out_of_memory(Group(ValueError()))
+
+    def test_an_error_in_a_handler_is_judged_by_itself(self, backend: str) -> None:
+        error = KeyError("mine")
+        error.__context__ = MemoryError()
+        assert not xdevice.is_out_of_memory(error)
+
+    def test_a_function_that_runs_after_its_call_is_an_error(self, backend: str) -> None:
+        async def coroutine(size: int) -> None: ...
+
+        def generator(size: int) -> Any:
+            yield size
+
+        async def both(size: int) -> Any:
+            yield size
+
+        for fn in (coroutine, generator, both, functools.partial(coroutine)):
+            with pytest.raises(xdevice.ArgumentTypeError, match="pass a plain function that runs it to the end"):
+                xdevice.find_batch_size(fn)
 
     def test_an_allocation_that_no_machine_can_serve_is_out_of_memory(self, backend: str) -> None:
         with pytest.raises(Exception) as error:  # noqa: PT011  (each framework has its own error)

@@ -148,6 +148,12 @@ class SeveralDevices(Promises):
         assert xdevice.to_numpy(y).sum() == 50**3
 
     @on_several
+    def test_an_allocation_that_no_gpu_can_serve_is_out_of_memory(self, backend: str) -> None:
+        with pytest.raises(Exception) as error:  # noqa: PT011  (each framework has words of its own)
+            xdevice.to_numpy(xdevice.ones((2**22, 2**24), dtype="float32", device=SECOND))
+        assert xdevice.is_out_of_memory(error.value), repr(error.value)
+
+    @on_several
     def test_memory_is_told_of_each_device(self, backend: str) -> None:
         gc.collect()
         before: Any = {device: xdevice.memory_stats(device) for device in (FIRST, SECOND)}
