@@ -1,4 +1,4 @@
-"""What is asked, and how each framework and each library says it."""
+"""The questions, and the statement of each framework and library for each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MEBI = 2**20
 
 @dataclass(frozen=True)
 class Question:
-    """One line of the table; its ``key`` finds the others' statements."""
+    """One line of the table; ``key`` finds the other contenders' statements."""
 
     title: str
     key: str
@@ -30,8 +30,9 @@ QUESTIONS = (
     Question("scope, in and out", "scope", "with scope(here): pass"),
 )
 
-# Each statement sees its framework's public names, and as `here` the framework's own object for the CPU. A tree is
-# compared with the framework's move of one leaf after the other, from a flat list. `wait` follows a copy, ours too.
+# Each statement sees its framework's public names, and as `here` the framework's own object for the device. A tree is
+# compared with the framework's move of one leaf after the other, from a flat list. `wait` follows a copy, under
+# every contender; without one, a copy on a GPU is followed by `xdevice.synchronize`.
 NATIVE = {
     "torch": {
         "device_of": "x.device",
@@ -81,7 +82,7 @@ NATIVE = {
 
 @dataclass(frozen=True)
 class Peer:
-    """Another library, the frameworks that it claims to serve, and its words for the questions."""
+    """Another library, the frameworks that it claims to support, and its statements for the questions."""
 
     package: str
     module: str

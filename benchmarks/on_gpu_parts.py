@@ -1,8 +1,8 @@
-"""The parts of `on_gpu.py` that are not a program of their own: the machine, transfers, and running out of memory.
+"""The parts of `on_gpu.py` that no other program runs: the machine, transfers, and running out of memory.
 
     python benchmarks/on_gpu_parts.py PART FILE large|small BACKEND
 
-Each line of JSON in FILE is told as it is found out: a process that crashes has told what it knew.
+Each result is written at once to FILE as a line of JSON, so that the results of a process that crashes are kept.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def tell_transfers(tell: Tell, large: bool, name: str) -> None:
             _ = move()
             seconds = sorted(_timed(move) for _ in range(9))
             tell(label=label, bytes=size, seconds=seconds, gb_per_second=size / median(seconds) / 1e9)
-        except Exception as error:  # one way that fails is no reason to leave out the others
+        except Exception as error:  # the others can still be measured
             tell(label=label, skipped=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
@@ -90,7 +90,7 @@ def _timed(move: Callable[[], Any]) -> float:
 
 
 def _transfers(name: str) -> dict[str, Callable[[int, Any], Callable[[], Any]]]:
-    """By label, what makes the tensor of so many numbers and returns the move to be timed."""
+    """By label: a function that makes a tensor of n numbers and returns the move to be timed."""
 
     def on(device: Any, n: int) -> Any:
         return xdevice.ones(n, dtype="float32", device=device)
@@ -176,7 +176,7 @@ def _jax() -> dict[str, Callable[[int, Any], Callable[[], Any]]]:
 
 
 def bus() -> dict[str, Any]:
-    """What the first GPU's bus can carry each way, as nvidia-smi knows it."""
+    """What the first GPU's bus can carry each way, by nvidia-smi."""
     query = "--query-gpu=pcie.link.gen.max,pcie.link.width.max"
     try:
         done = subprocess.run(
@@ -188,17 +188,17 @@ def bus() -> dict[str, Any]:
         )
         generation, lanes = (int(word) for word in done.stdout.splitlines()[0].split(","))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
-        return {"bus": f"unknown, since nvidia-smi does not tell ({type(error).__name__})"}
+        return {"bus": f"unknown, since nvidia-smi does not answer ({type(error).__name__})"}
     speed = GENERATIONS[generation] * lanes / 8
     return {"bus_gb_per_second": speed, "bus": f"PCI Express {generation}.0 with {lanes} lanes"}
 
 
 def tell_memory(tell: Tell, large: bool, name: str) -> None:
-    """`find_batch_size` where memory really runs out, and what is left of it afterwards."""
+    """`find_batch_size` where memory really runs out, and the memory that is in use afterwards."""
     gpu = xdevice.gpu(0)
     virtual = xdevice.properties(gpu)["virtual"]
     if virtual:
-        _limit_memory(2048 * MEBI)  # a virtual GPU has the host's, which a rehearsal must not exhaust
+        _limit_memory(2048 * MEBI)  # a virtual GPU has the host's memory, which must not run out
     free = xdevice.memory_stats(gpu).get("free") or xdevice.memory_stats(gpu).get("total")
     available = 2048 * MEBI if virtual or free is None else free
     tell(label="free before", value=free)
@@ -231,7 +231,7 @@ def tell_memory(tell: Tell, large: bool, name: str) -> None:
 
 
 def _limit_memory(more: int) -> None:
-    """Let this process have so many more bytes of address space than it has now."""
+    """Let this process have this many bytes of address space more than it has now."""
     import resource
 
     with open("/proc/self/statm", encoding="ascii") as file:

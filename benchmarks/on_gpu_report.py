@@ -1,4 +1,4 @@
-"""What the parts of `on_gpu.py` told, read from their files, and the report as text."""
+"""The results of the parts of `on_gpu.py`, read from their files, and the report as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 
 def read_lines(file: Path) -> dict[str, Any]:
-    """Lines of JSON, each a dict: those with a ``label`` are rows, the others are gathered into one."""
+    """Lines of JSON, each a dict: those with a ``label`` are rows, the others are merged into one."""
     found: dict[str, Any] = {"rows": []}
     for told in _told(file):
         if "label" in told:
@@ -64,12 +64,12 @@ def read_experiments(file: Path) -> dict[str, Any]:
 
 
 def _told(file: Path) -> list[dict[str, Any]]:
-    """What a process told; a line that it was writing when it ended is left out."""
+    """The lines that a process wrote; one that it had not finished is left out."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
 def headline(outcome: dict[str, Any]) -> str:
-    """The part, what became of it, and why."""
+    """The part, how it ended, and why."""
     why = f": {outcome['why']}" if outcome["why"] else ""
     title = f"{outcome['name']} {outcome['backend']}".strip()
     return f"{title}: {outcome['status']}, {outcome['seconds']:.0f} s{why}"

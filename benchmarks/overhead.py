@@ -6,7 +6,7 @@ Everything runs in one process. A round times every contender once, in an order 
 a millisecond each, so that what disturbs the machine disturbs all alike. What is shown is the median
 over the rounds of the ratio to the native call in the same round, and half the distance between its
 quartiles. All statements are compiled into the same loop by `timeit`, with their names as globals and
-garbage collection off; what the loop takes when it is empty is taken away from each.
+garbage collection off; the time of the empty loop is subtracted from each.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SLICE = 1_000_000
 
 
 class Bench:
-    """The contenders under one framework, and why some are not there."""
+    """The contenders under one framework, and why some are missing."""
 
     def __init__(self, name: str, rounds: int, seconds: float, device: xdevice.Device) -> None:
         self.name, self.rounds, self.seconds, self.device = name, rounds, seconds, device
         framework = xdevice.backend(name).framework  # safely imported, whatever else is here
         self.native = NATIVE.get(name, {})
-        self.missing: dict[str, str] = {}  # a contender, or one with its question: why there is no figure
+        self.missing: dict[str, str] = {}  # why a contender, or its answer to a question, has no figure
         self.names: dict[str, dict[str, Any]] = {
             "native": vars(framework) | {"here": xdevice.native(device, name)},
             "xdevice": {word: getattr(xdevice, word) for word in xdevice.__all__} | {"here": device},
@@ -96,7 +96,7 @@ class Bench:
                 timer = Timer(statement, timer=perf_counter_ns, globals=own)
                 timer.timeit(1)
                 timers[contender] = timer
-            except Exception as error:  # a library's claim that fails, a framework too old for the attribute
+            except Exception as error:  # the library does not work, or the framework is too old for the attribute
                 self.missing[f"{contender} under {self.name}, {question.title}"] = _short(error)
         return timers
 
@@ -124,14 +124,14 @@ class Bench:
 
 
 def nested(flat: list[Any]) -> dict[str, Any]:
-    """The tensors as a training state holds them: one dict and one tuple for every three."""
+    """The tensors nested as in a training state: one dict and one tuple for every three."""
     parts = iter(flat)
     layers = [{"weight": next(parts), "moments": (next(parts), next(parts))} for _ in range(len(flat) // 3)]
     return {"layers": layers, "rest": list(parts)}
 
 
 def _repeats(timer: Timer) -> int:
-    """How often the statement fits into a slice; it is warm afterwards."""
+    """How often the statement fits into a slice; afterwards it has been warmed up."""
     number = 1
     while (taken := min(timer.repeat(3, number))) < SLICE / 4:  # the least: a first call may import or allocate
         number *= 4
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--backend", default=",".join(xdevice.available()), help="a,b,c; all that are installed")
     parser.add_argument("--device", default="cpu", help="where the tensors are: cpu, gpu:0 …")
     parser.add_argument("--rounds", type=int, default=101)
-    parser.add_argument("--seconds", type=float, default=10, help="after these, a question ends before its last round")
+    parser.add_argument("--seconds", type=float, default=10, help="after these, a question ends early")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument("--markdown", action="store_true", help="print the table as the README has it")
     asked = parser.parse_args()

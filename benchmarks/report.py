@@ -32,18 +32,18 @@ class Result:
     ratio: float | None
     high: float | None
     against_budget: float | None
-    """The ratio to whom the question's budget names."""
+    """The ratio to the contender that the question's budget names."""
 
 
 def quartiles_of_ratio(times: list[float], base: list[float] | None) -> list[float] | list[None]:
-    """The quartiles of the rounds' own ratios, so that what slowed a whole round down falls out."""
+    """The quartiles of the ratios within each round, so that a slow round has no effect."""
     if base is None:
         return [None, None, None]
     return quantiles([a / b for a, b in zip(times, base, strict=True)], n=4, method="inclusive")
 
 
 def show(results: list[Result], missing: dict[str, str], markdown: bool) -> str:
-    """The table, the verdict on each budget, and what is missing, as text for people."""
+    """The table, the verdict on each budget, and what is missing, as text."""
     mark = "- " if markdown else ""
     parts = [
         (_markdown if markdown else _text)(list(_rows(results))),
@@ -57,7 +57,7 @@ def show(results: list[Result], missing: dict[str, str], markdown: bool) -> str:
 
 
 def as_json(results: list[Result], missing: dict[str, str]) -> dict[str, Any]:
-    """Everything that was measured, and on what."""
+    """All measurements, and the machine."""
     machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
     return {
         "machine": machine,

@@ -5,7 +5,7 @@
 Each framework does the same work on its CPU and on a virtual GPU, with no strict block open and within
 one. As in `overhead.py`, the contenders take turns of about a millisecond, in an order shuffled anew in
 each round, and a ratio is the median over the rounds' own ratios. Virtual GPUs are backed by the host's
-memory and cores: what they take longer is what it costs to stand in for a GPU.
+memory and cores: the extra time is the cost of acting as a GPU.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def loss(weights: dict[str, Any], inputs: Any) -> Any:
 
 
 def names_on(device: xdevice.Device) -> dict[str, Any]:
-    """What the statements see, all of it on the device."""
+    """The names that the statements use, all on the device."""
     weights = {"in": (784, 256), "out": (256, 10), "left": (1, 64), "right": (10, 1)}
     return {
         "x": xdevice.ones(6, device=device),
@@ -86,7 +86,7 @@ def turn(timer: Timer, repeats: int, strict: bool) -> float:
     if not strict:
         return timer.timeit(repeats) / repeats
     with xdevice.strict():
-        timer.timeit(1)  # what the first operation under a new watch looks up is not its cost
+        timer.timeit(1)  # the first operation of a strict block looks up more
         return timer.timeit(repeats) / repeats
 
 
