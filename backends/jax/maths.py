@@ -12,11 +12,16 @@ if TYPE_CHECKING:
 
 
 def namespace() -> Mapping[str, Any]:
-    return {name: _signed(name, found) if isinstance(found, jnp.ufunc) else found for name, found in vars(jnp).items()}
+    made = {name: _signed(name, found) if isinstance(found, jnp.ufunc) else found for name, found in vars(jnp).items()}
+    return made | {"can_cast": _can_cast}
 
 
 def module() -> ModuleType:
     return jnp
+
+
+def _can_cast(from_: Any, to: Any, /) -> bool:
+    return bool(jnp.can_cast(getattr(from_, "dtype", from_), to))  # JAX 0.10.2 takes no arrays
 
 
 def _signed(name: str, function: jnp.ufunc) -> Callable[..., Any]:

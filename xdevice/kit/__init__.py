@@ -1,4 +1,4 @@
-"""What adapters share: the standard's functions made of plain ones, promotion, environment variables.
+"""What adapters share: the array API standard's functions over plain operations, promotion, environment variables.
 
 Imports only `errors` and `device`, and no framework.
 """
