@@ -1,1 +1,1 @@
-"""The adapters, one folder per framework, the same rooms in each."""
+"""The adapters, one folder per framework, the same capabilities in each."""

@@ -3,8 +3,8 @@
     python benchmarks/failures.py --backend torch,jax --rounds 3
     python benchmarks/failures.py --backend numpy --engine mpi          which serves every framework alike
 
-Real jobs, started with `xdevice launch`. The seconds are from the failure, of which the failing process tells the
-time, to the launcher's own end, when every process is gone; the median over the rounds. What does not answer has
+Real jobs, started with `xdevice launch`. The seconds are from the failure, whose time the failing process
+prints, to the launcher's own end, when every process is gone; the median over the rounds. What does not answer has
 4 s, which are in the figures. Each job must have failed, and must say that it was rank 1, or the table has a `!`
 there and the exit status is 1.
 """

@@ -35,14 +35,14 @@ SLICE = 1_000_000
 class Bench:
     """The contenders under one framework, and why some are not there."""
 
-    def __init__(self, name: str, rounds: int, seconds: float) -> None:
-        self.name, self.rounds, self.seconds = name, rounds, seconds
+    def __init__(self, name: str, rounds: int, seconds: float, device: xdevice.Device) -> None:
+        self.name, self.rounds, self.seconds, self.device = name, rounds, seconds, device
         framework = xdevice.backend(name).framework  # safely imported, whatever else is here
         self.native = NATIVE.get(name, {})
         self.missing: dict[str, str] = {}  # a contender, or one with its question: why there is no figure
         self.names: dict[str, dict[str, Any]] = {
-            "native": vars(framework) | {"here": xdevice.native("cpu", name)},
-            "xdevice": vars(xdevice) | {"here": xdevice.cpu()},
+            "native": vars(framework) | {"here": xdevice.native(device, name)},
+            "xdevice": {word: getattr(xdevice, word) for word in xdevice.__all__} | {"here": device},
         }
         for peer in PEERS:
             self._open(peer)
@@ -66,7 +66,7 @@ class Bench:
                 yield from self._results(question, self._measure(self._timers(question)))
 
     def _statement(self, question: Question, contender: str) -> str | None:
-        wait = self.native.get("wait", "") if question.key == "copy" else ""
+        wait = self._wait() if question.key == "copy" else ""
         if contender == "xdevice":
             return question.ours + wait
         if contender != "native":
@@ -77,9 +77,15 @@ class Bench:
         own = self.native.get(question.key)
         return own and own + wait
 
+    def _wait(self) -> str:
+        """What follows a copy, to wait for it; the same for all contenders."""
+        default = "" if self.device.kind == "cpu" else "; wait_for(device_waited_for)"
+        return self.native.get("wait", default)
+
     def _timers(self, question: Question) -> dict[str, Timer]:
-        flat = [xdevice.ones(6) for _ in range(question.leaves)]
-        values = {"x": xdevice.ones(question.size), "y": xdevice.ones(6), "flat": flat}
+        flat = [xdevice.ones(6, device=self.device) for _ in range(question.leaves)]
+        x, y = (xdevice.ones(size, device=self.device) for size in (question.size, 6))
+        values = {"x": x, "y": y, "flat": flat, "wait_for": xdevice.synchronize, "device_waited_for": self.device}
         timers = {}
         for contender, names in self.names.items():
             statement = self._statement(question, contender)
@@ -142,6 +148,7 @@ def _short(error: Exception) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="What xdevice costs beside the frameworks' own calls.")
     parser.add_argument("--backend", default=",".join(xdevice.available()), help="a,b,c; all that are installed")
+    parser.add_argument("--device", default="cpu", help="where the tensors are: cpu, gpu:0 …")
     parser.add_argument("--rounds", type=int, default=101)
     parser.add_argument("--seconds", type=float, default=10, help="after these, a question ends before its last round")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
@@ -150,13 +157,14 @@ def main() -> None:
     if asked.rounds < 2:
         parser.error(f"--rounds {asked.rounds} gives no spread; at least 2")
     try:
+        device = xdevice.as_device(asked.device)
         backends = [xdevice.backend(name) for name in dict.fromkeys(asked.backend.split(","))]
     except xdevice.XDeviceError as error:
         parser.error(str(error))
     results: list[Result] = []
     missing: dict[str, str] = {}
     for name in backends:
-        bench = Bench(name, asked.rounds, asked.seconds)
+        bench = Bench(name, asked.rounds, asked.seconds, device)
         results += bench.run()
         missing |= bench.missing
     print(show(results, missing, asked.markdown))

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from time import perf_counter, time
 
+from xdevice.distributed.entry import Entry
 from xdevice.distributed.member import Membership
 from xdevice.distributed.seat import seat
 
@@ -21,24 +22,24 @@ with ThreadPoolExecutor(each) as pool:
 met = time() - began
 
 
-def enter(what: str) -> None:
-    """As `Membership.enter`, for all that this process stands for."""
+def enter(entry: Entry) -> None:
+    """As `Membership.enter`, for all processes that this one stands for."""
     for member in members:
-        member._gate.send(what)
+        member._gate.say(**entry.message())
     for member in members:
-        if member._gate.next(60) != "ok":
+        if "entered" not in (member._gate.next(60) or {}):
             raise SystemExit("not let in")
 
 
 for _ in range(5):
-    enter("warm")
+    enter(Entry("warm"))
 start = perf_counter()
 for _ in range(entries):
-    enter("all_reduce('sum')|float32[430500]")
+    enter(Entry.of("all_reduce('sum')", ["float32[430500]"]))
 taken = (perf_counter() - start) / entries
 for member in members:
-    member.last = "shutdown"  # its watcher is not to mind that rank 0 hangs up
-enter("shutdown")
+    member.last = "shutdown"  # or its watcher would report that rank 0 has closed the line
+enter(Entry("shutdown"))
 for member in members:
     member.close()
 if here.rank == 0:

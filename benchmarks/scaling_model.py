@@ -1,6 +1,6 @@
 """A small model of what a step costs in many processes, with constants that were measured on one host.
 
-It says which part grows, and how; it is no promise for a network that nobody has measured.
+It says which part grows, and how; it does not predict a network that was not measured.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Automatic parallelism: the same products on one GPU, on the other, on both at once; then computing while copying.
+"""Automatic parallelism: the same products on one GPU, on the other, and on both at once; then computing while copying.
 
     XDEVICE_BACKEND=torch python examples/auto_parallel.py             at a tenth of the lesson's size
-    python examples/auto_parallel.py --scale 1                         whole
+    python examples/auto_parallel.py --scale 1                         at its full size
     xdevice run examples/auto_parallel.py --backend all                every framework
     xdevice bench parallel overlap                                     the same work as a table
 
-``Benchmark`` waits for both devices, so each time is that of the work and not of queueing it. A machine
-with fewer than two GPUs gets two virtual ones, which share its cores: what is parallel there is what the
-cores can do at once. On real GPUs nothing changes in this script.
+``Benchmark`` waits for both devices, so each time is that of the work and not of queueing it. On a machine
+with fewer than two GPUs the script uses two virtual ones, which share the cores, so they run in parallel only
+as far as the cores do. The script is the same on real GPUs.
 """
 
 import argparse
@@ -20,11 +20,11 @@ from xdevice.experiments import find, setting, title
 
 
 def timed(name, where):
-    """The seconds of each piece of an experiment's work, by what it says of itself."""
+    """The seconds of each part of an experiment, by its label."""
     print(title(find(name)))
     seconds = {}
     for work in find(name)(where):
-        work.run(work.warm_up)  # what is loaded or compiled at first is no part of the time
+        work.run(work.warm_up)  # loading and compiling are not timed
         with Benchmark(f"  {work.label}, {work.times} times") as benchmark:
             kept = work.run(work.times)
         del kept

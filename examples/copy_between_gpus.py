@@ -1,9 +1,9 @@
 """The multi-GPU lesson's first steps: one tensor on each GPU, adding them, copying, and not copying.
 
     python examples/copy_between_gpus.py                       the framework that is installed here
-    xdevice run examples/copy_between_gpus.py --backend all    every one, side by side
+    xdevice run examples/copy_between_gpus.py --backend all    all of them, side by side
 
-A machine with fewer than two GPUs gets two virtual ones, with memory of their own. No framework is named.
+On a machine with fewer than two GPUs the script uses two virtual ones. It names no framework.
 """
 
 from two_gpus import two_gpus
@@ -21,7 +21,7 @@ print("  X is on", device_of(X), "and holds", to_numpy(X).tolist())
 print("  Y is on", device_of(Y), "and is", *Y.shape)
 
 print("Adding them")
-# Left to themselves some frameworks refuse this and others copy in silence: strict() is one answer for all.
+# By themselves some frameworks raise here and others copy: under strict() all of them raise the same error.
 try:
     with strict():
         X + Y
@@ -38,5 +38,5 @@ print("  Y + Z is on", device_of(total), "with Y and Z:", is_same_device(total, 
 print("  and is one more than Y:", bool((abs(to_numpy(total) - to_numpy(Y) - 1) < 1e-6).all()))
 
 print("Copying what is there already")
-print("  is no second copy:", to_device(Z, second) is Z)
+print("  copies nothing:", to_device(Z, second) is Z)
 print("  unless one is asked for:", to_device(Z, second, copy=True) is not Z)

@@ -1,11 +1,11 @@
 """When does a GPU pay? The experiments of the lesson and the articles, timed on the CPU and on the GPU.
 
     XDEVICE_BACKEND=torch python examples/cpu_or_gpu.py          all of them, at a tenth of their size
-    python examples/cpu_or_gpu.py large transfer --scale 1       two of them, whole
+    python examples/cpu_or_gpu.py large transfer --scale 1       two of them, at full size
 
-What they show: large work is far faster on a GPU, and tiny work is not; what computing there saves,
-copying there and back each time loses; many small transfers cost more than one. The experiments are
-those of ``xdevice bench``, which puts frameworks side by side, counts bytes, and draws.
+They show that large operations are far faster on a GPU and tiny ones are not, that copying there and back each
+time costs more than computing there saves, and that many small transfers cost more than one large one. The
+experiments are those of ``xdevice bench``, which compares frameworks, counts bytes, and plots.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def main():
     where = setting(options.device, options.scale)
     print(f"{xdevice.backend()}; the device is {where.name}; scale {options.scale:g}")
     if where.device.kind == "cpu":
-        print("this is no GPU: what is compared with the CPU is the CPU itself")
+        print("there is no GPU: the CPU is compared with itself")
     for experiment in experiments:
         print(f"\n{title(experiment)}")
         for row in rows(experiment, where):

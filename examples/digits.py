@@ -1,12 +1,12 @@
 """Training on real handwritten digits: the parameters go to the device once, the minibatches one by one.
 
-    XDEVICE_BACKEND=torch python examples/digits.py     the framework to train with
-    python examples/digits.py --epochs 5 --device cpu   shorter, and not on the GPU
-    xdevice run examples/digits.py --backend all        every one, side by side
+    XDEVICE_BACKEND=torch python examples/digits.py     under PyTorch
+    python examples/digits.py --epochs 5 --device cpu   shorter, and on the CPU
+    xdevice run examples/digits.py --backend all        all frameworks, side by side
 
-The digits are 1797 images of 8 × 8 pixels that come with scikit-learn. No framework is named in this
-script: the network and its optimiser are each framework's own, in ``native/``, and what moves, xdevice
-moves. NumPy has no gradients and says so.
+The digits are 1797 images of 8 × 8 pixels that come with scikit-learn. The script names no framework: the
+network and its optimiser are the framework's own, in ``native/``, and xdevice moves them. NumPy has no
+gradients, so the script prints that and ends.
 """
 
 import argparse
@@ -55,12 +55,12 @@ def run_epoch(step, data, device, random, batch_size=32):
     for rows in np.array_split(random.permutation(len(data[0])), len(data[0]) // batch_size):
         x, labels = xdevice.to_device([on_host(part[rows]) for part in data], device)
         losses.append(step(x, labels))
-    # Fetched once, at the end: a loss read after every step would have the host wait for every step.
+    # Read once, at the end: reading the loss after every step would make the host wait for every step.
     return xdevice.to_numpy(native.stack(losses)).mean()
 
 
 def accuracy(net, data, device):
-    """The part of the images whose digit the network says."""
+    """The fraction of the images that the network classifies correctly."""
     images, labels = data
     scores = net(xdevice.to_device(on_host(images), device))
     return (xdevice.to_numpy(scores).argmax(axis=1) == labels).mean()

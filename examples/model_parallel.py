@@ -1,12 +1,12 @@
 """One network over two devices: its layers divided among them, and one layer's channels divided.
 
     python examples/model_parallel.py                          the framework that is installed here
-    xdevice run examples/model_parallel.py --backend all       every one, side by side
+    xdevice run examples/model_parallel.py --backend all       all of them, side by side
 
 The multi-GPU chapter's first two ways to split the problem, for networks that are too large for one
-device. However it is split, it is the same network: loss and gradients equal those of one device.
-A machine with fewer than two GPUs gets two virtual ones. No framework is named; NumPy, which has no
-gradients and one device, says so.
+device. Both compute the same network: loss and gradients equal those of one device.
+On a machine with fewer than two GPUs the script uses two virtual ones. It names no framework. NumPy has no
+gradients and only one device, so the script prints that and ends.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def relu(x):
 
 
 def squared_error(output, wanted):
-    """Half the summed square of the differences, as a 1 × 1 matrix: a sum that all frameworks spell alike."""
+    """Half the summed square of the differences, as a 1 × 1 matrix: written so that all frameworks can compute it."""
     difference = output - wanted
     rows, columns = difference.shape
     where = device_of(difference)
@@ -31,14 +31,14 @@ def squared_error(output, wanted):
     return left @ (difference * difference) @ right / 2
 
 
-# Most frameworks compute where the operands are; one wants the scope besides, and the others do not mind it.
+# Most frameworks compute where the operands are; one also needs the scope, which changes nothing for the others.
 def on_one_device(weights, x, wanted):
     with scope(device_of(x)):
         return squared_error(relu(x @ weights["in"]) @ weights["out"], wanted)
 
 
 def by_layers(weights, x, wanted):
-    """The first layer on the first device, the second on the second: what is between them travels."""
+    """The first layer on the first device, the second on the second: the activations between them are copied."""
     first, second = device_of(weights["in"]), device_of(weights["out"])
     with scope(first):
         hidden = relu(x @ weights["in"])

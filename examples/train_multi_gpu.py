@@ -2,17 +2,17 @@
 
     XDEVICE_BACKEND=torch python examples/train_multi_gpu.py --devices 2      one process, two GPUs
     xdevice launch -n 2 --backend torch examples/train_multi_gpu.py           two processes, a GPU each
-    xdevice run examples/train_multi_gpu.py --backend all                     every framework, side by side
+    xdevice run examples/train_multi_gpu.py --backend all                     all frameworks, side by side
 
 Each device has a copy of all parameters and gets its part of the minibatch. The gradients are summed over all
-devices, and each updates its own copy: so k devices, or k processes, take the very step that one device takes.
+devices, and each updates its own copy, so a step on k devices, or in k processes, equals the step on one device.
 The script takes its first step both ways and compares.
 
 The digits are the 1797 that come with scikit-learn, scaled up to 28 × 28. The network is LeNet with the shapes
-of the course's chapter; its weights begin with the variance that keeps ReLUs going rather than at a scale of
-0.01, with which so few digits take three times as many epochs. A machine with too few GPUs gets virtual ones,
-which share its cores. No framework is named: what has no common name, a convolution and a pooling, is in
-``native/``. NumPy, which has no gradients, says so.
+of the course's chapter; its weights are initialised with the variance that suits ReLUs rather than with a scale of
+0.01, which takes three times as many epochs on so few digits. On a machine with too few GPUs the script uses
+virtual ones, which share the cores. It names no framework: convolution and pooling, which have no common name,
+are in ``native/``. NumPy has no gradients, so the script prints that and ends.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def relu(x):
 
 
 def cross_entropy(params, x, labels):
-    """Summed over the images, not averaged: so the sums of several devices add up to that of one."""
+    """Summed over the images, not averaged, so that the losses of several devices add up to the whole."""
     xp = namespace(x)
     scores = lenet(params, x)
     scores = scores - xp.max(scores, axis=1, keepdims=True)  # or exp overflows
@@ -74,7 +74,7 @@ def cross_entropy(params, x, labels):
 
 
 def get_params(seed):
-    """The parameters at the beginning, as NumPy arrays: the same in every process."""
+    """The initial parameters, as NumPy arrays: the same in every process."""
     random, params = np.random.default_rng(seed), {}
     for name, shape in SHAPES.items():
         inputs = np.prod(shape[1:]) if len(shape) == 4 else shape[0]
@@ -94,7 +94,7 @@ def train_batch(step, replicas, images, labels, rate):
 
 
 def train_batch_step_by_step(replicas, images, labels, devices, rate):
-    """The same as the chapter spells it, in one process and one device after the other."""
+    """The same as in the chapter: one process, and one device after the other."""
     shards = split_batch([on_host(images), on_host(labels)], devices)
     gradients = []
     for params, shard, device in zip(replicas, shards, devices, strict=True):
@@ -109,7 +109,7 @@ def descended(params, gradients, rate):
 
 
 def of_this_process(*arrays):
-    """The rows for which this process is there; all of them if it is alone."""
+    """The rows that this process computes; all of them in a single process."""
     return [np.array_split(array, distributed.world_size())[distributed.rank()] for array in arrays]
 
 
@@ -146,7 +146,7 @@ def train(options, devices):
 
 
 def compare(step, start, devices, batch, rate):
-    """Whether one step on all devices of all processes, and one step by step, end where one device alone ends."""
+    """Whether a step on all devices of all processes, and one device after the other, equals the step on one device."""
     params = on_device(start, devices[0])
     (alone,) = train_batch_step_by_step([params], *batch, devices[:1], rate)
     together = train_batch(step, replicate(params, devices), *batch, rate)[1]
@@ -159,7 +159,7 @@ def differences(one, other):
 
 
 def speed_up(options, step, replicas, devices):
-    """How much faster all devices take a minibatch for each than one device takes one."""
+    """The speed of all devices with a minibatch each, relative to one device with one minibatch."""
     images, labels, *_ = load(options.seed)
     one = data_parallel(native.compiled(cross_entropy), devices[:1], reduction="sum")
     seconds = {}
@@ -181,18 +181,18 @@ def on_device(params, device):
 
 
 def accuracy(params, images, labels):
-    """The part of the images whose digit the network says."""
+    """The fraction of the images that the network classifies correctly."""
     device = xdevice.device_of(params)
     with scope(device):
         scores = lenet(params, xdevice.tensor(images, device=device))
     return (to_numpy(scores).argmax(axis=1) == labels[:, 0]).mean()
 
 
-# What is around it
+# Data and options
 
 
 def load(seed):
-    """Images and labels to learn, and to test: 28 × 28 pixels about 0, and a column of whole numbers."""
+    """Training and test data: images of 28 × 28 pixels with mean near 0, and a column of integer labels."""
     pixels, labels = load_digits(return_X_y=True)
     at = np.linspace(0, 7, 28)
     widen = np.maximum(0, 1 - abs(at[:, None] - np.arange(8)))  # each new pixel lies between two old ones
@@ -204,7 +204,7 @@ def load(seed):
 
 
 def devices_of_this_process(k):
-    """With several processes on one host, each takes GPUs of its own."""
+    """With several processes on one host, each uses its own GPUs."""
     if xdevice.machine.gpus()["gpus"]:
         first = distributed.local_rank() * k
         return gpus(first + k)[first:]
@@ -267,7 +267,7 @@ def parse_arguments():
 def positive(text):
     number = int(text) if text.isascii() and text.isdigit() else 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 1 or more")
     return number
 
 

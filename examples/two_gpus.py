@@ -1,4 +1,4 @@
-"""GPUs for a lesson: the machine's own if it has enough, else virtual ones, in the host's memory."""
+"""GPUs for the examples: the machine's own if it has enough, else virtual ones in host memory."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from xdevice import Device, gpu, machine
 
 
 def two_gpus() -> list[Device]:
-    """``gpu(0)`` and ``gpu(1)``, and says so; ends the script, with the reason, where there can be none."""
+    """Print and return ``gpu(0)`` and ``gpu(1)``; exit with the reason if the framework cannot have them."""
     found = gpus(2)
     virtual = xdevice.properties(gpu(0))["virtual"]
     print(f"Two GPUs, {gpu(0)} and {gpu(1)}" + (", both virtual" if virtual else ""))
@@ -16,7 +16,7 @@ def two_gpus() -> list[Device]:
 
 
 def gpus(n: int) -> list[Device]:
-    """The first ``n`` GPUs; ends the script, with the reason, where the framework cannot have as many."""
+    """The first ``n`` GPUs; exit with the reason if the framework cannot have that many."""
     ask_for_gpus(n)
     if xdevice.num_gpus() < n:
         fewer = "two" if n == 2 else n
@@ -25,17 +25,17 @@ def gpus(n: int) -> list[Device]:
 
 
 def ask_for_gpus(n: int) -> None:
-    """Ask for ``n`` virtual GPUs where the machine has fewer; ends the script where there can be none, and says why.
+    """Ask for ``n`` virtual GPUs if the machine has fewer; exit with the reason if the framework cannot have them.
 
-    To be called before the framework makes its first tensor. The driver is asked, not the framework:
-    to ask some frameworks is to use them.
+    Call it before the framework makes its first tensor. It asks the driver for the number of GPUs, because asking
+    some frameworks initialises them.
     """
     asked = os.environ.get("XDEVICE_VIRTUAL_GPUS", "")
     number = int(asked) if asked.isdigit() else 0
     try:
         if number or len(machine.gpus()["gpus"]) < n:
             xdevice.virtual_gpus(number or n, force=True)
-    except xdevice.NotSupportedError as error:  # not a mistake: the lesson is not for this framework
+    except xdevice.NotSupportedError as error:  # not a failure: the example is not for this framework
         print(f"Not supported: {error}")
         sys.exit(0)
     except xdevice.XDeviceError as error:

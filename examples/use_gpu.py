@@ -1,11 +1,11 @@
 """The GPU lesson: find devices, put tensors and a model on them, compute there, fetch the result.
 
     python examples/use_gpu.py                          the framework that is installed here
-    XDEVICE_BACKEND=torch python examples/use_gpu.py    this one
-    xdevice run examples/use_gpu.py --backend all       every one, side by side
+    XDEVICE_BACKEND=torch python examples/use_gpu.py    PyTorch
+    xdevice run examples/use_gpu.py --backend all       all of them, side by side
 
-No framework is named in this script, and on one machine all of them print the same lines: without a
-GPU, that everything is on ``cpu:0``. Only a model is made of a framework's own parts, in ``native/``.
+The script names no framework, and on one machine all of them print the same lines. Without a GPU everything
+is on ``cpu:0``. Only the model is built with the framework's own layers, in ``native/``.
 """
 
 import native
@@ -15,27 +15,27 @@ from xdevice import cpu, device_of, gpu, is_same_device, num_gpus, to_device, to
 
 
 def numbers(x):
-    """The tensor's numbers, fetched from its device to the host and rounded."""
+    """The tensor's values, copied to the host and rounded."""
     return to_numpy(x).round(2).tolist()
 
 
 print("Devices")
-# A device is a value: it can be named anywhere, whether or not the machine has it.
+# A device is a value: it can be created anywhere, whether or not the machine has it.
 print("  named:", cpu(), gpu(), gpu(1), xdevice.as_device("cuda:1"), xdevice.as_device("/GPU:1"))
 print("  GPUs to use here:", num_gpus())
 print("  all devices:", *xdevice.devices())
-# To try is to fall back to the CPU where there is no such GPU, so a script runs on any machine.
+# try_gpu falls back to the CPU if the GPU does not exist, so the script runs on any machine.
 print("  try_gpu():", try_gpu())
 print("  try_gpu(10):", try_gpu(10))
 print("  try_all_gpus():", *try_all_gpus())
 
 print("Where is a tensor?")
 first, second = try_gpu(), try_gpu(1)
-x = xdevice.tensor([1.0, 2.0, 3.0])  # left to the framework: most choose the CPU, some the first GPU
+x = xdevice.tensor([1.0, 2.0, 3.0])  # on the framework's default device: mostly the CPU, sometimes the first GPU
 print("  x is on", device_of(x))
 X = xdevice.ones((2, 3), device=first)
 print("  X is on", device_of(X), "and holds", numbers(X))
-xdevice.seed(0)  # repeatable, though the same seed gives each framework numbers of its own
+xdevice.seed(0)  # repeatable; the same seed gives other numbers under another framework
 Y = xdevice.rand((2, 3), device=second)
 print("  Y is on", device_of(Y), "and is", *Y.shape)
 with second:
@@ -48,15 +48,15 @@ print("  going where it is already copies nothing:", to_device(Z, second) is Z)
 print("  unless a copy is asked for:", to_device(Z, second, copy=True) is not Z)
 
 print("Computing")
-# Operands must be on one device. Most frameworks compute there, and one in the scope, so this says both.
+# Operands must be on one device. Most frameworks compute there, one computes in the scope, so both are set.
 with second:
     total = Y + Z
 print("  Y and Z are together:", is_same_device(Y, Z), "and Y + Z is on", device_of(total))
 print("  Z + Z holds", numbers(Z + Z))
-if not is_same_device(X, Y):  # so there are two devices
+if not is_same_device(X, Y):  # then there are two devices
     try:
-        print("  X + Y: this framework copied in silence, to", device_of(X + Y))
-    except Exception as error:  # each framework has a type of its own for this
+        print("  X + Y: this framework copied without an error, to", device_of(X + Y))
+    except Exception as error:  # each framework has its own type of error
         print("  X + Y:", str(error).splitlines()[0])
     try:
         xdevice.check_same_device(X, Y)
@@ -70,7 +70,7 @@ print("  its parameters are on", device_of(net))
 with first:
     output = net(X)
 print("  net(X) is on", device_of(output), "and holds", numbers(output))
-# Reading parameters: bring them to the host, all in one go. The framework's model stays where it is.
+# Reading parameters: copy all of them to the host at once. The model itself stays where it is.
 for name, parameter in to_device(native.parameters(net), cpu()).items():
     print(f"  its {name} holds", to_numpy(parameter).ravel().tolist())
 print("  and the model is still on", device_of(net))

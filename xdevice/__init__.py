@@ -7,11 +7,15 @@
 Device('cpu:0')
 """
 
+from __future__ import annotations
+
 from xdevice._version import __version__ as __version__
-from xdevice.hardware import scopes as _scopes  # noqa: F401  (every program needs it and what it imports)
+from xdevice.device import when_needed as _when_needed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from xdevice import distributed as distributed
     from xdevice.device import Device
     from xdevice.errors import (
@@ -53,9 +57,8 @@ if TYPE_CHECKING:
         num_gpus,
         properties,
         synchronize,
-        try_all_gpus,
-        try_gpu,
     )
+    from xdevice.hardware.fallback import try_all_gpus, try_gpu
     from xdevice.hardware.memory import empty_cache, find_batch_size, is_out_of_memory, memory_stats
     from xdevice.hardware.scopes import scope
     from xdevice.hardware.timing import Benchmark, Timer
@@ -82,7 +85,8 @@ _HOMES = {
     "framework.choosing": "backend use using",
     "framework.adapters": "available",
     "framework.mixing": "strict",
-    "hardware.devices": "as_device count cpu devices gpu native num_gpus properties synchronize try_all_gpus try_gpu",
+    "hardware.devices": "as_device count cpu devices gpu native num_gpus properties synchronize",
+    "hardware.fallback": "try_all_gpus try_gpu",
     "hardware.virtual": "virtual_gpus",
     "hardware.scopes": "scope",
     "hardware.memory": "empty_cache find_batch_size is_out_of_memory memory_stats",
@@ -98,7 +102,7 @@ _HOMES = {
     "parallel.reducing": "all_reduce",
     "files.save_load": "load save",
 }
-"""Where each public name is from: a module is imported when one of its names is first used (SPEC 1)."""
+"""Where each public name is from: a module is imported when one of its names is first used."""
 
 _HOME_OF = {name: f"xdevice.{module}" for module, names in _HOMES.items() for name in names.split()}
 
@@ -178,24 +182,27 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """A public name, from the module that has it; kept, so that this is asked once for each."""
+def _load(module: str) -> ModuleType:
     from importlib import import_module
 
-    home = _HOME_OF.get(name)
-    if home is not None:
-        found = globals()[name] = getattr(import_module(home), name)
-        return found
-    if name == "distributed":
-        return import_module("xdevice.distributed")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=_this_module())
+    return import_module(module)
+
+
+if not TYPE_CHECKING:  # a checker that saw it would take every misspelt name for a public one
+
+    def __getattr__(name: str) -> object:
+        """A public name, from the module that has it; kept, so that this is asked once for each."""
+        home = _HOME_OF.get(name)
+        if home is not None:
+            found = globals()[name] = getattr(_load(home), name)
+            return found
+        if name == "distributed":
+            return _load("xdevice.distributed")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=_load(__name__))
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, "distributed"})
 
 
-def _this_module() -> object:
-    import sys
-
-    return sys.modules[__name__]
+_when_needed(lambda: _load("xdevice.hardware.scopes"))  # which sets the hooks, as do the modules that it imports

@@ -98,7 +98,9 @@ class Call(Protocol):
     fn: Callable[..., Any]
     args: Sequence[Any]
     kwargs: dict[str, Any]
-    how: Differentiation
+
+    @property
+    def how(self) -> Differentiation: ...
 
     def __call__(self, variables: list[Any]) -> tuple[Any, Any]:
         """A tensor of one number, and whatever else the function returns."""
@@ -152,10 +154,6 @@ class Placement(Protocol):
         """The tensor in memory of its own on the same device, gradients flowing through."""
         ...
 
-    def is_data(self, tensor: Any) -> bool:
-        """Whether it is plain data beside other tensors: a scalar, text. Left out where no tensor can be."""
-        ...
-
 
 class Trees(Protocol):
     """The framework's registry of containers: pytrees."""
@@ -166,6 +164,14 @@ class Trees(Protocol):
 
     def opened(self, node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any]]:
         """Its parts, how each would be written behind it (``.x``, ``[0]``), and what rebuilds it from new parts."""
+        ...
+
+
+class Data(Protocol):
+    """Tensors that are not only of numbers."""
+
+    def is_data(self, tensor: Any) -> bool:
+        """Whether it is plain data where it is beside other tensors: a scalar, text, objects."""
         ...
 
 
@@ -312,11 +318,23 @@ class Maths(Protocol):
     """The framework's arrays under the array API standard's names."""
 
     def namespace(self) -> Mapping[str, Any]:
-        """Each name of `xdevice.maths.NAMES` that the framework has, with what it stands for."""
+        """Each of `xdevice.tensors.names.NAMES` that the framework has, with what it stands for."""
         ...
 
     def module(self) -> ModuleType:
-        """The module in which the framework keeps what has no place in that list."""
+        """The framework's module with the functions that are not in that list."""
+        ...
+
+
+class Linalg(Protocol):
+    """The same for the standard's extension ``linalg``."""
+
+    def namespace(self) -> Mapping[str, Any]:
+        """Each of `xdevice.tensors.names.LINALG` that the framework has, with what it stands for."""
+        ...
+
+    def module(self) -> ModuleType:
+        """The framework's module with the functions that are not in that list."""
         ...
 
 
@@ -344,7 +362,7 @@ class Engine(Protocol):
         ...
 
     def all_reduce(self, vector: Any, op: str) -> Any:
-        """The ``sum``, ``max`` or ``min`` of every process's vector, a new one."""
+        """The ``sum``, ``mean``, ``max`` or ``min`` of every process's vector, a new one; NaN where one has NaN."""
         ...
 
     def broadcast(self, vector: Any, root: int) -> Any:
@@ -367,8 +385,8 @@ def _methods(protocol: type) -> tuple[str, ...]:
 CAPABILITIES: dict[str, tuple[str, ...]] = {
     p.__name__.lower(): _methods(p)
     for p in (
-        *(Hardware, Placement, Trees, Models, Creation, Exchange, Memory, Gradients, Virtual, Mixing),
-        *(Collectives, Maths, Storage, Engine),
+        *(Hardware, Placement, Trees, Data, Models, Creation, Exchange, Memory, Gradients, Virtual, Mixing),
+        *(Collectives, Maths, Linalg, Storage, Engine),
     )
 }
 """Each capability with the functions that it may have."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import operator
+from _operator import index as _index  # operator.index, without its 0.3 ms
 
-from xdevice.errors import DeviceSpellingError, DeviceTypeError
+from xdevice.errors import DeviceSpellingError, DeviceTypeError, XDeviceError, shortened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ MAX_INDEX = 2**31 - 1
 # What each maker calls its GPU. Any other word stands for itself.
 _GPU_WORDS = {"cuda", "rocm", "hip", "mps", "metal", "xpu"}
 _VIRTUAL = "vgpu"  # what a framework calls a virtual GPU, where it needs a word of its own
-_COMMON = frozenset({"cpu", "gpu", "tpu"})  # plainly words: no need to load `re` for these
+_COMMON = frozenset({"cpu", "gpu", "tpu"})  # known to be words: no need to load `re` for these
 
 _WORD, _INDEX = r"(?P<kind>(?!place\b|tfrt_)[a-z]+(?:_[a-z]+)*)", r"(?P<index>0|[1-9][0-9]*)"
 _SPELLINGS = (
@@ -35,6 +35,8 @@ _SPELLINGS = (
 _devices: dict[tuple[str, int], Device] = {}  # every Device there is: equal means identical
 _spelled: dict[str, Device] = {}
 _scope_hooks: list[Callable[..., None]] = []  # what ``with device:`` calls on entering and on leaving
+_native_hooks: list[Callable[[object], Device | None]] = []  # what ``device == obj`` asks about a native device
+_loaders: list[Callable[[], object]] = []  # what imports the modules that set hooks
 _patterns: list[re.Pattern[str]] = []
 
 
@@ -42,26 +44,33 @@ class Device:
     """Where a tensor can live: a kind and an index, ``gpu:1``.
 
     ``kind`` is ``cpu``, ``gpu`` (whatever the framework calls its GPU), ``tpu``, or the framework's
-    own word. The index is always resolved, so ``gpu`` is ``gpu:0``. Any framework's spelling will
-    do. There is one object per device: comparing and hashing cost what they cost for identity.
+    own word. The index is always resolved, so ``gpu`` is ``gpu:0``. Any framework's spelling is
+    accepted. There is one object per device, so comparing two devices compares identities.
+
+    ``==`` with a string or a native device compares what they name; a malformed string is unequal. Only
+    devices hash alike: in a set, or as keys of a dict, do not mix them with strings or native devices.
 
     Building a device says nothing about its existence; using one that is not there raises
     `DeviceNotFoundError`. ``with device:`` is ``with scope(device):``.
-
-    >>> from xdevice import Device
-    >>> Device("gpu", 1)
-    Device('gpu:1')
-    >>> Device("cuda:1") is Device("/job:localhost/replica:0/task:0/device:GPU:1")
-    True
-    >>> print(Device("cpu"))
-    cpu:0
 
     Raises
     ------
     DeviceSpellingError
         A malformed spelling, or an index that is negative or over ``2**31 - 1``.
     DeviceTypeError
-        A kind that is no string; an index that is no integer (``True`` and ``1.0`` are not).
+        A kind that is not a string; an index that is not an integer (``True`` and ``1.0`` are not).
+
+    Examples
+    --------
+    >>> from xdevice import Device
+    >>> Device("gpu", 1)
+    Device('gpu:1')
+    >>> Device("cuda:1") is Device("/job:localhost/replica:0/task:0/device:GPU:1")
+    True
+    >>> Device("gpu", 1) == "cuda:1"
+    True
+    >>> print(Device("cpu"))
+    cpu:0
     """
 
     __slots__ = ("index", "kind")
@@ -71,7 +80,9 @@ class Device:
 
     def __new__(cls, kind: str, index: int | None = None) -> Device:
         if not isinstance(kind, str):
-            raise DeviceTypeError(f"{kind!r} is no device kind; write Device('gpu', 1) or Device('gpu:1')")
+            raise DeviceTypeError(
+                f"{shortened(kind)} is not a kind of device; write Device('gpu', 1) or Device('gpu:1')"
+            )
         if index is None:
             return parse(kind)
         return _device(as_kind(kind), check_index(index))
@@ -103,6 +114,19 @@ class Device:
     def __delattr__(self, name: str) -> None:
         self.__setattr__(name, None)
 
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, Device):
+            return False  # equal devices are one object
+        try:
+            named = parse(other) if isinstance(other, str) else _native(other)
+        except XDeviceError:  # malformed, or of a framework that cannot be used
+            return NotImplemented
+        return NotImplemented if named is None else named is self
+
+    __hash__ = object.__hash__
+
     def __lt__(self, other: object) -> bool:
         return self._key() < other._key() if isinstance(other, Device) else NotImplemented
 
@@ -119,6 +143,8 @@ class Device:
         return self.kind, self.index
 
     def __enter__(self) -> Device:
+        if not _scope_hooks:
+            load_hooks()
         _scope_hooks[0](self, self)
         return self
 
@@ -131,6 +157,22 @@ class Device:
 def on_with(enter: Callable[..., None], leave: Callable[..., None]) -> None:
     """Set what ``with device:`` does: `xdevice.hardware.scopes`, which is above this file, provides it."""
     _scope_hooks[:] = enter, leave
+
+
+def on_native(name: Callable[[object], Device | None]) -> None:
+    """Set what ``device == obj`` asks: the device that a framework's own object names, or ``None``."""
+    _native_hooks[:] = (name,)
+
+
+def when_needed(load: Callable[[], object]) -> None:
+    """Set what imports the modules above this file that set hooks: they are not needed at import."""
+    _loaders[:] = (load,)
+
+
+def load_hooks() -> None:
+    """Import the modules that set hooks, if they have not been imported."""
+    for load in _loaders:
+        load()
 
 
 def parse(spelling: str) -> Device:
@@ -148,11 +190,11 @@ def parse(spelling: str) -> Device:
             break
     else:
         raise DeviceSpellingError(
-            f"{spelling!r} is no device; write 'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
+            f"{shortened(spelling)} is not a device; write 'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
         )
     digits = match["index"] or "0"
     if len(digits) > 10 or int(digits) > MAX_INDEX:
-        raise DeviceSpellingError(_too_large(spelling))
+        raise DeviceSpellingError(_too_large(f"the index of {shortened(spelling)}"))
     # setdefault: two threads that parse at once agree on one object
     return _spelled.setdefault(spelling, _device(_kind(match["kind"]), int(digits)))
 
@@ -160,10 +202,10 @@ def parse(spelling: str) -> Device:
 def as_kind(word: str) -> str:
     """The kind behind a framework's word for it: ``CUDA`` and ``mps`` are ``gpu``."""
     if not isinstance(word, str):
-        raise DeviceTypeError(f"{word!r} is no device kind; write 'cpu' or 'gpu'")
+        raise DeviceTypeError(f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'")
     kind = _kind(word)
     if kind not in _COMMON and str(parse(word)) != f"{kind}:0":
-        raise DeviceSpellingError(f"{word!r} is no device kind; write 'cpu' or 'gpu'")
+        raise DeviceSpellingError(f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'")
     return kind
 
 
@@ -171,11 +213,11 @@ def check_index(index: Any) -> int:
     """The index as an int, if it can be one of a device."""
     number = as_integer(index)
     if number is None:
-        raise DeviceTypeError(f"device index {index!r} is no integer; write gpu(0), gpu(1), …")
+        raise DeviceTypeError(f"device index {shortened(index)} is not an integer; write gpu(0), gpu(1), …")
     if number < 0:
-        raise DeviceSpellingError(f"device index {number} is negative; write gpu(0) for the first GPU")
+        raise DeviceSpellingError(f"device index {shortened(number)} is negative; write gpu(0) for the first GPU")
     if number > MAX_INDEX:
-        raise DeviceSpellingError(_too_large(index))
+        raise DeviceSpellingError(_too_large(f"device index {shortened(number)}"))
     return number
 
 
@@ -187,7 +229,7 @@ def name_virtual(there: bool = True) -> None:
 
 
 def spell(device: Device, spellings: Iterable[str]) -> None:
-    """From now on these strings mean the device: a framework's own names for a virtual GPU, and nobody else's."""
+    """From now on these strings mean the device: the names that one framework gives to a virtual GPU."""
     _spelled.update(dict.fromkeys(spellings, device))
 
 
@@ -196,9 +238,16 @@ def as_integer(value: Any) -> int | None:
     if isinstance(value, bool):
         return None
     try:
-        return operator.index(value)
+        return _index(value)
     except TypeError:
         return None
+
+
+def _native(obj: object) -> Device | None:
+    """The device that a framework's own object names; ``None`` if it is not one."""
+    if not _native_hooks:
+        load_hooks()
+    return _native_hooks[0](obj)
 
 
 def _kind(word: str) -> str:
@@ -206,8 +255,8 @@ def _kind(word: str) -> str:
     return "gpu" if word in _GPU_WORDS else word
 
 
-def _too_large(given: object) -> str:
-    return f"{given!r} has an index over {MAX_INDEX}, the largest a device can have; write gpu(0), gpu(1), …"
+def _too_large(what: str) -> str:
+    return f"{what} is over {MAX_INDEX}, the largest that a device can have; write gpu(0), gpu(1), …"
 
 
 def _device(kind: str, index: int) -> Device:

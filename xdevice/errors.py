@@ -115,8 +115,15 @@ class NotPortableWarning(UserWarning):
 
 
 def shortened(obj: object) -> str:
-    """The object for a message: its repr if that is short, else its type."""
-    text = repr(obj)
+    """The object for a message: its repr if that is short, else its type; of a long string its beginning."""
+    if isinstance(obj, str):
+        return repr(obj) if len(obj) <= 80 else f"{obj[:80]!r}…"
+    if isinstance(obj, int) and obj.bit_length() > 1000:  # Python does not print an int of over 4300 digits
+        return f"<integer of {obj.bit_length()} bits>"
+    try:
+        text = repr(obj)
+    except Exception:  # an object may hold such an int, or be broken
+        return f"an object of type {type(obj).__name__}"
     return text if len(text) <= 80 else f"an object of type {type(obj).__name__}"
 
 

@@ -1,8 +1,8 @@
 """What the machine itself has, asked without any framework; ``None`` is unknown.
 
 NVIDIA's GPUs are asked of NVML (the optional package ``nvidia-ml-py``), else read from the driver's
-own files; AMD's are read from theirs. Other makers' are not looked for. Nothing is imported before
-it is needed: the core imports this module.
+own files; AMD's are read from its driver's files. Other makers are not looked for. Packages are imported
+when they are first needed, since the core imports this module.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
         """The GPUs, and the drivers that serve them."""
 
         gpus: list[Gpu]
-        drivers: dict[str, str | None]  # version by maker; a maker without a loaded driver is not in it
-        driver_error: str | None  # what NVML said instead of answering
+        drivers: dict[str, str | None]  # version by maker, of the drivers that are loaded
+        driver_error: str | None  # NVML's error, where it gave one
         given: bool  # False in a container that was not given the machine's GPUs
 
     class Host(TypedDict):
@@ -101,7 +101,7 @@ def gpus(root: str = "/") -> Gpus:
     found += _amd_files(root)
     if os.path.exists(os.path.join(root, "sys/module/amdgpu")):
         drivers["amd"] = (_read(root, "sys/module/amdgpu/version") or "").strip() or None
-    if "nvidia" not in drivers:  # no driver to speak for a card that may be there all the same
+    if "nvidia" not in drivers:  # a card may be there without a loaded driver, which would report it
         found += [_gpu("nvidia", i) for i in range(_nvidia_on_the_bus(root))]
     given = asked or "nvidia" not in drivers or _has_nodes(root)
     return {"gpus": found, "drivers": drivers, "driver_error": error, "given": given}
@@ -136,29 +136,30 @@ def _gpu(
 
 
 def _ask_nvml() -> tuple[list[Gpu], dict[str, str | None], str | None]:
-    """The GPUs, the driver's version, and NVML's complaint if it made one."""
+    """The GPUs, the driver's version, and NVML's error if it gave one."""
     try:
         import pynvml as nvml
     except ModuleNotFoundError:
         return [], {}, None
-    pynvml: Any = nvml  # its error classes are made while it is imported: no checker knows them
+    pynvml: Any = nvml  # it makes its error classes at import, where no checker sees them
     try:
         pynvml.nvmlInit()
-    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):  # as most machines are
+    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):  # no NVIDIA GPU
         return [], {}, None
     except pynvml.NVMLError as error:
-        return [], {}, str(error)
+        return [], {}, _said(error)
+    drivers = {"nvidia": _text(_answer(pynvml, pynvml.nvmlSystemGetDriverVersion))}
     try:
-        driver = _answer(pynvml, pynvml.nvmlSystemGetDriverVersion)
-        found = [_nvml_gpu(pynvml, i) for i in range(_answer(pynvml, pynvml.nvmlDeviceGetCount) or 0)]
+        return [_nvml_gpu(pynvml, i) for i in range(pynvml.nvmlDeviceGetCount())], drivers, None
+    except pynvml.NVMLError as error:
+        return [], drivers, _said(error)
     finally:
         pynvml.nvmlShutdown()
-    return found, {"nvidia": _text(driver)}, None
 
 
 def _nvml_gpu(pynvml: Any, index: int) -> Gpu:
     handle = _answer(pynvml, pynvml.nvmlDeviceGetHandleByIndex, index)
-    if handle is None:  # fallen off the bus, or not for this user
+    if handle is None:  # it has fallen off the bus, or this user may not open it
         return _gpu("nvidia", index)
     memory = _answer(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle)
     return _gpu(
@@ -178,12 +179,16 @@ def _answer(pynvml: Any, query: Callable[..., Any], *args: Any) -> Any:
         return None
 
 
+def _said(error: Exception) -> str:
+    return str(error).strip().rstrip(".")  # nvidia-ml-py has sentences for some errors
+
+
 def _text(answer: str | bytes | None) -> str | None:
     return answer.decode(errors="replace") if isinstance(answer, bytes) else answer  # bytes before 11.5
 
 
 def _nvidia_files(root: str) -> list[Gpu]:
-    """What the loaded driver says in /proc, one folder per GPU."""
+    """The GPUs that the loaded driver reports in /proc, one folder per GPU."""
     found: list[Gpu] = []
     for i, folder in enumerate(_folders(root, "proc/driver/nvidia/gpus")):
         text = _read(root, f"proc/driver/nvidia/gpus/{folder}/information") or ""
@@ -195,7 +200,7 @@ def _nvidia_files(root: str) -> list[Gpu]:
 
 
 def _amd_files(root: str) -> list[Gpu]:
-    """What the loaded driver says of each node that is a GPU; CPUs are nodes too, without a gpu_id."""
+    """The GPUs that the loaded driver reports in /sys. CPUs are nodes too, without a gpu_id."""
     nodes = "sys/class/kfd/kfd/topology/nodes"
     gpu_nodes = [n for n in _folders(root, nodes) if (_read(root, f"{nodes}/{n}/gpu_id") or "0").strip() != "0"]
     return [
@@ -205,7 +210,7 @@ def _amd_files(root: str) -> list[Gpu]:
 
 
 def _nvidia_on_the_bus(root: str) -> int:
-    """How many of NVIDIA's display controllers are plugged in. AMD's are often part of a CPU: not asked."""
+    """How many of NVIDIA's display controllers are on the PCI bus. AMD's are often part of a CPU and not counted."""
     bus = "sys/bus/pci/devices"
     return sum(
         (_read(root, f"{bus}/{slot}/vendor") or "").strip() == _PCI_NVIDIA
@@ -215,7 +220,7 @@ def _nvidia_on_the_bus(root: str) -> int:
 
 
 def _has_nodes(root: str) -> bool:
-    """Whether there is a device node to open a GPU by: a container may lack it (WSL has /dev/dxg)."""
+    """Whether a GPU has a device node in /dev, which a container may lack (under WSL it is /dev/dxg)."""
     nodes = _folders(root, "dev")
     return "dxg" in nodes or any(node.startswith("nvidia") and node[len("nvidia") :].isdigit() for node in nodes)
 
@@ -239,7 +244,7 @@ def _version_in(text: str) -> str | None:
 
 
 def _folders(root: str, path: str) -> list[str]:
-    """What is in that folder, in order; nothing if it is not there."""
+    """The names in that folder, sorted; empty if it does not exist."""
     try:
         return sorted(os.listdir(os.path.join(root, path)))
     except OSError:

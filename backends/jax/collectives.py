@@ -37,6 +37,7 @@ def kind(tensor: Any) -> str:
 
 def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
     with _beside(tensor):
+        tensor = tensor if isinstance(tensor, jax.Array) else concrete(tensor)
         return list(jnp.split(tensor, np.cumsum(sizes[:-1])))
 
 
@@ -49,7 +50,7 @@ def pack(tensors: Sequence[Any]) -> Any:
     for tensor in tensors:
         _check_untraced(tensor)
     with _beside(tensors[0]):
-        return _packed(list(tensors))
+        return _packed([concrete(tensor) for tensor in tensors])
 
 
 def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:

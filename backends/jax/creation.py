@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
+from jax.sharding import SingleDeviceSharding
 
-from xdevice.backends.jax.hardware import native, scope
+from xdevice.backends.jax.hardware import is_tracing, native, scope
 from xdevice.backends.jax.placement import copy
+from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from xdevice.device import Device
 
 _lock = threading.Lock()
-_key: jax.Array | None = None  # JAX has no random state of its own, so here it is
+_key: jax.Array | None = None  # JAX keeps no random state; this is xdevice's
 
 
 def dtype(name: str) -> Any:
@@ -34,40 +37,41 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
         return copied if device is None else jax.device_put(copied, native(device))
     try:
         array = np.asarray(data)
-    except jax.errors.TracerArrayConversionError:  # numbers of a traced function: only JAX can stack them
-        return jnp.array(data, dtype, device=_native(device))
+    except jax.errors.TracerArrayConversionError:  # values of a traced function: only JAX can stack them
+        made = jnp.array(data, dtype)  # given a device, it fails under jax.vmap
+        return made if device is None else jax.device_put(made, SingleDeviceSharding(native(device)))
     if array.dtype.kind in "OSUMm":
-        raise TypeError(f"{array.dtype} is no type of number")
+        raise TypeError(f"{array.dtype} is not a numeric dtype")
     if array.dtype.kind in "iu" and array.size:
         _check_range(dtype, array.min(), array.max())
-    return jnp.array(array, dtype, device=_native(device))
+    return _bound(jnp.array(array, dtype, device=_native(device)), device)
 
 
 def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
     _check_width(dtype)
-    return jnp.empty(shape, dtype, device=_native(device))
+    return _bound(jnp.empty(shape, dtype, device=_native(device)), device)
 
 
 def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
     _check_width(dtype)
-    return jnp.zeros(shape, dtype, device=_native(device))
+    return _bound(jnp.zeros(shape, dtype, device=_native(device)), device)
 
 
 def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
     _check_width(dtype)
-    return jnp.ones(shape, dtype, device=_native(device))
+    return _bound(jnp.ones(shape, dtype, device=_native(device)), device)
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> jax.Array:
     _check_width(dtype)
     _check_range(dtype, value)
-    return jnp.full(shape, value, dtype, device=_native(device))
+    return _bound(jnp.full(shape, value, dtype, device=_native(device)), device)
 
 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> jax.Array:
     _check_width(dtype)
     _check_range(dtype, start, stop, step)
-    return jnp.arange(start, stop, step, dtype, device=_native(device))
+    return _bound(jnp.arange(start, stop, step, dtype, device=_native(device)), device)
 
 
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
@@ -80,22 +84,31 @@ def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
 
 def seed(n: int) -> None:
     global _key
+    if is_tracing():
+        raise NotSupportedError(
+            "seed would run once, when jax.jit traces the function, and not at each call; call it outside"
+        )
     with _lock, jax.ensure_compile_time_eval():
         _key = jax.random.key(n)
 
 
 def _draw(sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
     _check_width(dtype)
+    if is_tracing():
+        raise NotSupportedError(
+            "random numbers made while jax.jit traces a function would be the same at every call; make them outside "
+            "and pass them in, or pass a key in and call jax.random"
+        )
     options = {} if dtype is None else {"dtype": dtype}
     if device is None:
         return sample(_next_key(), shape, **options)
-    with scope(device):  # where it is computed; what is computed there is not yet bound to stay there
+    with scope(device):  # computed there, but not committed to it
         return jax.device_put(sample(_next_key(), shape, **options), native(device))
 
 
 def _next_key() -> Any:
     global _key
-    # never traced: a key made inside jax.jit must not be kept beyond it
+    # evaluated even while JAX traces: a traced key must not be kept
     with _lock, jax.ensure_compile_time_eval():
         if _key is None:
             _key = jax.random.key(int.from_bytes(os.urandom(4), "little"))
@@ -104,7 +117,7 @@ def _next_key() -> Any:
 
 
 def _check_width(dtype: Any) -> None:
-    """JAX makes 32-bit numbers of 64-bit ones that were asked for, with a warning at most."""
+    """JAX gives 32-bit numbers where 64-bit ones were asked for, with a warning at most."""
     if dtype is not None and jax.dtypes.canonicalize_dtype(dtype) != np.dtype(dtype):
         raise ValueError(
             f"{np.dtype(dtype)} is off in JAX and would become {jax.dtypes.canonicalize_dtype(dtype)}; "
@@ -113,7 +126,7 @@ def _check_width(dtype: Any) -> None:
 
 
 def _check_range(dtype: Any, *numbers: Any) -> None:
-    """JAX keeps the low bits of integers that are too large, in silence."""
+    """JAX keeps the low bits of integers that are too large, without an error."""
     target = jax.dtypes.canonicalize_dtype(np.int64 if dtype is None else dtype)
     if not jnp.issubdtype(target, jnp.integer):
         return
@@ -125,3 +138,14 @@ def _check_range(dtype: Any, *numbers: Any) -> None:
 
 def _native(device: Device | None) -> Any:
     return None if device is None else native(device)
+
+
+def _bound(made: jax.Array, device: Device | None) -> jax.Array:
+    """The new array; in a function that ``jax.jit`` traces with its device, which JAX's own factories ignore there.
+
+    The whole function is then computed on that device, or is an error if its arguments are on another.
+    """
+    if device is None or not isinstance(made, Tracer):
+        return made
+    bound: jax.Array = jax.device_put(made, SingleDeviceSharding(native(device)))
+    return bound

@@ -20,13 +20,15 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from xdevice.backends.jax.collectives import kind
 from xdevice.backends.jax.placement import device_of, move
 from xdevice.errors import DistributedError
+from xdevice.kit.loopback import is_loopback
+from xdevice.kit.means import summed_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from xdevice.contract import Job
 
-_jax: Any = jax  # which has left most of what is used here without types
+_jax: Any = jax  # most of what is used here has no types
 # older versions keep these two elsewhere
 enable_x64 = (_jax if hasattr(_jax, "enable_x64") else import_module("jax.experimental")).enable_x64
 shard_map = (_jax if hasattr(_jax, "shard_map") else import_module("jax.experimental.shard_map")).shard_map
@@ -36,7 +38,7 @@ _Spec: Any = PartitionSpec
 _PARTS = _Spec("process")
 _COLLECTIVES = "jax_cpu_collectives_implementation"
 _LONG = 2**20
-"""Longer vectors are of few lengths: models'."""
+"""Numbers above which a vector is not rounded up: models' gradients have few lengths."""
 
 _LEAVING = 5
 """Seconds to wait for the others when leaving, which all do at the same time."""
@@ -56,13 +58,13 @@ def start(job: Job, timeout: float) -> None:
     with _gloo_at(job.hosts[job.rank]):
         all_reduce(jax.device_put(np.zeros(1, np.float32), jax.local_devices(backend="cpu")[0]), "sum")  # connects them
     if jax.default_backend() == "cpu":
-        # gloo needs JAX's own service no more, which would end this process where another one has gone
+        # gloo no longer needs JAX's own service, which would end this process where another one has gone
         _jax.distributed.shutdown()
 
 
 @contextmanager
 def _gloo_at(host: str) -> Generator[None, None, None]:
-    """Let gloo take this address: JAX has no setting for it, and gloo takes what the host's name stands for."""
+    """Let gloo use this address: JAX has no setting for it, and gloo uses that of the host's name."""
     bridge: Any = import_module("jax._src.xla_bridge")
     own_library = getattr(bridge, "_jax", None) or getattr(bridge, "xla_client", None)
     library: Any = getattr(own_library, "_xla", own_library)  # its place before JAX 0.6
@@ -81,12 +83,14 @@ def _join(job: Job, timeout: float) -> None:
     if getattr(_jax.config, _COLLECTIVES, None) in (None, "none"):  # before JAX 0.5
         _jax.config.update(_COLLECTIVES, "gloo")
     seconds = max(1, round(timeout))
-    wanted = {
+    wanted: dict[str, Any] = {
         "initialization_timeout": seconds,
-        "heartbeat_timeout_seconds": max(100, 2 * seconds),  # xdevice finds out sooner, and says who it is
+        "heartbeat_timeout_seconds": max(100, 2 * seconds),  # xdevice finds out sooner, and names the rank
         "shutdown_timeout_seconds": _LEAVING,
     }
-    known = signature(jax.distributed.initialize).parameters  # the last two came after 0.4.34
+    if is_loopback(job.hosts[0]):
+        wanted["coordinator_bind_address"] = job.master  # JAX's service would listen on all interfaces
+    known = signature(jax.distributed.initialize).parameters  # those of heartbeat and shutdown came after 0.4.34
     options: dict[str, Any] = {name: value for name, value in wanted.items() if name in known}
     try:
         jax.distributed.initialize(job.master, job.world_size, job.rank, **options)
@@ -94,7 +98,7 @@ def _join(job: Job, timeout: float) -> None:
         if "must be called before" not in str(error):
             raise
         raise DistributedError(
-            "jax has started already, and cannot join other processes any more; "
+            "jax has started already, and can no longer join other processes; "
             "call xdevice.distributed.init() before the first array is made"
         ) from error
 
@@ -124,10 +128,10 @@ def _running() -> Job:
 
 
 def _computed(function: Callable[[Any], Any], given: Any, vector: Any) -> Any:
-    """What the function finds in this process, on the vector's device, and there when this comes back."""
+    """The function's result in this process, complete, on the vector's device."""
     mesh, device = _mesh(vector), device_of(vector)
     own: Any = mesh.local_devices[0]
-    with enable_x64(True):  # or arrays of 64 bits, where there are any, would lose half of them here
+    with enable_x64(True):  # or an array of 64 bits would lose half of them here
         part = jax.device_put(_roomy(given) if own.platform == "cpu" else given, own)
         whole = (mesh.size * part.size,)
         rows = jax.make_array_from_single_device_arrays(whole, NamedSharding(mesh, _PARTS), [part])
@@ -136,7 +140,7 @@ def _computed(function: Callable[[Any], Any], given: Any, vector: Any) -> Any:
 
 
 def _roomy(vector: Any) -> Any:
-    """The vector with zeros behind it, up to one of few lengths: each takes XLA a quarter of a second to compile."""
+    """The vector, zeros appended up to one of few lengths: each takes XLA a quarter of a second to compile."""
     step = max(64, 1 << vector.size.bit_length() >> 3)
     rounded = -(-vector.size // step) * step
     if vector.size == rounded or vector.size > _LONG:
@@ -157,7 +161,7 @@ def _mesh(vector: Any) -> Mesh:
 
 @cache
 def _mesh_over(platform: str) -> Mesh:
-    """One device of each process: that of its local rank, or the CPU, if not everybody has one for itself."""
+    """One device of each process: that of its local rank, or the CPU, if not every process has its own."""
     found = []
     for rank, place in enumerate(_running().local_ranks):
         own = [device for device in jax.devices(platform) if device.process_index == rank]
@@ -176,11 +180,30 @@ def _compiled(function: Callable[[Any], Any], mesh: Mesh) -> Callable[[Any], Any
 @cache
 def _reduction(op: str, mesh: Mesh) -> Callable[[Any], Any]:
     def reduced(vector: Any) -> Any:
-        narrow = kind(vector) == "f" and vector.dtype.itemsize < 4
+        floating = kind(vector) == "f"
+        if op == "mean":
+            total = _REDUCED["sum"](vector.astype(summed_in(vector.dtype.name, mesh.size)), "process")
+            return (total / mesh.size).astype(vector.dtype)
+        narrow = floating and vector.dtype.itemsize < 4
         wide = vector.astype(jnp.float32) if narrow else vector  # rounded once, not with each process
+        if floating and op != "sum":
+            return _extreme(wide, op).astype(vector.dtype)
         return _REDUCED[op](wide, "process").astype(vector.dtype)
 
     return _compiled(reduced, mesh)
+
+
+def _extreme(vector: Any, op: str) -> Any:
+    """The greatest or least floating-point numbers. gloo loses NaN: it compares their bits, which have an order."""
+    integer = np.dtype(f"int{8 * vector.dtype.itemsize}")
+    ends = np.iinfo(integer)
+
+    def in_order(bits: Any) -> Any:  # and back: the ends of the range are NaNs
+        return jnp.where(bits < 0, bits ^ ends.max, bits)
+
+    keys = in_order(jax.lax.bitcast_convert_type(vector, integer))
+    keys = jnp.where(jnp.isnan(vector), ends.max if op == "max" else ends.min, keys)
+    return jax.lax.bitcast_convert_type(in_order(_REDUCED[op](keys, "process")), vector.dtype)
 
 
 @cache
@@ -190,7 +213,7 @@ def _gathering(mesh: Mesh) -> Callable[[Any], Any]:
 
 @cache
 def _bits_added(mesh: Mesh) -> Callable[[Any], Any]:
-    """The bits of the one vector that is not all zeros: as integers, so that no number is anything but bits."""
+    """The bits of the one vector that is not all zeros, added as integers, so that NaNs and -0.0 arrive unchanged."""
 
     def added(vector: Any) -> Any:
         if kind(vector) == "c":

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
+from xdevice.backends.jax.placement import concrete
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,6 +25,7 @@ def is_floating(tensor: Any) -> bool:
 
 
 def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
+    parameters = [p if isinstance(p, jax.Array) else concrete(p) for p in parameters]  # Keras's variables
     if isinstance(call.fn, _Jitted):
         arrays, structure = jax.tree.flatten((call.args, call.kwargs))
         if all(isinstance(array, jax.Array) and not isinstance(array, Tracer) for array in arrays):

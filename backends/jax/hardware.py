@@ -8,9 +8,12 @@ from importlib.metadata import distributions
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
+from jax._src import core  # which alone tells cheaply that nothing is traced
+from jax.core import Tracer
 
 from xdevice.device import Device, as_kind
-from xdevice.errors import UnknownPlacementError
+from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,11 +22,12 @@ if TYPE_CHECKING:
 
 _tokens: dict[Any, jax.Array] = {}  # a number on each device, for `synchronize` to compute with
 _successor = jax.jit(lambda number: number + 1)
+_nothing_traced: Any = getattr(core, "trace_state_clean", lambda: False)
 _virtual = 0  # host devices that stand for GPUs; the first host device is the CPU
 
 
 def build() -> Build:
-    # the GPU part of JAX is a plug-in of its own: jax-cuda12-plugin, jax-rocm60-plugin
+    # JAX's GPU support is a separate package: jax-cuda12-plugin, jax-rocm60-plugin
     for distribution in distributions():
         name = distribution.name or ""
         for compute in ("cuda", "rocm"):
@@ -58,15 +62,25 @@ def as_device(native: Any) -> Device:
 
 
 def scope(device: Device) -> AbstractContextManager[Any]:
+    if is_tracing():
+        raise NotSupportedError(
+            f"a scope of {device} would do nothing while jax.jit traces a function; enter it around the call, or give "
+            f"device= to what makes the array"
+        )
     fresh: AbstractContextManager[Any] = jax.default_device(native(device))  # one entered twice never leaves
     return fresh
+
+
+def is_tracing() -> bool:
+    """Whether JAX traces a function in this thread, as in jax.jit and jax.lax.scan; jax.grad and jax.vmap compute."""
+    return not _nothing_traced() and isinstance(jnp.asarray(0), Tracer)
 
 
 def synchronize(devices: Sequence[Device]) -> None:
     """Wait for every result that is alive, for callbacks, and for all that was queued on a GPU.
 
-    A GPU's stream is served in order, so a new computation ends after all earlier ones. The CPU promises
-    no such order: there, work whose result nobody keeps is nearly always waited for, but not surely.
+    A GPU runs its stream in order, so a new computation ends after all earlier ones. The CPU does not promise
+    that: work whose result is dropped is nearly always waited for, but not always.
     """
     for word in {native(device).platform for device in devices}:
         for array in jax.live_arrays(word):  # type: ignore[no-untyped-call]  # JAX has left it without types

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from xdevice.contract import MemoryStats
     from xdevice.device import Device
 
-# In the words of XLA, CUDA, cuBLAS and cuDNN.
+# From XLA, CUDA, cuBLAS and cuDNN.
 _WORDS = (
     "RESOURCE_EXHAUSTED",
     "CUDA_ERROR_OUT_OF_MEMORY",
@@ -27,9 +27,9 @@ def memory_stats(device: Device) -> MemoryStats:
         return {"allocated": _living_on(device)}
     try:
         known = native(device).memory_stats()
-    except RuntimeError:  # a platform's plug-in need not have it
+    except RuntimeError:  # not every platform has it
         return {}
-    if not known:  # the CPU's allocator keeps no account
+    if not known:  # the CPU's allocator does not count
         return {}
     return {
         # what XLA may take at most, a share of the device's memory: JAX does not know the whole
@@ -51,7 +51,7 @@ def _living_on(device: Device) -> int:
 
 
 def empty_cache(device: Device | None) -> None:
-    pass  # what XLA has taken it keeps until the process ends, and has no call to give it back
+    pass  # XLA keeps its memory until the process ends
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -1,7 +1,7 @@
-"""Operations on arrays of several devices, which JAX refuses, in words of its own.
+"""Operations on arrays of several devices, which JAX refuses with an error of its own.
 
 Every operation that JAX has not yet compiled for just these devices goes through one function, and so
-does every one that it refuses. While a strict block is open, its refusal is told as xdevice tells it;
+does every one that it refuses. While a strict block is open, its error becomes xdevice's;
 no operation that JAX accepts takes any longer. What is uncommitted follows, as always under JAX; an array
 that a jitted function closes over is a constant to it, and an argument that it does not use is dropped.
 """
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import jax
-from jax._src import pjit  # where JAX finds out; there is no public word for it
+from jax._src import pjit  # where JAX checks devices; it is not public
 from jax.core import Tracer
 
 from xdevice.backends.jax.hardware import as_device
@@ -53,12 +53,12 @@ def _translating(run: Callable[..., Any]) -> Callable[..., Any]:
             if not str(error).startswith(_REFUSED):
                 raise
             refused = error
-        raise _told(str(refused), [*args, *kwargs.values()]) from refused
+        raise _translated(str(refused), [*args, *kwargs.values()]) from refused
 
     return call
 
 
-def _told(message: str, arguments: list[Any]) -> MixedDeviceError:
+def _translated(message: str, arguments: list[Any]) -> MixedDeviceError:
     operation = _OPERATION.search(message)
     there = {(d.platform.lower(), d.id): d for d in jax.devices()}
     named = {
@@ -72,7 +72,7 @@ def _told(message: str, arguments: list[Any]) -> MixedDeviceError:
         return mixed(name, found)
     known = "".join(map(str, found)) or "unknown"  # before JAX 0.4.36 the other may hide in a tracer
     return MixedDeviceError(
-        f"{name} was given arrays on several devices, of which one is {known}; bring them together with to_device",
+        f"{name} was given arrays on several devices, one of them {known}; bring them together with to_device",
         found,
     )
 

@@ -12,6 +12,7 @@ from jax.sharding import SingleDeviceSharding
 from xdevice.backends.jax.hardware import as_device, native
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError
+from xdevice.kit import keras
 
 if TYPE_CHECKING:
     from xdevice.contract import Role
@@ -25,14 +26,17 @@ def role(cls: type) -> Role | None:
         return "tensor"
     if issubclass(cls, (jax.Device, SingleDeviceSharding)):
         return "device"
-    return "data" if issubclass(cls, _DATA) else None
+    return "data" if issubclass(cls, _DATA) else keras.role(cls, "jax")
 
 
 def device_of(tensor: Any) -> Device:
     if isinstance(tensor, Tracer):
         return device_of(concrete(tensor))
-    if tensor.is_deleted():
-        raise _deleted(tensor)
+    try:
+        if tensor.is_deleted():
+            raise _deleted(tensor)
+    except AttributeError:
+        return device_of(keras.value_of(tensor))
     where = tensor.sharding
     try:
         return _known[where]
@@ -41,6 +45,8 @@ def device_of(tensor: Any) -> Device:
 
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
+    if not isinstance(tensor, jax.Array):
+        return keras.with_value(tensor, move(keras.value_of(tensor), device, non_blocking))
     there = native(device)
     # the memory is named because a bare device leaves an array in pinned host memory where it is
     moved = jax.device_put(tensor, SingleDeviceSharding(there, memory_kind=there.default_memory().kind))
@@ -50,6 +56,8 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
 
 
 def copy(tensor: Any) -> Any:
+    if not isinstance(tensor, jax.Array):
+        return keras.with_value(tensor, copy(keras.value_of(tensor)))
     # the copy of an array that is uncommitted would go to the default device, so make that its own;
     # device_put(…, may_alias=False) does not copy at all before JAX 0.5
     with jax.default_device(min(concrete(tensor).sharding.addressable_devices, key=lambda d: d.id)):
@@ -57,14 +65,13 @@ def copy(tensor: Any) -> Any:
 
 
 def concrete(tensor: Any) -> Any:
-    """The array itself, or the one behind a tracer that has one: under ``jax.grad``, not ``jax.jit``."""
+    """The array itself, or the one behind a Keras variable, or a tracer that has one: under ``jax.grad``."""
     if not isinstance(tensor, Tracer):
-        return tensor
+        return tensor if isinstance(tensor, jax.Array) else concrete(keras.value_of(tensor))
     value = getattr(tensor, "to_concrete_value", lambda: None)()  # JAX 0.4.36 brought it
     if value is None:
         raise UnknownPlacementError(
-            f"a {type(tensor).__name__} stands for an array while JAX traces a function, and is nowhere yet; "
-            f"ask, move and read outside jax.jit and jax.vmap"
+            f"a {type(tensor).__name__} is traced and has no device; ask, move and read outside jax.jit and jax.vmap"
         )
     return value
 
@@ -93,5 +100,5 @@ def _place(where: Any) -> Device:
 
 def _deleted(array: Any) -> UnknownPlacementError:
     return UnknownPlacementError(
-        f"an array of shape {array.shape} was deleted or donated, and is nowhere; keep what the call returned"
+        f"an array of shape {array.shape} was deleted or donated and has no device; keep what the call returned"
     )

@@ -10,8 +10,11 @@ from typing import Any
 import jax
 
 from xdevice.backends.jax import hardware
+from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.machine import gpus
+
+_ByJax: Any = jax.Device
 
 
 def enable(n: int, force: bool) -> None:
@@ -27,8 +30,8 @@ def enable(n: int, force: bool) -> None:
         )
     if without_host and not force:
         raise VirtualDeviceError(
-            f"{n} virtual GPUs were asked for, but jax_platforms={settings.jax_platforms} leaves the host out, which "
-            f"lends them; start with JAX_PLATFORMS=cpu, or ask for virtual_gpus({n}, force=True)"
+            f"{n} virtual GPUs were asked for, but jax_platforms={settings.jax_platforms} leaves out the host, which "
+            f"provides them; start with JAX_PLATFORMS=cpu, or ask for virtual_gpus({n}, force=True)"
         )
     if not hasattr(settings, "jax_num_cpu_devices"):
         raise NotSupportedError(f"jax {jax.__version__} has no setting for several host devices; install jax>=0.5")
@@ -42,3 +45,24 @@ def enable(n: int, force: bool) -> None:
     if real or without_host:
         settings.update("jax_platforms", "cpu")
     hardware.name_virtual(n)
+    _name(n)
+
+
+def _name(n: int) -> None:
+    """Let JAX print virtual GPUs as such: what it prints would otherwise read back as a CPU."""
+    name, show = _ByJax.__str__, _ByJax.__repr__
+
+    def index(device: Any) -> int | None:
+        if device.platform != "cpu" or device.process_index != jax.process_index():
+            return None
+        found = hardware.as_device(device)
+        return found.index if found.kind == "gpu" else None
+
+    def named(device: Any, word: str, otherwise: Any) -> str:
+        i = index(device)
+        return str(otherwise(device)) if i is None else word.format(i)
+
+    _ByJax.__str__ = lambda device: named(device, "vgpu:{}", name)
+    _ByJax.__repr__ = lambda device: named(device, "VgpuDevice(id={})", show)
+    for i in range(n):  # how older text, and other versions, call it
+        spell(Device("gpu", i), [f"TFRT_CPU_{i + 1}", f"CpuDevice(id={i + 1})"])

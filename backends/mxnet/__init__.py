@@ -7,9 +7,9 @@ whole numbers whole where MXNet makes floats of them, and moves Gluon parameters
 made before such a move must be made again.
 
 MXNet 1.9.1 was written for NumPy before 1.24 and looks up names at import that are gone since. They
-are lent to NumPy while MXNet is imported. What it needs later stays missing: with NumPy 2
-``mx.np.pad`` (``numpy.compat``), some of the Gluon estimator's handlers (``numpy.Inf``), the ``Orthogonal``
-initializer, and NumPy's own integers as arguments of operators (they print otherwise) fail.
+are added to NumPy while MXNet is imported, and NumPy 2's numbers are written for its library as NumPy 1's
+were. What it needs later stays missing: with NumPy 2 ``mx.np.pad`` (``numpy.compat``) and some of the Gluon
+estimator's handlers (``numpy.Inf``) fail.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+
+from xdevice.backends.mxnet.text import write_plainly
 
 
 def _gone(*args: Any, **kwargs: Any) -> Any:
@@ -70,8 +72,13 @@ with _names_lent(), warnings.catch_warnings():
     warnings.filterwarnings("ignore", "distutils Version classes are deprecated", DeprecationWarning)
     import mxnet as mxnet
 
+write_plainly()
+
 CANNOT: dict[str, str] = {
-    "storage": "there is nothing to do: all its numbers are NumPy's too, and saved as such",
+    "trees": "MXNet keeps no registry of containers; register a class with optree",
+    "storage": "it is not needed: NumPy has all of MXNet's dtypes",
+    "data": "every array is of numbers",
+    "nextafter": "it has no operation on the bits of floats; take to_numpy(x) to NumPy's",
 }
 """What this framework cannot do, and why."""
 

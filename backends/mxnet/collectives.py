@@ -14,6 +14,7 @@ import numpy as np
 from mxnet import autograd
 from mxnet.gluon import Parameter
 
+from xdevice.backends.mxnet.hardware import gpus, is_virtual
 from xdevice.backends.mxnet.placement import arrays
 
 if TYPE_CHECKING:
@@ -68,7 +69,13 @@ def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> 
 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:
-    """NumPy's shapes and arrays, and what is recorded, are each thread's own settings."""
+    """NumPy's shapes and arrays, and what is recorded, are each thread's own settings.
+
+    All of MXNet's CPU contexts draw from one generator: there, threads would take each other's random numbers, and
+    a seed would not make them repeatable.
+    """
+    if is_virtual() or not gpus():
+        return None
     util, recording, training = mx.util, autograd.is_recording(), autograd.is_training()
     shapes, arrays_of_np = util.is_np_shape(), util.is_np_array()
 

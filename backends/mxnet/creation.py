@@ -53,7 +53,8 @@ def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:
     number = _numbers(value, dtype)
-    if number.ndim or (number.dtype.kind == "i" and abs(number.item()) > _EXACT):
+    negative_zero = number.dtype.kind == "f" and not number.any() and np.signbit(number).any()  # MXNet drops the sign
+    if number.ndim or negative_zero or (number.dtype.kind == "i" and abs(number.item()) > _EXACT):
         return tensor(np.full(shape, number), number.dtype, device)
     with mx.util.np_shape(True):
         return mx.np.full(shape, number.item(), number.dtype, ctx=_context(device))

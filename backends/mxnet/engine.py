@@ -1,7 +1,7 @@
 """Several processes, by MXNet's ``dist_sync`` key-value store: each sends to a server, which adds up.
 
-The server adds floating-point numbers and nothing else. Integers travel in those that hold them exactly, and
-bits, which must arrive as they are, 16 by 16 as whole numbers to which every other process adds zero.
+The server adds floating-point numbers only. Integers are sent in those that hold them exactly, and bits, which must
+arrive unchanged, 16 at a time as whole numbers to which every other process adds zero.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from mxnet import autograd
 
 from xdevice.backends.mxnet.servers import Servers, as_worker
+from xdevice.kit.means import summed_in
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 _ELEMENTWISE = {"max": mx.np.maximum, "min": mx.np.minimum}
 _SMALL, _LENGTHS = 1024, 32
-"""Up to so many numbers every length has keys of its own, and so do as many greater lengths, the first to come."""
+"""Every length up to the first has a key of its own, and so do as many longer ones as the second says."""
 
 
 class _Store:
-    """The store as a worker sees it, and the keys that it has: bounded in number, whatever lengths come."""
+    """The store as a worker sees it, and its keys: their number is bounded, whatever lengths come."""
 
     def __init__(self, job: Job, timeout: float) -> None:
         self.rank, self.size, self.timeout = job.rank, job.world_size, timeout
@@ -45,7 +46,7 @@ class _Store:
         sizes = self._pieces(vector.size)
         ends = list(accumulate(sizes, initial=0))
         pieces = [vector[a:b].copy() for a, b in pairwise(ends)] if len(sizes) > 1 else [vector]
-        for piece in pieces:  # no two of one key: MXNet would mix them up, in silence
+        for piece in pieces:  # each with its own key: MXNet mixes up two operations on one
             self._native.pushpull(self._key(piece), piece, out=piece)
         found = mx.np.concatenate(pieces) if len(pieces) > 1 else vector
         found.wait_to_read()
@@ -59,10 +60,10 @@ class _Store:
         return key
 
     def _pieces(self, length: int) -> list[int]:
-        """The lengths of the parts that travel by themselves, no two alike; mostly the whole.
+        """The lengths of the parts that are sent, all different; mostly one, the whole.
 
-        For each key the server keeps a vector for ever. So that they remain few, whatever lengths come, those after
-        the first go in powers of two and what is left.
+        For each key the server keeps a vector until it ends. So that they remain few, lengths after the first are
+        sent in parts: powers of two, and the rest.
         """
         if length > _SMALL and length not in self._lengths:
             if len(self._lengths) == _LENGTHS:
@@ -80,7 +81,7 @@ class _Store:
         self.servers.end(self.timeout)
 
     def leave_alone(self) -> None:
-        """At the end of a process whose job has failed: wait for nobody."""
+        """At the end of a process whose job has failed: do not wait for the others."""
         self.servers.will_end()
         base: Any = mx.base
         base._LIB.MXKVStoreSetBarrierBeforeExit(self._native.handle, ctypes.c_int(0))
@@ -96,6 +97,10 @@ def start(job: Job, timeout: float) -> None:
 
 def all_reduce(vector: Any, op: str) -> Any:
     with _plain():
+        if op == "mean":
+            store, name = _running(), np.dtype(vector.dtype).name
+            total = store.total(vector.astype(summed_in(name, store.size)))
+            return (total / store.size).astype(name)
         if op != "sum":
             first, *others = all_gather(vector)
             for other in others:
@@ -143,7 +148,7 @@ def _plain() -> AbstractContextManager[Any]:
 
 
 def _integers(vector: Any) -> Any:
-    """The sum of whole numbers, modulo their dtype's range as everywhere: in two halves, if they are long."""
+    """The sum of integers, modulo their dtype's range as everywhere; those of 64 bits are sent in two halves."""
     dtype = np.dtype(vector.dtype)
     numbers = vector.asnumpy()
     if dtype.itemsize < 8:

@@ -30,7 +30,7 @@ def value_and_gradients(
         variables = [arrays(p)[0].detach() for p in parameters]
         for variable in variables:
             variable.attach_grad()  # which is what makes it one: the gradient is returned, not left there
-        training = autograd.is_training() if autograd.is_recording() else True  # as whoever records around this
+        training = autograd.is_training() if autograd.is_recording() else True  # the mode of the surrounding record()
         with autograd.record(training):
             value, aux = call(variables)
         found = _gradients(value, variables, training)

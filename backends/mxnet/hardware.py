@@ -64,7 +64,7 @@ def scope(device: Device) -> AbstractContextManager[Any]:
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    mx.nd.waitall()  # all devices: MXNet has nothing finer. Raises what went wrong in the queue
+    mx.nd.waitall()  # all devices: MXNet cannot wait for one. Raises errors of queued work
 
 
 def properties(device: Device) -> Properties:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
+from xdevice.backends.mxnet.creation import dtype as dtype  # noqa: PLC0414  (for the kit)
 from xdevice.kit.standard import standard
+from xdevice.kit.widening import Widening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,7 +24,26 @@ _npx: Any = mx.npx
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below, with the shapes that NumPy has."""
-    return {name: _with_shapes(made) for name, made in standard(_RAW, sys.modules[__name__]).items()}
+    made = standard(widened(_RAW), _this_module())
+    return {name: with_shapes(function) for name, function in made.items()}
+
+
+def widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
+    """The operations, each for every dtype."""
+    return Widening("mxnet", _this_module(), _is_refusal).all(raw)
+
+
+_REFUSALS = ("Unknown type", "type enum", "not support", "ndarrays", "data type", "dtype")
+
+
+def _this_module() -> Any:
+    """This module, as the `Dtypes` that it is."""
+    return sys.modules[__name__]
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether an operation does not take the dtype."""
+    return isinstance(error, (mx.MXNetError, TypeError)) and any(words in str(error) for words in _REFUSALS)
 
 
 def module() -> ModuleType:
@@ -29,32 +51,40 @@ def module() -> ModuleType:
     return found
 
 
+def name_of(dtype: Any) -> str:
+    """NumPy's name for a dtype."""
+    name: str = np.dtype(dtype).name
+    return name
+
+
 def dtype_name(x: Any) -> str | None:
-    """NumPy's name for the dtype; ``None`` for what is no tensor."""
+    """NumPy's name for the dtype of a tensor; ``None`` for anything else."""
     return np.dtype(x.dtype).name if isinstance(x, NDArray) else None
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """The tensor in another dtype, whatever it is written as."""
+    """The tensor in another dtype, in any spelling."""
     return x.astype(dtype)
 
 
 def number(value: Any, name: str, like: Any) -> Any:
-    """A tensor of one number, beside another tensor."""
-    return _np.full((), value, name, ctx=like.ctx)
+    """A tensor of one number, on the device of another tensor."""
+    return _np.array(value, name, ctx=like.ctx)  # mx.np.full makes 0.0 of -0.0
 
 
 def operand(value: Any, name: str, like: Any) -> Any:
-    """Among floats the plain number: its operations, and their gradients, take half the time."""
+    """The plain number among floats: its operations, and their gradients, take half the time."""
     return float(value) if np.dtype(name).kind == "f" else number(value, name, like)
 
 
-def _with_shapes(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_shapes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with the shapes that NumPy has: of single numbers, and of none."""
+
+    @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         with mx.util.np_shape(True):
             return function(*args, **kwargs)
 
-    call.__name__ = function.__name__
     return call
 
 
@@ -83,7 +113,7 @@ def _as_bytes(op: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_floats(op: Callable[..., Any]) -> Callable[..., Any]:
-    """An operation that MXNet has for floats alone; whole numbers are exact up to 2**53."""
+    """An operation that MXNet has for floats only; integers are exact up to 2**53."""
 
     def call(x1: Any, x2: Any) -> Any:
         if any(isinstance(x, float) or np.dtype(x.dtype).kind == "f" for x in (x1, x2)):
@@ -91,6 +121,17 @@ def _in_floats(op: Callable[..., Any]) -> Callable[..., Any]:
         return op(x1.astype("float64"), x2.astype("float64")).astype(x1.dtype)
 
     return call
+
+
+def _sign(x: Any, /) -> Any:
+    """MXNet 1.9.1 takes the sign of nan for 0."""
+    return _np.sign(x) if np.dtype(x.dtype).kind != "f" else _where(_np.isnan(x), x, _np.sign(x))
+
+
+def _remainder(x1: Any, x2: Any) -> Any:
+    """MXNet 1.9.1 takes the remainder of a division by 0 for 0; the term added is nan there, and 0 elsewhere."""
+    found = _np.mod(x1, x2)
+    return found + _np.true_divide(0.0, x2) if np.dtype(found.dtype).kind == "f" else found
 
 
 def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,7 +151,28 @@ def _sort(x: Any, axis: int, descending: bool) -> Any:
 
 
 def _argsort(x: Any, axis: int, descending: bool) -> Any:
-    return _npx.topk(x, axis=axis, k=0, ret_typ="indices", is_ascend=not descending, dtype="int64")
+    """By NumPy, on the host: MXNet 1.9.1 gives equal numbers beyond the first 16 in any order."""
+    numbers = x.asnumpy()
+    if descending:  # the order of equal numbers stays if both the numbers and the places are turned around
+        places = np.flip(np.argsort(np.flip(numbers, axis), axis=axis, kind="stable"), axis)
+        places = numbers.shape[axis] - 1 - places
+    else:
+        places = np.argsort(numbers, axis=axis, kind="stable")
+    return _np.array(places, dtype="int64", ctx=x.ctx)
+
+
+def _cumulative_prod(x: Any, axis: int) -> Any:
+    """Each number times the one before it, then times what is two before it, then four: MXNet has no such function."""
+    front, length, step = (slice(None),) * axis, x.shape[axis], 1
+    while step < length:
+        further = x[(*front, slice(step, None))] * x[(*front, slice(0, length - step))]
+        x, step = _np.concatenate([x[(*front, slice(0, step))], further], axis=axis), 2 * step
+    return x
+
+
+def _shift(op: Callable[..., Any]) -> Callable[..., Any]:
+    """A shift of bits, as a product with or a quotient by a power of 2."""
+    return _in_floats(lambda x1, x2: _np.floor(op(x1, _np.power(2.0, x2))))
 
 
 def _nonzero(x: Any, /) -> tuple[Any, ...]:
@@ -157,7 +219,7 @@ def _tile(x: Any, repetitions: tuple[int, ...]) -> Any:
 
 def _where(condition: Any, x1: Any, x2: Any) -> Any:
     shape = np.broadcast_shapes(condition.shape, x1.shape, x2.shape)
-    if 0 in shape:  # which ends the process in MXNet 1.9.1, with a segmentation fault
+    if 0 in shape:  # MXNet 1.9.1 ends the process then, with a segmentation fault
         return _np.zeros(shape, dtype=x1.dtype, ctx=x1.ctx)
     return _np.where(condition, x1, x2)
 
@@ -171,10 +233,28 @@ def _triu(x: Any, /, *, k: int = 0) -> Any:
     return _np.where(ones, _np.zeros_like(x), x)
 
 
+_SAME = {
+    name: getattr(_np, name)
+    for name in (
+        *("add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "ceil", "cos", "cosh", "equal", "exp"),
+        *("expand_dims", "expm1", "floor", "greater", "greater_equal", "hypot", "isfinite", "isinf", "isnan", "less"),
+        *("less_equal", "log", "log10", "log1p", "log2", "logical_not", "maximum", "minimum", "multiply", "not_equal"),
+        *("reshape", "round", "sin", "sinh", "sqrt", "squeeze", "subtract", "tan", "tanh", "trunc"),
+    )
+}
+"""MXNet's operations of the standard's name."""
+
+_INVERSE = {
+    name: getattr(_np, name.replace("a", "arc", 1)) for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh")
+}
+
 _RAW: dict[str, Callable[..., Any]] = {
+    **_SAME,
+    **_INVERSE,
     "abs": lambda x, /: _np.abs(x),
     "negative": lambda x, /: _np.negative(x),
-    "sign": lambda x, /: _np.sign(x),
+    "sign": _sign,
+    "bitwise_invert": lambda x, /: _np.bitwise_not(x),
     "nonzero": _nonzero,
     "empty_like": _like(_np.empty),
     "ones_like": _like(_np.ones),
@@ -182,46 +262,17 @@ _RAW: dict[str, Callable[..., Any]] = {
     "tril": lambda x, /, *, k=0: _as_bytes(_np.tril)(x, k),
     "triu": _triu,
     # of two tensors of one dtype
-    "add": _np.add,
+    "atan2": _np.arctan2,
+    "bitwise_left_shift": _shift(_np.multiply),
+    "bitwise_right_shift": _shift(_np.true_divide),
     "divide": _np.true_divide,
-    "equal": _np.equal,
     "floor_divide": _in_floats(lambda x1, x2: _np.floor(_np.true_divide(x1, x2))),
-    "greater": _np.greater,
-    "greater_equal": _np.greater_equal,
-    "less": _np.less,
-    "less_equal": _np.less_equal,
-    "maximum": _np.maximum,
-    "minimum": _np.minimum,
-    "multiply": _np.multiply,
-    "not_equal": _np.not_equal,
     "pow": _np.power,
-    "remainder": _np.mod,
-    "subtract": _np.subtract,
+    "remainder": _remainder,
     "logical_and": _np.multiply,  # of booleans, as are these all
-    "logical_not": _np.logical_not,
     "logical_or": _np.add,
     "logical_xor": _np.not_equal,
     "where": _where,
-    # of floats
-    "ceil": _np.ceil,
-    "cos": _np.cos,
-    "cosh": _np.cosh,
-    "exp": _np.exp,
-    "expm1": _np.expm1,
-    "floor": _np.floor,
-    "isfinite": _np.isfinite,
-    "isinf": _np.isinf,
-    "isnan": _np.isnan,
-    "log": _np.log,
-    "log10": _np.log10,
-    "log1p": _np.log1p,
-    "log2": _np.log2,
-    "round": _np.round,
-    "sin": _np.sin,
-    "sinh": _np.sinh,
-    "sqrt": _np.sqrt,
-    "tan": _np.tan,
-    "tanh": _np.tanh,
     # along axes
     "all": _axes(_np.all, True),
     "any": _axes(_np.any, False),
@@ -232,25 +283,21 @@ _RAW: dict[str, Callable[..., Any]] = {
     "sum": _axes(_np.sum),
     "argmax": _extreme(_np.argmax),
     "argmin": _extreme(_np.argmin),
+    "cumulative_prod": _cumulative_prod,
     "cumulative_sum": _cumulative_sum,
     "sort": _sort,
     "argsort": _argsort,
     # of shapes
-    "broadcast_to": _np.broadcast_to,
     "concat": lambda arrays, axis: _np.concatenate(arrays, axis=axis),
-    "expand_dims": _np.expand_dims,
     "flip": _as_bytes(_np.flip),
     "matmul": _in_floats(_np.matmul),
     "permute_dims": _as_bytes(_np.transpose),
     "repeat": _repeat,
-    "reshape": _np.reshape,
     "roll": _as_bytes(_np.roll),
-    "squeeze": _np.squeeze,
     "stack": lambda arrays, axis: _np.stack(arrays, axis=axis),
     "tile": _tile,
     "unstack": _unstack,
     "take": lambda x, indices, axis: _np.take(x, indices, axis=axis, mode="wrap"),
     "take_along_axis": _take_along_axis,
     "searchsorted": _searchsorted,
-    "unique_values": _as_bytes(_np.unique),
 }

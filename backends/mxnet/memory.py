@@ -12,8 +12,8 @@ from xdevice.device import Device
 if TYPE_CHECKING:
     from xdevice.contract import MemoryStats
 
-# In the words of MXNet's storage managers, cuBLAS and cuDNN. A tensor of over 2**31 elements, which
-# the official builds cannot hold, is cured as lack of memory is: by a smaller one.
+# From MXNet's storage managers, cuBLAS and cuDNN. A tensor of over 2**31 elements, which the official builds
+# cannot hold, counts as well: a smaller batch helps there too.
 _WORDS = (
     "Failed to allocate CPU Memory",
     "out of memory",

@@ -1,4 +1,4 @@
-"""Operations on arrays of several contexts, which MXNet brings together in silence.
+"""Operations on arrays of several contexts, which MXNet copies to one context without an error.
 
 Whatever is computed goes through four functions of MXNet's library: an operator, the graph of a
 hybridized block, a call of the newer interface, the backward pass. While a strict block is open, these

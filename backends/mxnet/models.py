@@ -8,7 +8,7 @@ import mxnet as mx
 from mxnet.gluon import Block
 
 from xdevice.backends.mxnet.hardware import native
-from xdevice.backends.mxnet.placement import copy_parameters
+from xdevice.backends.mxnet.placement import copy_parameters, reset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,8 @@ def tensors_of(model: Block | ParameterDict) -> Iterator[tuple[str, Parameter]]:
 
 
 def move_model(model: Any, device: Device) -> Any:
-    _parameters(model).reset_ctx(native(device))
+    for parameter in _parameters(model).values():
+        reset(parameter, native(device))
     return model
 
 

@@ -57,13 +57,26 @@ def forget() -> None:
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     there = native(device)
     if isinstance(tensor, Parameter):
-        tensor.reset_ctx(there)  # in place, as Gluon moves its parameters
+        reset(tensor, there)
         return tensor
     with mx.util.np_shape(True):  # without it MXNet takes scalars and empty arrays for unknown ones
         moved = tensor.copyto(there)
     if not non_blocking or device.kind != "gpu":
         moved.wait_to_read()
     return moved
+
+
+def reset(parameter: Parameter, there: mx.Context) -> None:
+    """Move the parameter in place, as Gluon does, and its gradient, which Gluon would set to zero."""
+    before = vars(parameter)["_grad"] or []
+    is_np = isinstance(before[0], mx.np.ndarray) if before else mx.util.is_np_array()  # the class of the gradient
+    with mx.util.np_shape(True), mx.util.np_array(is_np):
+        parameter.reset_ctx(there)
+        if before:
+            (new,) = parameter.list_grad()
+            before[0].copyto(new)
+            for other in before[1:]:  # one on each device: their sum, as Gluon's Trainer takes it
+                (new + other.copyto(there)).copyto(new)
 
 
 def copy(tensor: Any) -> Any:
@@ -87,7 +100,7 @@ def arrays(tensor: Any) -> list[NDArray]:
 
 
 def copy_parameters(holder: Any, parameters: Iterable[Parameter], memo: dict[int, Any]) -> Any:
-    """A deep copy of what holds the parameters, without their Trainer and with gradients of its own."""
+    """A deep copy of a holder of parameters, without their Trainer and with its own gradients."""
     for parameter in parameters:
         trainer = vars(parameter)["_trainer"]
         if trainer is not None:  # it would drag its optimizer and every other parameter along
@@ -106,7 +119,7 @@ def _device_of_parameter(parameter: Any) -> Device:
         found = {holder(context) for context in parameter.list_ctx()}
     except RuntimeError as error:
         raise UnknownPlacementError(
-            f"parameter {parameter.name!r} is nowhere yet; call initialize(ctx=…) on it or its model first"
+            f"parameter {parameter.name!r} has no device yet; call initialize(ctx=…) on it or its model first"
         ) from error
     if len(found) == 1:
         return found.pop()
@@ -119,5 +132,5 @@ def _device_of_parameter(parameter: Any) -> Device:
 def _check_not_symbolic(tensor: Any) -> None:
     if isinstance(tensor, mx.sym.Symbol):
         raise UnknownPlacementError(
-            f"symbol {tensor.name!r} is a node of a graph, and nowhere; ask about the arrays it is bound to"
+            f"symbol {tensor.name!r} is a node of a graph and has no device; ask about the arrays it is bound to"
         )

@@ -1,4 +1,4 @@
-"""What MXNet's workers need beside them: a scheduler, and a parameter server on each host."""
+"""What MXNet's workers need: a scheduler, and a parameter server on each host."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Servers:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ending = False
         roles = {"scheduler": job.rank == 0, "server": job.hosts.index(job.hosts[job.rank]) == job.rank}
-        for role, ours in roles.items():
-            if ours:
+        for role, here in roles.items():
+            if here:
                 self._start(role, _variables(job, role, job.helper_port(job.rank)))
 
     def _start(self, role: str, variables: dict[str, str]) -> None:
@@ -47,7 +47,7 @@ class Servers:
         self._processes[role] = process
 
     def _keep(self, role: str, variables: dict[str, str], started: Queue[subprocess.Popen[bytes] | OSError]) -> None:
-        """Start a server, in this thread, and stay: the kernel ends it with the thread that has started it."""
+        """Start a server, and wait for its end: the kernel kills it when the thread that has started it ends."""
         output = self._outputs[role]
         try:
             process = subprocess.Popen(
@@ -62,7 +62,7 @@ class Servers:
             started.put(error)
             return
         started.put(process)
-        if process.wait() and not self._ending:  # whoever waits for it would wait for ever
+        if process.wait() and not self._ending:  # what waits for it would wait for ever
             output.seek(0)
             said = output.read().decode(errors="replace").strip()
             print(f"xdevice: mxnet's {role} has failed with status {process.returncode}\n{said}", file=sys.stderr)
@@ -70,7 +70,7 @@ class Servers:
             os._exit(1)
 
     def will_end(self) -> None:
-        """From now on that is no failure."""
+        """From now on their end is not a failure."""
         self._ending = True
 
     def end(self, timeout: float) -> None:
@@ -86,7 +86,7 @@ class Servers:
 
 
 def as_worker(job: Job) -> AbstractContextManager[None]:
-    """Let MXNet read from the environment what a worker must know, and put back what was there."""
+    """Set the environment variables that MXNet reads in a worker, for as long as it needs them."""
     return environment(_variables(job, "worker", int(job.addresses[job.rank].rpartition(":")[2])))
 
 

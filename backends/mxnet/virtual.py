@@ -7,6 +7,7 @@ it is never too late; what was on ``cpu(1)`` before is on ``gpu:0`` from then on
 from __future__ import annotations
 
 from xdevice.backends.mxnet import hardware, placement
+from xdevice.device import Device, spell
 from xdevice.errors import VirtualDeviceError
 
 
@@ -19,3 +20,5 @@ def enable(n: int, force: bool) -> None:
         )
     hardware.name_virtual(n)
     placement.forget()
+    for i in range(n):
+        spell(Device("gpu", i), [f"cpu({i + 1})"])  # as MXNet, and nothing else, prints it

@@ -12,5 +12,6 @@ CANNOT: dict[str, str] = {
     "mixing": "its arrays are always on the CPU",
     "engine": "it computes in one process; start with engine='mpi', or choose another framework",
     "models": "NumPy has no models; use a tree of arrays",
+    "trees": "NumPy keeps no registry of containers; register a class with optree",
 }
 """What this framework cannot do, and why."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xdevice.errors import ArgumentTypeError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
@@ -15,6 +17,8 @@ _ELEMENTWISE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 def kind(tensor: Any) -> str:
+    if isinstance(tensor, np.ma.MaskedArray):
+        raise ArgumentTypeError("the mask of a masked array would be lost; give x.filled(0)")
     dtype = tensor.dtype
     if dtype.kind in "fiubc":
         return str(dtype.kind)

@@ -30,8 +30,3 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
 
 def copy(tensor: Any) -> Any:
     return tensor.copy()
-
-
-def is_data(tensor: Any) -> bool:
-    # scalars, and arrays of text, dates and objects
-    return not isinstance(tensor, np.ndarray) or tensor.dtype.kind not in "biufcV"

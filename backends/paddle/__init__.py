@@ -16,7 +16,10 @@ from typing import Any
 from xdevice.backends.paddle import plug_in
 from xdevice.kit import virtual_request
 
-CANNOT: dict[str, str] = {}
+CANNOT: dict[str, str] = {
+    "data": "every tensor counts as numbers",
+    "trees": "PaddlePaddle keeps no registry of containers; register a class with optree",
+}
 """What this framework cannot do, and why."""
 
 GPU_BUILD = "install paddlepaddle-gpu in place of paddlepaddle; its install page has the command for each CUDA"
@@ -56,7 +59,8 @@ def _stay_dynamic() -> None:
         return
     from paddle.base import framework
 
-    context = framework.global_var._functional_dygraph_context_manager
+    settings: Any = framework.global_var
+    context = settings._functional_dygraph_context_manager
     variables: Any = framework.GlobalThreadLocal
     begin = variables.__init__
 

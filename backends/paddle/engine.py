@@ -1,6 +1,6 @@
-"""Several processes, by paddle.distributed: gloo on the CPU, NCCL on GPUs of which each process has its own.
+"""Several processes, by paddle.distributed: gloo on the CPU, NCCL where each process has a GPU of its own.
 
-gloo reaches the host's memory alone, so vectors of other devices, virtual GPUs too, go there and back.
+gloo works in the host's memory only, so vectors of other devices, virtual GPUs too, are copied there and back.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import ctypes
 import os
 import socket
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import paddle
@@ -22,13 +22,16 @@ from xdevice.backends.paddle.placement import device_of
 from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit.environment import environment
+from xdevice.kit.loopback import is_loopback, loopback_only
+from xdevice.kit.means import summed_in
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from contextlib import AbstractContextManager
 
     from xdevice.contract import Job
 
-# Their types tell less than there is, and what is used here
+# Their types lack what is used here
 _core: Any = core
 _parallel: Any = parallel
 _dist: Any = dist
@@ -39,17 +42,18 @@ _SUMMED_AS = {
     "bfloat16": "float32",  # rounded once, not with each process
     "float8_e4m3fn": "float32",
     "float8_e5m2": "float32",
-    "int16": "int32",  # gloo's ends the process, as of every dtype that it lacks
+    "int16": "int32",  # gloo ends the process when given a dtype that it lacks
 }
 _SENT = frozenset(("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool"))
-"""What gloo sends as it is; all else goes as bytes."""
+"""What gloo sends as it is; other dtypes are sent as bytes."""
 
 _STRIDES = "FLAGS_use_stride_kernel"
+_LIBRARY = os.path.join(os.path.dirname(paddle.__file__), "libs", "libphi_core.so")
 _LOG_LEVEL = "_ZN3fLI17FLAGS_minloglevelE"  # glog's variable; its environment variable counts at import alone
 
 _cpu = Device("cpu", 0)
-_gpu: Device | None = None  # that NCCL reaches; all processes have one, or none has
-_hosts: Any = None  # the group that reaches the CPUs; none is the first of all
+_gpu: Device | None = None  # that NCCL uses; all processes have one, or none has
+_hosts: Any = None  # the group that reaches the CPUs; None is the default group
 _joined: tuple[int, tuple[str, ...]] | None = None  # PaddlePaddle can join other processes once in its life
 
 
@@ -71,10 +75,15 @@ def _join(job: Job, timeout: float) -> None:
     by_nccl = paddle.is_compiled_with_cuda() and not is_virtual() and real_gpus() >= together
     _gpu = Device("gpu", job.local_rank) if by_nccl else None
     _wait_for_master(job, timeout)
-    with environment(_settings(job, timeout)), _quietly():
+    with environment(_settings(job, timeout)), _quietly(), _on_loopback(job):
         dist.init_parallel_env()
         _hosts = _dist.new_group(backend="gloo") if by_nccl else None
     paddle.device.set_device(default)  # the engine has made its own the default
+
+
+def _on_loopback(job: Job) -> AbstractContextManager[None]:
+    """Keep rank 0's store from listening on all interfaces where all processes are on one host (Paddle 3.3.1)."""
+    return loopback_only(_LIBRARY) if job.rank == 0 and is_loopback(job.hosts[0]) else nullcontext()
 
 
 def _settings(job: Job, timeout: float) -> dict[str, str]:
@@ -97,7 +106,7 @@ def _settings(job: Job, timeout: float) -> dict[str, str]:
 
 
 def _wait_for_master(job: Job, timeout: float) -> None:
-    """Come back when rank 0 listens: PaddlePaddle 3.3.1 sleeps for three seconds where it does not yet."""
+    """Return when rank 0 listens: PaddlePaddle 3.3.1 sleeps for three seconds where it does not yet."""
     host, _, port = job.master.rpartition(":")
     deadline = time.monotonic() + timeout
     while job.rank and time.monotonic() < deadline:
@@ -110,7 +119,7 @@ def _wait_for_master(job: Job, timeout: float) -> None:
 
 @contextmanager
 def _quietly() -> Generator[None]:
-    """Without the report of each connection, and of each flag that is not as Paddle was built, on every start."""
+    """Without the reports of connections and of changed flags that Paddle prints on every start."""
     levels, changed = list(_log_levels()), _parallel._get_modified_flags
     before = [level.value for level in levels]
     _parallel._get_modified_flags = list
@@ -125,20 +134,41 @@ def _quietly() -> Generator[None]:
 
 
 def _log_levels() -> Generator[ctypes.c_int]:
-    for library in (_core.libpaddle.__file__, os.path.join(os.path.dirname(paddle.__file__), "libs", "libphi_core.so")):
+    for library in (_core.libpaddle.__file__, _LIBRARY):
         try:
             yield ctypes.c_int.in_dll(ctypes.CDLL(library), _LOG_LEVEL)
-        except (OSError, ValueError):  # another version keeps it elsewhere, and tells what it does
+        except (OSError, ValueError):  # another version keeps it elsewhere, and prints its reports
             continue
 
 
 def all_reduce(vector: Any, op: str) -> Any:
     there, group = _reachable(vector)
+    if op == "mean":
+        total = all_reduce(there.astype(summed_in(_word(there), dist.get_world_size())), "sum")
+        return _back((total / dist.get_world_size()).astype(vector.dtype), vector)
+    if op != "sum" and there.is_floating_point():
+        return _back(_extreme(there, op, group).astype(vector.dtype), vector)
     wide = there.astype(_SUMMED_AS[_word(there)]) if _word(there) in _SUMMED_AS else there
     plain = paddle.as_real(wide) if wide.is_complex() else wide
     dist.all_reduce(plain, _OPERATIONS[op], group)
     found = paddle.as_complex(plain) if wide.is_complex() else plain
     return _back(found if found.dtype == vector.dtype else found.astype(vector.dtype), vector)
+
+
+def _extreme(vector: Any, op: str, group: Any) -> Any:
+    """The greatest or least floating-point numbers. gloo loses NaN: it compares their bits, which have an order."""
+    wide = vector if _word(vector) in ("float32", "float64") else vector.astype("float32")
+    integer = "int64" if _word(wide) == "float64" else "int32"
+    end = paddle.iinfo(getattr(paddle, integer))
+    nan = paddle.full([1], end.max if op == "max" else end.min, integer).cpu()
+    keys = paddle.where(paddle.isnan(wide), nan, _in_order(_viewed(wide, getattr(paddle, integer)), end.max))
+    dist.all_reduce(keys, _OPERATIONS[op], group)
+    return _viewed(_in_order(keys, end.max), wide.dtype)
+
+
+def _in_order(bits: Any, greatest: int) -> Any:
+    """The bits of floating-point numbers as integers of the same order, and back: the ends of their range are NaNs."""
+    return paddle.where(bits < 0, bits ^ paddle.full([1], greatest, bits.dtype).cpu(), bits)
 
 
 def broadcast(vector: Any, root: int) -> Any:
@@ -170,7 +200,7 @@ def _reachable(vector: Any) -> tuple[Any, Any]:
 def _back(found: Any, vector: Any) -> Any:
     device = device_of(vector)
     if device == _gpu:
-        paddle.device.synchronize(f"gpu:{device.index}")  # NCCL comes back before it is done
+        paddle.device.synchronize(f"gpu:{device.index}")  # NCCL returns before it is done
     return found if device_of(found) == device else found._copy_to(native(device), True)
 
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import paddle
 
+from xdevice.backends.paddle.creation import dtype as dtype  # noqa: PLC0414  (for the kit)
 from xdevice.backends.paddle.placement import device_of, move
 from xdevice.errors import UnknownPlacementError
 from xdevice.kit.standard import standard
+from xdevice.kit.widening import Widening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +20,27 @@ if TYPE_CHECKING:
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below."""
-    return standard(_RAW, sys.modules[__name__])
+    return standard(widened(_RAW), _this_module())
+
+
+def widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
+    """The operations, each for every dtype."""
+    return Widening("paddle", _this_module(), _is_refusal).all(raw)
+
+
+_copysign: Any = paddle.copysign
+_REFUSALS = ("is not registered", "the data type", "The data type", "dtype of input", "Unsupported", "not support")
+
+
+def _this_module() -> Any:
+    """This module, as the `Dtypes` that it is."""
+    return sys.modules[__name__]
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether an operation does not take the dtype."""
+    kinds = (RuntimeError, TypeError, ValueError, NotImplementedError)
+    return isinstance(error, kinds) and any(words in str(error) for words in _REFUSALS)
 
 
 def module() -> ModuleType:
@@ -26,18 +48,23 @@ def module() -> ModuleType:
     return found
 
 
+def name_of(dtype: Any) -> str:
+    """NumPy's name for a dtype."""
+    return str(dtype)[7:]  # paddle.float32
+
+
 def dtype_name(x: Any) -> str | None:
-    """NumPy's name for the dtype; ``None`` for what is no tensor."""
-    return str(x.dtype)[7:] if isinstance(x, (paddle.Tensor, paddle.pir.Value)) else None  # paddle.float32
+    """NumPy's name for the dtype of a tensor; ``None`` for anything else."""
+    return str(x.dtype)[7:] if isinstance(x, (paddle.Tensor, paddle.pir.Value)) else None
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """The tensor in another dtype, whatever it is written as."""
+    """The tensor in another dtype, in any spelling."""
     return paddle.cast(x, dtype)
 
 
 def number(value: Any, name: str, like: Any) -> Any:
-    """A tensor of one number, beside another tensor."""
+    """A tensor of one number, on the device of another tensor."""
     made = paddle.full([], value, getattr(paddle, name))
     try:
         there, here = device_of(like), device_of(made)
@@ -46,7 +73,7 @@ def number(value: Any, name: str, like: Any) -> Any:
     return made if there is here else move(made, there, False)
 
 
-operand = number  # no operation takes less of a plain one
+operand = number  # a plain number would cost as much
 
 
 def _axes(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,17 +88,8 @@ def _nonzero(x: Any, /) -> tuple[Any, ...]:
     return tuple(paddle.unbind(paddle.nonzero(x), 1))
 
 
-def _as_integers(op: Callable[..., Any]) -> Callable[..., Any]:
-    """An operation that PaddlePaddle 3.3.1 has for every dtype but booleans."""
-
-    def call(x: Any, *args: Any) -> Any:
-        return op(x, *args) if x.dtype != paddle.bool else paddle.cast(op(paddle.cast(x, "int32"), *args), "bool")
-
-    return call
-
-
 def _repeat(x: Any, repeats: Any, axis: int) -> Any:
-    if isinstance(repeats, int) and not repeats:  # which PaddlePaddle 3.3.1 refuses
+    if isinstance(repeats, int) and not repeats:  # PaddlePaddle 3.3.1 refuses it
         return paddle.slice(x, [axis], [0], [0])
     return paddle.repeat_interleave(x, repeats, axis)
 
@@ -88,10 +106,26 @@ def _triangle(cut: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, /, *, k=0: cut(x, k)
 
 
+_SAME = {
+    name: getattr(paddle, name)
+    for name in (
+        *("acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_left_shift"),
+        *("bitwise_or", "bitwise_right_shift", "bitwise_xor", "broadcast_to", "ceil", "concat", "conj"),
+        *("cos", "cosh", "divide", "equal", "exp", "expm1", "flip", "floor", "floor_divide", "greater_equal", "hypot"),
+        *("imag", "isfinite", "isinf", "isnan", "less_equal", "log", "log10", "log1p", "log2", "logical_and"),
+        *("logical_not", "logical_or", "logical_xor", "matmul", "maximum", "minimum", "multiply", "nextafter"),
+        *("not_equal", "pow", "real", "remainder", "reshape", "roll", "round", "signbit", "sin", "sinh", "sqrt"),
+        *("squeeze", "stack", "subtract", "tan", "tanh", "tile", "trunc", "where"),
+    )
+}
+"""PaddlePaddle's operations of the standard's name."""
+
 _RAW: dict[str, Callable[..., Any]] = {
+    **_SAME,
     "abs": lambda x, /: paddle.abs(x),
     "negative": lambda x, /: paddle.neg(x),
     "sign": lambda x, /: paddle.sign(x),
+    "bitwise_invert": lambda x, /: paddle.bitwise_not(x),
     "nonzero": _nonzero,
     "empty_like": _like(paddle.empty_like),
     "ones_like": _like(paddle.ones_like),
@@ -99,46 +133,9 @@ _RAW: dict[str, Callable[..., Any]] = {
     "tril": _triangle(paddle.tril),
     "triu": _triangle(paddle.triu),
     # of two tensors of one dtype
-    "add": paddle.add,
-    "divide": paddle.divide,
-    "equal": paddle.equal,
-    "floor_divide": paddle.floor_divide,
+    "copysign": lambda x1, x2: _copysign(*paddle.broadcast_tensors([x1, x2])),  # it warns where it broadcasts
     "greater": paddle.greater_than,
-    "greater_equal": paddle.greater_equal,
     "less": paddle.less_than,
-    "less_equal": paddle.less_equal,
-    "maximum": paddle.maximum,
-    "minimum": paddle.minimum,
-    "multiply": paddle.multiply,
-    "not_equal": paddle.not_equal,
-    "pow": paddle.pow,
-    "remainder": paddle.remainder,
-    "subtract": paddle.subtract,
-    "logical_and": paddle.logical_and,
-    "logical_not": paddle.logical_not,
-    "logical_or": paddle.logical_or,
-    "logical_xor": paddle.logical_xor,
-    "where": paddle.where,
-    # of floats
-    "ceil": paddle.ceil,
-    "cos": paddle.cos,
-    "cosh": paddle.cosh,
-    "exp": paddle.exp,
-    "expm1": paddle.expm1,
-    "floor": paddle.floor,
-    "isfinite": paddle.isfinite,
-    "isinf": paddle.isinf,
-    "isnan": paddle.isnan,
-    "log": paddle.log,
-    "log10": paddle.log10,
-    "log1p": paddle.log1p,
-    "log2": paddle.log2,
-    "round": paddle.round,
-    "sin": paddle.sin,
-    "sinh": paddle.sinh,
-    "sqrt": paddle.sqrt,
-    "tan": paddle.tan,
-    "tanh": paddle.tanh,
     # along axes
     "all": _axes(paddle.all),
     "any": _axes(paddle.any),
@@ -149,25 +146,16 @@ _RAW: dict[str, Callable[..., Any]] = {
     "sum": lambda x, axes, keepdims: paddle.sum(x, list(axes), x.dtype, keepdims),
     "argmax": _extreme(paddle.argmax),
     "argmin": _extreme(paddle.argmin),
+    "cumulative_prod": paddle.cumprod,
     "cumulative_sum": paddle.cumsum,
     "sort": lambda x, axis, descending: paddle.sort(x, axis, descending, stable=True),
     "argsort": lambda x, axis, descending: paddle.argsort(x, axis, descending, stable=True),
     # of shapes
-    "broadcast_to": paddle.broadcast_to,
-    "concat": paddle.concat,
     "expand_dims": paddle.unsqueeze,
-    "flip": paddle.flip,
-    "matmul": paddle.matmul,
     "permute_dims": paddle.transpose,
-    "repeat": _as_integers(_repeat),
-    "reshape": paddle.reshape,
-    "roll": paddle.roll,
-    "squeeze": paddle.squeeze,
-    "stack": paddle.stack,
-    "tile": paddle.tile,
+    "repeat": _repeat,
     "unstack": paddle.unbind,
     "take": _take,
-    "take_along_axis": _as_integers(lambda x, indices, axis: paddle.take_along_axis(x, indices, axis, broadcast=False)),
+    "take_along_axis": lambda x, indices, axis: paddle.take_along_axis(x, indices, axis, broadcast=False),
     "searchsorted": lambda ordered, values, right: paddle.searchsorted(ordered, values, right=right),
-    "unique_values": paddle.unique,
 }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import arrived, copy, role
+from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +61,8 @@ def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
 
 
 def seed(n: int) -> None:
+    if not tf.executing_eagerly():
+        raise NotSupportedError("tf.function would run seed when it is traced, not at each call; call it outside")
     tf.random.set_seed(n)  # every device's generator
 
 
@@ -78,14 +82,26 @@ def _tensor(data: Any, dtype: Any) -> Any:
         data = tf.convert_to_tensor(data)
         return tf.stop_gradient(copy(data) if dtype in (None, data.dtype) else tf.cast(data, dtype))
     try:
-        made = tf.constant(data, dtype)  # unlike tf.convert_to_tensor promises to copy
+        made = constant(data, dtype)
     except TypeError:
         if dtype is None:
             raise
         made = tf.cast(tf.constant(data), dtype)  # tf.constant takes no 1.5 for an integer, no 1 for a bool
     if not _is_number(made.dtype):
-        raise TypeError(f"{made.dtype.name} is no type of number")
+        raise TypeError(f"{made.dtype.name} is not a numeric dtype")
     return made
+
+
+def constant(value: Any, dtype: Any) -> Any:
+    """A new tensor: unlike ``tf.convert_to_tensor``, ``tf.constant`` promises to copy.
+
+    TensorFlow 2.21 keeps the tensors of Python's numbers, and gives the one of -0.0 for 0.0 too, since the two are
+    equal; it does not keep those of arrays.
+    """
+    if type(value) is float and value == 0.0:
+        value = np.asarray(value, "float32" if dtype is None else "float64")
+        return tf.cast(tf.constant(value), dtype or tf.float32)
+    return tf.constant(value, dtype)
 
 
 def _sizes(shape: tuple[int, ...]) -> Any:

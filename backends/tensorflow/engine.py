@@ -6,6 +6,8 @@ half of what the strategy's own reduction takes, which traces a function for eve
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +20,20 @@ from xdevice.backends.tensorflow.hardware import count, is_running, is_virtual, 
 from xdevice.backends.tensorflow.placement import arrived, device_of
 from xdevice.device import Device
 from xdevice.errors import DistributedError
+from xdevice.kit.loopback import is_loopback, loopback_only
+from xdevice.kit.means import summed_in
 
 if TYPE_CHECKING:
     from xdevice.contract import Job
 
 _REDUCED = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64})
-"""What the ring can add up; other integers go as 64 bits."""
+"""What the ring can add up; other integers are sent as 64 bits."""
 
 _MERGE = {"sum": "Add", "max": "Max", "min": "Min"}
 _ELEMENTWISE = {"max": tf.maximum, "min": tf.minimum}
 _GROUPS = {"cpu": 1905, "gpu": 1906}  # any numbers that no strategy of the user's counts up to
 _CPU = Device("cpu", 0)
+_LIBRARY = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_cc.so.2")
 _WORD = tf.int64  # bits travel in these: TensorFlow keeps int32 on the host
 
 
@@ -54,7 +59,7 @@ class _Ring:
         return self._own_gpu if int(tf.reduce_min(every)) else _CPU
 
     def matching(self, name: str, vector: tf.Tensor, device: Device | None = None) -> dict[str, tf.Tensor]:
-        """What tells this operation from others: TensorFlow wants one key per operation, dtype and length."""
+        """The keys of this operation: TensorFlow wants one per operation, dtype and length."""
         what = name, vector.dtype, vector.shape[0]
         if (key := self._keys.get(what)) is None:
             with scope(_CPU):
@@ -71,7 +76,7 @@ def start(job: Job, timeout: float) -> None:
     if _ring is None:
         if is_running():
             raise DistributedError(
-                "tensorflow has started already, and cannot join other processes any more; "
+                "tensorflow has started already, and can no longer join other processes; "
                 "call xdevice.distributed.init() before the first tensor is made"
             )
         _join(job)
@@ -81,28 +86,34 @@ def start(job: Job, timeout: float) -> None:
 
 
 def _join(job: Job) -> None:
-    """Make the cluster, without the parts that outlive it.
+    """Make the cluster, without its coordination service and its health checks.
 
-    The coordination service, which rank 0 has, makes every process that lives longer print errors, and the checks
-    of health hold up a process's end for half a minute. Who has gone xdevice sees by itself.
+    The service, which runs in rank 0, makes every process that lives longer print errors, and the checks delay a
+    process's end by half a minute. xdevice itself notices which process has gone.
     """
     running: Any = context.context()
     running.configure_coordination_service(service_type="")
     strategies: Any = CollectiveAllReduceExtended
     checks, strategies._enable_check_health = strategies._enable_check_health, False
+    # TensorFlow 2.21 listens on all interfaces, and has no setting for it
+    here_only = loopback_only(_LIBRARY) if all(map(is_loopback, job.hosts)) else nullcontext()
     try:
         workers = tf.train.ClusterSpec({"worker": list(job.addresses)})
-        tf.distribute.MultiWorkerMirroredStrategy(
-            tf.distribute.cluster_resolver.SimpleClusterResolver(
-                workers, task_type="worker", task_id=job.rank, rpc_layer="grpc"
-            )
+        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+            workers, task_type="worker", task_id=job.rank, rpc_layer="grpc"
         )
+        with here_only:
+            tf.distribute.MultiWorkerMirroredStrategy(resolver)
     finally:
         strategies._enable_check_health = checks
 
 
 def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
     ring, here, dtype = _running(), device_of(vector), vector.dtype
+    if op == "mean":
+        with apart(ring.device):
+            total = all_reduce(tf.cast(arrived(vector, ring.device), summed_in(dtype.name, ring.size)), "sum")
+            return arrived(tf.cast(total / tf.cast(ring.size, total.dtype), dtype), here)
     if op != "sum" and dtype not in _REDUCED:
         return _folded(all_gather(vector), op)
     with apart(ring.device):
@@ -134,7 +145,7 @@ def all_gather(vector: tf.Tensor) -> list[tf.Tensor]:
 
 
 def stop() -> None:
-    """Nothing: the cluster stays until the process ends, and does not hold that up."""
+    """Nothing: the cluster stays until the process ends, and does not delay that."""
 
 
 def _running() -> _Ring:
@@ -143,7 +154,7 @@ def _running() -> _Ring:
 
 
 def _reducible(vector: tf.Tensor) -> tf.Tensor:
-    """The numbers as the ring can add them up: whole ones in 64 bits, complex ones as twice as many."""
+    """The numbers as the ring can add them up: integers in 64 bits, complex numbers as twice as many real ones."""
     if vector.dtype.is_complex:
         return tf.reshape(tf.bitcast(vector, vector.dtype.real_dtype), [-1])
     return vector if vector.dtype in _REDUCED else tf.cast(vector, tf.int64)

@@ -64,7 +64,8 @@ def _compiled(call: Call) -> Callable[..., Any]:
 
 def _compile(function: weakref.ref[Any], how: Differentiation) -> Callable[..., Any]:  # weak: its fn keeps this
     def compiled(parameters: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        return _differentiated(how.bind(function(), args, kwargs), parameters)
+        fn: Any = function()  # alive while it is called
+        return _differentiated(how.bind(fn, args, kwargs), parameters)
 
     traced: Callable[..., Any] = tf.function(compiled, autograph=False)  # which would wrap errors in its own words
     return traced

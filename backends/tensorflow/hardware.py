@@ -114,7 +114,7 @@ def named(name: str) -> Device:
 def is_own(name: str) -> bool:
     """Whether the device is one of this process: in a cluster TensorFlow knows the other processes' too.
 
-    There it goes by two names: what operations make is on ``localhost``, and variables are on the worker.
+    There it has two names: results of operations are on ``localhost``, variables on the worker.
     """
     current: Any = context.context()
     homes = f"{current.host_address_space()}/", "/job:localhost/replica:0/task:0/"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context  # which scope this thread is in
 
+from xdevice.backends.tensorflow.creation import constant
+from xdevice.backends.tensorflow.creation import dtype as dtype  # noqa: PLC0414  (for the kit)
 from xdevice.backends.tensorflow.placement import variable_of
 from xdevice.kit.standard import standard
+from xdevice.kit.widening import Widening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,7 +25,27 @@ _running: Any = context.context
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below."""
-    return standard({name: _beside(operation) for name, operation in _RAW.items()}, sys.modules[__name__])
+    return standard(beside_and_widened(_RAW), _this_module())
+
+
+def beside_and_widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
+    """The operations, each run where its first tensor is, and for every dtype."""
+    beside = {name: _beside(operation) for name, operation in raw.items()}
+    return Widening("tensorflow", _this_module(), _is_refusal).all(beside)
+
+
+_REFUSALS = ("list of allowed values", "Could not find device for node", "not support", "Unsupported", "not implement")
+
+
+def _this_module() -> Any:
+    """This module, as the `Dtypes` that it is."""
+    return sys.modules[__name__]
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether an operation does not take the dtype."""
+    kinds = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError, TypeError)
+    return isinstance(error, kinds) and any(words in str(error) for words in _REFUSALS)
 
 
 def module() -> ModuleType:
@@ -29,17 +53,23 @@ def module() -> ModuleType:
     return found
 
 
+def name_of(dtype: Any) -> str:
+    """NumPy's name for a dtype."""
+    name: str = tf.as_dtype(dtype).name
+    return name
+
+
 def dtype_name(x: Any) -> str | None:
-    """NumPy's name for the dtype; ``None`` for what is no tensor."""
+    """NumPy's name for the dtype of a tensor; ``None`` for anything else."""
     if isinstance(x, (tf.Tensor, tf.Variable)) or variable_of(x) is not None:
-        name: str = tf.as_dtype(x.dtype).name
-        return name
+        return name_of(x.dtype)
     return None
 
 
 def _beside(operation: Callable[..., Any]) -> Callable[..., Any]:
     """The operation, run where its first tensor is: TensorFlow's own run in the scope."""
 
+    @wraps(operation)
     def call(*args: Any, **kwargs: Any) -> Any:
         first = args[0]
         where = getattr(first[0] if type(first) is list else first, "device", None)
@@ -53,22 +83,22 @@ def _beside(operation: Callable[..., Any]) -> Callable[..., Any]:
 
 @_beside
 def cast(x: Any, dtype: Any) -> Any:
-    """The tensor in another dtype, whatever it is written as."""
+    """The tensor in another dtype, in any spelling."""
     return tf.cast(x, tf.as_dtype(dtype))
 
 
 def number(value: Any, name: str, like: Any) -> Any:
-    """A tensor of one number, beside another tensor."""
+    """A tensor of one number, on the device of another tensor."""
     return _number(like, value, name)
 
 
-operand = number  # no operation takes less of a plain one
+operand = number  # a plain number would cost as much
 
 
 @_beside
 def _number(like: Any, value: Any, name: str) -> Any:
     dtype = tf.as_dtype(name)
-    return tf.constant(value if not dtype.is_integer else int(value), dtype)
+    return constant(int(value) if dtype.is_integer else value, dtype)
 
 
 def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,10 +154,35 @@ def _triangle(cut: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _trunc(x: Any) -> Any:
+    return tf.where(x < 0, tf.math.ceil(x), tf.floor(x))
+
+
+def _signbit(x: Any) -> Any:
+    return tf.bitcast(x, {2: tf.int16, 4: tf.int32, 8: tf.int64}[x.dtype.size]) < 0
+
+
+def _invert(x: Any, /) -> Any:
+    return tf.logical_not(x) if x.dtype == tf.bool else tf.bitwise.invert(x)
+
+
+_SAME = {
+    name: getattr(tf.math, name)
+    for name in (
+        *("acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "conj", "cos", "cosh", "divide"),
+        *("equal", "exp", "expm1", "floor", "greater", "greater_equal", "imag", "less", "less_equal", "log", "log1p"),
+        *("logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "nextafter"),
+        *("not_equal", "pow", "real", "round", "sin", "sinh", "sqrt", "subtract", "tan", "tanh"),
+    )
+}
+"""TensorFlow's operations of the standard's name."""
+
 _RAW: dict[str, Callable[..., Any]] = {
+    **_SAME,
     "abs": lambda x, /: tf.abs(x),
     "negative": lambda x, /: tf.negative(x),
     "sign": lambda x, /: tf.sign(x),
+    "bitwise_invert": _invert,
     "nonzero": _nonzero,
     "empty_like": _like(tf.zeros_like),
     "ones_like": _like(tf.ones_like),
@@ -135,46 +190,22 @@ _RAW: dict[str, Callable[..., Any]] = {
     "tril": _triangle(_numpy.tril),
     "triu": _triangle(_numpy.triu),
     # of two tensors of one dtype
-    "add": tf.add,
-    "divide": tf.divide,
-    "equal": tf.equal,
+    "bitwise_and": tf.bitwise.bitwise_and,
+    "bitwise_left_shift": tf.bitwise.left_shift,
+    "bitwise_or": tf.bitwise.bitwise_or,
+    "bitwise_right_shift": tf.bitwise.right_shift,
+    "bitwise_xor": tf.bitwise.bitwise_xor,
     "floor_divide": tf.math.floordiv,
-    "greater": tf.greater,
-    "greater_equal": tf.greater_equal,
-    "less": tf.less,
-    "less_equal": tf.less_equal,
-    "maximum": tf.maximum,
-    "minimum": tf.minimum,
-    "multiply": tf.multiply,
-    "not_equal": tf.not_equal,
-    "pow": tf.pow,
     "remainder": tf.math.floormod,
-    "subtract": tf.subtract,
-    "logical_and": tf.logical_and,
-    "logical_not": tf.logical_not,
-    "logical_or": tf.logical_or,
-    "logical_xor": tf.math.logical_xor,
     "where": tf.where,
     # of floats
-    "ceil": tf.math.ceil,
-    "cos": tf.cos,
-    "cosh": tf.cosh,
-    "exp": tf.exp,
-    "expm1": tf.math.expm1,
-    "floor": tf.floor,
     "isfinite": tf.math.is_finite,
     "isinf": tf.math.is_inf,
     "isnan": tf.math.is_nan,
-    "log": tf.math.log,
     "log10": _numpy.log10,
-    "log1p": tf.math.log1p,
     "log2": _numpy.log2,
-    "round": tf.round,
-    "sin": tf.sin,
-    "sinh": tf.sinh,
-    "sqrt": tf.sqrt,
-    "tan": tf.tan,
-    "tanh": tf.tanh,
+    "signbit": _signbit,
+    "trunc": _trunc,
     # along axes
     "all": tf.reduce_all,
     "any": tf.reduce_any,
@@ -185,25 +216,18 @@ _RAW: dict[str, Callable[..., Any]] = {
     "sum": tf.reduce_sum,
     "argmax": _extreme(tf.argmax),
     "argmin": _extreme(tf.argmin),
+    "cumulative_prod": tf.math.cumprod,
     "cumulative_sum": tf.cumsum,
     "sort": _sort,
     "argsort": _argsort,
     # of shapes
-    "broadcast_to": tf.broadcast_to,
-    "concat": tf.concat,
-    "expand_dims": tf.expand_dims,
+    **{name: getattr(tf, name) for name in ("broadcast_to", "concat", "expand_dims", "repeat", "reshape", "roll")},
+    **{name: getattr(tf, name) for name in ("squeeze", "stack", "tile")},
     "flip": tf.reverse,
     "matmul": tf.matmul,
     "permute_dims": tf.transpose,
-    "repeat": tf.repeat,
-    "reshape": tf.reshape,
-    "roll": tf.roll,
-    "squeeze": tf.squeeze,
-    "stack": tf.stack,
-    "tile": tf.tile,
     "unstack": lambda x, axis: tf.unstack(x, axis=axis),
     "take": _take,
     "take_along_axis": _take_along_axis,
     "searchsorted": _searchsorted,
-    "unique_values": lambda x: tf.sort(tf.unique(x)[0]),
 }

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from xdevice.contract import MemoryStats
     from xdevice.device import Device
 
-# In the words of the CUDA driver, cuBLAS, and TensorFlow where a copy to the GPU finds no room there.
+# From the CUDA driver, cuBLAS, and TensorFlow where a copy to the GPU does not fit there.
 _WORDS = ("OUT_OF_MEMORY", "out of memory", "ALLOC_FAILED", "failed to allocate", "Dst tensor is not initialized")
 
 
@@ -20,7 +20,7 @@ def memory_stats(device: Device) -> MemoryStats:
     if native(device).startswith("/CPU:"):
         return {}  # the allocator of the host keeps no account, so none of a virtual GPU either
     if not is_running():
-        return {"allocated": 0, "peak": 0}  # asking would take the GPU's memory, of which nothing is in use
+        return {"allocated": 0, "peak": 0}  # asking would take the GPU's memory; nothing is in use
     info = tf.config.experimental.get_memory_info(native(device).removeprefix("/"))
     return {"allocated": info["current"], "peak": info["peak"]}
 
@@ -31,5 +31,5 @@ def empty_cache(device: Device | None) -> None:
 
 def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, tf.errors.ResourceExhaustedError):
-        return "message larger than max" not in str(error)  # gRPC's word for a message that is too long
+        return "message larger than max" not in str(error)  # gRPC: the message is too long
     return isinstance(error, tf.errors.InternalError) and any(words in str(error) for words in _WORDS)

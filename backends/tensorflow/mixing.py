@@ -1,4 +1,4 @@
-"""Operations on tensors of several devices, which TensorFlow brings together in silence.
+"""Operations on tensors of several devices, which TensorFlow copies to one device without an error.
 
 Whatever is computed at once, in the backward pass and by a call of a `tf.function` too, goes through
 three functions of TensorFlow's own, in every thread. While a strict block is open, these look first
@@ -34,7 +34,7 @@ _INDICES = frozenset({"ids", "indices", "labels", "segment_ids", "sparse_indices
 _FUNCTION = re.compile(r"__(?:inference|forward|backward)_(?:__backward_)?(.+?)_\d+(?:_\d+)*")
 _thread = threading.local()  # which operation has been looked at, and goes on to the long way
 _holds: dict[type, bool] = dict.fromkeys((bool, bytes, float, int, str, type(None), tf.DType, tf.TensorShape), False)
-"""Whether an argument of this type, if it is no plain tensor, may be on a device."""
+"""Whether an argument of this type, if it is not a plain tensor, may be on a device."""
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def _looking_at_inputs(run: Callable[..., Any]) -> Callable[..., Any]:
     def execute(running: Any, device: Any, operation: str | bytes, inputs: Any, *rest: Any) -> Any:
         if len(_places(inputs, set())) > 1:
             name = operation if isinstance(operation, str) else operation.decode()
-            if getattr(_thread, "checked", None) != name:  # or what is a tensor by now was nobody's
+            if getattr(_thread, "checked", None) != name:  # else a tensor made meanwhile was not checked
                 _check(name, inputs)
         _thread.checked = None
         return run(running, device, operation, inputs, *rest)
@@ -108,7 +108,7 @@ def _check(operation: str, arguments: Any) -> None:
     takes both from the CPU: beside other tensors these do not count.
     """
     if operation == "AssignVariableOp" or tf.distribute.has_strategy():
-        return  # the framework's own word for a copy; a strategy knows what it does
+        return  # an explicit copy, or a strategy's own
     found = {operand.place for operand in _counted(list(_operands(operation, arguments)))}
     if len(found) > 1:
         raise mixed(_spoken(operation, found), found)

@@ -1,11 +1,11 @@
-"""Keras models, and all else that holds variables: layers, optimisers, metrics, `tf.Module`."""
+"""Keras models, and all else that holds variables: layers, optimizers, metrics, `tf.Module`."""
 
 from __future__ import annotations
 
 import copy
 import gc
-import warnings
 from contextlib import nullcontext
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -20,7 +20,8 @@ from xdevice.backends.tensorflow.placement import (
     value_apart,
     variable_of,
 )
-from xdevice.errors import NotSupportedError, UnknownPlacementError
+from xdevice.errors import NotSupportedError
+from xdevice.kit import keras
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,17 +32,15 @@ _Traced: Any = ConcreteFunction
 
 
 def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
-    if _is_module(model) and not hasattr(model, "weights"):
+    if role_in_keras(type(model)) is None:
         for path, found in model._flatten(predicate=_holds_values, with_path=True):
             yield from _inside(".".join(map(str, path)), found)
         return
-    _check_built(model)
-    weights = model.weights if hasattr(model, "weights") else model.variables  # optimisers have but these
-    for weight in weights:
-        yield getattr(weight, "path", weight.name).replace("/", "."), weight
-    for layer in _layers(model):  # a layer may have plain variables, of which Keras knows nothing
+    weights = list(keras.weights(model))
+    yield from weights
+    for layer in keras.layers(model):  # a layer may have plain variables, which Keras does not track
         for name, value in vars(layer).items():
-            if isinstance(value, tf.Variable) and not any(value is variable_of(w) for w in weights):
+            if isinstance(value, tf.Variable) and not any(value is variable_of(w) for _, w in weights):
                 yield f"{layer.name}.{name}", value
 
 
@@ -49,11 +48,12 @@ def move_model(model: Any, device: Device) -> Any:
     """The same model, its variables the same objects, with their values on the device.
 
     Neither Keras nor TensorFlow moves a model. A variable is a Python object with a handle to where
-    its values are, so the handle is exchanged; optimisers, metrics and checkpoints know the object.
+    its values are, so the handle is exchanged; optimizers, metrics and checkpoints know the object.
     """
     variables = [variable for variable in _variables(model) if device_of(variable) is not device]
     if variables:
-        _forget_compiled(model)
+        for holder in _holders(model):
+            keras.forget_compiled(holder)
         _check_untraced([variable._handle for variable in variables])
     moved = [fresh_variable(variable, value_apart(variable, device), device) for variable in variables]
     for variable, new in zip(variables, moved, strict=True):  # not before all are there: memory may run out
@@ -73,36 +73,29 @@ def keep(model: Any) -> Callable[[], None]:
 
 
 def copy_models(models: list[Any]) -> list[Any]:
-    return [_copied(model) for model in models]  # Keras copies one by one: variables that two share come apart
-
-
-def _copied(model: Any) -> Any:
-    source = [tensor for _, tensor in tensors_of(model)]
-    places = {device_of(tensor) for tensor in source}
-    try:
-        with scope(min(places)) if places else nullcontext(), warnings.catch_warnings():
-            # Keras 3.15 reads its variables in a way that NumPy 2 warns of
-            warnings.filterwarnings("ignore", "__array__ implementation doesn't accept a copy", DeprecationWarning)
-            copied = copy.deepcopy(model)
-            target = [tensor for _, tensor in tensors_of(copied)]
-    except (NotImplementedError, UnknownPlacementError, TypeError, ValueError) as error:
-        raise _cannot_copy(model, " ".join(str(error).split())) from error
-    if len(source) != len(target):
-        raise _cannot_copy(model, f"of {len(source)} variables {len(target)} came back")
-    for old, new in zip(source, target, strict=True):
+    before = [[tensor for _, tensor in tensors_of(model)] for model in models]
+    places = {device_of(tensor) for group in before for tensor in group}
+    with scope(min(places)) if places else nullcontext():
+        copied = _copied(models)
+        after = [[tensor for _, tensor in tensors_of(model)] for model in copied]
+    keras.check_sharing(before, after, models)
+    for old, new in zip(chain(*before), chain(*after), strict=True):
         new.assign(old)
         if device_of(new) is not device_of(old):
             variable_of(new)._handle = fresh_variable(variable_of(new), new, device_of(old))._handle
     return copied
 
 
-def _check_built(model: Any) -> None:
-    unbuilt = [layer.name for layer in _layers(model) if not layer.built]
-    if unbuilt and (not model.built or not model.weights):
-        raise UnknownPlacementError(
-            f"{type(model).__name__} {model.name!r} is not built, so its weights are nowhere yet; "
-            f"call its build(…), or give it a first batch, inside scope(device)"
-        )
+def _copied(models: list[Any]) -> list[Any]:
+    """Keras's as it copies them, other modules all at once."""
+    ours = [model for model in models if role_in_keras(type(model)) is not None]
+    others = [model for model in models if role_in_keras(type(model)) is None]
+    found = dict(zip(map(id, ours), keras.copies(ours), strict=True))
+    try:
+        found |= zip(map(id, others), copy.deepcopy(others), strict=True)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise keras.cannot_copy(others, " ".join(str(error).split())) from error
+    return [found[id(model)] for model in models]
 
 
 def _inside(path: str, found: Any) -> Iterator[tuple[str, Any]]:
@@ -117,51 +110,31 @@ def _holds_values(part: Any) -> bool:
     return isinstance(part, tf.Variable) or role_in_keras(type(part)) is not None
 
 
-def _layers(model: Any) -> list[Any]:
-    """Every Keras layer in the model, itself included."""
-    if hasattr(model, "_flatten_layers"):
-        return list(model._flatten_layers())
-    if not _is_module(model):
-        return []
-    return [layer for top in model._flatten(predicate=_is_layer) for layer in top._flatten_layers()]
-
-
-def _is_module(part: Any) -> bool:
-    return isinstance(part, tf.Module)
-
-
-def _is_layer(part: Any) -> bool:
-    return hasattr(part, "_flatten_layers")
+def _holders(model: Any) -> list[Any]:
+    """The model if it is Keras's, else the Keras layers in it."""
+    if role_in_keras(type(model)) is not None:
+        return [model]
+    return list(model._flatten(predicate=lambda part: hasattr(part, "_flatten_layers")))
 
 
 def _variables(model: Any) -> list[Any]:
-    """Each variable once, with those of optimisers, metrics and random numbers, which belong to training."""
+    """Each variable once, with those of optimizers, metrics and random numbers, which belong to training."""
     found = [tensor for _, tensor in tensors_of(model)]
-    for layer in _layers(model):
-        found += [*layer.variables, *getattr(layer, "metrics_variables", ())]
-        found += getattr(getattr(layer, "optimizer", None), "variables", ())
+    for holder in _holders(model):
+        found += keras.variables(holder)
     variables = {id(variable): variable for variable in map(variable_of, found)}
     if any(isinstance(variable, tf.distribute.DistributedValues) for variable in variables.values()):
         raise NotSupportedError("a model made under a tf.distribute strategy stays where that puts it; make it outside")
     return list(variables.values())
 
 
-def _forget_compiled(model: Any) -> None:
-    """Drop the functions that Keras has traced, which hold on to the old values; it traces them anew."""
-    for layer in _layers(model):
-        for name in ("train_function", "test_function", "predict_function"):
-            if getattr(layer, name, None) is not None:
-                delattr(layer, name)  # or Keras 3.15 keeps the function in its list of things to save
-                setattr(layer, name, None)
-
-
 def _check_untraced(handles: list[Any]) -> None:
     """Refuse where a traced function holds on to values that would no longer be the model's.
 
-    Such a function would go on training and answering with the old values, and nobody would notice.
+    Such a function would go on training and answering with the old values, without an error.
     """
     if _traced(handles):
-        gc.collect()  # functions that nobody can call any more do no harm
+        gc.collect()  # functions that cannot be called any more do no harm
         names = _traced(handles)
         if names:
             raise NotSupportedError(
@@ -174,9 +147,3 @@ def _traced(handles: list[Any]) -> set[str]:
     wanted = {id(handle) for handle in handles}
     functions = (found for found in gc.get_referrers(_Traced) if isinstance(found, _Traced))
     return {f.graph.name for f in functions if any(id(outer) in wanted for outer in f.captured_inputs)}
-
-
-def _cannot_copy(model: Any, reason: str) -> NotSupportedError:
-    return NotSupportedError(
-        f"keras cannot copy this {type(model).__name__} ({reason}); give it a get_config(), or build another"
-    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy as copying
-import sys
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -13,6 +11,7 @@ from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, Re
 from xdevice.backends.tensorflow.hardware import is_own, named, native, scope
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError, UnknownPlacementError
+from xdevice.kit import keras
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,9 +54,11 @@ def device_of(tensor: Any) -> Device:
 
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
-    """The tensor on another device; a variable becomes a new variable, into which no gradient flows."""
+    """The tensor on another device; a variable becomes a new variable."""
     if not tf.executing_eagerly():
-        raise NotSupportedError("tensorflow moves nothing while it traces a tf.function; move it before the call")
+        raise NotSupportedError(
+            "tensorflow cannot move a tensor while it traces a tf.function; move it before the call"
+        )
     if isinstance(tensor, _COMPOSITES):
         return _map_parts(lambda part: part if device_of(part) is device else move(part, device, False), tensor)
     if isinstance(tensor, _Eager):
@@ -69,7 +70,9 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
 
 def copy(tensor: Any) -> Any:
     if not tf.executing_eagerly():
-        raise NotSupportedError("tensorflow copies nothing while it traces a tf.function; copy it before the call")
+        raise NotSupportedError(
+            "tensorflow cannot copy a tensor while it traces a tf.function; copy it before the call"
+        )
     if isinstance(tensor, _COMPOSITES):
         return _map_parts(copy, tensor)
     if isinstance(tensor, _Eager):
@@ -112,14 +115,8 @@ def variable_of(tensor: Any) -> Any:
 
 
 def role_in_keras(cls: type) -> Role | None:
-    """What the class is to Keras, if that works on TensorFlow here."""
-    keras: Any = sys.modules.get("keras")
-    if not hasattr(keras, "Variable") or keras.config.backend() != "tensorflow":  # half imported, or another's
-        return None
-    if issubclass(cls, (keras.Variable, keras.KerasTensor)):
-        return "tensor"
-    holders = (keras.layers.Layer, keras.optimizers.Optimizer, keras.metrics.Metric)
-    return "model" if issubclass(cls, holders) else None
+    """What the class is to Keras, if that runs on TensorFlow."""
+    return keras.role(cls, "tensorflow")
 
 
 def _place(tensor: Any) -> Device:
@@ -134,8 +131,8 @@ def _place(tensor: Any) -> Device:
         return _common("one distributed variable", variable.values)
     what = f"tensorflow {type(tensor).__name__} {getattr(tensor, 'name', '')!r}"
     if hasattr(tensor, "_value"):
-        raise UnknownPlacementError(f"{what} is not built yet, so it is nowhere; build it inside scope(device)")
-    raise UnknownPlacementError(f"{what} is symbolic, so it is nowhere yet; ask outside the graph or tf.function")
+        raise UnknownPlacementError(f"{what} is not built yet and has no device; build it inside scope(device)")
+    raise UnknownPlacementError(f"{what} is symbolic and has no device; ask outside the graph or tf.function")
 
 
 def placed(name: str) -> Device:
@@ -143,7 +140,7 @@ def placed(name: str) -> Device:
     if name in _known:
         return _known[name]
     if not is_own(name):
-        raise UnknownPlacementError(f"{name} is of another process, so none of our devices; copy the tensor here first")
+        raise UnknownPlacementError(f"{name} belongs to another process; copy the tensor to this one first")
     return _known.setdefault(name, named(name))
 
 
@@ -170,21 +167,26 @@ def _with_variable(tensor: Any, fn: Callable[[tf.Variable], tf.Variable]) -> Any
     variable = variable_of(tensor)
     if isinstance(variable, tf.distribute.DistributedValues):
         raise NotSupportedError("a variable of a tf.distribute strategy stays where that puts it; make it outside")
-    made = fn(variable)
+    made = _linked(variable, fn(variable))
     if variable is tensor:
         return made
-    another = copying.copy(tensor)  # with its path, constraint and regulariser
-    another._value = made
-    return another
+    return keras.with_value(tensor, made)
+
+
+def _linked(variable: tf.Variable, made: tf.Variable) -> tf.Variable:
+    """The variable just made of another one's value, whose gradient the tape hands on to that one."""
+    here = device_of(variable)
+    record.record_operation("Move", [made._handle], [variable._handle], lambda gradient: [_brought(gradient, here)])
+    return made
 
 
 def _on_host(*names: str) -> bool:
-    """Whether these are CPUs all: what TensorFlow copies from one to another is the same memory."""
+    """Whether all of these are CPUs: TensorFlow's copies from one to another share memory."""
     return all("CPU:" in name for name in names)
 
 
 def _moved_apart(tensor: Any, device: Device) -> Any:
-    """The tensor in memory of its own on another of TensorFlow's CPUs; its gradient likewise comes back."""
+    """The tensor in memory of its own on another of TensorFlow's CPUs; its gradient is moved back."""
     here = device_of(tensor)
     with record.stop_recording(), scope(here):
         moved = tf.raw_ops.DeepCopy(x=tensor)._copy(None, native(device).removeprefix("/"))
@@ -202,7 +204,7 @@ def _brought(gradient: Any, device: Device) -> Any:
 
 def _clone(tensor: Any) -> Any:
     # tf.identity, copy.copy and copy.deepcopy all give the same memory again. DeepCopy has no gradient, so
-    # the tape is told what it is; tf.custom_gradient would do the same and cost four times the copy.
+    # it is recorded here; tf.custom_gradient would do the same and cost four times the copy.
     with record.stop_recording():
         cloned = tf.raw_ops.DeepCopy(x=tensor)
     record.record_operation("DeepCopy", [cloned], [tensor], lambda gradient: [gradient])

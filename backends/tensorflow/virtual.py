@@ -1,8 +1,7 @@
 """Virtual GPUs under TensorFlow: logical CPUs, of which the first stays the CPU.
 
-``gpu:i`` is TensorFlow's ``/CPU:i+1``. What TensorFlow itself copies between logical CPUs (an operand
-in silence, `tf.identity` under a scope) shares memory, since nothing can write to a tensor; what
-xdevice moves has memory of its own.
+``gpu:i`` is TensorFlow's ``/CPU:i+1``. What TensorFlow itself copies between logical CPUs (an operand,
+or by `tf.identity` in a scope) shares memory, since tensors are immutable; xdevice copies.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def enable(n: int, force: bool) -> None:
 
 
 def _cpu(n: int) -> tf.config.PhysicalDevice:
-    """The CPU, if it is there and nobody has split it for a purpose of his own."""
+    """The CPU, if it is visible and not split already."""
     for cpu in tf.config.get_visible_devices("CPU"):
         if tf.config.get_logical_device_configuration(cpu) is None:
             return cpu

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from xdevice.backends.torch.hardware import gpus
+from xdevice.backends.torch.in_keras import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ _SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def kind(tensor: torch.Tensor) -> str:
+    tensor = plain(tensor)
     dtype = tensor.dtype
     if tensor.layout is not torch.strided:
         return "O"
@@ -31,22 +33,24 @@ def kind(tensor: torch.Tensor) -> str:
 
 
 def split(tensor: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:
-    return list(torch.split(tensor.detach(), list(sizes)))
+    return list(torch.split(plain(tensor).detach(), list(sizes)))
 
 
-def leaf(tensor: torch.Tensor) -> torch.Tensor:
+def leaf(tensor: Any) -> Any:
     with torch.inference_mode(False):
+        if not isinstance(tensor, torch.Tensor):
+            return tensor  # a Keras variable knows whether it is trained
         own = tensor.clone() if tensor.is_inference() else tensor
         return own.detach().requires_grad_(own.is_floating_point() or own.is_complex())
 
 
 def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
-        return torch.cat([tensor.reshape(-1) for tensor in tensors])
+        return torch.cat([plain(tensor).reshape(-1) for tensor in tensors])
 
 
 def unpack(vector: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    parts = torch.split(vector, [tensor.numel() for tensor in like])
+    parts = torch.split(vector, [plain(tensor).numel() for tensor in like])
     return [part.clone().view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from xdevice.backends.torch import in_keras
 from xdevice.backends.torch.hardware import native
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ def dtype(name: str) -> Any:
 
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
-    if isinstance(data, torch.Tensor):
-        return data.detach().to(_native(device), dtype, copy=True)
+    if isinstance(data, torch.Tensor) or in_keras.role(type(data)) == "tensor":
+        return in_keras.plain(data).detach().to(_native(device), dtype, copy=True)
     return _made(torch.tensor, data, dtype=dtype, device=_native(device))
 
 

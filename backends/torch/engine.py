@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+
+from xdevice.kit.loopback import is_loopback
+from xdevice.kit.means import summed_in
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,19 +31,28 @@ _SUMMED_AS = {  # gloo has no sum of them
 
 
 def start(job: Job, timeout: float) -> None:
-    host, _, port = job.master.rpartition(":")
     patience = timedelta(seconds=timeout)
-    tcp_store: Any = vars(dist)["TCPStore"]  # public, and not among what torch's types export
-    store = tcp_store(host, int(port), job.world_size, is_master=job.rank == 0, timeout=patience)
+    store = _store(job, patience)
     by = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     with _at_interface(job.interface):
         dist.init_process_group(by, store=store, rank=job.rank, world_size=job.world_size, timeout=patience)
         dist.all_reduce(torch.zeros(1))  # gloo connects the processes when they first compute
 
 
+def _store(job: Job, patience: timedelta) -> Any:
+    """The store at which the processes meet: rank 0's, on loopback where all processes are on one host."""
+    host, _, port = job.master.rpartition(":")
+    options: dict[str, Any] = {"is_master": job.rank == 0, "timeout": patience}
+    if job.rank == 0 and is_loopback(host):
+        # torch's own socket would listen on all interfaces; the store closes this one
+        options["master_listen_fd"] = socket.create_server((host, int(port)), backlog=job.world_size).detach()
+    tcp_store: Any = vars(dist)["TCPStore"]  # public, and not among what torch's types export
+    return tcp_store(host, int(port), job.world_size, **options)
+
+
 @contextmanager
 def _at_interface(name: str | None) -> Generator[None, None, None]:
-    """Let gloo take this network interface: it would take the one that the host's name stands for."""
+    """Let gloo use this network interface: by default it uses that of the host's name."""
     if name is None or "GLOO_SOCKET_IFNAME" in os.environ:
         yield
         return
@@ -54,13 +67,38 @@ def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:
     if vector.dtype is torch.uint64:
         return _of_uint64(vector, op)
     there = _reachable(vector)
+    if op == "mean":
+        total = there.to(getattr(torch, summed_in(_word(there), dist.get_world_size())))
+        dist.all_reduce(total)
+        return _waited((total / dist.get_world_size()).to(vector.device, vector.dtype))
+    if op != "sum" and there.is_floating_point():
+        return _waited(_extreme(there, op).to(vector.device, vector.dtype))
     wide = there.to(_SUMMED_AS[there.dtype]) if there.dtype in _SUMMED_AS else there
     dist.all_reduce(wide, _OPERATIONS[op])
     return _waited(wide.to(vector.device, vector.dtype))
 
 
+def _extreme(vector: torch.Tensor, op: str) -> torch.Tensor:
+    """The greatest or least floating-point numbers. gloo loses NaN: it compares their bits, which have an order."""
+    wide = vector.to(torch.float32) if vector.itemsize < torch.float32.itemsize else vector
+    integer = torch.int64 if wide.dtype is torch.float64 else torch.int32
+    ends = torch.iinfo(integer)
+    keys = _in_order(wide.view(integer)).masked_fill_(wide.isnan(), ends.max if op == "max" else ends.min)
+    dist.all_reduce(keys, _OPERATIONS[op])
+    return _in_order(keys).view(wide.dtype)
+
+
+def _in_order(bits: torch.Tensor) -> torch.Tensor:
+    """The bits of floating-point numbers as integers of the same order, and back: the ends of their range are NaNs."""
+    return torch.where(bits < 0, bits ^ torch.iinfo(bits.dtype).max, bits)
+
+
+def _word(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
 def _of_uint64(vector: torch.Tensor, op: str) -> torch.Tensor:
-    """gloo has none of them. Sums are those of signed ones, bit for bit; with the highest bit turned, so is order."""
+    """gloo has no uint64. Sums are those of int64, bit for bit; with the highest bit flipped, so is the order."""
     turn = 0 if op == "sum" else -(2**63)
     return (all_reduce(vector.view(torch.int64) ^ turn, op) ^ turn).view(torch.uint64)
 
@@ -83,11 +121,11 @@ def stop() -> None:
 
 
 def _reachable(vector: torch.Tensor) -> torch.Tensor:
-    """The vector, which is ours to overwrite, where an engine works: on a GPU, or the CPU for all other devices."""
+    """The vector, which may be overwritten, where an engine works: on a GPU, or the CPU for all other devices."""
     return vector if vector.device.type == "cuda" and dist.is_nccl_available() else vector.cpu()
 
 
 def _waited(vector: torch.Tensor) -> torch.Tensor:
     if vector.device.type == "cuda":
-        torch.cuda.synchronize(vector.device)  # NCCL comes back before it is done
+        torch.cuda.synchronize(vector.device)  # NCCL returns before it is done
     return vector

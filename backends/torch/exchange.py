@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from xdevice.backends.torch import in_keras
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    tensor = in_keras.plain(tensor)
     if tensor.layout is not torch.strided or tensor.is_nested:
         kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
         way = "its to_padded_tensor(0.0)" if tensor.is_nested else "its to_dense()"
@@ -28,5 +30,9 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     except TypeError as error:
         raise NotSupportedError(
             f"NumPy cannot hold this {host.dtype} tensor ({error}); convert it first, for example with .float()"
+        ) from error
+    except RuntimeError as error:  # a subclass without memory of its own
+        raise NotSupportedError(
+            f"NumPy cannot hold this {type(tensor).__name__} ({error}); give an ordinary tensor, which has values"
         ) from error
     return array

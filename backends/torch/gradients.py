@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from xdevice.backends.torch import in_keras
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 def is_floating(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point()
+    return in_keras.plain(tensor).is_floating_point()
 
 
 def value_and_gradients(
     call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[torch.Tensor], nested: bool
 ) -> tuple[Any, Any, list[Any]]:
     with torch.inference_mode(False), torch.enable_grad():
-        variables = [_variable(p, nested) for p in parameters]
+        variables = [_variable(in_keras.plain(p), nested) for p in parameters]
         value, aux = call(variables)
         if not value.requires_grad:  # it depends on no variable
             return value, aux, [torch.zeros_like(p) for p in variables]

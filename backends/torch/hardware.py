@@ -10,6 +10,7 @@ import torch
 
 from xdevice.backends.torch.virtual import devices
 from xdevice.device import Device
+from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +76,7 @@ def properties(device: Device) -> Properties:
     if device.kind == "cpu" or kind == "mps":
         name = platform.processor() or platform.machine()
         return {"name": name, "total_memory": None, "compute_capability": None, "uuid": None, "virtual": False}
-    found = getattr(torch, kind).get_device_properties(device.index)
+    found = runtime(kind, device).get_device_properties(device.index)
     major, minor = getattr(found, "major", None), getattr(found, "minor", None)
     return {
         "name": found.name,
@@ -98,6 +99,22 @@ def gpus() -> tuple[str, int]:
     if hasattr(torch, "xpu") and torch.xpu.device_count():
         return "xpu", torch.xpu.device_count()
     return "cuda", 0
+
+
+def runtime(kind: str, device: Device) -> Any:
+    """``torch.cuda``, or the module of that kind of GPU, to be asked about the device.
+
+    Raises
+    ------
+    NotSupportedError
+        This build has no CUDA, although the GPU is counted: FakeTensorMode and tests replace the count.
+    """
+    if kind == "cuda" and not (torch.version.cuda or torch.version.hip):
+        raise NotSupportedError(
+            f"{device} is counted, but torch {torch.__version__} is built for the CPU only and cannot be asked "
+            "about it; install a build for CUDA"
+        )
+    return getattr(torch, kind)
 
 
 def _current(kind: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import array_api_compat.torch as xp
 import torch
@@ -13,12 +13,29 @@ if TYPE_CHECKING:
 
 
 def namespace() -> Mapping[str, Any]:
-    return {**vars(xp), "take_along_axis": _take_along_axis}
+    return {**vars(xp), "take_along_axis": _take_along_axis, "unique_all": _unique_all}
+
+
+def module() -> ModuleType:
+    return torch
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` returns."""
+
+    values: torch.Tensor
+    indices: torch.Tensor
+    inverse_indices: torch.Tensor
+    counts: torch.Tensor
 
 
 def _take_along_axis(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int = -1) -> torch.Tensor:
     return torch.take_along_dim(x, indices.long(), axis)  # torch 2.13 takes no other integers
 
 
-def module() -> ModuleType:
-    return torch
+def _unique_all(x: torch.Tensor, /) -> UniqueAll:
+    # array-api-compat 1.16 has none, since torch.unique does not tell the first places (pytorch/pytorch#36748)
+    values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
+    places = torch.arange(x.numel(), device=x.device)
+    first = places.new_full(values.shape, x.numel()).scatter_reduce(0, inverse.flatten(), places, "amin")
+    return UniqueAll(values, first, inverse, counts)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from xdevice.backends.torch.hardware import gpus
+from xdevice.backends.torch.hardware import gpus, runtime
 
 if TYPE_CHECKING:
     from xdevice.contract import MemoryStats
@@ -35,7 +35,7 @@ def memory_stats(device: Device) -> MemoryStats:
             "allocated": torch.mps.current_allocated_memory(),
             "reserved": torch.mps.driver_allocated_memory(),
         }
-    module = getattr(torch, kind)
+    module = runtime(kind, device)
     free, total = module.mem_get_info(device.index)
     return {
         "total": total,
@@ -51,8 +51,9 @@ def empty_cache(device: Device | None) -> None:
     if not seen or (device is not None and device.kind == "cpu"):
         return
     if kind == "cuda" and device is not None:
-        with torch.cuda.device(device.index):  # restored afterwards
-            torch.cuda.empty_cache()
+        cuda = runtime(kind, device)
+        with cuda.device(device.index):  # restored afterwards
+            cuda.empty_cache()
     else:
         getattr(torch, kind).empty_cache()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
+from xdevice.backends.torch import in_keras
 from xdevice.backends.torch.hardware import native
 from xdevice.backends.torch.virtual.parameters import refill
 from xdevice.errors import NotSupportedError
@@ -22,12 +23,17 @@ def tensors_of(model: torch.nn.Module | PackedSequence) -> Iterator[tuple[str, t
     if isinstance(model, PackedSequence):
         yield "data", model.data  # its lengths always stay on the host
         return
+    if in_keras.is_keras(model):
+        yield from in_keras.tensors_of(model)
+        return
     yield from model.named_parameters()
     yield from model.named_buffers()
 
 
 def move_model(model: Any, device: Device) -> Any:
     """Move as torch does, and keep buffers shared that several modules share; torch copies each."""
+    if in_keras.is_keras(model):
+        return in_keras.move(model, native(device))
     if any(tensor.is_meta for _, tensor in tensors_of(model)) and device.kind != "meta":
         raise NotSupportedError(
             f"a {type(model).__name__} on meta:0 has no values to move; "
@@ -37,11 +43,13 @@ def move_model(model: Any, device: Device) -> Any:
     moved = model.to(native(device))
     for (first, name), *others in shared:
         for module, other in others:
-            module._buffers[other] = first._buffers[name]
+            setattr(module, other, getattr(first, name))  # a buffer's name stays a buffer's
     return moved
 
 
 def keep(model: Any) -> Callable[[], None]:
+    if in_keras.is_keras(model):
+        return in_keras.keep(model)
     modules = [] if isinstance(model, PackedSequence) else list(model.modules())
     parameters = [(m, name, p) for m in modules for name, p in m._parameters.items() if p is not None]
     buffers = [(m, name, buffer) for m in modules for name, buffer in m._buffers.items()]
@@ -76,7 +84,15 @@ def _shared_buffers(model: Any) -> list[list[tuple[torch.nn.Module, str]]]:
 
 
 def copy_models(models: list[Any]) -> list[Any]:
+    ours = [model for model in models if in_keras.is_keras(model)]
+    others = [model for model in models if not in_keras.is_keras(model)]
+    found = dict(zip(map(id, ours), in_keras.copies(ours), strict=True))
     try:
-        return copy.deepcopy(models)
+        copied = copy.deepcopy(others)
     except (RuntimeError, TypeError, ValueError) as error:
         raise NotSupportedError(f"torch cannot copy this model ({error}); build another and load_state_dict") from error
+    for old, new in zip(others, copied, strict=True):
+        if in_keras.is_inside(old):  # Keras copies its layers to a device of its own
+            in_keras.settle(*([tensor for _, tensor in tensors_of(each)] for each in (old, new)))
+    found |= zip(map(id, others), copied, strict=True)
+    return [found[id(model)] for model in models]

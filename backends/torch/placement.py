@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
+from xdevice.backends.torch import in_keras
 from xdevice.backends.torch.hardware import as_device, native
 from xdevice.backends.torch.virtual import devices
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
+from xdevice.kit import keras
 
 if TYPE_CHECKING:
     from xdevice.contract import Role
@@ -27,12 +29,15 @@ def role(cls: type) -> Role | None:
         return "model"
     if issubclass(cls, _DATA):
         return "data"
-    return "device" if issubclass(cls, torch.device) else None
+    return "device" if issubclass(cls, torch.device) else in_keras.role(cls)
 
 
 def device_of(tensor: torch.Tensor) -> Device:
-    if tensor.is_cpu:  # 40 ns; making and hashing a torch.device costs 140
-        return _CPU
+    try:
+        if tensor.is_cpu:  # 40 ns; making and hashing a torch.device costs 140
+            return _CPU
+    except AttributeError:
+        return device_of(keras.value_of(tensor))
     where = tensor.device
     try:
         return _known[where]
@@ -53,12 +58,16 @@ def forget() -> None:
     _known.clear()
 
 
-def move(tensor: torch.Tensor, device: Device, non_blocking: bool) -> torch.Tensor:
+def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
+    if not isinstance(tensor, torch.Tensor):
+        return keras.with_value(tensor, move(keras.value_of(tensor), device, non_blocking))
     if tensor.is_meta and device.kind != "meta":
         raise NotSupportedError("a tensor on meta:0 has a shape and no values to move; make it on a real device")
     # a non-blocking copy to the host returns before the values have arrived
     return tensor.to(native(device), non_blocking=non_blocking and device.kind != "cpu")
 
 
-def copy(tensor: torch.Tensor) -> torch.Tensor:
+def copy(tensor: Any) -> Any:
+    if not isinstance(tensor, torch.Tensor):
+        return keras.with_value(tensor, copy(keras.value_of(tensor)))
     return tensor.clone()

@@ -1,4 +1,4 @@
-"""JAX's words: a model is a dataclass of tensors, which xdevice moves as the tree that it is."""
+"""JAX: a model is a dataclass of tensors, which xdevice moves as a tree."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""MXNet's words: Gluon.
+"""MXNet: Gluon layers, and its autograd.
 
-MXNet's last release uses names that newer NumPys have dropped. ``xdevice.backend().framework`` lends
-them while it imports MXNet, so let xdevice do that first; afterwards ``import mxnet`` is harmless.
+MXNet's last release uses names that newer versions of NumPy have removed. ``xdevice.backend().framework`` adds
+them to NumPy while it imports MXNet, so let xdevice do that first; then ``import mxnet`` works.
 """
 
 from mxnet import autograd, gluon, init, np, npx

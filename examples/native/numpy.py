@@ -1,4 +1,4 @@
-"""NumPy's words: a model is a dataclass of arrays; there are no gradients, so nothing to train with."""
+"""NumPy: a model is a dataclass of arrays; there are no gradients, so no training."""
 
 from dataclasses import dataclass
 

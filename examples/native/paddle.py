@@ -1,4 +1,4 @@
-"""PaddlePaddle's words."""
+"""PaddlePaddle: layers, a training step, convolution and pooling."""
 
 import paddle
 from paddle import nn

@@ -1,4 +1,4 @@
-"""TensorFlow's words: Keras layers, and a gradient tape."""
+"""TensorFlow: Keras layers, and a gradient tape."""
 
 import keras
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""PyTorch's words."""
+"""PyTorch: layers, a training step, convolution and pooling."""
 
 import torch
 from torch import nn

@@ -26,15 +26,15 @@ def lines_of(name, view):
 
 
 @given(OUTPUTS)
-def test_everybodys_output_can_be_read_back_from_the_view(outputs):
+def test_every_output_can_be_read_back_from_the_view(outputs):
     view = compare(outputs, tolerance=0)
     for name, text in outputs.items():
-        ours = [" ".join(line.split()) for line in lines_of(name, view)]
-        assert ours == [" ".join(line.split()) for line in text.split("\n")[:-1]]
+        shown = [" ".join(line.split()) for line in lines_of(name, view)]
+        assert shown == [" ".join(line.split()) for line in text.split("\n")[:-1]]
 
 
 @given(OUTPUTS)
-def test_everybody_is_in_every_difference_once_and_no_group_equals_another(outputs):
+def test_every_name_is_in_every_difference_once_and_no_group_equals_another(outputs):
     for part in compare(outputs):
         if isinstance(part, Differ):
             names = [name for group, _ in part.groups for name in group]

@@ -23,6 +23,15 @@ def test_a_framework_that_sees_the_gpus_is_well(with_toy):
     assert found == {"subject": "toy", "state": "good", "reason": "1.5 sees gpu:0, gpu:1", "cure": None}
 
 
+def test_virtual_gpus_are_not_taken_for_real_ones(backend, with_toy):
+    done = with_toy("good", "doctor", "--backend", str(backend), "--json", nvml=False, XDEVICE_VIRTUAL_GPUS="2")
+    reason = finding(done, str(backend))["reason"]
+    if xdevice.backend().virtual.has("enable"):
+        assert reason.endswith("sees virtual gpu:0, virtual gpu:1")
+    else:
+        assert "virtual" not in reason
+
+
 @pytest.mark.parametrize(("env", "reason", "cure"), [
     ({"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES='' hides the machine's GPU", "unset CUDA_VISIBLE_D"),
     ({"CUDA_VISIBLE_DEVICES": "3"}, "CUDA_VISIBLE_DEVICES='3' hides the machine's GPU", "_VISIBLE_DEVICES=0"),
@@ -51,9 +60,21 @@ def test_a_machine_without_a_gpu_has_nothing_to_mend(with_toy):
     if gpus()["gpus"]:
         pytest.skip("this machine has a GPU")
     done = with_toy("good", "doctor", nvml=False, status=0, TOY_GPUS="0")
-    assert "no GPU in this machine; nothing to mend" in done.stdout
+    assert "this machine has no GPU; nothing is wrong" in done.stdout
     for name in xdevice.available():
         assert f"✓ {name}" in done.stdout
+
+
+def test_a_second_distribution_with_the_same_import_name_is_wrong(with_toy, tmp_path):
+    ours = json.loads(with_toy("good", "doctor", *TOY, "--json", status=0).stdout)
+    assert "xdevice" not in {f["subject"] for f in ours["findings"]}
+    info = tmp_path / "xdevice-3.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: xdevice\nVersion: 3.1\n", encoding="utf-8")
+    found = finding(with_toy("good", "doctor", *TOY, "--json", status=1), "xdevice")
+    assert found["state"] == "wrong"
+    assert "'xdevice' 3.1 is installed beside 'xdevice-tensors'" in found["reason"]
+    assert found["cure"].startswith("pip uninstall xdevice,")
 
 
 def test_each_finding_is_one_line(with_toy):

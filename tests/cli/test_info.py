@@ -23,8 +23,8 @@ def test_every_framework_is_a_row_installed_or_not(rows):
 
 def test_a_framework_that_is_not_installed_says_what_to_type(rows, with_toy):
     ghost = rows("good", "--backend", "ghost")[0]["ghost"]
-    assert not ghost["installed"] and ghost["install"] == "pip install 'xdevice[ghost]'"
-    assert "not installed; pip install 'xdevice[ghost]'" in with_toy("good", "info", "--backend", "ghost").stdout
+    assert not ghost["installed"] and ghost["install"] == "pip install ghost"
+    assert "not installed; pip install ghost" in with_toy("good", "info", "--backend", "ghost").stdout
 
 
 @pytest.mark.parametrize(("framework", "status", "says"), [

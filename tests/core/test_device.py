@@ -2,14 +2,16 @@
 
 import copy
 import dataclasses
+import operator
 import pickle
 import threading
+import unittest.mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xdevice import Device, DeviceSpellingError, DeviceTypeError, XDeviceError, as_device, cpu, gpu
+from xdevice import Device, DeviceSpellingError, DeviceTypeError, XDeviceError, as_device, cpu, gpu, virtual_gpus
 from xdevice.device import MAX_INDEX
 
 SPELLINGS = {
@@ -104,7 +106,7 @@ def test_an_index_out_of_range_is_an_error_that_shows_it(index):
 
 
 @pytest.mark.parametrize("index", [1.0, 0.5, True, False, "1", "gpu:1", float("nan"), [1], object()])
-def test_an_index_that_is_no_integer_is_an_error_that_shows_it(index):
+def test_an_index_that_is_not_an_integer_is_an_error_that_shows_it(index):
     with pytest.raises(DeviceTypeError) as error:
         Device("gpu", index)
     assert isinstance(error.value, TypeError)
@@ -113,7 +115,7 @@ def test_an_index_that_is_no_integer_is_an_error_that_shows_it(index):
 
 
 @pytest.mark.parametrize("kind", [0, None, 1.5, True, ["gpu"], b"gpu", cpu()])
-def test_a_kind_that_is_no_string_is_an_error(kind):
+def test_a_kind_that_is_not_a_string_is_an_error(kind):
     with pytest.raises(DeviceTypeError):
         Device(kind)
 
@@ -125,7 +127,7 @@ def test_a_kind_beside_an_index_is_a_word(kind):
 
 
 @pytest.mark.parametrize("thing", [0, None, 1.5, True, object(), [], {}, int])
-def test_what_is_no_device_is_an_error(thing):
+def test_what_is_not_a_device_is_an_error(thing):
     with pytest.raises(DeviceTypeError) as error:
         as_device(thing)
     assert isinstance(error.value, XDeviceError)
@@ -171,8 +173,39 @@ def test_devices_are_ordered_by_kind_then_index(a, b):
     assert (hash(a) == hash(b)) >= (a == b)
 
 
+def test_a_device_equals_every_spelling_of_it_and_no_other_string():
+    assert gpu(1) == "cuda:1" and cpu() == "cpu" and gpu(0) != "cuda:1"
+    assert operator.eq("/GPU:1", gpu(1)) and operator.ne("gpu:1", gpu(0)) and not operator.ne(cpu(), "cpu:0")
+    for malformed in MALFORMED:
+        assert gpu(0) != malformed and malformed != gpu(0)
+
+
+def test_a_device_equals_nothing_that_is_not_a_device():
+    for thing in (None, 0, 0.5, b"cpu", object(), ["cpu"], ("cpu", 0), Device, int):
+        assert cpu() != thing and thing != cpu()
+    assert cpu() not in [0, None, gpu(0)] and "cuda" in [cpu(), gpu(0)]
+
+
+def test_what_a_device_is_compared_with_may_have_its_own_opinion():
+    assert cpu() == unittest.mock.ANY
+
+
+def test_a_device_hashes_as_a_device_only():
+    assert hash(gpu(1)) == hash(Device("cuda:1")) and len({gpu(1), Device("cuda:1"), cpu()}) == 2
+    assert "gpu:1" not in {gpu(1)}
+
+
+@pytest.mark.parametrize("index", [10**4400, -(10**4400), 10**30], ids=["10**4400", "-10**4400", "10**30"])
+def test_an_index_too_long_to_print_is_still_our_error(index):
+    for build in (lambda: gpu(index), lambda: Device("gpu", index), lambda: Device(f"gpu:{'9' * 5000}")):
+        with pytest.raises(DeviceSpellingError) as error:
+            build()
+        assert len(str(error.value)) < 200
+    with pytest.raises(XDeviceError):
+        virtual_gpus(index)
+
+
 def test_devices_are_not_ordered_against_other_things():
-    assert cpu() != "cpu:0"
     for compare in (lambda: cpu() < "gpu", lambda: cpu() <= 1, lambda: cpu() > None, lambda: cpu() >= ()):
         with pytest.raises(TypeError):
             compare()

@@ -1,8 +1,16 @@
 """Importing xdevice is light and changes nothing."""
 
+import importlib
+import inspect
 import json
+import os
+import pickle
 import subprocess
 import sys
+
+import pytest
+
+import xdevice
 
 HEAVY = [
     "numpy",
@@ -36,7 +44,7 @@ def in_a_fresh_interpreter(code):
         capture_output=True,
         text=True,
         timeout=120,
-        env={"PYTHONPATH": ":".join(sys.path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -48,7 +56,7 @@ def test_importing_loads_the_standard_library_only_and_little_of_it():
     )
     ours = [m for m in loaded if m.partition(".")[0] == "xdevice"]
     others = {m.partition(".")[0] for m in loaded} - {"xdevice", "json"}
-    assert ours
+    assert set(ours) == {"xdevice", "xdevice._version", "xdevice.device", "xdevice.errors"}
     assert not [m for m in HEAVY if m in loaded and not (m == "re" and "json.decoder" in loaded)]
     assert others <= set(sys.stdlib_module_names)
 
@@ -75,3 +83,56 @@ def test_the_many_processes_are_imported_when_they_are_asked_for():
         "print(json.dumps([before, xdevice.distributed.world_size(), hasattr(xdevice, 'distributes')]))"
     )
     assert in_a_fresh_interpreter(code) == [False, 1, False]
+
+
+def answer(code):
+    """What the code prints, in an interpreter where xdevice has been imported and nothing of it used."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import xdevice\n" + code], capture_output=True, text=True, timeout=120
+    )
+    return done.stdout.strip(), done.stderr
+
+
+def test_every_public_name_is_found_by_attribute_by_star_and_by_dir():
+    assert set(xdevice.__all__) <= set(dir(xdevice))
+    code = "n = {}; exec('from xdevice import *', n); print(set(xdevice.__all__) <= n.keys(), 'zeros' in vars(xdevice))"
+    assert answer(code)[0] == "True True"
+    assert answer("print([n for n in xdevice.__all__ if not hasattr(xdevice, n)])")[0] == "[]"
+
+
+def test_every_public_name_belongs_to_the_module_that_it_says():
+    for name in xdevice.__all__:
+        found = getattr(xdevice, name)
+        assert getattr(importlib.import_module(found.__module__), name) is found
+        assert pickle.loads(pickle.dumps(found)) is found
+        assert inspect.getdoc(found) and inspect.getsourcefile(found)
+
+
+def test_a_misspelt_name_is_an_error_with_pythons_own_suggestion():
+    with pytest.raises(AttributeError) as error:
+        _ = xdevice.try_gpus
+    assert error.value.name == "try_gpus" and error.value.obj is xdevice
+    assert "Did you mean: 'try_gpu'?" in answer("xdevice.try_gpus()")[1]
+
+
+def test_tab_completion_finds_names_that_have_not_been_used():
+    code = "import rlcompleter; print(rlcompleter.Completer(globals()).global_matches('xd'));"
+    code += "print(rlcompleter.Completer(globals()).attr_matches('xdevice.try_a'))"
+    assert "xdevice.try_all_gpus(" in answer(code)[0]
+
+
+FIRST_USES = {
+    "with a device": "from xdevice.device import Device\nwith Device('gpu:1') as d: print(d)",
+    "a device compared": "from xdevice.device import Device; import toy; print(Device('gpu:1') == toy.Tensor())",
+    "a capability": "from xdevice.framework.adapters import find; print(find('toy').hardware.count('gpu'))",
+}
+
+
+@pytest.mark.parametrize("first", FIRST_USES)
+def test_virtual_gpus_of_the_environment_are_there_whatever_is_used_first(run, first):
+    out = run(FIRST_USES[first], XDEVICE_VIRTUAL_GPUS="2", XDEVICE_BACKEND="toy").splitlines()
+    assert out[0] == "enabled 2 False" and out[-1] in ("gpu:1", "False", "2")
+
+
+def test_with_device_works_where_nothing_else_has_been_used(run):
+    assert run("with xdevice.Device('cpu') as d: print(d)", XDEVICE_BACKEND="toy") == "cpu:0"

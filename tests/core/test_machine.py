@@ -9,7 +9,7 @@ from xdevice import machine
 
 @pytest.fixture
 def root(tmp_path):
-    """A machine of one's own: ``root({path: text})`` is where its files are."""
+    """``root({path: text})`` is a folder with the files of a machine."""
 
     def build(files):
         for path, text in files.items():

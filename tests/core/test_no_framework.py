@@ -29,13 +29,16 @@ CALLS = [
 
 @pytest.mark.parametrize("call", CALLS)
 def test_every_call_that_needs_a_framework_says_what_to_install(call):
-    with pytest.raises(xdevice.BackendNotInstalledError, match=r"pip install 'xdevice\[\w+\]'"):
+    with pytest.raises(xdevice.BackendNotInstalledError, match=r"pip install \w+$"):
         call()
 
 
-@pytest.mark.parametrize("name", ["torch", "tensorflow", "paddle", "mxnet", "jax", "numpy"])
-def test_choosing_one_says_how_to_install_it(name):
-    with pytest.raises(xdevice.BackendNotInstalledError, match=rf"pip install 'xdevice\[{name}\]'"):
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("paddle", "paddlepaddle"), *[(name, name) for name in ("torch", "tensorflow", "mxnet", "jax", "numpy")]],
+)
+def test_choosing_one_says_how_to_install_it(name, package):
+    with pytest.raises(xdevice.BackendNotInstalledError, match=rf"pip install {package}$"):
         xdevice.use(name)
 
 

@@ -57,7 +57,7 @@ def _marked(mark):
                 if alive and f"{MARK}={mark}".encode() in (process / "environ").read_bytes().split(b"\0"):
                     found.append(int(process.name))
             except OSError:
-                pass  # it ended meanwhile, or is not ours to read
+                pass  # it ended meanwhile, or belongs to another user
     return found
 
 
@@ -104,7 +104,7 @@ def why_not():
 
 @pytest.fixture
 def hosts():
-    """The names and addresses of two hosts that reach each other and nobody else."""
+    """The names and addresses of two hosts that reach each other only."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     names = [f"xd{os.getpid()}{letter}" for letter in "ab"]
@@ -124,7 +124,7 @@ def hosts():
 
 
 @pytest.fixture
-def launch_on(hosts, environment):
+def launch_on(hosts, environment, tmp_path):
     """Starts a launcher on each host; a frozen worker's too are killed in the end."""
     started = []
 
@@ -133,6 +133,7 @@ def launch_on(hosts, environment):
         for number, (name, _) in enumerate(hosts):
             command = [sys.executable, "-m", "xdevice", "launch", "-n", "1", "--nnodes", "2", "--node-rank", number]
             command += ["--master-addr", hosts[0][1], "--master-port", port, "--hosts", ",".join(a for _, a in hosts)]
+            command += ["--token-file", tmp_path / "token"]
             command += ["--backend", backend, "--time-limit", 100, WORKER, scenario]
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
             in_host = ["ip", "netns", "exec", name, *map(str, command)]

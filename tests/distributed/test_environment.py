@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.distributed.seat import ALONE, FIRST_PORT, PORTS, first_of, seat
+from xdevice.distributed.seat import FIRST_PORT, NO_LAUNCHER, PORTS, first_of, seat
 
 WORKER = Path(__file__).with_name("worker.py")
 WHERE = {"XDEVICE_MASTER_ADDR": "head", "XDEVICE_MASTER_PORT": "20500"}
@@ -26,10 +26,10 @@ def told(env):
 
 
 def test_without_a_launcher_a_process_is_alone():
-    assert seat({}) is ALONE
-    assert (ALONE.rank, ALONE.world_size, ALONE.local_rank) == (0, 1, 0)
+    assert seat({}) is NO_LAUNCHER
+    assert (NO_LAUNCHER.rank, NO_LAUNCHER.world_size, NO_LAUNCHER.local_rank) == (0, 1, 0)
     # in a Slurm batch script, outside srun, there is one process whatever the job has reserved
-    assert seat({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}) is ALONE
+    assert seat({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}) is NO_LAUNCHER
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,58 @@ def test_without_a_launcher_a_process_is_alone():
             {"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "b:6170,c:6170"},
             (0, 2, 0, "b", port_of("b:6170")),
         ),
+        (
+            {"PADDLE_TRAINER_ID": "3", "PADDLE_TRAINERS_NUM": "4", "PADDLE_TRAINER_ENDPOINTS": "b:1,b:2,c:1,c:2"},
+            (3, 4, 1, "b", port_of("b:1")),
+        ),
+        (
+            {
+                "RANK": "1",
+                "WORLD_SIZE": "2",
+                "LOCAL_WORLD_SIZE": "2",
+                "LOCAL_RANK": "1",
+                "MASTER_ADDR": "a",
+                "MASTER_PORT": "29400",
+            },
+            (1, 2, 1, "127.0.0.1", port_of("a:29400")),
+        ),
+        (
+            {
+                "FLUX_TASK_RANK": "3",
+                "FLUX_JOB_SIZE": "4",
+                "FLUX_TASK_LOCAL_ID": "1",
+                "FLUX_JOB_NNODES": "1",
+                "FLUX_JOB_ID": "f1",
+                "PMI_RANK": "3",
+                "PMI_SIZE": "4",
+            },
+            (3, 4, 1, "127.0.0.1", port_of("f1")),
+        ),
+        (
+            {
+                "SUBMITIT_LOCAL_GLOBALID": "1",
+                "SUBMITIT_LOCAL_NTASKS": "2",
+                "SUBMITIT_LOCAL_LOCALID": "1",
+                "SUBMITIT_LOCAL_JOB_ID": "4711",
+            },
+            (1, 2, 1, "127.0.0.1", port_of("4711")),
+        ),
+        (
+            {
+                "PET_NNODES": "2",
+                "PET_NODE_RANK": "1",
+                "PET_NPROC_PER_NODE": "1",
+                "PET_MASTER_ADDR": "m",
+                "PET_MASTER_PORT": "29400",
+            },
+            (1, 2, 0, "m", port_of("m:29400")),
+        ),
+        ({"JOB_COMPLETION_INDEX": "2", "XDEVICE_WORLD_SIZE": "3", **WHERE}, (2, 3, 0, "head", 20500)),
+        (
+            {"JOB_COMPLETION_INDEX": "2", "XDEVICE_WORLD_SIZE": "3", "XDEVICE_LOCAL_RANK": "1", **WHERE},
+            (2, 3, 1, "head", 20500),
+        ),
+        ({"RANK": "5", "WORLD_SIZE": "8", "XDEVICE_LOCAL_RANK": "1", **WHERE}, (5, 8, 1, "head", 20500)),
         ({"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", **WHERE}, (3, 4, 1, "head", 20500)),
     ],
 )
@@ -70,7 +122,7 @@ def test_slurms_first_host_and_a_port_from_its_job_are_the_same_for_all():
     assert {f[3] for f in found} == {"gpu07"}
     (port,) = {f[4] for f in found}
     assert FIRST_PORT <= port < FIRST_PORT + PORTS
-    assert port != told({**env, "SLURM_JOB_ID": "4712", "SLURM_PROCID": "0"})[4]
+    assert port != told({**env, "SLURM_JOB_ID": "4712", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"})[4]
 
 
 @pytest.mark.parametrize(
@@ -92,12 +144,12 @@ def test_the_first_host_of_slurms_short_list(nodes, first):
     ("env", "error", "says"),
     [
         (
-            {"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1000"},
+            {"RANK": "2", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "a", "MASTER_PORT": "1000"},
             xdevice.ArgumentError,
             "rank 2 of 2",
         ),
-        ({"XDEVICE_RANK": "0"}, xdevice.ArgumentError, "XDEVICE_WORLD_SIZE='' is no number"),
-        ({"RANK": "x", "WORLD_SIZE": "2", **WHERE}, xdevice.ArgumentError, "RANK='x' is no number"),
+        ({"XDEVICE_RANK": "0"}, xdevice.ArgumentError, "XDEVICE_WORLD_SIZE='' is not a number"),
+        ({"RANK": "x", "WORLD_SIZE": "2", **WHERE}, xdevice.ArgumentError, "RANK='x' is not a number"),
         ({"RANK": "0", "WORLD_SIZE": "2"}, xdevice.DistributedError, "set XDEVICE_MASTER_ADDR and XDEVICE_MASTER_PORT"),
         (
             {
@@ -110,9 +162,29 @@ def test_the_first_host_of_slurms_short_list(nodes, first):
             "mpirun does not tell where rank 0 can be met; set XDEVICE_MASTER_ADDR for",
         ),
         (
-            {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "XDEVICE_MASTER_PORT": "65534"},
+            {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "a", "XDEVICE_MASTER_PORT": "65530"},
             xdevice.ArgumentError,
             "no room",
+        ),
+        (
+            {"RANK": "5", "WORLD_SIZE": "8", **WHERE},
+            xdevice.DistributedError,
+            "torchrun does not set LOCAL_RANK; set XDEVICE_LOCAL_RANK",
+        ),
+        (
+            {"JOB_COMPLETION_INDEX": "2"},
+            xdevice.DistributedError,
+            "Kubernetes does not tell the number of pods; set XDEVICE_WORLD_SIZE",
+        ),
+        (
+            {"PET_NNODES": "1:4", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "1"},
+            xdevice.DistributedError,
+            "start the script with torchrun",
+        ),
+        (
+            {"PET_NNODES": "2", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "4"},
+            xdevice.DistributedError,
+            "start the script with torchrun",
         ),
     ],
 )
@@ -133,9 +205,8 @@ def launched(environment, *command):
 
 
 def test_under_the_frameworks_own_launcher_the_variables_that_are_there_are_used(backend, environment):
-    here = Path(sys.executable).parent
     commands = {
-        "torch": [here / "torchrun", "--standalone", "--nproc-per-node", "2"],
+        "torch": [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
         "paddle": [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo"],
     }
     if backend not in commands:

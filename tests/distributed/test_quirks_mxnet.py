@@ -7,7 +7,7 @@ import os
 import numpy as np, psutil, xdevice
 from xdevice import distributed as dist, tensor, to_numpy
 
-os.environ["PORT"] = "8080"  # somebody else's, which MXNet reads too
+os.environ["PORT"] = "8080"  # another program's, which MXNet reads too
 dist.init(60)
 rank, size = dist.rank(), dist.world_size()
 assert os.environ["PORT"] == "8080" and not any(name.startswith("DMLC_") for name in os.environ)

@@ -90,7 +90,7 @@ def test_every_rank_keeps_its_devices_and_its_bits_and_no_service_is_left_to_mis
     done = run(WORKS, XDEVICE_VIRTUAL_GPUS="2", TF_CPP_MIN_LOG_LEVEL="0")
     assert done.status == 0, done.stderr
     assert done.of(0)[-1] == done.of(1)[-1] == "agreed"
-    assert "oordination" not in done.stderr  # else whoever outlives rank 0 would print its errors
+    assert "oordination" not in done.stderr  # else a process that outlives rank 0 would print its errors
 
 
 def test_a_strategy_of_ones_own_works_beside_it_after_a_barrier(run):

@@ -9,6 +9,18 @@ from pathlib import Path
 
 import pytest
 
+FOR_TORCHRUN = """
+import os
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+x = torch.tensor([float(os.environ["LOCAL_RANK"])])
+dist.all_reduce(x)
+print(dist.get_rank(), dist.get_world_size(), x.item())
+dist.destroy_process_group()
+"""
+
 WORKER = Path(__file__).with_name("worker.py")
 
 
@@ -38,3 +50,11 @@ def test_under_mpirun_its_variables_are_used(environment):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("agreed on 2") == 2
+
+
+def test_a_script_written_for_torchrun_runs_unedited(launch, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(FOR_TORCHRUN, encoding="utf-8")
+    done = launch("torch", script=script)
+    assert done.status == 0, done.stderr
+    assert [done.of(rank)[-1] for rank in range(2)] == ["0 2 1.0", "1 2 1.0"]

@@ -5,9 +5,11 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
 from threading import Thread
 
 import numpy as np
+import psutil
 
 import xdevice
 from xdevice import distributed as dist
@@ -60,11 +62,37 @@ def reduces(rank, size):
     same(dist.all_reduce(xdevice.full((2,), 40000.0, dtype="float16"), "mean"), [40000.0] * 2)  # 80000 is beyond it
     same(dist.all_reduce(shared, "max"), [size, 2])
     same(dist.all_reduce(shared, "min"), [1, 2])
+    keeps_nan(rank, size)
     same(dist.all_reduce(xdevice.tensor(float(rank))), sum(range(size)))  # a number without axes
     parts = dist.all_gather({"r": xdevice.tensor([rank, 7])})
     assert [to_numpy(part["r"]).tolist() for part in parts] == [[r, 7] for r in range(size)]
     big = xdevice.full((300_007,), 1.0 + rank)
     assert set(to_numpy(dist.all_reduce(big)).tolist()) == {size * (size + 1) / 2}
+
+
+def keeps_nan(rank, size):
+    """A NaN of any process is one of the result, and does not affect the numbers beside it."""
+    nan, inf = float("nan"), float("inf")
+    numbers = [nan if rank == 0 else 1, nan if rank == size - 1 else -1, -1.5 - rank, 2.0 + rank, inf, -inf, -0.0]
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        x = made(numbers, dtype)
+        if x is None:
+            continue
+        for op, rest in (("max", [-1.5, 1.0 + size, inf, -inf, 0]), ("min", [-0.5 - size, 2, inf, -inf, 0])):
+            found = dist.all_reduce(x, op)
+            assert found.dtype == x.dtype
+            as_numbers = to_numpy(xdevice.to_device(found, "cpu")).astype("float64") if dtype != "bfloat16" else None
+            if as_numbers is not None:
+                np.testing.assert_array_equal(as_numbers, [nan, nan, *rest])
+
+
+def means_are_exact(rank, size):
+    """The mean of equal numbers is that number, bit for bit."""
+    numbers = np.random.default_rng(7).standard_normal(10_000) * 1e3
+    for dtype in ("float16", "float32"):
+        if (x := made(numbers, dtype)) is not None:
+            same(dist.all_reduce(x, "mean"), to_numpy(x))
+    print("exact", flush=True)
 
 
 def keeps_bits(rank, size, dtype):
@@ -105,8 +133,8 @@ def refuses(rank):
         (lambda: in_a_thread(dist.barrier), xdevice.DistributedError, "comes from another thread"),
         (lambda: dist.all_reduce(made([1, 2], "int32"), "mean"), xdevice.ArgumentTypeError, "a mean of integers"),
         (lambda: dist.all_reduce(made([True], "bool")), xdevice.ArgumentTypeError, "booleans"),
-        (lambda: dist.broadcast(xdevice.ones(2), 9), xdevice.ArgumentError, "no rank 9"),
-        (lambda: dist.init(), xdevice.DistributedError, "init() comes twice"),
+        (lambda: dist.broadcast(xdevice.ones(2), 9), xdevice.ArgumentError, "root=9 is not a rank"),
+        (lambda: dist.init(), xdevice.DistributedError, "init() was called twice"),
         (
             lambda: xdevice.value_and_grad(lambda w: dist.all_reduce(w))(xdevice.ones(1)),
             xdevice.NotSupportedError,
@@ -147,6 +175,33 @@ def differs(rank, size):
     """Shapes that differ: every process gets the error, and it names the one that differs from rank 0."""
     agrees(rank, size)
     said(lambda: dist.all_reduce({"w": xdevice.ones(3), "b|;": xdevice.ones(2 + rank)}))
+
+
+def listens(rank, size):
+    """On one host nothing ever listens but on loopback: not this process, nor what it has started."""
+    same(dist.all_reduce(xdevice.ones(3)), [size] * 3)
+    look()
+    print(f"{len(seen)} sockets listen, reachable by other hosts: {sorted(filter(is_wide, seen))}", flush=True)
+
+
+seen = set()
+
+
+def look():
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        for connection in process.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN:
+                seen.add(connection.laddr)
+
+
+def keep_looking():
+    while True:
+        look()
+        time.sleep(0.03)
+
+
+def is_wide(address):
+    return not ip_address(address.ip.removeprefix("::ffff:")).is_loopback
 
 
 # Failures after the start
@@ -242,6 +297,8 @@ def main():
     if scenario is meets:
         meets(dist.rank(), dist.world_size())
         return
+    if scenario is listens:
+        Thread(target=keep_looking, daemon=True).start()
     with dist.process_group(SECONDS, start=60):
         scenario(dist.rank(), dist.world_size())
 

@@ -88,7 +88,7 @@ def test_each_experiment_times_all_of_its_work(backend):
     assert len(rows) == 17
     assert all(int(times) >= 1 and float(each) > 0 for _, times, each, _ in rows)
     assert f"{backend}; the device is cpu:0" in printed
-    assert "this is no GPU" in printed
+    assert "there is no GPU" in printed
 
 
 @pytest.mark.needs("gradient")
@@ -122,7 +122,7 @@ def test_digits_are_learnt_on_a_virtual_gpu_as_on_the_cpu(backend):
 
 
 def has_virtual_gpus(backend):
-    """Whether the adapter has the room for them."""
+    """Whether the adapter has the capability."""
     return (BACKENDS / backend / "virtual.py").is_file() or (BACKENDS / backend / "virtual").is_dir()
 
 
@@ -150,7 +150,7 @@ def test_adding_what_is_on_two_gpus_is_an_error_and_adding_the_copy_is_not(backe
     assert "Z is on gpu:1 and X still on gpu:0" in lines
     assert "Y + Z is on gpu:1 with Y and Z: True" in lines
     assert "and is one more than Y: True" in lines
-    assert "is no second copy: True" in lines
+    assert "copies nothing: True" in lines
 
 
 @on_two_gpus
@@ -225,7 +225,7 @@ def test_training_is_repeatable(backend):
         (("cpu_or_gpu.py", "lage"), "no experiment 'lage'; there are elementwise, large, tiny"),
         (("cpu_or_gpu.py", "--scale", "0"), "a scale of 0.0 is not between 0 and 10"),
         (("cpu_or_gpu.py", "--scale", "nan"), "a scale of nan is not between 0 and 10"),
-        (("cpu_or_gpu.py", "--device", "gpu:x"), "'gpu:x' is no device"),
+        (("cpu_or_gpu.py", "--device", "gpu:x"), "'gpu:x' is not a device"),
         (("cpu_or_gpu.py", "tiny", "--device", "gpu:3"), "gpu:3 does not exist under numpy"),
         (("digits.py", "--epochs", "0"), "0 is not positive"),
     ],

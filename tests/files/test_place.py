@@ -46,9 +46,9 @@ def test_a_missing_folder_is_the_systems_error_with_the_path_that_was_given(tmp_
 
 @pytest.mark.parametrize("path", [3, None, 1.5, ["file"]])
 def test_what_is_no_path_is_an_error(path):
-    with pytest.raises(xdevice.ArgumentTypeError, match="is no path; write for example"):
+    with pytest.raises(xdevice.ArgumentTypeError, match="is not a path; write for example"):
         xdevice.save(numpy.ones(2), path)
-    with pytest.raises(xdevice.ArgumentTypeError, match="is no path"):
+    with pytest.raises(xdevice.ArgumentTypeError, match="is not a path"):
         xdevice.load(path)
 
 

@@ -18,13 +18,24 @@ CASES = {
         name: (lambda xp, x, name=name: getattr(xp, name)(x))
         for name in (
             *("abs", "ceil", "cos", "cosh", "exp", "expm1", "floor", "log", "log10", "log1p", "log2", "negative"),
-            *("reciprocal", "round", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh"),
+            *("reciprocal", "round", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "asinh", "atan", "trunc"),
             *("max", "mean", "min", "prod", "std", "sum", "var", "matrix_transpose", "sort", "tril", "triu", "flip"),
         )
     },
     **{
         name: (lambda xp, x, name=name: getattr(xp, name)(x, xp.asarray(W, dtype=x.dtype)))
-        for name in ("add", "divide", "logaddexp", "maximum", "minimum", "multiply", "subtract", "vecdot")
+        for name in (
+            "add",
+            "atan2",
+            "divide",
+            "hypot",
+            "logaddexp",
+            "maximum",
+            "minimum",
+            "multiply",
+            "subtract",
+            "vecdot",
+        )
     },
     "pow": lambda xp, x: xp.pow(x, 3),
     "pow of a number": lambda xp, x: xp.pow(2.0, x),
@@ -35,6 +46,24 @@ CASES = {
     "astype": lambda xp, x: xp.astype(xp.astype(x, "float32"), x.dtype),
     "asarray": lambda xp, x: xp.asarray(x, copy=True),
     "cumulative_sum": lambda xp, x: xp.cumulative_sum(x, axis=1, include_initial=True),
+    "acos": lambda xp, x: xp.acos(xp.divide(x, 4.0)),
+    "acosh": lambda xp, x: xp.acosh(xp.add(x, 1.5)),
+    "asin": lambda xp, x: xp.asin(xp.divide(x, 4.0)),
+    "atanh": lambda xp, x: xp.atanh(xp.divide(x, 4.0)),
+    "cumulative_prod": lambda xp, x: xp.cumulative_prod(x, axis=1, include_initial=True),
+    "diff": lambda xp, x: xp.diff(x, axis=1, prepend=x[:, :1]),
+    "cross": lambda xp, x: xp.linalg.cross(x, xp.flip(x, axis=0)),
+    "det": lambda xp, x: xp.linalg.det(square(xp, x)),
+    "diagonal": lambda xp, x: xp.linalg.diagonal(x, offset=1),
+    "inv": lambda xp, x: xp.linalg.inv(square(xp, x)),
+    "cholesky": lambda xp, x: xp.linalg.cholesky(square(xp, x)),
+    "matrix_norm": lambda xp, x: xp.linalg.matrix_norm(x),
+    "matrix_power": lambda xp, x: xp.linalg.matrix_power(square(xp, x), 3),
+    "outer": lambda xp, x: xp.linalg.outer(x[0, :], x[1, :]),
+    "slogdet": lambda xp, x: xp.linalg.slogdet(square(xp, x)).logabsdet,
+    "solve": lambda xp, x: xp.linalg.solve(square(xp, x), x),
+    "trace": lambda xp, x: xp.linalg.trace(x),
+    "vector_norm": lambda xp, x: xp.linalg.vector_norm(x, axis=1),
     "matmul": lambda xp, x: xp.matmul(x, xp.matrix_transpose(x)),
     "matmul with a vector": lambda xp, x: xp.matmul(x, x[0, :]),
     "tensordot": lambda xp, x: xp.tensordot(x, x, axes=([0], [0])),
@@ -55,6 +84,11 @@ CASES = {
     "take": lambda xp, x: xp.take(x, xp.asarray([0, 0, 2]), axis=1),
     "take_along_axis": lambda xp, x: xp.take_along_axis(x, xp.asarray([[0, 2], [1, 1]]), axis=1),
 }
+
+
+def square(xp, x):
+    """A symmetric matrix far from singular."""
+    return xp.matmul(x, xp.matrix_transpose(x))
 
 
 def weighed(xp, function, x):

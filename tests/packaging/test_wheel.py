@@ -1,6 +1,7 @@
-"""What is shipped: the wheel holds every room, and nothing where it does not belong."""
+"""What is shipped: the wheel holds every capability, and nothing where it does not belong."""
 
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -29,13 +30,13 @@ def wheel(tmp_path_factory):
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", out, source], check=True, timeout=300
     )
-    return next(out.glob("xdevice-*.whl"))
+    return next(out.glob("xdevice_tensors-*.whl"))
 
 
 def test_the_wheel_holds_every_module_under_its_own_name(wheel):
     shipped = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
-    core = {str(p.relative_to(ROOT)) for p in (ROOT / "xdevice").rglob("*.py")}
-    adapters = {f"xdevice/{p.relative_to(ROOT)}" for p in (ROOT / "backends").rglob("*.py")}
+    core = {p.relative_to(ROOT).as_posix() for p in (ROOT / "xdevice").rglob("*.py")}
+    adapters = {f"xdevice/{p.relative_to(ROOT).as_posix()}" for p in (ROOT / "backends").rglob("*.py")}
     assert shipped == core | adapters | {"xdevice/py.typed", "xdevice/backends/paddle/virtual_gpu.cc"}
 
 
@@ -48,9 +49,9 @@ def test_the_wheel_declares_its_adapters_and_extras(wheel):
     assert extras >= {"torch", "tensorflow", "paddle", "mxnet", "jax", "numpy", "cli", "test", "docs", "all"}
 
 
-def test_every_room_can_be_imported_from_the_wheel_alone(wheel, tmp_path):
+def test_every_capability_can_be_imported_from_the_wheel_alone(wheel, tmp_path):
     venv.create(tmp_path / "env", with_pip=False)
-    python = tmp_path / "env" / "bin" / "python"
+    python = tmp_path / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
     site = Path(
         subprocess.check_output(
             [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
@@ -67,8 +68,8 @@ def test_every_room_can_be_imported_from_the_wheel_alone(wheel, tmp_path):
 import json, xdevice
 from xdevice.contract import CAPABILITIES
 for name in xdevice.available():
-    for room in CAPABILITIES:
-        getattr(xdevice.backend(name), room)
+    for capability in CAPABILITIES:
+        getattr(xdevice.backend(name), capability)
 import sys
 files = {m: sys.modules[m].__file__ for m in sys.modules if m.startswith("xdevice.backends.")}
 print(json.dumps(files))
@@ -77,6 +78,6 @@ print(json.dumps(files))
     loaded = json.loads(done.stdout.splitlines()[-1])
     for name in xdevice.available():
         files = [p for p in (ROOT / "backends" / name).glob("*.py") if '__name__ == "__main__"' not in p.read_text()]
-        rooms = {p.stem for p in files} - {"__init__"}  # and no programs
-        assert {f"xdevice.backends.{name}.{room}" for room in rooms} <= set(loaded)
+        capabilities = {p.stem for p in files} - {"__init__"}  # and no programs
+        assert {f"xdevice.backends.{name}.{capability}" for capability in capabilities} <= set(loaded)
     assert all(Path(file).is_relative_to(site) for file in loaded.values())

@@ -274,15 +274,31 @@ def test_tensors_inside_lists_become_one_tensor_traced_or_not():
 # ---------------------------------------------------------------- randomness
 
 
-def test_random_numbers_drawn_while_jax_traces_do_not_spoil_later_ones():
+@pytest.mark.parametrize("draw", [xdevice.rand, xdevice.randn])
+@pytest.mark.parametrize("trace", [jax.jit, lambda f: jax.jit(jax.grad(f)), lambda f: lambda x: jax.lax.map(f, x)])
+def test_random_numbers_inside_a_traced_function_are_an_error_and_not_constants(draw, trace):
+    with pytest.raises(xdevice.NotSupportedError, match="pass a key in"):
+        trace(lambda x: (x * draw()).sum())(jnp.ones(3))
+    step = xdevice.data_parallel(jax.jit(lambda w, x: (w * x * draw()).sum()), ["cpu", "cpu"])
+    with pytest.raises(xdevice.NotSupportedError, match="pass a key in"):
+        step(jnp.ones(1), jnp.ones((4, 1)))
+
+
+def test_a_seed_inside_a_traced_function_is_an_error():
     xdevice.seed(5)
-    expected = [xdevice.rand(3).tolist() for _ in range(3)]
+    expected = xdevice.rand(3).tolist()
     xdevice.seed(5)
-    assert xdevice.rand(3).tolist() == expected[0]
-    assert jax.jit(lambda: xdevice.rand(3))().tolist() == expected[1]
-    assert xdevice.rand(3).tolist() == expected[2]
-    jax.jit(lambda: xdevice.seed(5))()
-    assert xdevice.rand(3).tolist() == expected[0]
+    with pytest.raises(xdevice.NotSupportedError, match="call it outside"):
+        jax.jit(lambda: xdevice.seed(6))()
+    with pytest.raises(xdevice.NotSupportedError, match="pass a key in"):
+        jax.jit(lambda: xdevice.rand(3))()
+    assert xdevice.rand(3).tolist() == expected, "what was refused has drawn nothing"
+
+
+def test_random_numbers_under_grad_and_vmap_are_drawn_at_each_call():
+    scaled = jax.grad(lambda x: (x * xdevice.rand(3)).sum())
+    assert scaled(jnp.ones(3)).tolist() != scaled(jnp.ones(3)).tolist()
+    assert jax.vmap(lambda x: x + xdevice.rand(3))(jnp.zeros((2, 3))).tolist() != [[0] * 3] * 2
 
 
 def test_unseeded_random_numbers_differ_from_run_to_run():
@@ -374,11 +390,6 @@ def test_what_is_no_allocation_error_of_xlas_is_not_out_of_memory():
 def test_counting_what_is_not_there_says_nothing(capfd):
     assert (xdevice.count("tpu"), xdevice.count("quantum")) == (0, 0)
     assert capfd.readouterr() == ("", "")
-
-
-def test_trees_of_modules_move_as_trees():
-    with pytest.raises(xdevice.NotSupportedError, match="JAX has no models"):
-        xdevice.backend("jax").models.move_model(None, cpu())
 
 
 def test_a_compiled_loss_is_traced_once_for_all_steps_and_devices():

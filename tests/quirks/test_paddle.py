@@ -323,7 +323,7 @@ def test_pythons_numbers_follow_paddles_default_and_numpys_keep_their_dtype():
 def test_full_keeps_whole_numbers_whole_and_takes_no_text():
     assert xdevice.full(2, 2**40 + 1).tolist() == [2**40 + 1] * 2
     assert paddle.full([1], 2**40 + 1).dtype == paddle.float32, "Paddle keeps them itself now"
-    with pytest.raises(xdevice.ArgumentError, match=r"'a' is no(t a)? number"):
+    with pytest.raises(xdevice.ArgumentError, match="'a' is not a number"):
         xdevice.full(2, "a")
 
 

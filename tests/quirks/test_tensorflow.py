@@ -618,3 +618,13 @@ def test_the_gradients_of_a_compiled_function_are_compiled_with_it_once():
     assert len(graphs) == 1
     with pytest.raises(xdevice.ArgumentError, match=r"^the function returned a tensor of shape \(2,\)"):
         xdevice.value_and_grad(tf.function(lambda w: w))(tf.ones(2))
+
+
+def test_a_seed_inside_a_traced_function_is_an_error():
+    @tf.function(autograph=False)
+    def draw():
+        xdevice.seed(1)
+        return xdevice.rand(2)
+
+    with pytest.raises(xdevice.NotSupportedError, match="call it outside"):
+        draw()

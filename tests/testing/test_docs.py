@@ -38,9 +38,9 @@ def test_its_tables_list_every_option_fixture_and_mark(run):
         assert f"`{fixture}`" in PAGE
 
 
-def test_every_word_and_every_part_is_on_it():
+def test_every_function_and_every_part_is_on_it():
     words = {name for name in vars(Native) if not name.startswith("_")}
-    assert set(re.findall(r"`(\w+)\([^)`]*\)`[,| ]", PAGE[PAGE.index("| word |") :])) == words
+    assert set(re.findall(r"`(\w+)\([^)`]*\)`[,| ]", PAGE[PAGE.index("| function |") :])) == words
     assert all(f"{part.__name__}`" in PAGE for part in contract.Suite.__bases__)
 
 

@@ -62,8 +62,8 @@ def test_frameworks_are_asked_for_by_name(run, names):
     [
         ("all", "*--xdevice-backend=all: *ghost is not installed*; installed are *broken, pages"),
         ("pages,ghost", "*--xdevice-backend=pages,ghost: ghost is not installed; installed are *"),
-        ("pytorch", "*--xdevice-backend=pytorch: there is no backend 'pytorch'; installed are *"),
-        (",", "*--xdevice-backend=,: it names no framework; installed are *"),
+        ("pytorch", "*--xdevice-backend=pytorch: 'pytorch' is not a backend; installed are *"),
+        (",", "*--xdevice-backend=,: no framework is named; installed are *"),
     ],
 )
 def test_a_framework_asked_for_and_missing_is_a_usage_error(run, asked, said):
@@ -130,7 +130,7 @@ def test_virtual_gpus_are_asked_for_before_a_conftest_can_use_the_framework(run,
 def test_what_is_no_number_of_gpus_is_a_usage_error_that_shows_it(run, n):
     result = run(ONE, f"--xdevice-virtual-gpus={n}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*{n!r} is no number of virtual GPUs; give an integer from 0 to 64"])
+    result.stderr.fnmatch_lines([f"*{n!r} is not a number of virtual GPUs; give an integer from 0 to 64"])
 
 
 def test_none_may_be_asked_for_whatever_the_environment_says(run, monkeypatch):
@@ -192,7 +192,7 @@ NEEDS = """
 """
 WITHOUT = [
     ("gpu", "0", "needs 1 real GPU, pages sees none; xdevice doctor says why a GPU is not seen"),
-    ("gpu(2)", "2", "needs 2 real GPUs, pages sees 2 virtual; virtual ones will not do"),
+    ("gpu(2)", "2", "needs 2 real GPUs, pages sees 2 virtual; virtual GPUs do not count"),
     ("multi_device", "0", "needs 2 GPUs, pages sees none; pytest --xdevice-virtual-gpus=2 gives it virtual ones"),
     ("multi_device(1)", "0", "needs 1 GPU, pages sees none; pytest --xdevice-virtual-gpus=1 gives it virtual ones"),
     ("multi_device(n=3)", "2", "needs 3 GPUs, pages sees 2 virtual; pytest --xdevice-virtual-gpus=3 gives *"),
@@ -246,7 +246,7 @@ def test_a_mark_without_a_fixture_asks_the_framework_that_is_chosen(run, monkeyp
 def test_a_mark_with_no_number_of_gpus_is_an_error(run, mark):
     result = run(NEEDS.format(mark=mark), "--xdevice-backend=pages")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([f"@pytest.mark.{mark.partition('(')[0]}: * is no number of GPUs; give 1 or more"])
+    result.stdout.fnmatch_lines([f"@pytest.mark.{mark.partition('(')[0]}: * is not a number of GPUs; give 1 or more"])
 
 
 # ---------------------------------------------------------------- other people's names

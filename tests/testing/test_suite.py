@@ -23,11 +23,13 @@ def test_every_promise_of_every_part_is_in_the_suite_and_none_hides_another():
     assert all(promises(part) for part in PARTS)
 
 
-def test_every_need_is_a_word_or_a_function_of_a_room():
+def test_every_need_is_a_word_or_a_function_of_a_capability():
     from xdevice.contract import CAPABILITIES
 
     words = {name for name in vars(Native) if not name.startswith("_")}
-    known = words | {f"{room}.{function}" for room, functions in CAPABILITIES.items() for function in functions}
+    known = words | {
+        f"{capability}.{function}" for capability, functions in CAPABILITIES.items() for function in functions
+    }
     needs = {
         need for part in PARTS for name in promises(part) for need in getattr(vars(part)[name], "xdevice_needs", ())
     }
@@ -50,14 +52,14 @@ def test_one_word_is_enough_and_promises_that_need_others_are_not_collected(run)
     assert result.parseoutcomes()["deselected"] >= len(promises(contract.Models))
 
 
-def test_no_words_at_all_are_an_error_that_says_what_to_give(run):
+def test_a_suite_without_native_is_an_error_that_says_what_to_set(run):
     code = """
     from xdevice.testing import contract
     class TestPages(contract.Exchange):
         backend = "pages"
     """
     result = run(code, "-k", "on_the_host")
-    result.stdout.fnmatch_lines(["*TestPages.native is None; set it to the words of xdevice.testing.Native"])
+    result.stdout.fnmatch_lines(["*TestPages.native is None; set it to the functions of xdevice.testing.Native"])
     assert result.ret == 1
 
 

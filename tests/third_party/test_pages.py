@@ -59,7 +59,7 @@ ALIAS = "made = array.to(hardware.native(device)); made.numbers = array.numbers;
 
 
 @pytest.mark.parametrize(
-    ("room", "lie", "caught"),
+    ("capability", "lie", "caught"),
     [
         ("placement", "def device_of(array): return hardware.as_device(pages.PAGES[0])", "makes_on_each_device"),
         ("placement", f"def move(array, device, non_blocking): {ALIAS}", "test_a_write_on_one_device_is_not_seen"),
@@ -68,9 +68,9 @@ ALIAS = "made = array.to(hardware.native(device)); made.numbers = array.numbers;
         ("creation", "def seed(n): pass", "test_a_seed_makes_random_numbers_repeat"),
     ],
 )
-def test_an_adapter_that_lies_is_caught(elsewhere, tmp_path, room, lie, caught):
+def test_an_adapter_that_lies_is_caught(elsewhere, tmp_path, capability, lie, caught):
     lying = shutil.copytree(elsewhere, tmp_path / "lying")
-    file = lying / "site" / "xdevice_pages" / f"{room}.py"
+    file = lying / "site" / "xdevice_pages" / f"{capability}.py"
     file.write_text(f"{file.read_text(encoding='utf-8')}\n\n{lie}\n", encoding="utf-8")
     counts, status, said = run(lying, "--xdevice-virtual-gpus=2", "--tb=no", "-k", caught)
     assert status == 1, said

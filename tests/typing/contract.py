@@ -1,4 +1,4 @@
-"""Every room of every adapter is what the contract says: checked by mypy and pyright, never run."""
+"""Every capability of every adapter is what the contract says: checked by mypy and pyright, never run."""
 
 from xdevice import contract
 from xdevice.backends.jax import collectives as jax_collectives
@@ -7,11 +7,14 @@ from xdevice.backends.jax import engine as jax_engine
 from xdevice.backends.jax import exchange as jax_exchange
 from xdevice.backends.jax import gradients as jax_gradients
 from xdevice.backends.jax import hardware as jax_hardware
+from xdevice.backends.jax import linalg as jax_linalg
 from xdevice.backends.jax import maths as jax_maths
 from xdevice.backends.jax import memory as jax_memory
 from xdevice.backends.jax import mixing as jax_mixing
+from xdevice.backends.jax import models as jax_models
 from xdevice.backends.jax import placement as jax_placement
 from xdevice.backends.jax import storage as jax_storage
+from xdevice.backends.jax import trees as jax_trees
 from xdevice.backends.jax import virtual as jax_virtual
 from xdevice.backends.mxnet import collectives as mxnet_collectives
 from xdevice.backends.mxnet import creation as mxnet_creation
@@ -19,6 +22,7 @@ from xdevice.backends.mxnet import engine as mxnet_engine
 from xdevice.backends.mxnet import exchange as mxnet_exchange
 from xdevice.backends.mxnet import gradients as mxnet_gradients
 from xdevice.backends.mxnet import hardware as mxnet_hardware
+from xdevice.backends.mxnet import linalg as mxnet_linalg
 from xdevice.backends.mxnet import maths as mxnet_maths
 from xdevice.backends.mxnet import memory as mxnet_memory
 from xdevice.backends.mxnet import mixing as mxnet_mixing
@@ -27,8 +31,10 @@ from xdevice.backends.mxnet import placement as mxnet_placement
 from xdevice.backends.mxnet import virtual as mxnet_virtual
 from xdevice.backends.numpy import collectives as numpy_collectives
 from xdevice.backends.numpy import creation as numpy_creation
+from xdevice.backends.numpy import data as numpy_data
 from xdevice.backends.numpy import exchange as numpy_exchange
 from xdevice.backends.numpy import hardware as numpy_hardware
+from xdevice.backends.numpy import linalg as numpy_linalg
 from xdevice.backends.numpy import maths as numpy_maths
 from xdevice.backends.numpy import memory as numpy_memory
 from xdevice.backends.numpy import placement as numpy_placement
@@ -39,6 +45,7 @@ from xdevice.backends.paddle import engine as paddle_engine
 from xdevice.backends.paddle import exchange as paddle_exchange
 from xdevice.backends.paddle import gradients as paddle_gradients
 from xdevice.backends.paddle import hardware as paddle_hardware
+from xdevice.backends.paddle import linalg as paddle_linalg
 from xdevice.backends.paddle import maths as paddle_maths
 from xdevice.backends.paddle import memory as paddle_memory
 from xdevice.backends.paddle import mixing as paddle_mixing
@@ -52,6 +59,7 @@ from xdevice.backends.tensorflow import engine as tensorflow_engine
 from xdevice.backends.tensorflow import exchange as tensorflow_exchange
 from xdevice.backends.tensorflow import gradients as tensorflow_gradients
 from xdevice.backends.tensorflow import hardware as tensorflow_hardware
+from xdevice.backends.tensorflow import linalg as tensorflow_linalg
 from xdevice.backends.tensorflow import maths as tensorflow_maths
 from xdevice.backends.tensorflow import memory as tensorflow_memory
 from xdevice.backends.tensorflow import mixing as tensorflow_mixing
@@ -65,12 +73,14 @@ from xdevice.backends.torch import engine as torch_engine
 from xdevice.backends.torch import exchange as torch_exchange
 from xdevice.backends.torch import gradients as torch_gradients
 from xdevice.backends.torch import hardware as torch_hardware
+from xdevice.backends.torch import linalg as torch_linalg
 from xdevice.backends.torch import maths as torch_maths
 from xdevice.backends.torch import memory as torch_memory
 from xdevice.backends.torch import mixing as torch_mixing
 from xdevice.backends.torch import models as torch_models
 from xdevice.backends.torch import placement as torch_placement
 from xdevice.backends.torch import storage as torch_storage
+from xdevice.backends.torch import trees as torch_trees
 from xdevice.backends.torch import virtual as torch_virtual
 
 hardware: list[contract.Hardware] = [
@@ -89,7 +99,9 @@ placement: list[contract.Placement] = [
     jax_placement,
     numpy_placement,
 ]
-models: list[contract.Models] = [torch_models, tensorflow_models, paddle_models, mxnet_models]
+data: list[contract.Data] = [numpy_data]
+trees: list[contract.Trees] = [torch_trees, jax_trees]
+models: list[contract.Models] = [torch_models, tensorflow_models, paddle_models, mxnet_models, jax_models]
 creation: list[contract.Creation] = [
     torch_creation,
     tensorflow_creation,
@@ -126,4 +138,5 @@ collectives: list[contract.Collectives] = [
 ]
 engine: list[contract.Engine] = [torch_engine, tensorflow_engine, paddle_engine, mxnet_engine, jax_engine]
 maths: list[contract.Maths] = [torch_maths, tensorflow_maths, paddle_maths, mxnet_maths, jax_maths, numpy_maths]
+linalg: list[contract.Linalg] = [torch_linalg, tensorflow_linalg, paddle_linalg, mxnet_linalg, jax_linalg, numpy_linalg]
 storage: list[contract.Storage] = [torch_storage, tensorflow_storage, paddle_storage, jax_storage, numpy_storage]

@@ -25,3 +25,5 @@ def train(batch_size: int) -> int:
 
 
 found: int = train()
+
+xdevice.try_gpus()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # a misspelt name

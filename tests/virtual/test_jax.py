@@ -47,6 +47,56 @@ def test_a_virtual_gpu_is_the_host_device_behind_the_cpu():
         xdevice.native("cpu:2")
 
 
+def test_the_names_that_jax_prints_for_a_virtual_gpu_read_back_as_it():
+    for i, device in enumerate([gpu(0), gpu(1)]):
+        native = xdevice.native(device)
+        printed = [str(native), repr(native), str(ones(2, device=device).device), f"TFRT_CPU_{i + 1}"]
+        assert [xdevice.as_device(name) for name in printed] == [device] * 4, printed
+    assert xdevice.as_device(str(xdevice.native("cpu"))) is xdevice.as_device(repr(xdevice.native("cpu"))) is cpu()
+
+
+FACTORIES = {
+    "zeros": lambda **where: xdevice.zeros(3, **where),
+    "empty": lambda **where: xdevice.empty(3, **where),
+    "ones": lambda **where: xdevice.ones(3, **where),
+    "full": lambda **where: xdevice.full(3, 2.0, **where),
+    "arange": lambda **where: xdevice.arange(3, **where),
+    "tensor": lambda **where: xdevice.tensor([1.0, 2.0, 3.0], **where),
+}
+
+
+@pytest.mark.parametrize("make", FACTORIES.values(), ids=FACTORIES)
+def test_the_device_of_a_new_array_holds_inside_a_function_that_jit_traces(make):
+    assert device_of(jax.jit(lambda: make(device=gpu(1)))()) is gpu(1)
+    add = jax.jit(lambda x: x + make(device=gpu(1)))
+    assert device_of(add(jnp.ones(3))) is device_of(add(ones(3, device=gpu(1)))) is gpu(1)
+    with pytest.raises(ValueError, match="incompatible devices"):
+        add(ones(3, device=gpu(0)))
+    assert device_of(jax.lax.scan(lambda carry, _: (add(carry), None), jnp.ones(3), length=2)[0]) is gpu(1)
+    follow = jax.jit(lambda: make())
+    for device in EVERYWHERE:
+        with xdevice.scope(device):
+            assert device_of(follow()) is device
+
+
+def test_traced_numbers_in_a_list_become_one_array_on_the_device():
+    for traced in (jax.jit, jax.vmap):
+        made = traced(lambda x: xdevice.tensor([x, 2 * x], device=gpu(1)))(jnp.ones(3))
+        assert device_of(made) is gpu(1)
+
+
+def test_a_scope_inside_a_function_that_jit_traces_is_an_error_and_not_ignored():
+    def inside(x):
+        with xdevice.scope(gpu(1)):
+            return x + jnp.ones(3)
+
+    with pytest.raises(xdevice.NotSupportedError, match="enter it around the call"):
+        jax.jit(inside)(jnp.ones(3))
+    assert device_of(jax.vmap(inside)(jnp.ones((2, 3)))) is gpu(1)
+    assert device_of(jnp.ones(3)) is cpu()
+    assert jax.grad(lambda x: inside(x).sum())(jnp.ones(3)).tolist() == [1, 1, 1]
+
+
 def test_jaxs_own_factories_take_the_native_device():
     there = xdevice.native(gpu(1))
     with jax.default_device(there):

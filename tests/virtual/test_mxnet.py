@@ -18,6 +18,14 @@ def chosen():
         yield
 
 
+def test_the_name_that_mxnet_prints_for_a_virtual_gpu_reads_back_as_it():
+    for device in (gpu(0), gpu(1)):
+        context = xdevice.native(device)
+        assert xdevice.as_device(str(context)) is xdevice.as_device(repr(context)) is device
+        assert xdevice.as_device(str(ones(2, device=device).ctx)) is device
+    assert xdevice.as_device(str(xdevice.native("cpu"))) is cpu()
+
+
 def test_a_virtual_gpu_is_the_cpu_context_behind_the_cpu():
     assert [xdevice.native(d) for d in EVERYWHERE] == [mx.cpu(0), mx.cpu(1), mx.cpu(2)]
     assert [xdevice.as_device(mx.cpu(i)) for i in range(3)] == list(EVERYWHERE)

@@ -536,3 +536,97 @@ except xdevice.VirtualDeviceError as error:
 assert (xdevice.count('cpu'), xdevice.count('gpu')) == (counted, 0)
 """)
     assert says in out
+
+
+# ---------------------------------------------------------------- variables and models that belong together
+
+
+def variable(kind):
+    made = tf.Variable([1.0, 2.0])
+    return keras.Variable(made) if kind == "keras" else made
+
+
+@pytest.mark.parametrize("kind", ["tensorflow", "keras"])
+@pytest.mark.parametrize("forced", [None, True])
+def test_gradients_flow_through_the_move_of_a_variable(kind, forced):
+    start = variable(kind)
+    inner = start.value if kind == "keras" else start
+    with tf.GradientTape() as tape:
+        moved = to_device({"v": start}, gpu(1), copy=forced)["v"]
+        again = to_device(moved, gpu(0), copy=forced)
+        loss = tf.reduce_sum(moved * moved) + tf.reduce_sum(tf.convert_to_tensor(again)) + tf.reduce_sum(start)
+    gradient = tape.gradient(loss, inner)
+    assert gradient.numpy().tolist() == [4, 6]
+    assert device_of(gradient) is device_of(start) is cpu()
+    assert type(moved) is type(start)
+
+
+def test_a_sparse_gradient_flows_through_the_move_of_a_variable():
+    table = tf.Variable([[1.0], [2.0], [3.0]])
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.gather(to_device(table, gpu(1)), [0, 2, 2]))
+    gradient = tape.gradient(loss, table)
+    assert tf.convert_to_tensor(gradient).numpy().tolist() == [[1], [0], [2]]
+    assert device_of(gradient) is cpu()
+
+
+def two_models():
+    shared = keras.layers.Dense(2)
+    first = keras.Sequential([keras.Input((2,)), shared])
+    second = keras.Sequential([keras.Input((2,)), shared, keras.layers.Dropout(0.5), keras.layers.Dense(1)])
+    return first, second
+
+
+def test_copies_of_models_share_the_layers_that_the_models_share():
+    first, second = two_models()
+    inputs = keras.Input((2,))
+    both = keras.Model(inputs, second(first(inputs)))
+    second.compile("adam", "mse")
+    second.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
+    for models in ([first, second], [both, second, first], [second, first.layers[0]]):
+        copied = to_device(models, gpu(1), copy=True)
+        weights = [w for model in copied for w in model.weights]
+        originals = [w for model in models for w in model.weights]
+        assert device_of(copied) is gpu(1)
+        assert not {id(w) for w in weights} & {id(w) for w in originals}
+        assert len({id(w) for w in weights}) == len({id(w) for w in originals})
+        assert all(np.array_equal(a, b) for a, b in zip(weights, originals, strict=True))
+    one, other = to_device([first, second], gpu(1), copy=True)
+    assert one.layers[0] is other.layers[0]
+    replicas = xdevice.replicate([first, second], ["gpu:0", "gpu:1"])
+    assert all(a.layers[0] is b.layers[0] for a, b in replicas)
+
+
+def test_the_copy_of_a_models_optimizer_is_the_optimizer_of_its_copy():
+    _, model = two_models()
+    model.compile("adam", "mse")
+    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
+    copied = to_device({"model": model, "optimizer": model.optimizer}, gpu(0), copy=True)
+    assert copied["optimizer"] is copied["model"].optimizer
+    assert device_of(copied["optimizer"]) is gpu(0)
+    pairs = zip(copied["optimizer"].variables, model.optimizer.variables, strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_copies_of_modules_share_the_variables_that_the_modules_share():
+    first, second = tf.Module(), tf.Module()
+    first.w = second.w = tf.Variable([1.0])
+    one, other = to_device([first, second], gpu(1), copy=True)
+    assert one.w is other.w
+    assert one.w is not first.w
+
+
+def test_a_variable_beside_its_model_stays_the_models():
+    model = two_models()[1]
+    model.compile("adam", "mse")
+    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
+    module = tf.Module()
+    module.w = tf.Variable([1.0])
+    kernel, slots = model.layers[0].kernel, model.optimizer.variables
+    tree = {"slots": list(slots), "inner": kernel.value, "kernel": kernel, "w": module.w, "models": [model, module]}
+    moved = to_device(tree, gpu(1))
+    assert device_of(moved) is gpu(1)
+    assert moved["kernel"] is model.layers[0].kernel
+    assert moved["inner"] is model.layers[0].kernel.value
+    assert moved["w"] is module.w
+    assert all(a is b for a, b in zip(moved["slots"], slots, strict=True))

@@ -7,7 +7,7 @@ import io
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import xdevice
+from xdevice._version import __version__
 from xdevice.errors import XDeviceError
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 USAGE_ERROR = 2
 
 _RUN_HELP = """\
-Options may stand before or after SCRIPT. An option that xdevice run does not know goes to the
-script, and so does everything behind --.
+Options come before or after SCRIPT. An option that xdevice run does not know goes to the script,
+and so does everything after --.
 
 Exit status: 0 if the script succeeds everywhere, 1 if it fails somewhere (with --strict also if
 outputs differ), 2 for a mistake in the command, 130 after Ctrl-C.
@@ -27,8 +27,8 @@ it starts: the most that samples have seen at once, or the kernel's figure for t
 
 Outputs are compared without colours and other control characters, and of a line written over the
 last state is taken. What a failed run prints is not compared but shown apart. The first mebibyte
-and 2000 lines of each output count. A script that prints over 256 mebibytes is stopped, and so is
-whatever a script leaves running when it ends.
+and 2000 lines of each output count. A script that prints over 256 mebibytes is stopped, and so are
+all processes, daemons too, that a script leaves running when it ends.
 
 --env tox makes each framework's environment ready with tox, as the project in this folder
 configures it, and runs the script with that environment's Python. Names of environments are those
@@ -48,15 +48,15 @@ one, is skipped with the reason."""
 
 
 _LAUNCH_HELP = """\
-Options stand before SCRIPT; all that stands behind it is the script's. Each process finds its place in
+Options come before SCRIPT; everything after it goes to the script. Each process finds its place in
 the environment (XDEVICE_RANK, XDEVICE_WORLD_SIZE, XDEVICE_LOCAL_RANK …), and xdevice.distributed.init()
 meets the others. On several hosts type the command on each, with its --node-rank.
 
 Where there are several processes and OMP_NUM_THREADS is not set, it becomes each one's share of the
 cores. Each line of output is shown behind its rank.
 
-The first process that fails ends all: they are asked to stop, with all that they have started, and are
-killed three seconds later. The same after Ctrl-C; a second one kills at once.
+The first process that fails ends the job: all processes, with all that they have started, are asked to
+stop, and killed three seconds later. The same after Ctrl-C; a second Ctrl-C kills at once.
 
 Exit status: 0 if all processes end with 0, else that of the one that failed (128 and the number of the
 signal that killed it), 2 for a mistake in the command, 124 after --time-limit, 130 after Ctrl-C."""
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status comes back."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a character is no reason to fail
+            stream.reconfigure(errors="replace")  # also on a terminal that cannot show a character
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = _parser()
     try:
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package not in ("rich", "psutil"):
             raise
-        return _fail(f"the command line needs {package}; pip install 'xdevice[cli]'")
+        return _fail(f"the command line needs {package}; pip install rich psutil")
     except XDeviceError as error:
         return _fail(str(error))
     except BrokenPipeError:  # the reader, head or less, has had enough
@@ -94,7 +94,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parse(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
-    """The options; for ``run``, whatever is not ours goes to the script."""
+    """The options; for ``run``, those that are unknown go to the script."""
     ours, theirs = arguments, []
     if "--" in arguments and arguments[:1] == ["run"]:
         cut = arguments.index("--")
@@ -111,7 +111,7 @@ def _parse(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
 
 def _parser() -> _Parser:
     parser = _Parser("xdevice", description="Where tensors live, under every framework.", allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"xdevice {xdevice.__version__}")
+    parser.add_argument("--version", action="version", version=f"xdevice {__version__}")
     commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
     info = _command(commands, "info", "what this machine has, and what each framework sees of it")
     doctor = _command(commands, "doctor", "why a framework does not see the GPU, and what to type")
@@ -197,6 +197,9 @@ def _add_launch_options(launch: argparse.ArgumentParser) -> None:
     add("--node-rank", type=_count, metavar="R", help="which of them this is, from 0")
     add("--master-addr", metavar="A", help="the first host's address (the first of --hosts)")
     add("--master-port", type=_first_port, metavar="P", help="the first of the job's ports, the same on all hosts")
+    add(
+        "--token-file", type=_file, metavar="FILE", help="the job's secret, the same file on all hosts; made if missing"
+    )
     add("--hosts", metavar="A,B,…", help="each host's address, as the others reach it")
     add("script", metavar="SCRIPT", help="a Python file")
     rest = add("args", nargs=argparse.REMAINDER, metavar="ARGS", help="what the script is given")
@@ -215,34 +218,34 @@ def _names(text: str) -> list[str]:
 def _positive(text: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() else 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return number
 
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
     return int(text)
 
 
 def _first_port(text: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() else 0
     if not 0 < number < 2**16:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port from 1 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to 65535")
     return number
 
 
 def _seconds(text: str) -> float:
     number = _number(text)
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return number
 
 
 def _scale(text: str) -> float:
     number = _number(text)
     if not 0 < number <= 10:
-        raise argparse.ArgumentTypeError(f"{text!r} is no scale above 0 and up to 10; 1 is the lessons' own size")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a scale above 0 and up to 10; 1 is the lessons' own size")
     return number
 
 
@@ -255,7 +258,7 @@ def _file(text: str) -> Any:
 def _tolerance(text: str) -> float:
     number = _number(text)
     if not 0 <= number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no tolerance from 0 to below 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a tolerance from 0 to below 1")
     return number
 
 

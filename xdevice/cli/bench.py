@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import xdevice
+from xdevice._version import __version__
 from xdevice.cli import benchmarks
 from xdevice.device import parse
 from xdevice.errors import ArgumentError
@@ -41,7 +41,9 @@ def main(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         children = [_child(framework, names, options, Path(folder)) for framework in frameworks]
         with Progress(Path(folder), len(names)) as progress:
-            interrupted = run_all(children, 1, options.timeout, progress)  # one at a time: each has the machine alone
+            interrupted = run_all(
+                children, 1, options.timeout, progress
+            )  # one at a time, so that they do not disturb each other
         found = [benchmarks.answer(child, benchmarks.read(Path(folder, child.name)), names) for child in children]
     write(*benchmarks.rendered(found))
     if options.json:
@@ -54,13 +56,15 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _check(names: Sequence[str], options: argparse.Namespace) -> None:
-    """What can be known to fail, found before the work."""
+    """Raise the errors that can be found before the work."""
     for name in names:
         find(name)
     if options.device:
         parse(options.device)
     if options.plot and options.plot.suffix not in PICTURES:
-        raise ArgumentError(f"'{options.plot}' is no picture; name a {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
+        raise ArgumentError(
+            f"'{options.plot}' is not a picture; name a {', '.join(PICTURES[:-1])} or {PICTURES[-1]} file"
+        )
     if options.plot and find_spec("matplotlib") is None:
         raise ArgumentError("--plot needs matplotlib; pip install matplotlib")
     for file in filter(None, (options.json, options.plot)):
@@ -69,12 +73,12 @@ def _check(names: Sequence[str], options: argparse.Namespace) -> None:
 
 def _check_writable(file: Path) -> None:
     if not os.path.isdir(file.parent):  # never fails, as Path.is_dir may
-        raise ArgumentError(f"there is no folder '{file.parent}' to write {file.name!r} in; make it first")
+        raise ArgumentError(f"the folder '{file.parent}' of {file.name!r} does not exist; make it first")
     if os.path.isdir(file):
         raise ArgumentError(f"'{file}' is a folder; give the name of a file")
     new = not os.path.exists(file)
     try:
-        file.open("ab").close()  # permissions alone do not tell, and least of all to root
+        file.open("ab").close()  # permissions do not tell, above all for root
     except OSError as error:
         raise ArgumentError(f"'{file}' cannot be written: {error.strerror}; give another file") from error
     if new:
@@ -82,7 +86,7 @@ def _check_writable(file: Path) -> None:
 
 
 def _child(framework: str, names: Sequence[str], options: argparse.Namespace, folder: Path) -> Child:
-    safe = ["-P"] if sys.version_info >= (3, 11) else []  # no module of the current folder is a framework
+    safe = ["-P"] if sys.version_info >= (3, 11) else []  # a module in the current folder is not taken for a framework
     work = [str(folder / framework), options.device or "", str(options.scale), *names]
     environment = {**os.environ, "XDEVICE_BACKEND": framework}
     return Child(framework, [sys.executable, *safe, "-m", "xdevice.experiments", *work], environment)
@@ -90,13 +94,13 @@ def _child(framework: str, names: Sequence[str], options: argparse.Namespace, fo
 
 def _save(file: Path, found: list[dict[str, Any]], scale: float) -> None:
     machine = {"host": host(), **gpus()}
-    report = {"xdevice": xdevice.__version__, "python": platform.python_version(), "platform": platform.platform(),
+    report = {"xdevice": __version__, "python": platform.python_version(), "platform": platform.platform(),
               "machine": machine, "scale": scale, "backends": found}  # fmt: skip
     file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 
 
 class Progress:
-    """A bar for each framework on stderr, by experiments; without a terminal a line at the end of each."""
+    """A progress bar for each framework on stderr; without a terminal, a line when each ends."""
 
     def __init__(self, folder: Path, total: int) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn

@@ -1,4 +1,4 @@
-"""What the processes of ``xdevice bench`` have told, as tables, as a picture, and as JSON can hold it."""
+"""The results of the processes of ``xdevice bench``, as tables, as a picture and as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Answer = dict[str, Any]
 
 
 def read(file: Path) -> list[Answer]:
-    """What a process has told so far; a line that it was writing when it crashed is left out."""
+    """The results of a process so far; a line that it had not finished when it crashed is left out."""
     try:
         lines = file.read_text(encoding="utf-8").split("\n")[:-1]
     except FileNotFoundError:
@@ -31,7 +31,7 @@ def read(file: Path) -> list[Answer]:
 
 
 def progress(told: Sequence[Answer]) -> tuple[int, str]:
-    """How many experiments are behind it, and what it is at."""
+    """How many experiments are done, and what runs now."""
     done = sum(1 for answer in told if answer.keys() & {"done", "skipped"} or ("error" in answer and len(answer) > 1))
     last = told[-1] if told else {}
     return done, f"{last['experiment']}: {last['working']}" if "working" in last else last.get("experiment", "")
@@ -77,7 +77,7 @@ def _last_words(child: Child, stderr: bytes) -> str:
 
 
 def catalogue(titles: Mapping[str, str]) -> Table:
-    """The experiments that there are."""
+    """A table of the experiments."""
     found = table("experiment", "what is compared")
     for name, text in titles.items():
         found.add_row(name, text)
@@ -85,7 +85,7 @@ def catalogue(titles: Mapping[str, str]) -> Table:
 
 
 def rendered(found: Sequence[Answer]) -> Iterator[RenderableType]:
-    """A table for each framework, or why there is none."""
+    """A table for each framework, or the reason why it has none."""
     for i, framework in enumerate(found):
         if i:
             yield ""
@@ -102,7 +102,7 @@ def rendered(found: Sequence[Answer]) -> Iterator[RenderableType]:
 
 
 def _where(framework: Answer) -> str:
-    """The devices by name: ``, gpu:0 is virtual GPU 0``, which says itself that it is virtual."""
+    """The devices by name, for example ``, gpu:0 is virtual GPU 0``."""
     return "".join(f", {device['device']} is {device.get('name') or 'nameless'}" for device in framework["devices"])
 
 
@@ -127,7 +127,7 @@ def _time(seconds: float) -> str:
 
 
 def plot(found: Sequence[Answer], file: Path) -> None:
-    """Draw the times of one piece of work, a panel for each experiment; the file's suffix says in which format."""
+    """Draw the times, one panel per experiment, in the format that the file's suffix names."""
     from matplotlib.figure import Figure
 
     panels = _panels(found)
@@ -143,7 +143,7 @@ def plot(found: Sequence[Answer], file: Path) -> None:
 
 
 def _panels(found: Sequence[Answer]) -> dict[str, list[tuple[int, str, float]]]:
-    """By experiment its bars: the framework's place, the label, which says what is virtual, and the seconds."""
+    """The bars of each experiment: the framework's position, the label and the seconds."""
     panels: dict[str, list[tuple[int, str, float]]] = {}
     for place, framework in enumerate(found):
         for experiment in framework["experiments"]:

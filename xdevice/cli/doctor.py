@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.metadata import distributions
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
 from xdevice.cli.probe import probe_all
+from xdevice.hardware.diagnosis import driver_problem
 from xdevice.launcher.terminal import printable, write, write_json
 from xdevice.machine import gpus
 
@@ -23,10 +25,14 @@ def main(options: argparse.Namespace) -> int:
     backends, interrupted = probe_all(options.backend, options.timeout, quiet=options.json)
     if interrupted:
         return 128 + interrupted
-    findings = [_of_machine(machine), *(_of_backend(backend, bool(machine["gpus"])) for backend in backends)]
+    findings = [
+        *_of_installation(),
+        _of_machine(machine),
+        *(_of_backend(backend) for backend in backends),
+    ]
     if not any(backend["installed"] for backend in backends):
-        first = backends[0]["install"] if backends else "pip install xdevice again: it has lost its adapters"
-        findings.append(_finding("frameworks", "wrong", "no framework is installed", first))
+        cure = backends[0]["install"] if backends else "install xdevice-tensors again: its adapters are missing"
+        findings.append(_finding("frameworks", "wrong", "no framework is installed", cure))
     if options.json:
         write_json({"wrong": any(f["state"] == "wrong" for f in findings), "findings": findings})
     else:
@@ -34,16 +40,28 @@ def main(options: argparse.Namespace) -> int:
     return int(any(finding["state"] == "wrong" for finding in findings))
 
 
+def _of_installation() -> list[dict[str, Any]]:
+    """A finding where the index's `xdevice`, another project with our import name, is installed too."""
+    other = next(iter(distributions(name="xdevice")), None)
+    if other is None:
+        return []
+    reason = f"another project's package 'xdevice' {other.version} is installed beside 'xdevice-tensors'"
+    return [_finding("xdevice", "wrong", reason, "pip uninstall xdevice, then install xdevice-tensors again")]
+
+
 def _of_machine(machine: Any) -> dict[str, Any]:
     there = machine["gpus"]
+    if machine["driver_error"]:
+        problem = driver_problem(machine["driver_error"])
+        return _finding("machine", "wrong", problem.reason, problem.cure)
     if not there:
-        return _finding("machine", "note", "no GPU in this machine; nothing to mend")
+        return _finding("machine", "note", "this machine has no GPU; nothing is wrong")
     names = ", ".join(gpu["name"] or f"{gpu['maker'].upper()} GPU" for gpu in there)
     drivers = ", ".join(f"{maker.upper()} driver {version or '?'}" for maker, version in machine["drivers"].items())
     return _finding("machine", "good", f"{names}; {drivers or 'no driver'}")
 
 
-def _of_backend(backend: dict[str, Any], has_gpu: bool) -> dict[str, Any]:
+def _of_backend(backend: dict[str, Any]) -> dict[str, Any]:
     name = backend["name"]
     if not backend["installed"]:
         return _finding(name, "note", "not installed", backend["install"])
@@ -53,10 +71,11 @@ def _of_backend(backend: dict[str, Any], has_gpu: bool) -> dict[str, Any]:
     if backend["problem"]:
         problem = backend["problem"]
         return _finding(name, "wrong" if problem["wrong"] else "note", problem["reason"], problem["cure"])
-    seen = [device["device"] for device in backend["devices"] if not device["device"].startswith("cpu")]
+    devices = [device for device in backend["devices"] if not device["device"].startswith("cpu")]
+    seen = [("virtual " if device.get("virtual") else "") + device["device"] for device in devices]
     if seen:
         return _finding(name, "good", f"{backend['version']} sees {', '.join(seen)}")
-    return _finding(name, "good", f"{backend['version']} works on the CPU" + ("" if has_gpu else ", all that there is"))
+    return _finding(name, "good", f"{backend['version']} works on the CPU")
 
 
 def _finding(subject: str, state: str, reason: str, cure: str | None = None) -> dict[str, Any]:

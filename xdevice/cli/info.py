@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-import xdevice
+from xdevice._version import __version__
 from xdevice.cli.probe import probe_all
+from xdevice.hardware.diagnosis import driver_problem
 from xdevice.launcher.terminal import duration, printable, size, table, write, write_json
 from xdevice.machine import gpus, host, same_gpu
 
@@ -26,7 +27,7 @@ def main(options: argparse.Namespace) -> int:
         return 128 + interrupted
     _join(backends, machine["gpus"])
     if options.json:
-        write_json({"xdevice": xdevice.__version__, "python": platform.python_version(),
+        write_json({"xdevice": __version__, "python": platform.python_version(),
                     "platform": platform.platform(), "machine": machine, "backends": backends})  # fmt: skip
     else:
         write(_machine(machine), "", _backends(backends))
@@ -58,6 +59,8 @@ def _machine(machine: dict[str, Any]) -> Table:
         )  # fmt: skip
     if not machine["gpus"]:
         found.add_row("GPU", Text("none found", style="dim"), "")
+    if machine["driver_error"]:
+        found.add_row("", Text(driver_problem(machine["driver_error"]).reason, style="red"), "")
     return found
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from xdevice.cli.mpirun import become_mpirun
 from xdevice.cli.script import script_at
 from xdevice.distributed.ports import block_size, first_taken, free_block
+from xdevice.distributed.token import TOKEN, checked, new_token
 from xdevice.errors import ArgumentError, DistributedError, NotSupportedError
 from xdevice.framework.choosing import backend
 from xdevice.launcher.launching import launch
@@ -36,6 +37,7 @@ def main(options: argparse.Namespace) -> int:
         become_mpirun(options, command, environment)
     if hosts:
         environment["XDEVICE_HOST"] = hosts[node]
+    environment[TOKEN] = _token(options, nodes, node)
     port = _port(options, nodes)
     cores = _pinned(options.n) if options.pin else []
     plan = Plan(command, options.n, nodes, node, port, environment, cores, None, options.time_limit)
@@ -98,8 +100,48 @@ def _environment(options: argparse.Namespace, address: str) -> dict[str, str]:
     return found
 
 
+def _token(options: argparse.Namespace, nodes: int, node: int) -> str:
+    """The secret of the job: a new one on one host; on several, what the user gives, or the first launcher prints."""
+    if options.token_file is not None:
+        return _token_in(options.token_file)
+    if nodes == 1:
+        return new_token()
+    if TOKEN in os.environ:
+        return checked(os.environ[TOKEN], TOKEN)
+    if node:
+        raise ArgumentError(
+            f"node {node} needs the job's token; set {TOKEN} to what the launcher of node 0 prints, or give all "
+            "launchers the same --token-file"
+        )
+    token = new_token()
+    print(f"xdevice: start the launchers of the other nodes with {TOKEN}={token}", file=sys.stderr, flush=True)
+    return token
+
+
+def _token_in(path: Path) -> str:
+    """The token in the file, which is made if it does not exist: launchers that share it may come in any order."""
+    new = path.with_name(f"{path.name}.{os.getpid()}.{new_token()[:8]}")
+    try:
+        if not path.exists():
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+                file.write(new_token())
+            try:
+                os.link(new, path)  # which fails where another launcher has been quicker
+            except FileExistsError:
+                pass
+            finally:
+                new.unlink()
+        if path.stat().st_mode & 0o077:
+            raise ArgumentError(f"--token-file {str(path)!r} is open to other users; chmod 600 {str(path)!r}")
+        return checked(path.read_text(encoding="utf-8").strip(), f"--token-file {str(path)!r}")
+    except (OSError, ValueError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(f"--token-file {str(path)!r} cannot be read or made: {error}") from error
+
+
 def _cores() -> int:
-    """The cores that are ours: hyper-threads do not compute faster in twos."""
+    """The processor's cores that this process may use: hyper-threads do not compute faster in twos."""
     machine = host()
     return min(machine["cores"] or sys.maxsize, machine["threads"] or 1)
 
@@ -115,7 +157,7 @@ def _port(options: argparse.Namespace, nodes: int) -> int:
 
 
 def _check_ports(plan: Plan) -> None:
-    """Say before anything starts that a port is somebody else's."""
+    """Raise before anything starts if a port is taken."""
     taken = first_taken(plan.ports)
     if taken is not None:
         last = plan.port + block_size(plan.world_size) - 1
@@ -128,11 +170,11 @@ def _pinned(processes: int) -> list[list[int]]:
     """The processor's threads of each process: as many for each, those of one core together."""
     if not hasattr(os, "sched_setaffinity"):
         raise NotSupportedError(f"--pin: {sys.platform} does not let a process choose its cores; leave it out")
-    ours = sorted(os.sched_getaffinity(0), key=_place)
-    share = len(ours) // processes
+    usable = sorted(os.sched_getaffinity(0), key=_place)
+    share = len(usable) // processes
     if not share:
-        return [[ours[rank % len(ours)]] for rank in range(processes)]
-    return [ours[rank * share : (rank + 1) * share] for rank in range(processes)]
+        return [[usable[rank % len(usable)]] for rank in range(processes)]
+    return [usable[rank * share : (rank + 1) * share] for rank in range(processes)]
 
 
 def _place(cpu: int) -> tuple[int, ...]:
@@ -145,7 +187,7 @@ def _place(cpu: int) -> tuple[int, ...]:
 
 
 def _with_logs(plan: Plan, folder: Path) -> Plan:
-    """The plan with a folder for its files: the one asked for or, if it has files of these ranks, the next."""
+    """The plan with a folder for its logs: the one asked for or, if it has logs of these ranks, the next number."""
     names = [f"rank-{rank}.{stream}" for rank in plan.ranks for stream in ("out", "err")]
     chosen, number = folder, 1
     while any((chosen / name).exists() for name in names):

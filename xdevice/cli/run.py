@@ -114,7 +114,7 @@ def _compared(run: Run) -> str:
 
 
 def _is_text(data: bytes, cut: bool) -> bool:
-    """Whether it is UTF-8 without NUL; a character cut in two at the end is no fault."""
+    """Whether it is UTF-8 without NUL; a character that is cut at the end is allowed."""
     try:
         return b"\0" not in data.decode().encode()
     except UnicodeDecodeError as error:

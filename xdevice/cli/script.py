@@ -11,5 +11,5 @@ def script_at(path: str) -> str:
     """The path, if there is a file."""
     if Path(path).is_file():
         return path
-    what = "a folder, no script" if Path(path).is_dir() else "no such script"
-    raise ArgumentError(f"{path!r} is {what}; give the path of a Python file, as seen from {str(Path.cwd())!r}")
+    what = "is a folder, not a script" if Path(path).is_dir() else "does not exist"
+    raise ArgumentError(f"{path!r} {what}; give the path of a Python file, as seen from {str(Path.cwd())!r}")

@@ -11,6 +11,7 @@ Nothing in it hangs: a process that is killed, frozen, raises, is missing, or do
 others ends the job with an error that names its rank.
 """
 
+from xdevice.distributed.failing import PEER_FAILED
 from xdevice.distributed.group import (
     init,
     is_initialized,
@@ -20,7 +21,6 @@ from xdevice.distributed.group import (
     shutdown,
     world_size,
 )
-from xdevice.distributed.member import PEER_FAILED
 from xdevice.distributed.operations import all_gather, all_reduce, barrier, broadcast
 
 __all__ = [

@@ -1,9 +1,9 @@
-"""Rank 0's side of the job: it meets every process, lets all into each collective together, and says what is wrong.
+"""Rank 0's side of the job: it meets every process, lets all into each collective together, and reports failures.
 
-Every process holds two lines to it. On the *gate* it asks to enter a collective, and says which; once all have
-come, with the same words, all are let in. So an engine never runs with a process missing, or with another shape
-elsewhere, which engines answer by hanging or with wrong numbers. On the *alarm* come and go news: a process that
-raised, one that has gone, the question where one is.
+Every process holds two lines to it. On the *gate* it asks to enter a collective, and describes it; once all have
+asked for the same, all are let in. So an engine never runs with a process missing, or with other shapes in another
+process, to which engines answer by hanging or with wrong numbers. The *alarm* carries news: a process that raised,
+one that has gone, the question where a process is.
 """
 
 from __future__ import annotations
@@ -13,30 +13,22 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from xdevice.distributed.lines import Line, parsed
-from xdevice.distributed.roll import Member, after, disagreement, ranks, said
+from xdevice.distributed.door import Door, Guest
+from xdevice.distributed.entry import Entry
+from xdevice.distributed.lines import Line
+from xdevice.distributed.periods import ANSWER, PROVING
+from xdevice.distributed.roll import Member, after, objection, ranks
 
 if TYPE_CHECKING:
     import socket
 
     from xdevice.distributed.roll import Hello
 
-ANSWER = 1.5
-"""Seconds that a process has to say where it is."""
-
-_MUST_AGREE = {
-    "world_size": "world size",
-    "timeout": "timeout",
-    "backend": "backend",
-    "engine": "engine",
-    "version": "xdevice version",
-}
-
 
 class Coordinator(threading.Thread):
     """Serves the lines of all processes until the last has left."""
 
-    def __init__(self, listener: socket.socket, hello: Hello, timeout: float) -> None:
+    def __init__(self, listener: socket.socket, token: bytes, hello: Hello, timeout: float) -> None:
         super().__init__(name="xdevice.distributed.coordinator", daemon=True)
         self.hello, self.timeout = hello, timeout  # rank 0's own
         self.world_size: int = hello["world_size"]
@@ -47,145 +39,135 @@ class Coordinator(threading.Thread):
         self.complete = False
         self._failed_at: float | None = None
         self._own_came = False  # rank 0's own line, on which its main thread waits to be let in, or refused
-        self._owners: dict[Line, Member | None] = {}
+        self._owners: dict[Line, Member] = {}
+        self._unknown: dict[Line, float] = {}  # lines of the job that have not introduced themselves, and until when
         self._selector = selectors.DefaultSelector()
-        self._listener = listener
-        self._selector.register(listener, selectors.EVENT_READ)
+        self._door = Door(listener, token, 2 * self.world_size, self._selector)
 
     def run(self) -> None:
         try:
             self._serve()
-        except Exception as error:  # or everybody would wait for a thread that is no more
+        except Exception as error:  # or all would wait for a thread that has ended
             self.fail(f"rank 0 cannot go on as the coordinator: {error!r}", 0)
         self.close()
 
     def _serve(self) -> None:
         while not self._is_over():
             ready = [key.fileobj for key, _ in self._selector.select(self._patience())]
-            if self._listener in ready:
-                self._greet()
+            lines = [found for found in ready if isinstance(found, Line)]
+            guests = [found for found in ready if isinstance(found, Guest)]
+            for guest in guests:
+                self._prove(guest)
+            if len(ready) > len(lines) + len(guests):  # the listener; after those who wait already
+                self._door.accept()
             # an alarm before a gate: why a process has gone comes before that it has
-            for line in sorted((r for r in ready if isinstance(r, Line)), key=self._is_gate):
+            for line in sorted(lines, key=self._is_gate):
                 self._hear(line)
             self._watch_the_clock()
 
     def _is_over(self) -> bool:
-        """Everybody has hung up, and nobody is to come."""
+        """All processes have closed their lines, and none is expected."""
         met_or_failed = self.complete or self.failure is not None
-        return met_or_failed and not any(self._owners.values()) and not self._awaits_somebody()
+        return met_or_failed and not self._owners and not self._expects_more()
 
-    def _awaits_somebody(self) -> bool:
-        """After a failed meeting, for a while: rank 0's own main thread, and who is on the line and has not spoken."""
+    def _expects_more(self) -> bool:
+        """After a failed meeting, for a while: rank 0's own main thread, and lines that are still to be refused."""
         if self._failed_at is None or self.complete or time.monotonic() >= self._failed_at + ANSWER:
             return False
-        return not self._own_came or None in self._owners.values()
+        return not self._own_came or bool(self._unknown)
 
     def forget(self) -> None:
-        """In a forked child: let go of what is the parent's, without a word to anybody."""
-        for line in list(self._owners):
+        """In a forked child: close what is the parent's, and send nothing."""
+        for line in (*self._owners, *self._unknown):
             line.close()
-        if self._listener.fileno() != -1:
-            self._listener.close()
+        self._door.forget()
 
     def close(self) -> None:
-        for line in list(self._owners):
+        for line in (*self._owners, *self._unknown):
             self._drop(line)
-        self._hear_nobody_new()
+        self._door.close()
         self._selector.close()
 
-    def _hear_nobody_new(self) -> None:
-        if self._listener.fileno() != -1:
-            self._selector.unregister(self._listener)
-            self._listener.close()
-
     def _patience(self) -> float | None:
-        awaited = self._failed_at if self._awaits_somebody() else None
-        times = [t for t in (self.deadline, *(t and t + ANSWER for t in (self.asked, awaited))) if t]
+        expected = self._failed_at if self._expects_more() else None
+        ends = [self.deadline, self._door.next_end(), next(iter(self._unknown.values()), None)]
+        times = [t for t in (*ends, *(t and t + ANSWER for t in (self.asked, expected))) if t]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _is_gate(self, line: Line) -> bool:
         owner = self._owners.get(line)
         return owner is not None and owner.lines.get("gate") is line
 
-    def _greet(self) -> None:
-        try:
-            line = Line(self._listener.accept()[0])
-        except OSError:
+    def _prove(self, guest: Guest) -> None:
+        connection = self._door.hear(guest)
+        if connection is None:
             return
-        line.socket.settimeout(5)
-        self._owners[line] = None
+        line = Line(connection)
+        connection.settimeout(PROVING)
+        self._unknown[line] = time.monotonic() + PROVING
         self._selector.register(line, selectors.EVENT_READ)
 
     def _hear(self, line: Line) -> None:
-        if line not in self._owners:
-            return  # dropped meanwhile
+        if line not in self._owners and line not in self._unknown:
+            return  # dropped since it was found ready
         try:
-            texts = line.read()
+            messages = line.read()
         except TimeoutError:
             return
-        owner = self._owners[line]
-        if texts is None:
+        owner = self._owners.get(line)
+        if messages is None:
             self._drop(line)
             if owner is not None and not owner.done:
                 self._lost(owner)
             return
-        for text in texts:
+        for message in messages:
             if owner is None:
-                owner = self._introduced(line, parsed(text))
+                owner = self._introduced(line, message)
                 if owner is None:
                     return
             elif owner.lines.get("gate") is line:
-                self._at_gate(owner, text)
+                self._at_gate(owner, Entry.read(message))
             else:
-                self._alarmed(owner, parsed(text))
+                self._alarmed(owner, message)
 
     def _drop(self, line: Line) -> None:
-        del self._owners[line]
+        self._owners.pop(line, None)
+        self._unknown.pop(line, None)
         self._selector.unregister(line)
         line.close()
 
     # Meeting
 
     def _introduced(self, line: Line, hello: Hello) -> Member | None:
-        """The process at the other end, if it is one of ours."""
-        kind = hello.get("line")
-        if kind not in ("gate", "alarm") or type(hello.get("rank")) is not int:
-            self._drop(line)  # somebody who mistook the port
+        """The process at the other end, if it belongs into the job."""
+        kind, rank = hello.get("line"), hello.get("rank")
+        if kind not in ("gate", "alarm") or type(rank) is not int:
+            self._drop(line)
             return None
         self._own_came = self._own_came or hello.get("id") == self.hello["id"]
         if self.failure is not None:
             self._refuse(line, self.failure)
             return None
-        wrong = self._objection(hello)
+        wrong = objection(hello, self.hello, self.members.get(rank))
         if wrong:
-            if self.complete:  # the job has begun without it, and goes on
-                self._refuse(line, {"error": wrong, "rank": hello["rank"]})
-            else:
-                self._owners[line] = None
-                self.fail(wrong, hello["rank"])
-                self._refuse(line, self.failure or {})
+            self.fail(wrong, rank)
+            self._refuse(line, self.failure or {})
             return None
-        member = self.members.setdefault(hello["rank"], Member(hello))
+        member = self.members.setdefault(rank, Member(hello))
         member.lines[kind], self._owners[line] = line, member
+        del self._unknown[line]
         if len(self.members) == self.world_size and all(len(m.lines) == 2 for m in self.members.values()):
-            self.complete, self.deadline = True, None
-            all_of = [self.members[r].hello for r in range(self.world_size)]
-            self._tell_all("gate", hosts=[h["host"] for h in all_of], local_ranks=[h["local_rank"] for h in all_of])
+            self._begin()
         return member
 
-    def _objection(self, hello: Hello) -> str | None:
-        rank, here = hello["rank"], self.members.get(hello["rank"])
-        for key, word in _MUST_AGREE.items():
-            if hello.get(key) != self.hello[key]:
-                return f"rank {rank} has {word} {hello.get(key)!r}, and rank 0 has {self.hello[key]!r}; start all alike"
-        if not (isinstance(rank, int) and 0 <= rank < self.world_size):
-            return f"there is a rank {rank!r} in a job of {self.world_size} processes; ranks count from 0"
-        if here is not None and here.hello["id"] != hello["id"]:
-            return (
-                f"rank {rank} is there twice: process {here.hello['pid']} on {here.hello['name']} and process "
-                f"{hello['pid']} on {hello['name']}; give each process a rank of its own"
-            )
-        return None
+    def _begin(self) -> None:
+        """All are here: the door is closed."""
+        self.complete, self.deadline = True, None
+        self._door.close()
+        for line in list(self._unknown):
+            self._drop(line)
+        all_of = [self.members[r].hello for r in range(self.world_size)]
+        self._tell_all("gate", hosts=[h["host"] for h in all_of], local_ranks=[h["local_rank"] for h in all_of])
 
     def _refuse(self, line: Line, failure: dict[str, Any]) -> None:
         line.say(**failure)
@@ -193,32 +175,28 @@ class Coordinator(threading.Thread):
 
     # Collectives
 
-    def _at_gate(self, member: Member, what: str) -> None:
+    def _at_gate(self, member: Member, entry: Entry | None) -> None:
         if self.failure is not None:
             member.lines["gate"].say(**self.failure)
             return
-        member.asks = what
-        members = self.members.values()
+        member.asks = entry
         if self.deadline is None:
             self.deadline = time.monotonic() + self.timeout
-        if any(m.asks is None for m in members):
-            return
-        self.deadline = self.asked = None
-        self._let_in(what)
+        asked = [m.asks for m in self.members.values() if m.asks is not None]
+        if len(asked) == len(self.members):
+            self.deadline = self.asked = None
+            self._let_in(self.members[0].asks or asked[0])
 
-    def _let_in(self, what: str) -> None:
-        zero = self.members[0].asks or ""
-        other = next((m for m in self.members.values() if m.asks != zero), None)
-        if other is not None:
-            self.fail(disagreement(other, zero), other.hello["rank"])
-            return
+    def _let_in(self, zero: Entry) -> None:
         for member in self.members.values():
-            member.entered, member.last, member.asks = member.entered + 1, what.partition("|")[0], None
-            member.done = member.last == "shutdown"
-        if what.partition("|")[0] == "shutdown":
-            self._hear_nobody_new()  # before anybody can come back, to the job's next coordinator
+            if member.asks is not None and member.asks != zero:
+                self.fail(f"{member} {member.asks.difference(zero)}", member.hello["rank"])
+                return
+        for member in self.members.values():
+            member.entered, member.last, member.asks = member.entered + 1, zero.name, None
+            member.done = zero.name == "shutdown"
         for member in self._own_last():
-            member.lines["gate"].send("ok")
+            member.lines["gate"].say(entered=zero.name)
 
     # News
 
@@ -226,7 +204,7 @@ class Coordinator(threading.Thread):
         if "where" in news:
             member.where = str(news["where"])
         elif "stuck" in news:
-            self.deadline = self.deadline or time.monotonic()  # ask everybody now
+            self.deadline = self.deadline or time.monotonic()  # ask all now
             member.where = f"inside {news['stuck']}"
         elif "raised" in news:
             self.fail(f"{member} raised {news['raised']}", member.hello["rank"])
@@ -240,7 +218,7 @@ class Coordinator(threading.Thread):
         )
 
     def fail(self, message: str, rank: int, late: bool = False) -> None:
-        """Tell everybody what is wrong, and with which rank; the first such news counts."""
+        """Tell all processes what is wrong, and with which rank; the first failure counts."""
         if self.failure is None:
             self.failure = {"error": message, "rank": rank, "late": late}
             self.deadline = self.asked = None
@@ -256,13 +234,16 @@ class Coordinator(threading.Thread):
                 member.lines[kind].say(**words)
 
     def _own_last(self) -> list[Member]:
-        """All members, and rank 0 last: once its main thread goes on, it may keep this one from Python for a while."""
+        """All members, rank 0 last: once its main thread goes on, it may keep this thread from running for a while."""
         return [self.members[rank] for rank in sorted(self.members, reverse=True)]
 
     # Time
 
     def _watch_the_clock(self) -> None:
         now = time.monotonic()
+        self._door.drop_the_late()
+        for line in [line for line, until in self._unknown.items() if now >= until]:
+            self._drop(line)
         if self.asked is not None and now >= self.asked + ANSWER:
             self._give_up()
         elif self.asked is None and self.deadline is not None and now >= self.deadline:
@@ -285,12 +266,12 @@ class Coordinator(threading.Thread):
         )
 
     def _give_up(self) -> None:
-        waiting = [m for m in self.members.values() if m.asks is not None]
+        waiting = [(m.hello["rank"], m.asks.name) for m in self.members.values() if m.asks is not None]
         late = [m for m in self.members.values() if m.asks is None and not m.done] or list(self.members.values())
         silent = [m for m in late if m.where is None]
         culprit = (silent or late)[0]
         if waiting:
-            before = f"{ranks([m.hello['rank'] for m in waiting])} waited {self.timeout:g} s in {said(waiting[0])}"
+            before = f"{ranks([rank for rank, _ in waiting])} waited {self.timeout:g} s in {waiting[0][1]}"
         else:
             before = f"the processes waited {self.timeout:g} s inside {culprit.last}"
         if silent:

@@ -1,7 +1,7 @@
 """The end of a process that is in a job.
 
-An engine left behind by a process that fails would wait for its peers, and they for it. So the others are told,
-and what hangs on the way out is cut short.
+The engine of a process that fails would wait for its peers at the process's end, and they for it. So the others are
+told of the failure, and the process is ended where its frameworks take too long.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from xdevice.distributed.member import PEER_FAILED, Membership, end_after_the_failed
+from xdevice.distributed.failing import PEER_FAILED, end_after_the_failed
+from xdevice.distributed.periods import LAST_RESORT
 from xdevice.distributed.seat import seat
 from xdevice.errors import DistributedError
 
@@ -23,10 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from types import TracebackType
 
-LAST_RESORT = 10.0
-"""Seconds that frameworks may take to end in a process that has failed."""
+    from xdevice.distributed.member import Membership
 
-_members: Membership | None = None  # while this process is in a group
+_membership: Membership | None = None  # while this process is in a group
 _broken = False  # whether it has left one whose engine could not be stopped
 _exit_status = 0  # what it is to end with, once an error has ended it
 _in_child: Callable[[], None] | None = None  # what a forked child has to do
@@ -35,7 +35,7 @@ _hook: Any = None  # the excepthook that was there before
 
 @contextmanager
 def minded() -> Generator[None, None, None]:
-    """While the processes meet: an error ends this one as it would later."""
+    """While the processes meet: an error ends this one as it would after the meeting."""
     global _broken
     _install()
     try:
@@ -45,10 +45,10 @@ def minded() -> Generator[None, None, None]:
         raise
 
 
-def mind(members: Membership, forget_in_child: Callable[[], None]) -> None:
-    """From now on the process does not end without telling the others; its forked children say nothing."""
-    global _members, _broken, _in_child
-    _members, _broken, _in_child = members, False, forget_in_child
+def mind(membership: Membership, forget_in_child: Callable[[], None]) -> None:
+    """From now on the others are told when this process ends; its forked children tell nothing."""
+    global _membership, _broken, _in_child
+    _membership, _broken, _in_child = membership, False, forget_in_child
 
 
 def _install() -> None:
@@ -61,24 +61,24 @@ def _install() -> None:
 
 
 def _after_fork() -> None:
-    global _members, _broken, _exit_status
-    _members, _broken, _exit_status = None, False, 0
+    global _membership, _broken, _exit_status
+    _membership, _broken, _exit_status = None, False, 0
     if _in_child is not None:
         _in_child()
 
 
 def forget() -> None:
     """The process has left the group."""
-    global _members
-    _members = None
+    global _membership
+    _membership = None
 
 
 def break_off(error: BaseException) -> None:
     """Tell the others of an error with which the process leaves the group."""
     global _broken
-    if _members is not None:
+    if _membership is not None:
         _broken = True
-        _members.raised(error)
+        _membership.raised(error)
 
 
 def _on_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -95,27 +95,28 @@ def _on_exception(kind: type[BaseException], error: BaseException, trace: Traceb
 
 def _at_exit() -> None:
     """Runs after handlers that were registered later, and before those of frameworks, which may wait for ever."""
-    if _members is not None and not _broken:
-        _members.left()
+    if _membership is not None and not _broken:
+        _membership.left()
     elif not _broken:
         return
-    faulthandler.dump_traceback_later(LAST_RESORT, exit=True, file=open(os.devnull, "w"))  # noqa: SIM115  (for ever)
+    null = open(os.devnull, "w")  # noqa: SIM115  (needed until the process has ended)
+    faulthandler.dump_traceback_later(LAST_RESORT, exit=True, file=null)
     if _exit_status:
-        _flush_all()
+        _flush_open_files()
         if _exit_status == PEER_FAILED:
             end_after_the_failed(seat())
         os._exit(_exit_status)
 
 
-def _flush_all() -> None:
-    """Bring what the program has written to its files: nobody closes them now."""
+def _flush_open_files() -> None:
+    """Write what is buffered for every open file, which ``os._exit`` would lose."""
     if "logging" in sys.modules:
         sys.modules["logging"].shutdown()
-    # by its type: asking some things for their class wakes them
+    # by type(): isinstance() would run the __class__ property of lazy objects
     files: list[Any] = [thing for thing in gc.get_objects() if issubclass(type(thing), io.IOBase)]
     for file in (*files, sys.stdout, sys.stderr):
         try:
             if not file.closed and file.writable():
                 file.flush()
-        except (OSError, ValueError):
-            pass
+        except (OSError, ValueError):  # closed meanwhile, or a full disk
+            continue

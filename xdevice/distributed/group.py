@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xdevice._version import __version__
 from xdevice.contract import Job
 from xdevice.distributed import ending
+from xdevice.distributed.entry import Entry
 from xdevice.distributed.member import Membership
+from xdevice.distributed.options import engine_name, seconds_of
 from xdevice.distributed.ports import check_ports
-from xdevice.distributed.seat import ALONE, seat
-from xdevice.errors import ArgumentError, ArgumentTypeError, DistributedError
+from xdevice.distributed.seat import NO_LAUNCHER, seat
+from xdevice.errors import DistributedError
 from xdevice.framework.choosing import backend
 
 if TYPE_CHECKING:
@@ -27,51 +28,49 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-TIMEOUT = 120.0
-"""Seconds to wait for the others, if nobody says otherwise."""
-
-ENGINES = ("native", "mpi")
-
 
 class Group:
-    """What there is between `init` and `shutdown`. Alone, it has no members and no engine."""
+    """What exists between `init` and `shutdown`. A job of one process has no membership and no engine."""
 
-    def __init__(self, owner: Backend, engine: Engine | None, members: Membership | None, bound: bool = False) -> None:
-        self.owner, self.engine, self.members = owner, engine, members
+    def __init__(
+        self, owner: Backend, engine: Engine | None, membership: Membership | None, bound: bool = False
+    ) -> None:
+        self.owner, self.engine, self.membership = owner, engine, membership
         self.bound = bound  # to one framework's tensors
-        self.job = members.job if members is not None else Job(0, 1, 0, ("127.0.0.1",), (0,), 0)
+        self.job = membership.job if membership is not None else Job(0, 1, 0, ("127.0.0.1",), (0,), 0)
         self._thread, self._lock = threading.get_ident(), threading.RLock()
 
     @contextmanager
-    def alone(self, name: str) -> Generator[None, None, None]:
-        """One collective at a time, from one thread: of two threads' each process would have an order of its own."""
-        if self.members is not None and threading.get_ident() != self._thread:
+    def one_at_a_time(self, name: str) -> Generator[None, None, None]:
+        """One collective at a time, from one thread: two threads' would come in another order in each process."""
+        if self.membership is not None and threading.get_ident() != self._thread:
             raise DistributedError(f"{name} comes from another thread than init(); call collectives from that one")
         with self._lock:
             yield
 
 
 _group: Group | None = None
-_seats: set[Seat] = set()  # that this process has had: engines may keep their ports for the next time
+_seats: set[Seat] = set()  # that this process has had: engines may keep the ports for the next group
 
 
 def init(timeout: float | None = None, *, start: float | None = None, engine: str | None = None) -> None:
     """Join the other processes of the job, which ``xdevice launch`` or another launcher has started.
 
-    Comes back when all are there and the engine runs. Alone, without a launcher, it starts nothing. Call it
-    before the framework makes its first tensor: some engines can only be started then.
+    Returns when all have joined and the engine runs. Without a launcher it starts nothing. Call it before the
+    framework makes its first tensor: some engines can only be started then.
 
     Parameters
     ----------
     timeout
         Seconds to wait for the others, here and in every collective; ``XDEVICE_TIMEOUT``, else 120.
     start
-        Seconds to wait for the others here, if that is to be another number.
+        Seconds to wait for the others here, if not ``timeout``.
     engine
         ``"native"``, the chosen framework's own, or ``"mpi"``, which works on the CPU under all;
         ``XDEVICE_ENGINE``, else ``"native"``.
 
-    >>>     >>> from xdevice import distributed
+    >>> import xdevice
+    >>> from xdevice import distributed
     >>> xdevice.use("numpy")
     >>> distributed.init()
     >>> distributed.rank(), distributed.world_size()
@@ -81,21 +80,21 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
     Raises
     ------
     DistributedTimeoutError
-        Not all processes came in time; their ranks are named.
+        Not all processes came in time; the missing ranks are named.
     DistributedError
-        Two processes of one rank, another world size elsewhere, a taken port, or an engine that does not start;
-        also if this process is in a group already.
+        Two processes have the same rank, world sizes differ, a port is taken, the engine does not start, or this
+        process is in a group already.
     NotSupportedError
         The framework has no engine.
     ArgumentError
-        No such engine, or the environment contradicts itself.
+        The engine does not exist, or the launcher's variables contradict each other.
     """
     global _group
     if _group is not None:
-        raise DistributedError("init() comes twice; shutdown() leaves the first group")
+        raise DistributedError("init() was called twice; shutdown() leaves the first group")
     here = seat()
-    name, seconds = _engine_name(engine), _seconds(timeout)
-    at_first = seconds if start is None else _seconds(start)
+    name, seconds = engine_name(engine), seconds_of(timeout)
+    at_first = seconds if start is None else seconds_of(start)
     if here.world_size == 1:
         _group = Group(backend(), None, None)
         return
@@ -106,20 +105,20 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
         _seats.add(here)
     words = {"backend": str(owner), "engine": name, "version": __version__, "timeout": seconds}
     with ending.minded():
-        members = Membership(here, at_first, words)
-    _group = Group(owner, running, members, name == "native")
-    ending.mind(members, _forget)
+        membership = Membership(here, at_first, words)
+    _group = Group(owner, running, membership, name == "native")
+    ending.mind(membership, _forget)
     try:
-        work(_group, "the start of the engine", lambda: running.start(members.job, max(seconds, at_first)))
-        members.enter("the first meeting")
-        members.wait_at_most(seconds)
+        work(_group, "the start of the engine", lambda: running.start(membership.job, max(seconds, at_first)))
+        membership.enter(Entry("the first meeting"))
+        membership.wait_at_most(seconds)
     except BaseException as error:
         _break_off(error)
         raise
 
 
 def shutdown() -> None:
-    """Leave the group, when every process of the job does so. Does nothing where there is none.
+    """Leave the group, together with all other processes. Does nothing without a group.
 
     Raises
     ------
@@ -129,13 +128,13 @@ def shutdown() -> None:
     group = _group
     if group is None:
         return
-    if group.members is not None and group.members.told:
-        _break_off(DistributedError("the job has failed"))  # as its caller knows
+    if group.membership is not None and group.membership.told:
+        _break_off(DistributedError("the job has failed"))  # which the caller has been told
         return
     try:
-        if group.members is not None and group.engine is not None:
-            with group.alone("shutdown"):
-                group.members.enter("shutdown")
+        if group.membership is not None and group.engine is not None:
+            with group.one_at_a_time("shutdown"):
+                group.membership.enter(Entry("shutdown"))
                 work(group, "the end of the engine", group.engine.stop)
     except BaseException as error:
         _break_off(error)
@@ -146,9 +145,10 @@ def shutdown() -> None:
 class process_group:  # noqa: N801  (reads as what it opens: `with process_group():`)
     """A ``with`` block between `init` and `shutdown`; parameters and errors are theirs.
 
-    If the block raises, the other processes are told, and raise `DistributedError` with this one's rank.
+    If the block raises, the other processes raise `DistributedError` with this one's rank.
 
-    >>>     >>> from xdevice import distributed
+    >>> import xdevice
+    >>> from xdevice import distributed
     >>> with xdevice.using("numpy"), distributed.process_group():
     ...     distributed.world_size()
     1
@@ -189,13 +189,13 @@ def rank() -> int:
     Raises
     ------
     ArgumentError, DistributedError
-        The environment contradicts itself; likewise for `local_rank` and `world_size`.
+        The launcher's variables contradict each other, or are incomplete; likewise for `local_rank` and `world_size`.
     """
     return _group.job.rank if _group is not None else seat().rank
 
 
 def local_rank() -> int:
-    """This process's number on its host, from 0: that of its GPU, say.
+    """This process's number on its host, from 0: the number of its GPU, for example.
 
     >>> from xdevice import distributed
     >>> distributed.local_rank()
@@ -215,48 +215,48 @@ def world_size() -> int:
 
 
 def current() -> Group:
-    """The group that this process is in; one of its own where there is no launcher."""
+    """The group that this process is in; without a launcher, a group of this process alone."""
     if _group is not None:
         return _group
-    if seat() is ALONE or seat().world_size == 1:
+    if seat() is NO_LAUNCHER or seat().world_size == 1:
         return Group(backend(), None, None)
-    raise DistributedError("this process is in no group yet; call xdevice.distributed.init() first")
+    raise DistributedError("this process has not joined a group; call xdevice.distributed.init() first")
 
 
 def on_rank_0(name: str, act: Callable[[], None]) -> None:
-    """Let rank 0 act while the others wait until it has; without a group this process acts itself.
+    """Let rank 0 act while the others wait; without a group this process acts itself.
 
     If rank 0 raises, the job has failed, and every process raises.
     """
     group = _group
-    if group is None or group.members is None:
+    if group is None or group.membership is None:
         act()
         return
-    members = group.members
-    with group.alone(name):
+    membership = group.membership
+    with group.one_at_a_time(name):
         try:
-            if members.seat.rank == 0:
+            if membership.seat.rank == 0:
                 act()
         except BaseException as error:
-            members.raised(error)  # the others wait for it
+            membership.raised(error)  # the others wait for it
             raise
-        members.enter(name)
+        membership.enter(Entry(name))
 
 
 def work(group: Group, what: str, engine: Callable[[], T]) -> T:
-    """Let the engine work, under the watch of the other processes."""
-    members = group.members
-    if members is None:
+    """Let the engine work, while other threads watch the other processes and the clock."""
+    membership = group.membership
+    if membership is None:
         return engine()
-    members.watch_over(what)
+    membership.watch_over(what)
     try:
         result = engine()
     except Exception as error:
-        raise members.explained(error, what) from error
+        raise membership.explained(error, what) from error
     except BaseException as error:
-        members.interrupted(error)
+        membership.interrupted(error)
         raise
-    members.came_back()
+    membership.came_back()
     return result
 
 
@@ -265,45 +265,27 @@ def _engine(owner: Backend, name: str) -> Engine:
         from xdevice.distributed import mpi
 
         return mpi.Engine(owner)
-    _ = owner.engine.start  # NotSupportedError, before anybody is met
+    _ = owner.engine.start  # NotSupportedError before the processes meet
     return owner.engine
 
 
-def _engine_name(engine: str | None) -> str:
-    name = engine or os.environ.get("XDEVICE_ENGINE") or "native"
-    if name not in ENGINES:
-        raise ArgumentError(f"no engine {name!r}; there are 'native', the framework's own, and 'mpi'")
-    return name
-
-
-def _seconds(timeout: float | None) -> float:
-    given: Any = os.environ.get("XDEVICE_TIMEOUT") or TIMEOUT if timeout is None else timeout
-    try:
-        seconds = float(given) if not isinstance(given, bool) else 0.0
-    except (TypeError, ValueError):
-        raise ArgumentTypeError(f"timeout={given!r} is no number of seconds") from None
-    if not 0 < seconds < 1e7:
-        raise ArgumentError(f"timeout={given!r} is no number of seconds above 0")
-    return seconds
-
-
 def _break_off(error: BaseException) -> None:
-    """Tell the others of the error, and leave without them."""
+    """Tell the other processes of the error, and leave the group without them."""
     ending.break_off(error)
     _leave()
 
 
 def _forget() -> None:
-    """In a forked child: it is in no group, and the parent's goes on."""
+    """In a forked child: leave the group, which the parent stays in."""
     global _group
     group, _group = _group, None
-    if group is not None and group.members is not None:
-        group.members.forget()
+    if group is not None and group.membership is not None:
+        group.membership.forget()
 
 
 def _leave() -> None:
     global _group
     group, _group = _group, None
-    if group is not None and group.members is not None:
+    if group is not None and group.membership is not None:
         ending.forget()
-        group.members.close()
+        group.membership.close()

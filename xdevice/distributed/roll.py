@@ -1,14 +1,25 @@
-"""The processes of a job as rank 0 knows them, and what there is to say about them."""
+"""The processes of a job as rank 0 knows them, and the words for them in messages."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from xdevice.distributed.entry import Entry
     from xdevice.distributed.lines import Line
 
 Hello = dict[str, Any]
-"""What a process says of itself when it comes."""
+"""What a process tells of itself when it connects."""
+
+
+_MUST_AGREE = {
+    "world_size": "world size",
+    "timeout": "timeout",
+    "backend": "backend",
+    "engine": "engine",
+    "version": "xdevice version",
+}
+"""What all processes must agree on, and the words for it."""
 
 
 class Member:
@@ -17,7 +28,7 @@ class Member:
     def __init__(self, hello: Hello) -> None:
         self.hello = hello
         self.lines: dict[str, Line] = {}
-        self.asks: str | None = None  # to enter what, while it stands at the gate
+        self.asks: Entry | None = None  # while it waits at the gate
         self.entered = 0
         self.last = ""
         self.where: str | None = None
@@ -25,10 +36,6 @@ class Member:
 
     def __str__(self) -> str:
         return f"rank {self.hello['rank']} (process {self.hello['pid']} on {self.hello['name']})"
-
-
-def said(member: Member) -> str:
-    return (member.asks or "").partition("|")[0]
 
 
 def after(member: Member) -> str:
@@ -42,13 +49,17 @@ def ranks(numbers: list[int]) -> str:
     return (f"rank {numbers[0]}" if len(numbers) == 1 else "ranks " + ", ".join(map(str, numbers))) if numbers else ""
 
 
-def disagreement(other: Member, zero: str) -> str:
-    """What is different between what the process asks and what rank 0 asks."""
-    (name, _, mine), (zeros, _, theirs) = (other.asks or "").partition("|"), zero.partition("|")
-    if name != zeros:
-        return f"{other} calls {name} where rank 0 calls {zeros}; every process makes the same calls in order"
-    a, b = mine.split("\x1f"), theirs.split("\x1f")
-    if len(a) != len(b):
-        return f"{other} gives {name} {len(a)} tensors where rank 0 gives {len(b)}; give the same tree everywhere"
-    x, y = next((x, y) for x, y in zip(a, b, strict=True) if x != y)
-    return f"{other} gives {name} {x} where rank 0 gives {y}; give the same structure, shapes and dtypes everywhere"
+def objection(hello: Hello, own: Hello, here: Member | None) -> str | None:
+    """Why a process cannot join the job of rank 0; ``here`` is the one that has joined with the same rank."""
+    rank, size = hello["rank"], own["world_size"]
+    for key, word in _MUST_AGREE.items():
+        if hello.get(key) != own[key]:
+            return f"rank {rank} has {word} {hello.get(key)!r}, and rank 0 has {own[key]!r}; start all alike"
+    if not 0 <= rank < size:
+        return f"a process has rank {rank} in a job of {size} processes; ranks count from 0"
+    if here is not None and here.hello["id"] != hello.get("id"):
+        return (
+            f"rank {rank} is there twice: process {here.hello['pid']} on {here.hello['name']} and process "
+            f"{hello.get('pid')} on {hello.get('name')}; give each process a rank of its own"
+        )
+    return None

@@ -1,8 +1,7 @@
 """The experiments of the lessons and articles: when does a device pay, and what does it cost to go there?
 
-`xdevice bench` times them all; `examples/` uses them one by one. No framework is named here, and whatever
-is timed has been waited for: the work of each line hangs together, so that to wait for its end is to wait
-for all of it.
+`xdevice bench` times all of them; `examples/` uses them one by one. No framework is named here. Each timed
+computation depends on the one before it, so that waiting for the last waits for all.
 
 A new experiment is a generator of `Work`, its title in its docstring, listed below.
 """
@@ -38,7 +37,7 @@ def find(name: str) -> Experiment:
     Raises
     ------
     ArgumentError
-        There is none; the message lists what there is.
+        No experiment has that name; the message lists them.
     """
     try:
         return EXPERIMENTS[name]
@@ -52,12 +51,12 @@ def title(experiment: Experiment) -> str:
 
 
 def rows(experiment: Experiment, where: Setting, before: Callable[[Work], object] = lambda work: None) -> Iterator[Row]:
-    """The lines of the result, each when its work is done; ``before`` is told of each piece of work first.
+    """The rows of the result, each when its work is done; ``before`` is called with each piece of work first.
 
     Raises
     ------
     NotSupportedError
-        The chosen framework cannot do it: there is no second device.
+        The chosen framework has no second device, which the experiment needs.
     """
     reference: float | None = None
     for work in experiment(where):

@@ -1,9 +1,9 @@
-"""One framework's share of ``xdevice bench``, in a process of its own: XDEVICE_BACKEND says which.
+"""The experiments of ``xdevice bench`` under one framework, chosen by XDEVICE_BACKEND, in its own process.
 
     python -m xdevice.experiments ANSWERS DEVICE SCALE NAME…
 
-ANSWERS is a file that gets a line of JSON for everything that happens, as it happens: a process that
-crashes has told what it knew. DEVICE may be empty.
+Each event is written at once to the file ANSWERS as a line of JSON, so that the results of a process that
+crashes are kept. DEVICE may be empty.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
-import xdevice
+from xdevice import backend, is_out_of_memory, properties
 from xdevice.errors import NotSupportedError, XDeviceError
 from xdevice.experiments import EXPERIMENTS, rows, setting, title
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run them; 1 if one of them failed."""
+    """Run the experiments; the exit status is 1 if one of them failed."""
     path, device, scale, *names = arguments
     with open(path, "a", encoding="utf-8") as answers:
 
@@ -44,17 +44,17 @@ def main(arguments: Sequence[str]) -> int:
 
 def _about(where: Setting) -> dict[str, Any]:
     """What the results depend on."""
-    chosen = xdevice.backend()
+    chosen = backend()
     try:
         version: str | None = chosen.hardware.build()["version"]
     except NotSupportedError:
         version = None
     used = [where.device, *([where.second] if where.second else [])]
-    return {"version": version, "devices": [{"device": str(d), **xdevice.properties(d)} for d in used]}
+    return {"version": version, "devices": [{"device": str(d), **properties(d)} for d in used]}
 
 
 def _ran(name: str, where: Setting, tell: Any) -> bool:
-    """Whether it ran, or cannot run here; its lines are told as they come."""
+    """Whether it succeeded or was skipped; its rows are written as they come."""
     began: dict[str, Any] = {"experiment": name, "title": title(EXPERIMENTS[name])}
 
     def before(work: Work) -> None:
@@ -67,7 +67,7 @@ def _ran(name: str, where: Setting, tell: Any) -> bool:
     except NotSupportedError as error:
         tell(**began, skipped=str(error))
     except Exception as error:
-        if xdevice.is_out_of_memory(error):
+        if is_out_of_memory(error):
             tell(**began, error="out of memory; give a smaller --scale")
         else:
             first = (str(error).strip().splitlines() or [""])[0]
@@ -83,4 +83,4 @@ if __name__ == "__main__":
     status = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)  # a framework that crashes on its way out has answered all the same
+    os._exit(status)  # a framework may crash while the process ends: the results are written

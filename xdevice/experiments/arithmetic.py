@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import xdevice
-from xdevice import device_of, to_numpy
+from xdevice import device_of, ones, to_numpy
 from xdevice.experiments.work import BYTES, Work, arrived, random, word
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def accumulation(a: Any, b: Any) -> Callable[[int], Any]:
 
 
 def products(a: Any) -> Callable[[int], Any]:
-    """Each product takes the one before, so that none is left out and the last is the end of all."""
+    """Each product depends on the one before, so that none is skipped and the last one ends last."""
     where = device_of(a)
 
     def run(times: int) -> Any:
@@ -81,7 +80,7 @@ def products(a: Any) -> Callable[[int], Any]:
 def frobenius(where: Device) -> Callable[[Any], Any]:
     """The Frobenius norm of a 100 × 100 matrix as a 1 × 1 matrix: of operators only, which all frameworks have."""
     with where:
-        left, right = xdevice.ones((1, 100), device=where), xdevice.ones((100, 1), device=where)
+        left, right = ones((1, 100), device=where), ones((100, 1), device=where)
     return lambda x: (left @ (x * x) @ right) ** 0.5
 
 

@@ -1,7 +1,7 @@
 """Two devices at once, and computing while results travel.
 
-A framework that queues its work needs nothing for that. One that computes at once, as most do on a CPU,
-keeps its caller busy meanwhile: therefore each device, and the copying, has a thread of its own here.
+A framework that queues its work needs one thread only. One that computes at once, as most do on a CPU,
+blocks its caller, so here each device, and the copying, has its own thread.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ def overlap(setting: Setting) -> Iterator[Work]:
 
 
 def in_turn(runs: Sequence[Run]) -> Run:
-    """The work of all, divided evenly, one after the other."""
+    """An equal share of the work for each, one after the other."""
     return lambda times: [run(times // len(runs)) for run in runs]
 
 
 def at_once(runs: Sequence[Run]) -> Run:
-    """The work of all, divided evenly, each in a thread."""
+    """An equal share of the work for each, in threads."""
 
     def run_all(times: int) -> list[Any]:
         with ThreadPoolExecutor(len(runs)) as threads:
-            # a thread starts outside its parent's choices of a framework and a scope: it is given them
+            # a new thread has no chosen framework and no scope: it runs in a copy of the context
             begun = [threads.submit(copy_context().run, run, times // len(runs)) for run in runs]
             return [one.result() for one in begun]
 
@@ -80,7 +80,7 @@ def fetched(x: Any) -> Any:
 
 
 def apart(a: Any, device: Device) -> Run:
-    """All results, and when the last is there, the fetching."""
+    """Compute all results, then fetch them."""
     compute = computed(a, device)
 
     def run(times: int) -> list[Any]:
@@ -92,7 +92,7 @@ def apart(a: Any, device: Device) -> Run:
 
 
 def overlapped(a: Any, device: Device) -> Run:
-    """Each result is fetched while the next is computed."""
+    """Fetch each result while the next is computed."""
 
     def run(times: int) -> list[Any]:
         with ThreadPoolExecutor(1) as courier, device:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import xdevice
-from xdevice import cpu, to_numpy
+from xdevice import cpu, tensor, to_numpy
 from xdevice.experiments.work import BYTES, Work, arrived
 
 if TYPE_CHECKING:
@@ -51,11 +50,11 @@ def copies(setting: Setting) -> Iterator[Work]:
 
 def sent(array: Any, device: Device) -> Any:
     """The host's array, copied to the device."""
-    return xdevice.tensor(array, device=device)
+    return tensor(array, device=device)
 
 
 def again(once: Callable[[], Any]) -> Callable[[int], Any]:
-    """Doing it as many times; the last result is kept, and the ones before are given back."""
+    """Do it that many times; only the last result is kept."""
 
     def run(times: int) -> Any:
         kept = None
@@ -67,7 +66,7 @@ def again(once: Callable[[], Any]) -> Callable[[int], Any]:
 
 
 def staying(x: Any, y: Any, device: Device) -> Callable[[int], Any]:
-    """Each product takes the one before, as in `arithmetic.products`."""
+    """Each product depends on the one before, as in `arithmetic.products`."""
 
     def run(times: int) -> Any:
         with device:

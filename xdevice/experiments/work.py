@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import xdevice
-from xdevice import cpu, device_of
+from xdevice import Timer, as_device, backend, cpu, device_of, memory_stats, properties, rand, try_gpu
 from xdevice.errors import ArgumentError, MisplacedError, NotSupportedError
+from xdevice.hardware import devices as hardware
 from xdevice.machine import host_memory
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 BYTES = 4
-"""Of one number: all experiments compute in float32."""
+"""Bytes of one number: all experiments compute in float32."""
 
 SHARE = 4
-"""One part in so many of the free memory is what an experiment's tensors may take."""
+"""An experiment's tensors may take one part in this many of the free memory."""
 
 LARGEST = 10.0
 
@@ -47,7 +47,7 @@ class Setting:
     memory: int | None  # free bytes of the scarcest memory that is used; None if unknown
 
     def sized(self, whole: int, floor: int = 1) -> int:
-        """A size or number of times of the lesson, scaled."""
+        """A size or a number of times of the lesson, multiplied by the scale."""
         return max(floor, round(whole * self.scale))
 
     def fitting(self, size: int, bytes_each: float, power: int = 1) -> int:
@@ -66,10 +66,10 @@ class Setting:
         return ("on the CPU", cpu()), (f"on {self.name}", self.device)
 
     def pair(self) -> tuple[Device, Device]:
-        """The device and the second one; `NotSupportedError` where there is one alone."""
+        """The device and the second one; `NotSupportedError` if there is only one."""
         if self.second is None:
             raise NotSupportedError(
-                f"{xdevice.backend()} has no second {self.device.kind} here; "
+                f"{backend()} has no second {self.device.kind} here; "
                 "XDEVICE_VIRTUAL_GPUS=2 gives two virtual GPUs to frameworks that can have them"
             )
         return self.device, self.second
@@ -84,7 +84,7 @@ class Work:
     times: int
     run: Callable[[int], Any]
     moved: int = 0  # bytes, each time
-    warm_up: int = 3  # times, uncounted: loading and compiling what it needs is no part of it
+    warm_up: int = 3  # times before the clock starts: loading and compiling is not measured
 
 
 def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
@@ -93,15 +93,15 @@ def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
     Raises
     ------
     DeviceNotFoundError, DeviceSpellingError
-        No such device.
+        The device does not exist, or the string does not name one.
     ArgumentError
         A scale that is not above 0 and up to 10.
     """
     if not 0 < scale <= LARGEST:
         raise ArgumentError(f"a scale of {scale!r} is not between 0 and {LARGEST:g}; 1 is the lesson's own size")
-    first = xdevice.as_device(device) if device is not None else xdevice.try_gpu()
-    xdevice.properties(first)  # raises if it is not there
-    alike = [] if first.kind == "cpu" else xdevice.devices(first.kind)
+    first = as_device(device) if device is not None else try_gpu()
+    properties(first)  # raises if it is not there
+    alike = [] if first.kind == "cpu" else hardware.devices(first.kind)
     second = alike[(first.index + 1) % len(alike)] if len(alike) > 1 else None
     return Setting(first, second, scale, _free([first, *([second] if second else [])]))
 
@@ -109,10 +109,10 @@ def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
 def measured(work: Work, reference: float | None = None) -> Row:
     """The row of a work that has been done; ``reference`` is what each time takes on the CPU, if not here."""
     _ = work.run(work.warm_up)
-    timer = xdevice.Timer()
+    timer = Timer()
     kept = work.run(work.times)
     seconds = max(timer.stop(), 1e-9)  # no clock is finer
-    del kept  # held until the clock was read: a framework may forget to wait for what nobody wants
+    del kept  # held until the clock is read: a framework may not wait for a result that is already freed
     each = seconds / work.times
     return {
         "label": work.label,
@@ -128,21 +128,21 @@ def measured(work: Work, reference: float | None = None) -> Row:
 def random(shape: tuple[int, ...], device: Device, mean: float = 0.5) -> Any:
     """Numbers between 0 and twice the mean, in float32."""
     with device:  # one framework computes in the scope, and the others where the operands are
-        return xdevice.rand(shape, dtype="float32", device=device) * (2 * mean)
+        return rand(shape, dtype="float32", device=device) * (2 * mean)
 
 
 def arrived(tensor: Any, device: Device) -> Any:
-    """The tensor, which is on the device: else what has been timed is not what is said.
+    """The tensor, checked to be on the device that the timing is reported for.
 
     Raises
     ------
     MisplacedError
-        It is elsewhere.
+        It is on another device.
     """
     found = device_of(tensor)
     if found != device:
         raise MisplacedError(
-            f"the result is on {found} although its operands are on {device}; this time would tell nothing"
+            f"the result is on {found} although its operands are on {device}; the time would be that of another device"
         )
     return tensor
 
@@ -153,23 +153,23 @@ def word(path: str) -> Any:
     Raises
     ------
     NotSupportedError
-        It has none of that name.
+        The framework has no function of that name.
     """
-    framework = xdevice.backend().framework
+    framework = backend().framework
     for home in (getattr(framework, "numpy", None), getattr(framework, "np", None), framework):
         found = home
         for name in path.split("."):
             found = getattr(found, name, None)
         if found is not None:
             return found
-    raise NotSupportedError(f"{xdevice.backend()} has no {path} under that name, which this experiment is made of")
+    raise NotSupportedError(f"{backend()} has no {path} under that name, which this experiment needs")
 
 
 def named(device: Device) -> str:
     """The device for a label: ``virtual gpu:0``, where it is that."""
-    return f"virtual {device}" if xdevice.properties(device)["virtual"] else str(device)
+    return f"virtual {device}" if properties(device)["virtual"] else str(device)
 
 
 def _free(devices: Iterable[Device]) -> int | None:
-    known = [host_memory()[1], *(xdevice.memory_stats(device).get("free") for device in devices)]
+    known = [host_memory()[1], *(memory_stats(device).get("free") for device in devices)]
     return min((free for free in known if free is not None), default=None)

@@ -1,4 +1,4 @@
-"""The safetensors format as we use it: the package that knows it, its words for dtypes, and our place in it."""
+"""The safetensors format: the package that implements it, its names of dtypes, and our key in its metadata."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 OURS = "xdevice"
-"""The key in the metadata under which the structure stands."""
+"""The key of the structure in the metadata."""
 
 DTYPES = {
     "BF16": "bfloat16",
@@ -32,10 +32,10 @@ DTYPES = {
     "U32": "uint32",
     "U64": "uint64",
 }
-"""The NumPy name behind each of the format's words."""
+"""The NumPy name of each of the format's dtypes."""
 
 FOREIGN = ("bfloat", "float8")
-"""How the names begin that NumPy itself does not know."""
+"""The beginnings of the names that NumPy itself does not have."""
 
 
 def library() -> ModuleType:
@@ -44,14 +44,13 @@ def library() -> ModuleType:
         import safetensors
     except ModuleNotFoundError as error:
         raise BackendNotInstalledError(
-            "files are written and read by the package safetensors, which is not installed; "
-            "pip install 'xdevice[safetensors]'",
+            "files are written and read by the package safetensors, which is not installed; pip install safetensors",
             name="safetensors",
         ) from error
     if not hasattr(safetensors, "TensorSpec"):
         raise BackendNotInstalledError(
             f"files need safetensors 0.8 or later, and {safetensors.__version__} is installed; "
-            "pip install -U 'xdevice[safetensors]'",
+            "pip install -U safetensors",
             name="safetensors",
         )
     return safetensors

@@ -1,7 +1,6 @@
-"""A tree in words of JSON: which containers there are, and which tensor stands where, each under a name.
+"""The structure of a tree as JSON: its containers, and the name of the tensor at each place.
 
-What comes back is what was given: a container, key or leaf that JSON cannot keep is an error, never
-something like it.
+Loading returns exactly what was saved: a container, key or leaf that JSON cannot represent is an error.
 """
 
 from __future__ import annotations
@@ -18,25 +17,23 @@ if TYPE_CHECKING:
     from xdevice.framework.adapters import Backend
 
 VERSION = 1
-"""Of these words. A file with a higher number was written by a later xdevice."""
+"""The version of this format. A file with a higher one was written by a later xdevice."""
 
 _PLAIN = (type(None), bool, int, float, str)
 _CONTAINERS: dict[str, Any] = {"dict": dict, "OrderedDict": OrderedDict, "list": list, "tuple": tuple}
 
 
 class Outline:
-    """The words for a tree, and its tensors by name; what is shared has one name."""
+    """The structure of a tree, and its tensors by name; a shared tensor has one name."""
 
     def __init__(self, tree: Any) -> None:
         self.tensors: dict[str, tuple[Backend, Any]] = {}
         self._names: dict[int, str] = {}  # by the tensor's id
-        self._open: set[int] = set()  # the containers that we are inside of, by id
+        self._open: set[int] = set()  # the containers that are being walked, by id
         try:
             self.words = {"version": VERSION, "tree": self._of(tree, ())}
         except RecursionError:
-            raise ArgumentTypeError(
-                f"this {type(tree).__name__} is nested too deep for Python to follow; make it flatter"
-            ) from None
+            raise ArgumentTypeError(f"this {type(tree).__name__} is nested too deeply; make it flatter") from None
         if not self.tensors:
             raise ArgumentTypeError(f"there is no tensor in {shortened(tree)}; give a tree of tensors")
 
@@ -71,7 +68,7 @@ class Outline:
         return [[key, self._of(child, (*path, str(key)))] for key, child in node.items()]
 
     def _unused(self, path: str) -> str:
-        """The path, with a number behind it where another reads alike: keys may have dots in them."""
+        """The path, numbered if it is taken: keys may contain dots."""
         name = wanted = path.encode("utf-8", "backslashreplace").decode()
         number = 1
         while name in self.tensors or name == "__metadata__":
@@ -81,7 +78,7 @@ class Outline:
 
 
 def rebuilt(words: Any, tensors: dict[str, Any]) -> Any:
-    """The tree for which the words stand; ``ValueError`` if they are none, or leave out one of the tensors."""
+    """The tree with this structure; ``ValueError`` if it is invalid, or leaves out one of the tensors."""
     if not isinstance(words, dict) or words.get("version") != VERSION:
         version = words.get("version") if isinstance(words, dict) else None
         raise ValueError(f"version {version!r} of the structure, where this xdevice knows {VERSION}")

@@ -1,4 +1,4 @@
-"""Reading a file: nothing in it is believed before it is checked, and a tensor is read when its turn comes."""
+"""Reading a file: everything in it is checked before it is used, and one tensor is read at a time."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 class Reader:
-    """An open file, of which the header says what is in it."""
+    """An open file; its header lists the tensors in it."""
 
     def __init__(self, file: BufferedReader, path: str) -> None:
         safetensors = library()
         self._file, self._path = file, path
         try:
             with safetensors.safe_open(path, "np"):
-                pass  # it checks that every byte is of one tensor, as its shape and dtype want, and reads no tensor
+                pass  # it checks the header and that the tensors cover the file, and reads none of them
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         except (safetensors.SafetensorError, OSError, ValueError) as error:
             size = os.fstat(file.fileno()).st_size
             raise FileFormatError(
-                f"{path!r} ({size} bytes) is no safetensors file, or not the whole of one ({error}); "
+                f"{path!r} ({size} bytes) is not a complete safetensors file ({error}); "
                 "write it again with xdevice.save"
             ) from error
         self._start = file.tell()
@@ -44,19 +44,19 @@ class Reader:
         self.entries: dict[str, dict[str, Any]] = header
 
     def dtype(self, name: str, owner: Backend) -> Any:
-        """The framework's own."""
+        """The framework's own dtype."""
         word = self.entries[name]["dtype"]
         dtype = DTYPES.get(word)
         native = None if dtype is None else owner.creation.dtype(dtype)
         if native is None:
             raise NotSupportedError(
-                f"{owner} has no {dtype or word}, of which {name!r} in {self._path!r} is; load it under another "
+                f"{name!r} in {self._path!r} is of {dtype or word}, which {owner} does not have; load it under another "
                 "framework, or convert it there first"
             )
         return native
 
     def tensor(self, name: str, owner: Backend, native: Any, where: Device) -> Any:
-        """A new one, on the device."""
+        """The tensor, new, on the device."""
         dtype, shape = DTYPES[self.entries[name]["dtype"]], tuple(self.entries[name]["shape"])
         bits = self._bits(*self.entries[name]["data_offsets"])
         stand_in = f"u{1 + ('16' in dtype)}" if dtype.startswith(FOREIGN) else dtype
@@ -64,7 +64,7 @@ class Reader:
             numbers = bits.view(np.dtype(stand_in).newbyteorder("<")).reshape(shape)
             if stand_in == dtype:
                 return creation.tensor_of(owner, numbers, native, where)
-        except ValueError as error:  # an empty one's shape may be absurd, and some dtypes must be turned on
+        except ValueError as error:  # an empty tensor may have an absurd shape, and some dtypes must be enabled first
             why = error.__cause__ if isinstance(error, ArgumentError) and error.__cause__ else error
             raise NotSupportedError(f"{name!r} in {self._path!r} is of {dtype} and {list(shape)}: {why}") from error
         return check_arrival(owner.storage.from_bits(bits, shape, native, where), owner, where)
@@ -78,7 +78,7 @@ class Reader:
 
 
 def structured(words: str, tensors: dict[str, Any], path: str) -> Any:
-    """The tree of these tensors; `FileFormatError` if the words of the metadata do not fit them."""
+    """The tree of these tensors; `FileFormatError` if the structure in the metadata does not fit them."""
     try:
         return rebuilt(json.loads(words), tensors)
     except (KeyError, ValueError, TypeError, RecursionError) as error:

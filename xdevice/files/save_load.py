@@ -1,7 +1,7 @@
-"""``save`` and ``load``: a tree of tensors in a file, and under any framework back, bit for bit.
+"""``save`` and ``load``: a tree of tensors in a file, bit for bit, to be loaded under any framework.
 
-The file is a safetensors file, which others can read: each tensor has its path for a name. What the format
-has no words for, which containers there were and what is shared, stands in its metadata as JSON.
+The file is a safetensors file, which other programs can read: each tensor is named by its path. What the format
+cannot express, the containers and what is shared, is in its metadata as JSON.
 """
 
 from __future__ import annotations
@@ -22,19 +22,38 @@ if TYPE_CHECKING:
 def save(tree: Any, path: Any) -> None:
     """Write the tensors of a tree into a safetensors file, from any device, bit for bit.
 
-    The tree is nested dicts, ordered dicts, lists and tuples of tensors; numbers, strings and ``None`` in it are
-    kept too, and a tensor that appears twice is written once. The file takes the place of one that is there when
-    it is whole and on the disk; until then it has another name, and an error leaves nothing behind. In a
-    distributed job rank 0 writes, and the others wait until it has; if it fails, the job has failed. Before
-    `distributed.init` and after `distributed.shutdown` each process writes for itself: the last file stays, whole.
+    The tree is nested dicts, ordered dicts, lists and tuples of tensors; numbers, strings and ``None`` are kept
+    too, and a tensor that appears twice is written once. The file is written under another name and replaces an
+    existing one only when it is complete and on the disk; an error leaves nothing behind. In a distributed job
+    rank 0 writes, and the others wait for it; if it fails, the job fails. Before `distributed.init` and after
+    `distributed.shutdown` each process writes for itself, and the last complete file stays.
 
     Parameters
     ----------
     tree
-        A tensor, or nested containers. Of a model, save its parameters in a dict.
+        A tensor, or nested containers. For a model, save its parameters in a dict.
     path
-        The file's, as a string or a path. What a link points to is written, and the link stays.
+        The path of the file. Links are followed: the file that a link points to is written.
 
+    Raises
+    ------
+    ArgumentTypeError
+        The tree contains something that cannot be saved: a model, a set, an object; its path is named.
+    NotSupportedError
+        The format does not have a tensor's dtype.
+    UnknownPlacementError
+        A tensor has no values here: it is symbolic, or spread over processes.
+    DistributedError
+        Rank 0 could not write.
+    DistributedTimeoutError
+        Rank 0 did not write in time.
+    BackendNotInstalledError
+        The package safetensors is missing.
+    OSError
+        The file cannot be written; an existing one is unchanged.
+
+    Examples
+    --------
     >>> import numpy, os, tempfile, xdevice
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = os.path.join(folder.name, "net.safetensors")
@@ -43,21 +62,6 @@ def save(tree: Any, path: Any) -> None:
     ...     xdevice.load(path)
     {'w': array([1., 1.]), 'step': 3}
     >>> folder.cleanup()
-
-    Raises
-    ------
-    ArgumentTypeError
-        Something in the tree that a file cannot keep: a model, a set, an object; its path is named.
-    NotSupportedError
-        A dtype that the format does not have.
-    UnknownPlacementError
-        A tensor whose values are not here: symbolic, or spread over processes.
-    DistributedError, DistributedTimeoutError
-        Rank 0 could not write, or not in time.
-    BackendNotInstalledError
-        The package safetensors is missing.
-    OSError
-        The file cannot be written; what was there before is there still.
     """
     file = _spelled(path)
     from xdevice.distributed.group import on_rank_0
@@ -69,11 +73,8 @@ def save(tree: Any, path: Any) -> None:
 def load(path: Any, device: Any = None) -> Any:
     """The tree that `save` has written, its tensors of the chosen framework, on the device.
 
-    Without a device they go where new tensors go. A file that others have written is a dict of its tensors.
-    Beside what is returned, memory is needed for one tensor at a time.
-
-    >>> import xdevice
-    >>> xdevice.load("net.safetensors", device=xdevice.gpu(1))  # doctest: +SKIP
+    Without a device, they are where new tensors are created. A file that another program wrote is loaded as a
+    dict of its tensors. Besides the result, it needs memory for one tensor at a time.
 
     Raises
     ------
@@ -81,12 +82,19 @@ def load(path: Any, device: Any = None) -> Any:
         No safetensors file, or not the whole of one.
     NotSupportedError
         The framework does not have a tensor's dtype: nothing is returned.
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
     BackendNotInstalledError
         The package safetensors is missing.
     OSError
         There is no such file, or it cannot be read.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> xdevice.load("net.safetensors", device=xdevice.gpu(1))  # doctest: +SKIP
     """
     owner, name = backend(), _spelled(path)
     where = device_of(creation.zeros(())) if device is None else as_device(device)
@@ -105,4 +113,4 @@ def _spelled(path: Any) -> str:
     try:
         return os.fsdecode(path)
     except TypeError:
-        raise ArgumentTypeError(f"{shortened(path)} is no path; write for example 'net.safetensors'") from None
+        raise ArgumentTypeError(f"{shortened(path)} is not a path; write for example 'net.safetensors'") from None

@@ -1,4 +1,4 @@
-"""Writing a file so that there is always a whole one: under another name first, which then takes the place."""
+"""Writing a file atomically: under another name first, which then replaces the file."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ def write(tree: Any, path: str) -> None:
         )
         for name, (dtype, shape, array) in values.items()
     }
-    beside = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.part")  # two threads may save at once
+    # a name of its own: two threads may save at the same time
+    beside = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.part")
     try:
         with open(beside, "xb") as file:
-            mode = os.fstat(file.fileno()).st_mode  # as the umask has it: the library would let nobody else read
+            mode = os.fstat(file.fileno()).st_mode  # as the umask sets it: the library would deny all other users
         if os.path.exists(target):
             mode = os.stat(target).st_mode
         safetensors.serialize_file(specs, beside, {OURS: json.dumps(outline.words)})
@@ -63,7 +64,7 @@ def _flush(path: str, flags: int) -> None:
 
 
 def _target(path: str) -> str:
-    """The file behind the path, links followed. A device or a pipe must not be replaced by a file."""
+    """The file that the path leads to, links followed; a device or a pipe is refused, since a file would replace it."""
     target = os.path.realpath(path)
     if os.path.isdir(target):
         raise IsADirectoryError(errno.EISDIR, "cannot be written: it is a folder; add the file's name", path)
@@ -74,7 +75,7 @@ def _target(path: str) -> str:
 
 def _unwritable(error: Exception, path: str) -> OSError:
     number, why = getattr(error, "errno", None), getattr(error, "strerror", None)
-    if number is None:  # the library has it in its words
+    if number is None:  # an error of the library: the number is in its message
         found = re.search(r"os error (\d+)", str(error))
         number, why = (int(found[1]), os.strerror(int(found[1]))) if found else (errno.EIO, str(error))
     return OSError(number, f"cannot be written ({why}); nothing has changed there", path)
@@ -88,6 +89,6 @@ def _on_host(owner: Backend, tensor: Any, name: str) -> tuple[str, list[int], Ar
         pass  # they can be gathered
     dtype = dtype_name(tensor.dtype).removesuffix("_")  # bool_ under NumPy 1
     if dtype not in DTYPES.values():
-        raise NotSupportedError(f"safetensors has no {dtype}, of which {name!r} is; convert it first")
+        raise NotSupportedError(f"{name!r} is of {dtype}, which safetensors does not have; convert it first")
     array = owner.storage.to_bits(tensor) if dtype.startswith(FOREIGN) else owner.exchange.to_numpy(tensor)
     return dtype, list(tensor.shape), np.asarray(array, array.dtype.newbyteorder("<"), order="C")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from xdevice.device import load_hooks
 from xdevice.errors import (
     BackendNotInstalledError,
     BrokenBackendError,
@@ -42,6 +43,8 @@ _MEANT = {
     **dict.fromkeys(("flax", "equinox", "jaxlib"), "jax"),
     **dict.fromkeys(("np", "cupy", "scipy"), "numpy"),
 }  # what others call a framework, for the hint of an error
+
+_PACKAGES = {"paddle": "paddlepaddle"}  # where a framework's package is not called as it is imported
 
 _NOUNS = {
     "virtual": "virtual GPUs",
@@ -89,6 +92,8 @@ class Backend(str):
     It is a string, so it prints and compares as the name. ``framework`` is the native module, imported
     safely whatever else is in the process.
 
+    Examples
+    --------
     >>> from xdevice import backend
     >>> backend("numpy")
     'numpy'
@@ -101,6 +106,8 @@ class Backend(str):
     # each capability is loaded, and kept as an attribute, when it is first used
     hardware: contract.Hardware
     placement: contract.Placement
+    trees: contract.Trees
+    data: contract.Data
     models: contract.Models
     creation: contract.Creation
     exchange: contract.Exchange
@@ -110,6 +117,7 @@ class Backend(str):
     mixing: contract.Mixing
     collectives: contract.Collectives
     maths: contract.Maths
+    linalg: contract.Linalg
     storage: contract.Storage
     engine: contract.Engine
 
@@ -134,15 +142,19 @@ class Backend(str):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self.open(name)
 
-    def open(self, name: str) -> Any:
-        """Load a capability and keep it as an attribute, with what has to be done before and after."""
+    def open(self, name: str) -> Capability:
+        """The capability, loaded and kept as an attribute, with what has to be done before and after."""
+        found: Capability | None = self.__dict__.get(name)
+        if found is not None:
+            return found
+        load_hooks()  # `before_opening` may still be empty
         for prepare in before_opening:
             prepare(self, name)
         from importlib.util import find_spec
 
         module = f"{self.module}.{name}"
         loaded = _load(self, module) if find_spec(f".{name}", self.adapter.__name__) else None
-        opened = self.__dict__.setdefault(name, Capability(self, name, loaded))  # threads agree on one
+        opened: Capability = self.__dict__.setdefault(name, Capability(self, name, loaded))  # threads agree on one
         for begin in after_opening:
             begin(self, name)
         return opened
@@ -160,6 +172,8 @@ class Backend(str):
 def available() -> list[str]:
     """The names of the frameworks that are installed, most preferred first; imports none.
 
+    Examples
+    --------
     >>> import xdevice
     >>> "numpy" in xdevice.available()
     True
@@ -210,11 +224,16 @@ def imported() -> list[Backend]:
     return [b for b in registered().values() if sys.modules.get(b) is not None]
 
 
+def package_of(name: str) -> str:
+    """The package that installs a framework: never one of our extras, which an index may not have."""
+    return _PACKAGES.get(name, str(name))
+
+
 def not_installed(name: str) -> BackendNotInstalledError:
     """The error for an adapter whose framework is missing."""
     return BackendNotInstalledError(
-        f"backend {str(name)!r} needs the package {str(name)!r}, which is not installed; installed are "
-        f"{', '.join(available()) or 'none'}; pip install 'xdevice[{name}]'",
+        f"backend {str(name)!r} needs the package {package_of(name)!r}, which is not installed; installed are "
+        f"{', '.join(available()) or 'none'}; pip install {package_of(name)}",
         name=str(name),
     )
 

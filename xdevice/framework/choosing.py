@@ -25,17 +25,19 @@ def use(name: str) -> None:
 
     Nothing is imported yet: that happens when the framework is first needed.
 
-    >>> import xdevice
-    >>> xdevice.use("numpy")
-    >>> xdevice.backend()
-    'numpy'
-
     Raises
     ------
     UnknownBackendError
         No adapter has that name.
     BackendNotInstalledError
         The framework is not installed.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> xdevice.use("numpy")
+    >>> xdevice.backend()
+    'numpy'
     """
     global _process_choice
     _process_choice = _installed(name)
@@ -46,15 +48,19 @@ class using:  # noqa: N801  (reads as a verb: `with using("numpy"):`)
 
     It beats `use` and may be nested.
 
+    Raises
+    ------
+    UnknownBackendError
+        No adapter has that name.
+    BackendNotInstalledError
+        The framework is not installed.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     xdevice.zeros((2, 3)).shape
     (2, 3)
-
-    Raises
-    ------
-    UnknownBackendError, BackendNotInstalledError
-        As `use`.
     """
 
     __slots__ = ("backend",)
@@ -79,17 +85,19 @@ def backend(name: str | None = None) -> Backend:
     that is already imported beats the first that is installed, in the order of ``available()``. NumPy
     is never guessed from being imported, since every framework imports it. A guess, once made, stays.
 
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.backend() == "numpy"
-    True
-
     Raises
     ------
     UnknownBackendError
         No adapter has that name.
     BackendNotInstalledError
         The framework is not installed, or no framework is.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.backend() == "numpy"
+    True
     """
     if name is not None:
         return _installed(name)

@@ -31,22 +31,24 @@ class strict:  # noqa: N801  (reads as a verb: `with strict():`)
     """Within a ``with`` block, or a decorated function, no operation may mix devices.
 
     An operation on tensors of two devices raises `MixedDeviceError`, which names the operation and
-    the devices, also under frameworks that otherwise copy in silence. It holds for every framework,
-    in forward and in backward, and while a block is open anywhere, in every thread of the process
-    (where a framework cannot be watched in others, those get its own error). `to_device` and the
+    the devices, also under frameworks that otherwise copy without an error. It holds for every framework,
+    in the forward and the backward pass, and in every thread of the process while a block is open
+    anywhere (in threads that cannot be watched, the framework's own error is raised). `to_device` and the
     framework's own functions that copy are allowed. A scalar on the CPU counts as a number where the
-    framework takes it as one.
+    framework treats it as one.
 
-    May be nested and entered again. Costs nothing while no block is open.
-
-    >>> import numpy, xdevice
-    >>> with xdevice.strict():
-    ...     y = numpy.ones(3) + numpy.ones(3)
+    Blocks may be nested and reused. Nothing is watched while no block is open.
 
     Raises
     ------
     ArgumentTypeError
         The decorated object is not a function.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> with xdevice.strict():
+    ...     y = numpy.ones(3) + numpy.ones(3)
     """
 
     __slots__ = ()

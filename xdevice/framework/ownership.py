@@ -24,6 +24,9 @@ _PLAIN = ATOMS | {list, tuple, dict, set, type}
 where_by_type: dict[type, Callable[[Any], Device]] = {}
 """The fast path: each type of tensor seen so far, with its adapter's `device_of`."""
 
+where_in_trees: dict[type, Callable[[Any], Device]] = {}
+"""The same, without the types that may be plain data as well: NumPy's arrays may be of text or objects."""
+
 _owners: dict[type, Ownership] = {}  # each type seen so far that a framework owns
 _unusable: dict[Backend, ModuleType] = {}  # modules that have a framework's name but cannot be used as one
 
@@ -83,6 +86,8 @@ def places_of(obj: Any, owned: Ownership) -> set[Device]:
 def _remember(cls: type, owned: Ownership) -> Ownership:
     if owned.is_tensor:
         where_by_type[cls] = owned.backend.placement.device_of
+        if not owned.backend.open("data").has("is_data"):
+            where_in_trees[cls] = where_by_type[cls]
     return _owners.setdefault(cls, owned)
 
 
@@ -101,7 +106,7 @@ def usable(cls: type) -> Iterator[Backend]:
         if module is None or _unusable.get(owner) is module:
             continue
         try:
-            _ = owner.placement
+            _ = owner.placement.role
         except (BrokenBackendError, NotSupportedError, VirtualDeviceError) as error:
             if cls.__module__.partition(".")[0] == owner:
                 raise  # the framework's own object: the caller has to know

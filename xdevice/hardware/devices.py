@@ -1,15 +1,12 @@
-"""What devices there are: count them, name them, choose one, wait for them."""
+"""What devices there are: count them, name them, wait for them."""
 
 from __future__ import annotations
 
-import warnings
-
-from xdevice.device import Device, as_kind, check_index, parse
-from xdevice.errors import DeviceFallbackWarning, DeviceNotFoundError, DeviceTypeError, shortened
+from xdevice.device import Device, as_kind, check_index, on_native, parse
+from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import ownership_of
 from xdevice.hardware.virtual import is_virtual
-from xdevice.machine import host_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,12 +16,14 @@ if TYPE_CHECKING:
     from xdevice.framework.adapters import Backend
 
 _CPU = Device("cpu", 0)
-_warned: set[str] = set()  # frameworks about which `try_gpu` has had its say
+_backend = backend  # `native` has a parameter of that name
 
 
 def cpu() -> Device:
     """The CPU: all cores, all memory of the host.
 
+    Examples
+    --------
     >>> from xdevice import cpu
     >>> cpu()
     Device('cpu:0')
@@ -35,16 +34,18 @@ def cpu() -> Device:
 def gpu(i: int = 0) -> Device:
     """GPU number ``i``, whether or not it is there; `try_gpu` looks.
 
-    >>> from xdevice import gpu
-    >>> gpu(1)
-    Device('gpu:1')
-
     Raises
     ------
     DeviceTypeError
-        ``i`` is no integer.
+        ``i`` is not an integer.
     DeviceSpellingError
         ``i`` is negative or over ``2**31 - 1``.
+
+    Examples
+    --------
+    >>> from xdevice import gpu
+    >>> gpu(1)
+    Device('gpu:1')
     """
     return Device("gpu", check_index(i))
 
@@ -54,15 +55,17 @@ def count(kind: str = "gpu") -> int:
 
     0 if there are none; never raises because of missing hardware or drivers.
 
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.count("gpu"), xdevice.count("cpu")
-    (0, 1)
-
     Raises
     ------
     BackendNotInstalledError
         No framework is installed.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.count("gpu"), xdevice.count("cpu")
+    (0, 1)
     """
     return backend().hardware.count(as_kind(kind))
 
@@ -70,15 +73,17 @@ def count(kind: str = "gpu") -> int:
 def num_gpus() -> int:
     """How many GPUs the chosen framework can use now: ``count("gpu")``.
 
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.num_gpus()
-    0
-
     Raises
     ------
     BackendNotInstalledError
         No framework is installed.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.num_gpus()
+    0
     """
     return count("gpu")
 
@@ -86,64 +91,19 @@ def num_gpus() -> int:
 def devices(kind: str | None = None) -> list[Device]:
     """All devices that the chosen framework can use now, or those of one kind.
 
+    Raises
+    ------
+    BackendNotInstalledError
+        No framework is installed.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     xdevice.devices()
     [Device('cpu:0')]
-
-    Raises
-    ------
-    BackendNotInstalledError
-        No framework is installed.
     """
     return _devices(backend(), None if kind is None else as_kind(kind))
-
-
-def try_gpu(i: int = 0) -> Device:
-    """GPU number ``i`` if the chosen framework has it, else the CPU.
-
-    With `try_all_gpus` the only function that falls back to the CPU. If the machine has a GPU that the framework
-    cannot see, it says why, once, as a `DeviceFallbackWarning`.
-
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.try_gpu(3)
-    Device('cpu:0')
-
-    Raises
-    ------
-    DeviceTypeError, DeviceSpellingError
-        As `gpu`.
-    BackendNotInstalledError
-        No framework is installed.
-    """
-    wanted = Device("gpu", check_index(i))
-    chosen = backend()
-    seen = chosen.hardware.count("gpu")
-    if wanted.index < seen:
-        return wanted
-    if not seen:
-        _warn_if_hidden(chosen)
-    return _CPU
-
-
-def try_all_gpus() -> list[Device]:
-    """All GPUs that the chosen framework has, else the CPU alone: never empty.
-
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.try_all_gpus()
-    [Device('cpu:0')]
-
-    Raises
-    ------
-    BackendNotInstalledError
-        No framework is installed.
-    """
-    there = devices("gpu")
-    if not there:
-        _warn_if_hidden(backend())
-    return there or [_CPU]
 
 
 def as_device(obj: Any) -> Device:
@@ -151,27 +111,29 @@ def as_device(obj: Any) -> Device:
 
     A native device without an index means what its framework means by it: its current device.
 
-    >>> from xdevice import as_device
-    >>> as_device("/device:GPU:2")
-    Device('gpu:2')
-
     Raises
     ------
     DeviceSpellingError
         A malformed string.
     DeviceTypeError
-        Anything else that is no device.
+        Anything else that is not a device.
+
+    Examples
+    --------
+    >>> from xdevice import as_device
+    >>> as_device("/device:GPU:2")
+    Device('gpu:2')
     """
     if type(obj) is Device:
         return obj
     if isinstance(obj, str):
         return parse(obj)
-    owned = ownership_of(type(obj))
-    if owned is None or not owned.is_device:
+    named = _named_by(obj)
+    if named is None:
         raise DeviceTypeError(
             f"{shortened(obj)} is not a device; write gpu(1), 'gpu:1' or a framework's own device object"
         )
-    return owned.backend.hardware.as_device(obj)
+    return named
 
 
 def is_device(obj: Any) -> bool:
@@ -187,16 +149,18 @@ def native(device: Any, backend: str | None = None) -> Any:
 
     A device object, a place or a context; a string where the framework's calls take strings.
 
-    >>> import xdevice
-    >>> xdevice.native("cpu:0", "numpy")
-    'cpu'
-
     Raises
     ------
     DeviceNotFoundError
         That framework does not have the device.
     DeviceSpellingError
         No spelling of a device.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> xdevice.native("cpu:0", "numpy")
+    'cpu'
     """
     return native_of(_backend(backend), as_device(device))
 
@@ -206,15 +170,17 @@ def properties(device: Any) -> Properties:
 
     What is not known is ``None``.
 
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.properties("cpu")["virtual"]
-    False
-
     Raises
     ------
     DeviceNotFoundError
         The chosen framework does not have the device.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.properties("cpu")["virtual"]
+    False
     """
     chosen, where = backend(), as_device(device)
     require(chosen, where)
@@ -226,14 +192,16 @@ def synchronize(*devices: Any) -> None:
 
     On a CPU whose framework computes at once there is nothing to wait for, and nothing is done.
 
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.synchronize()
-
     Raises
     ------
     DeviceNotFoundError
         The chosen framework does not have a device.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.synchronize()
     """
     chosen = backend()
     wanted = [as_device(d) for d in devices] or _devices(chosen)
@@ -246,6 +214,8 @@ def properties_of(owner: Backend, device: Device) -> Properties:
     """What the framework knows of a device that exists; a virtual one has the host's memory."""
     if not is_virtual(owner, device):
         return owner.hardware.properties(device)
+    from xdevice.machine import host_memory  # reads the machine: not at import
+
     name, total = f"virtual GPU {device.index}", host_memory()[0]
     return {"name": name, "total_memory": total, "compute_capability": None, "uuid": None, "virtual": True}
 
@@ -274,20 +244,10 @@ def _devices(owner: Backend, kind: str | None = None) -> list[Device]:
     return [Device(k, i) for k in kinds for i in range(hardware.count(k))]
 
 
-def _backend(name: str | None) -> Backend:
-    return backend(name)
+def _named_by(obj: Any) -> Device | None:
+    """The device that a framework's own object names; ``None`` if it is not one."""
+    owned = ownership_of(type(obj))
+    return owned.backend.hardware.as_device(obj) if owned is not None and owned.is_device else None
 
 
-def _warn_if_hidden(chosen: Backend) -> None:
-    if chosen in _warned:
-        return
-    _warned.add(chosen)
-    from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only when a GPU is missed
-
-    problem = diagnose(facts_of(chosen))
-    if problem is not None:
-        warnings.warn(
-            f"{chosen} sees no GPU although this machine has one: {problem.reason}; {problem.cure}",
-            DeviceFallbackWarning,
-            stacklevel=3,
-        )
+on_native(_named_by)

@@ -1,6 +1,6 @@
 """Why a framework does not see the machine's GPU: rules on facts, so that both can be recorded.
 
-The rules go from what can never work to what only needs a setting; the first that fits is given.
+The rules are ordered from what can never work to what only needs a setting; the first that applies is given.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ slightly newer ones."""
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that the rules look at."""
+    """Everything that the rules look at."""
 
     backend: str
     compute: str | None = "cpu"  # as in contract.Build; None: the adapter does not say
@@ -56,7 +56,7 @@ class Facts:
     gpu_kind: bool = True  # whether the framework can have GPUs at all
     seen: int = 0  # how many it sees
     gpu_build: str | None = None  # what to type to get a build for GPUs, in the adapter's words
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])  # of VARIABLES, those that are set
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])  # those of VARIABLES that are set
     gpus: tuple[Gpu, ...] = ()
     drivers: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     driver_error: str | None = None
@@ -65,7 +65,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why the GPU is not seen, and what to type; ``wrong`` is False where nothing is there to mend."""
+    """Why the GPU is not seen, and what to type; ``wrong`` is False where nothing needs to be repaired."""
 
     reason: str
     cure: str
@@ -80,7 +80,7 @@ def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
     hardware, machine = backend.hardware, machine or gpus()
     try:
         build = hardware.build()
-    except NotSupportedError:  # a third party's adapter may do without
+    except NotSupportedError:  # a third party's adapter may lack it
         build = {"version": "", "compute": "", "toolkit": None}
     variables = {name for names in VARIABLES.values() for name in names}
     return Facts(
@@ -100,7 +100,7 @@ def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
 
 def diagnose(facts: Facts) -> Problem | None:
     """The first rule that explains why no GPU is seen; ``None`` if one is, or the machine has none."""
-    if facts.seen or not facts.gpus:
+    if facts.seen or not _makers(facts):
         return None
     for rule in RULES:
         problem = rule(facts)
@@ -125,7 +125,7 @@ def _cpu_build(facts: Facts) -> Problem | None:
 
 
 def _other_maker(facts: Facts) -> Problem | None:
-    makers = {gpu["maker"] for gpu in facts.gpus}
+    makers = _makers(facts)
     if facts.compute is None or MAKERS.get(facts.compute) in makers:
         return None
     there = " and ".join(sorted(maker.upper() for maker in makers))
@@ -138,17 +138,14 @@ def _other_maker(facts: Facts) -> Problem | None:
 def _driver_fails(facts: Facts) -> Problem | None:
     if not facts.driver_error or "nvidia" not in _wanted(facts):
         return None
-    cure = "restart the machine, or unload and load the driver's modules"
-    if "mismatch" not in facts.driver_error.lower():
-        cure = "nvidia-smi should say more; install the NVIDIA driver again if it fails too"
-    return Problem(f"the NVIDIA driver fails ({facts.driver_error})", cure)
+    return driver_problem(facts.driver_error)
 
 
 def _no_driver(facts: Facts) -> Problem | None:
     if facts.drivers.keys() & _wanted(facts):
         return None
     return Problem(
-        "the GPU is there, but no NVIDIA driver is loaded",
+        "the machine has an NVIDIA GPU, but no NVIDIA driver is loaded",
         "install it (Ubuntu: sudo ubuntu-drivers install; elsewhere nvidia.com/drivers) and restart",
     )
 
@@ -202,8 +199,19 @@ RULES: tuple[Callable[[Facts], Problem | None], ...] = (
 def _unexplained(facts: Facts) -> Problem:
     target = " ".join(filter(None, (facts.compute, facts.toolkit)))
     built = f"is built for {target}" if target else "can have GPUs"
-    cure = f"its GPU libraries may be missing: {facts.gpu_build}" if facts.gpu_build else "its own log may say why"
-    return Problem(f"{facts.backend} {built} and nothing hides the GPU, yet it finds none", cure)
+    cure = f"its GPU libraries may be missing: {facts.gpu_build}" if facts.gpu_build else "its log may say why"
+    return Problem(f"{facts.backend} {built} and nothing hides the GPU, but it finds none", cure)
+
+
+def driver_problem(error: str) -> Problem:
+    """What NVML's error means."""
+    if "mismatch" in error.lower():  # after an update of the driver, until its kernel modules are loaded anew
+        return Problem(
+            f"the NVIDIA driver's library and kernel module have different versions ({error})",
+            "restart the machine, or unload the driver's kernel modules and load them again",
+        )
+    cure = "nvidia-smi may say more; install the NVIDIA driver again if it fails too"
+    return Problem(f"the NVIDIA driver fails ({error})", cure)
 
 
 def minimum_driver(toolkit: str | None) -> str | None:
@@ -216,17 +224,22 @@ def minimum_driver(toolkit: str | None) -> str | None:
     return MINIMUM_DRIVER.get(f"{major}.{minor}") or by_major
 
 
+def _makers(facts: Facts) -> set[str]:
+    """The makers of this machine's GPUs; a driver of NVIDIA's that fails has one, though it lists none."""
+    return {gpu["maker"] for gpu in facts.gpus} | ({"nvidia"} if facts.driver_error else set())
+
+
 def _wanted(facts: Facts) -> set[str]:
-    """The makers of this machine's GPUs that the framework is built for; all where it does not say."""
-    makers = {gpu["maker"] for gpu in facts.gpus}
+    """The makers of this machine's GPUs that the framework is built for; all of them if that is unknown."""
+    makers = _makers(facts)
     return {MAKERS[facts.compute]} & makers if facts.compute in MAKERS else makers
 
 
 def _hides_all(variable: str, value: str, mine: list[Gpu]) -> bool:
-    """Whether no GPU is left. CUDA takes the list up to the first entry that it does not know."""
+    """Whether the variable hides every GPU. CUDA reads the list up to the first entry that it does not know."""
     first = value.partition(",")[0].strip()
     if variable == "NVIDIA_VISIBLE_DEVICES":
-        return first in ("void", "none")  # unset or empty means that no container runtime had a say
+        return first in ("void", "none")  # unset or empty: no container runtime has set it
     if first.isascii() and first.lstrip("+-").isdigit():
         return not 0 <= int(first) < len(mine)
     if first.upper().startswith(("GPU-", "MIG-")):

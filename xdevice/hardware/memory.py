@@ -1,4 +1,4 @@
-"""How much memory a device has, and what to do when there is none left."""
+"""Device memory: statistics, the cache, and recovering from running out of it."""
 
 from __future__ import annotations
 
@@ -30,19 +30,23 @@ _RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200
 def memory_stats(device: Any) -> MemoryStats:
     """The device's memory in bytes, as far as the chosen framework knows; ``None`` where it does not.
 
-    ``total`` and ``free`` are the device's; ``allocated`` is in live tensors of this process,
-    ``reserved`` what the framework's allocator has taken, ``peak`` the most ever allocated. Asking
-    frees nothing.
+    ``total`` and ``free`` are of the device; ``allocated`` is in live tensors of this process,
+    ``reserved`` is held by the framework's allocator, ``peak`` is the most that was ever allocated.
+    The question frees nothing.
 
+    Raises
+    ------
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     sorted(xdevice.memory_stats("cpu"))
     ['allocated', 'free', 'peak', 'reserved', 'total']
-
-    Raises
-    ------
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
     """
     chosen, where = backend(), as_device(device)
     require(chosen, where)
@@ -54,18 +58,22 @@ def memory_stats(device: Any) -> MemoryStats:
 
 
 def empty_cache(device: Any = None) -> None:
-    """Give memory that the chosen framework keeps for later back to the device, or to all devices.
+    """Release the memory that the chosen framework's allocator caches on the device, or on all devices.
 
-    Live tensors stay. A framework that keeps none has nothing to do.
-
-    >>> import xdevice
-    >>> with xdevice.using("numpy"):
-    ...     xdevice.empty_cache()
+    Live tensors stay. Does nothing for a framework without a cache.
 
     Raises
     ------
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.empty_cache()
     """
     chosen = backend()
     where = None if device is None else as_device(device)
@@ -80,6 +88,8 @@ def is_out_of_memory(exc: BaseException) -> bool:
     True for `MemoryError` and for every imported framework's own words for it. An error that was raised while
     another was handled, without ``from``, is judged by itself.
 
+    Examples
+    --------
     >>> from xdevice import is_out_of_memory
     >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError())
     (True, False)
@@ -115,6 +125,17 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
     freed in between. A size found in one call does not limit the next. May be used as a decorator of
     functions, with or without options; the arguments of the call follow the batch size.
 
+    Raises
+    ------
+    ArgumentError
+        ``start`` or ``minimum`` is not a positive integer, or ``start`` is less than ``minimum``.
+    ArgumentTypeError
+        ``fn`` is asynchronous or a generator: it runs after its call has returned.
+    OutOfMemoryError
+        When called: not even ``minimum`` fits. The framework's own error is its cause.
+
+    Examples
+    --------
     >>> from xdevice import find_batch_size
     >>> @find_batch_size(start=64)
     ... def train(batch_size, epochs):
@@ -123,15 +144,6 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
     ...     return batch_size, epochs
     >>> train(3)
     (16, 3)
-
-    Raises
-    ------
-    ArgumentError
-        ``start`` or ``minimum`` is not a positive integer, or ``start`` is under ``minimum``.
-    ArgumentTypeError
-        ``fn`` is asynchronous or a generator: it runs after its call has returned.
-    OutOfMemoryError
-        When called: not even ``minimum`` fits. The framework's own error is its cause.
     """
     if fn is None:
         return lambda f: find_batch_size(f, start=start, minimum=minimum)
@@ -188,8 +200,8 @@ def _check_sizes(start: Any, minimum: Any) -> None:
     for name, size in (("start", start), ("minimum", minimum)):
         number = as_integer(size)
         if number is None:
-            raise ArgumentTypeError(f"{name}={size!r} is no batch size; give an integer of 1 or more")
+            raise ArgumentTypeError(f"{name}={size!r} is not a batch size; give an integer of 1 or more")
         if number < 1:
-            raise ArgumentError(f"{name}={size!r} is no batch size; give an integer of 1 or more")
+            raise ArgumentError(f"{name}={size!r} is not a batch size; give an integer of 1 or more")
     if start < minimum:
         raise ArgumentError(f"start={start} is under minimum={minimum}; give a larger start")

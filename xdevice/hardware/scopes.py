@@ -1,10 +1,10 @@
 """``scope(device)``: where new tensors go, within a block.
 
-The scope itself is an entry on a stack in a ``ContextVar``, so it belongs to one thread or task and
-xdevice's own factories can always follow it. Beside it stands the framework's native scope, so
-that the framework's own factories follow too. A native scope is state of the *thread*: held across
-an ``await`` it would leak into whatever runs meanwhile. So it is entered fresh each time, and left
-alone where the ``with`` block stands in a coroutine or generator, which may be suspended inside it.
+The scope itself is an entry on a stack in a ``ContextVar``, so it belongs to one thread or task, and
+xdevice's own factories always follow it. The framework's native scope is entered as well, so that the
+framework's own factories follow too. A native scope is state of the *thread*: held across an ``await``
+it would leak into other tasks. So a new one is entered each time, and none is entered where the ``with``
+block is in a coroutine or generator, which may be suspended inside it.
 """
 
 from __future__ import annotations
@@ -25,33 +25,34 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
 
-_CO_WANDERING = 0x20 | 0x200  # inspect's CO_GENERATOR, CO_ASYNC_GENERATOR: may be closed by another thread or task
-_CO_SUSPENDABLE = 0x80 | _CO_WANDERING  # and CO_COROUTINE
+_CO_MIGRATING = 0x20 | 0x200  # inspect's CO_GENERATOR, CO_ASYNC_GENERATOR: may be closed by another thread or task
+_CO_SUSPENDABLE = 0x80 | _CO_MIGRATING  # and CO_COROUTINE
 
 
 class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
     """Create new tensors on the device within a ``with`` block.
 
-    It belongs to this thread or task, and to tasks started inside it. xdevice's factories follow it
-    always. The chosen framework's own factories follow it in ordinary code, but not where the block
-    stands in a coroutine or generator: their scope belongs to the thread, or under some frameworks
-    to the process, and would leak into others. While a generator that holds a scope is suspended,
-    whoever runs it sees the scope. Nothing that exists already is moved. May be nested and entered
-    again.
-
-    >>> import xdevice
-    >>> with xdevice.using("numpy"), xdevice.scope("cpu"):
-    ...     xdevice.device_of(xdevice.ones(3))
-    Device('cpu:0')
+    It belongs to this thread or task, and to tasks started inside it. xdevice's factories always
+    follow it. The chosen framework's own factories follow it in ordinary code, but not where the block
+    is in a coroutine or generator: their scope belongs to the thread, or under some frameworks to the
+    process, and would leak into other tasks. While a generator that holds a scope is suspended, its
+    caller sees the scope. Existing tensors are not moved. Scopes may be nested and reused.
 
     Raises
     ------
     DeviceSpellingError
-        No spelling of a device.
+        The string does not name a device.
     DeviceNotFoundError
-        On entering: the chosen framework does not have it.
+        On entering: the chosen framework does not have the device.
     ScopeError
-        On leaving: it was not entered in this thread or task.
+        On leaving: the scope was not entered in this thread or task.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"), xdevice.scope("cpu"):
+    ...     xdevice.device_of(xdevice.ones(3))
+    Device('cpu:0')
     """
 
     __slots__ = ("device",)
@@ -72,12 +73,12 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
 class _Entry:
     """One entered scope."""
 
-    __slots__ = ("backend", "closed", "device", "manager", "native", "wanders")
+    __slots__ = ("backend", "closed", "device", "manager", "migrates", "native")
 
     def __init__(self, manager: object, device: Device, flags: int) -> None:
         self.manager, self.device, self.backend = manager, device, backend()
         self.native: AbstractContextManager[Any] | None = None
-        self.wanders = bool(flags & _CO_WANDERING)
+        self.migrates = bool(flags & _CO_MIGRATING)
         self.closed = False
         if not flags:
             self.open()
@@ -124,7 +125,7 @@ def leave(
     else:
         raise ScopeError(f"{manager!r} was not entered in this thread or task; leave it where it was entered")
     entry, above = entries[i], entries[i + 1 :]
-    entry.closed = entry.wanders  # elsewhere it may still be on a stack
+    entry.closed = entry.migrates  # elsewhere it may still be on a stack
     _stack.set(entries[:i] + above)
     # native scopes are left in the order of a stack, so those above are left and entered anew
     natives = [other for other in above if other.native is not None] if entry.native is not None else []
@@ -139,7 +140,7 @@ def _suspendable(frame: FrameType | None) -> int:
     """The flags of the code around the ``with`` block if it can be suspended inside it, else 0.
 
     A ``@contextmanager`` is a generator too, but suspended only as long as the block that it serves:
-    that block's own frame decides. The same goes for an ``ExitStack`` and for anybody's ``__enter__``.
+    that block's own frame decides. The same goes for an ``ExitStack`` and for other classes' ``__enter__``.
     """
     while frame is not None:
         served = frame.f_back

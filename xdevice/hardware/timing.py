@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 class Timer:
     """A stopwatch that collects times in seconds, running from the moment it is made.
 
+    Raises
+    ------
+    BackendNotInstalledError
+        No framework is installed.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     timer = xdevice.Timer()
@@ -26,11 +33,6 @@ class Timer:
     ...         seconds = timer.stop()
     >>> len(timer.times), timer.sum() >= timer.avg()
     (3, True)
-
-    Raises
-    ------
-    BackendNotInstalledError
-        No framework is installed.
     """
 
     def __init__(self) -> None:
@@ -66,15 +68,17 @@ class Benchmark:
 
     The time in seconds is kept as ``seconds``. A block left by an exception prints nothing.
 
-    >>> import xdevice
-    >>> with xdevice.using("numpy"), xdevice.Benchmark("product"):  # doctest: +ELLIPSIS
-    ...     _ = xdevice.ones((2, 2)) @ xdevice.ones((2, 2))
-    product: 0... sec
-
     Raises
     ------
     BackendNotInstalledError
         No framework is installed.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"), xdevice.Benchmark("product"):  # doctest: +ELLIPSIS
+    ...     _ = xdevice.ones((2, 2)) @ xdevice.ones((2, 2))
+    product: 0... sec
     """
 
     def __init__(self, label: str = "Done") -> None:

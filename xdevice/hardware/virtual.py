@@ -9,7 +9,7 @@ from __future__ import annotations
 from _thread import RLock  # threading.RLock, without its 1 ms
 
 from xdevice.device import Device, name_virtual
-from xdevice.errors import VirtualDeviceError
+from xdevice.errors import VirtualDeviceError, shortened
 from xdevice.framework.adapters import before_opening
 from xdevice.framework.choosing import decided
 from xdevice.kit import virtual_request as request
@@ -37,10 +37,6 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
     force
         Hide real GPUs, if there are any.
 
-    >>> import xdevice
-    >>> xdevice.virtual_gpus(2)  # doctest: +SKIP
-    [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]
-
     Raises
     ------
     VirtualDeviceError
@@ -50,8 +46,14 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
         The chosen framework, or this system, cannot have them.
     ArgumentError
         ``n`` is not an integer from 1 to 64.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> xdevice.virtual_gpus(2)  # doctest: +SKIP
+    [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]
     """
-    number = request.checked(n, f"virtual_gpus({n!r})")
+    number = request.checked(n, f"virtual_gpus({shortened(n)})")
     with _lock:
         before = request.current()
         if before.number and before.number != number:
@@ -78,7 +80,7 @@ def settle(owner: Backend, capability: str) -> None:
         return
     with _lock:
         if owner not in _given:
-            if request.current().number and owner.virtual.has("enable"):
+            if request.current().number and owner.open("virtual").has("enable"):
                 _give(owner)
             else:
                 _given[owner] = 0

@@ -1,8 +1,8 @@
-"""Children: started, watched and stopped, together with all that they start themselves.
+"""Children: started, watched and stopped, together with all processes that they start themselves.
 
-Each child leads a session of its own, so that the terminal's Ctrl-C reaches only us; we pass it on as
-SIGTERM, and as SIGKILL to whoever is still there after a grace. Output goes into temporary files:
-no pipe can fill up, whatever is printed and however much.
+Each child leads a session of its own, so that the terminal's Ctrl-C reaches this process alone, which passes it on
+as SIGTERM, and as SIGKILL to the processes that are still alive `TERMINATION` seconds later. Output goes into
+temporary files: no pipe can fill up, however much is printed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
+from xdevice.distributed.periods import TERMINATION
+from xdevice.launcher.family import MARKS, Family
+from xdevice.launcher.guard import Guard
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
 
 Status = Literal["waiting", "running", "ok", "failed", "timed out", "flooded", "stopped"]
-
-GRACE = 3.0
-"""Seconds between SIGTERM and SIGKILL."""
 
 KEPT = 2**20
 """Bytes of each stream that are shown and compared: the first of stdout, the last of stderr."""
@@ -33,11 +34,11 @@ FLOOD = 256 * 2**20
 """Bytes of output at which a child is stopped, before it fills the disk."""
 
 _TICK = 0.02
-_SAMPLING = 0.05  # the part of our time that measuring memory may take
+_SAMPLING = 0.05  # the part of this process's time that measuring memory may take
 
 
 class Child:
-    """One process and its descendants; it has ended when the last of them has."""
+    """One process and the family that it starts; it has ended when the last of them has."""
 
     def __init__(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         self.name, self.argv, self.env = name, list(argv), env
@@ -45,24 +46,25 @@ class Child:
         self.exit_status: int | None = None  # as subprocess: negative is a signal
         self.seconds = 0.0
         self.peak_memory: int | None = None
-        self._family: dict[int, psutil.Process] = {}
-        self._cause: Status | None = None  # why we have told it to stop
+        self._cause: Status | None = None  # why it was asked to stop
         self._kill_at: float | None = None
         self._next_sample = 0.0
 
-    def start(self) -> None:
-        """Start it, with nothing to read on its stdin."""
+    def start(self, around: str | None = None) -> None:
+        """Start it, with nothing to read on its stdin; ``around`` are the marks of the families that it belongs to."""
+        self._family = Family(around=around)
         self._spools = [tempfile.TemporaryFile(), tempfile.TemporaryFile()]  # noqa: SIM115  (closed in `output`)
         self._our_peak = _peak_of_this_process()
         self._started = time.perf_counter()
         self._process = subprocess.Popen(
             self.argv,
-            env=self.env,
+            env={**(os.environ if self.env is None else self.env), MARKS: self._family.marks},
             stdin=subprocess.DEVNULL,
             stdout=self._spools[0],
             stderr=self._spools[1],
             start_new_session=True,
         )
+        self._family.lead(self._process.pid)
         self.status = "running"
 
     @property
@@ -70,7 +72,7 @@ class Child:
         return self.status not in ("waiting", "running")
 
     def watch(self, timeout: float | None) -> None:
-        """Look after it once: measure, stop what is over a limit, notice the end."""
+        """Measure it once, stop it if it is over a limit, and notice its end."""
         now = time.perf_counter()
         if self.exit_status is None:
             self.seconds = now - self._started
@@ -84,19 +86,18 @@ class Child:
         self._end(now)
 
     def stop(self, cause: Status) -> None:
-        """Ask it and its descendants to stop, once; `watch` kills those that do not."""
+        """Ask it and its family to stop, once; `watch` kills those that do not."""
         if self.status == "waiting":
             self.status = cause
         elif self._kill_at is None:
             self._cause = self._cause or cause
-            self._kill_at = time.perf_counter() + GRACE
-            self._sample()  # whoever has left the session is found only as long as its parent lives
-            self._signal("terminate")
+            self._kill_at = time.perf_counter() + TERMINATION
+            self._family.ask_to_stop()
 
     def kill(self) -> None:
-        """Kill it and its descendants at once."""
+        """Kill it and its family at once."""
         if self.status == "running":
-            self._signal("kill")
+            self._family.kill()
             self._process.wait()
 
     def output(self) -> tuple[bytes, bytes, bool]:
@@ -121,13 +122,15 @@ class Child:
             self.stop("flooded")
 
     def _end(self, now: float) -> None:
-        """Ended, unless descendants linger: these are told to stop too, and waited for."""
-        if self._members():
-            if self._kill_at is None:  # the child itself has ended in peace
-                self._kill_at = now + GRACE
-                self._signal("terminate")
-            elif now >= self._kill_at:
-                self._signal("kill")
+        """Ended, unless processes of the family are left: they are asked to stop too, and waited for."""
+        if self._kill_at is not None and now >= self._kill_at:
+            left = self._family.kill()
+        else:
+            left = bool(self._family.members())
+        if left:
+            if self._kill_at is None:  # the child itself has ended without being asked
+                self._kill_at = now + TERMINATION
+                self._family.ask_to_stop()
             return
         if self.exit_status is None:
             self.exit_status = self._reap()
@@ -135,17 +138,14 @@ class Child:
             self.status = self._cause or ("ok" if self.exit_status == 0 else "failed")
 
     def _sample(self) -> None:
-        """Add up the memory of the family, and remember who belongs to it."""
+        """Add up the memory of the child and its descendants."""
         began, total = time.perf_counter(), 0
-        try:
-            leader = psutil.Process(self._process.pid)
-            for process in (leader, *leader.children(recursive=True)):
-                self._family.setdefault(process.pid, process)
+        for process in self._family.see(self._process.pid):
+            try:
                 total += process.memory_info().rss
-        except psutil.Error:  # somebody ended meanwhile
-            pass
-        if total:
-            self.peak_memory = max(self.peak_memory or 0, total)
+            except psutil.Error:  # it has just ended
+                continue
+        self.peak_memory = max(self.peak_memory or 0, total) or None
         ended = time.perf_counter()
         self._next_sample = ended + max(_TICK, (ended - began) / _SAMPLING)
 
@@ -156,34 +156,16 @@ class Child:
         pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
         if pid == 0:
             return None
+        self._family.ended(pid)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-        if peak > self._our_peak:  # a new process inherits our own peak, which would hide a lower one
+        if peak > self._our_peak:  # a new process inherits this one's peak, which would hide a lower one
             self.peak_memory = max(self.peak_memory or 0, peak)
         return self._process.returncode
 
-    def _members(self) -> list[psutil.Process]:
-        """Who of the family is still alive: all of the session, and those known to have left it."""
-        found: dict[int, Any] = {**of_sessions({self._process.pid}), **self._family}
-        found.setdefault(self._process.pid, self._leader())
-        return [p for p in found.values() if p is not None and alive(p)]
-
-    def _leader(self) -> Any:
-        try:
-            return psutil.Process(self._process.pid) if self.exit_status is None else None
-        except psutil.Error:
-            return None
-
-    def _signal(self, method: Literal["terminate", "kill"]) -> None:
-        for process in self._members():
-            try:
-                getattr(process, method)()
-            except psutil.Error:
-                continue
-
 
 class Signals:
-    """Notes SIGINT, SIGTERM and SIGHUP instead of dying of them, so that no child is left behind."""
+    """Records SIGINT, SIGTERM and SIGHUP instead of ending by them, so that no child is left running."""
 
     def __init__(self) -> None:
         self.received: int | None = None
@@ -193,7 +175,7 @@ class Signals:
     def __enter__(self) -> Signals:
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
                 self._before[number] = signal.signal(number, self._note)
         return self
 
@@ -216,7 +198,8 @@ def run_all(
 
     ``timeout`` is in seconds for each. ``show`` is called again and again to display the progress.
     """
-    with Signals() as signals:
+    family = Family()
+    with Signals() as signals, Guard(family):
         try:
             while not all(child.ended for child in children):
                 running = [child for child in children if child.status == "running"]
@@ -229,39 +212,19 @@ def run_all(
                     if signals.received:
                         child.stop("stopped")
                     elif sum(c.status == "running" for c in children) < jobs:
-                        child.start()
+                        child.start(family.marks)
                 show(children)
                 time.sleep(_TICK)
-        finally:  # an error of our own leaves nobody behind either
+        finally:  # also after an error of this process itself
             for child in children:
                 child.kill()
     return signals.received
 
 
-def of_sessions(leaders: Container[int]) -> dict[int, psutil.Process]:
-    """Who belongs to the sessions of these leaders, by process id; nobody where there are no sessions."""
-    found = {}
-    for pid in psutil.pids() if hasattr(os, "getsid") else ():
-        try:
-            if os.getsid(pid) in leaders:
-                found[pid] = psutil.Process(pid)
-        except (OSError, psutil.Error):
-            continue
-    return found
-
-
-def alive(process: psutil.Process) -> bool:
-    """Whether it still runs; one that has only not been waited for does not."""
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
-
-
 def _peak_of_this_process() -> int:
-    """What a new process starts with as its peak: that of the memory which it shares with us until it execs."""
+    """The peak that a new process starts with: that of this one, whose memory it shares until it execs."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:
             return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
-    except (OSError, StopIteration):  # no Linux: what we hold now is the nearest that is known
+    except (OSError, StopIteration):  # not Linux: the present size is the nearest that is known
         return int(psutil.Process().memory_info().rss)

@@ -1,40 +1,25 @@
-"""The guard of a launched job: it stops all that was started, should the launcher itself be killed.
+"""The guard of a family of processes: it kills them all, should the process that looks after them be killed.
 
-A process of its own, in a session of its own. It reads from a pipe whose other end the launcher alone holds, and
-which therefore ends with the launcher, however that dies. Whatever belongs to a job bears its mark in the
-environment, and so does all that it starts, whichever session or parent it has moved to.
+It is a process in a session of its own. It reads from a pipe whose other end only the process that has started it
+holds, and which therefore ends with that process, however it ends.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
-import uuid
-from typing import TYPE_CHECKING
 
-import psutil
-
-from xdevice.launcher.children import alive, of_sessions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-MARKS = "XDEVICE_JOB"
-"""The environment variable with the marks of the job, and of the jobs that it is started by."""
-
-_PATIENCE = 10.0  # seconds after which a process that cannot even be killed is left to the system
+from xdevice.distributed.periods import UNKILLABLE
+from xdevice.launcher.family import Family
 
 
 class Guard:
-    """A job's mark, and the process that watches over whoever bears it."""
+    """A ``with`` block over which the family is guarded."""
 
-    def __init__(self) -> None:
-        self.mark = uuid.uuid4().hex
-        self.marks = f"{os.environ.get(MARKS, '')} {self.mark}".strip()
-        # our own path: the present folder may hold a file by the name of a module that it needs
-        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main({self.mark!r})"
+    def __init__(self, family: Family) -> None:
+        # with this process's own path: the present folder may hold a file by the name of a module that it needs
+        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main({family.mark!r})"
         self._process = subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
@@ -43,41 +28,18 @@ class Guard:
             start_new_session=True,
         )
 
-    def dismiss(self) -> None:
-        """End it, when nobody is left to watch over."""
+    def __enter__(self) -> Guard:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
         self._process.kill()
         self._process.communicate()
 
 
-def members(mark: str, leaders: Iterable[int] = ()) -> list[psutil.Process]:
-    """Who is alive and bears the mark, or is in a session with one who does or with one of these leaders."""
-    found = {process.pid: process for process in psutil.process_iter() if mark in _marks(process)}
-    sessions = set(leaders)
-    for pid in found:
-        try:
-            sessions.add(os.getsid(pid))
-        except OSError:  # it has just ended
-            continue
-    return [process for process in {**of_sessions(sessions), **found}.values() if alive(process)]
-
-
-def _marks(process: psutil.Process) -> str:
-    try:
-        return str(process.environ().get(MARKS, ""))
-    except (psutil.Error, OSError):  # another user's, or just ended
-        return ""
-
-
 def main(mark: str) -> None:
-    """Wait for the launcher's end, and kill whoever is left."""
+    """Wait for the end of the process that has started this one, and kill its family."""
     sys.stdin.buffer.read()
-    give_up, clear = time.monotonic() + _PATIENCE, 0
-    while clear < 2 and time.monotonic() < give_up:  # twice, for somebody who is just being started
-        found = members(mark)
-        clear = 0 if found else clear + 1
-        for process in found:
-            try:
-                process.kill()
-            except psutil.Error:
-                continue
+    family, give_up, clear = Family(mark), time.monotonic() + UNKILLABLE, 0
+    while clear < 2 and time.monotonic() < give_up:  # twice, for a process that is just being started
+        clear = 0 if family.kill() else clear + 1
         time.sleep(0.05)

@@ -1,6 +1,6 @@
-"""The launcher: runs the processes of a job on this host, and says at the end who has failed, if one has.
+"""The launcher: runs the processes of a job on this host, and reports at the end which of them has failed.
 
-It knows no framework and starts no engine. It tells each process its place in the environment, and the
+It imports no framework and starts no engine. It tells each process its place in the environment, and the
 processes meet by themselves in `xdevice.distributed.init`.
 """
 
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xdevice.distributed.member import PEER_FAILED
+from xdevice.distributed.failing import PEER_FAILED
+from xdevice.distributed.periods import SETTLING
 from xdevice.errors import DistributedError
 from xdevice.launcher.children import Signals
-from xdevice.launcher.crew import SETTLING, Crew, Rank
+from xdevice.launcher.crew import Crew, Rank
+from xdevice.launcher.family import Family
 from xdevice.launcher.guard import Guard
 from xdevice.launcher.output import Screen
 from xdevice.launcher.terminal import duration, signal_name
@@ -29,17 +31,17 @@ def launch(plan: Plan) -> int:
     """Run the job's processes of this host to their ends; the exit status of the whole comes back.
 
     It is 0 if all of them end with 0, else that of the rank that failed (128 and the number of the signal that
-    killed it), `TIMED_OUT` after the time limit, and 128 and its number after a signal to us.
+    killed it), `TIMED_OUT` after the time limit, and 128 and its number after a signal to the launcher.
     """
-    screen = Screen()
+    screen, family = Screen(), Family()
     with Signals() as signals:
-        crew = Crew(plan, screen, Guard(), signals)
-        try:
-            crew.start()
-            crew.watch()
-        finally:  # an error of our own leaves nobody behind either
-            crew.stop()
-            crew.guard.dismiss()
+        crew = Crew(plan, screen, family, signals)
+        with Guard(family):
+            try:
+                crew.start()
+                crew.watch()
+            finally:  # also after an error of the launcher itself
+                crew.stop()
         crew.finish()
         status, text = _outcome(crew)
         screen.show("err", text)
@@ -53,7 +55,7 @@ def launch(plan: Plan) -> int:
 
 
 def _outcome(crew: Crew) -> tuple[int, bytes]:
-    """The exit status of the whole, and what is to be said of it at last."""
+    """The exit status of the whole, and the text that is printed last."""
     failing, received = crew.failing, crew.signals.received
     if failing is not None:
         return _exit_status(failing), _last_words(failing)
@@ -72,7 +74,7 @@ def _exit_status(rank: Rank) -> int:
 
 
 def _last_words(failing: Rank) -> bytes:
-    """Who has failed and how, and the end of what it has said of it."""
+    """Which rank has failed and how, and the end of its stderr."""
     status, tail = failing.status or 0, failing.streams["err"].last_lines(_SHOWN)
     if status == PEER_FAILED:
         how = "ended because another process of the job failed"

@@ -1,6 +1,6 @@
-"""What the processes of a job print: line by line on one screen, each line behind its rank, and whole in files.
+"""What the processes of a job print: on one screen, each line with its rank before it, and unchanged in files.
 
-Bytes all the way: whatever a process prints comes out as it was, text or not.
+All of it is bytes: what a process prints comes out unchanged, text or not.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ KEPT = 2**16
 """Bytes of the end of a stream that are kept to be shown again."""
 
 _FULL = 2**18  # bytes that wait for the screen before the processes have to wait, too
-_AT_ONCE = 2**12  # bytes that a pipe takes without making us wait, once it is ready for any
+_AT_ONCE = 2**12  # bytes that a pipe takes without blocking, once it is ready for any
 
 
 class Lines:
-    """Whole lines, each behind a prefix, out of what a stream brings in pieces."""
+    """Whole lines, each with a prefix, from a stream that comes in pieces."""
 
     def __init__(self, prefix: bytes) -> None:
         self._prefix, self._rest = prefix, bytearray()
 
     def feed(self, piece: bytes) -> bytes:
-        """The lines that this piece ends; what is behind them waits for its end."""
+        """The lines that end in this piece; the rest waits for its end."""
         cut = piece.rfind(b"\n") + 1
         if not cut:
             self._rest += piece
@@ -44,7 +44,7 @@ class Lines:
         return self._shown(bytes(body))
 
     def end(self) -> bytes:
-        """The last line, which had no end of its own."""
+        """The last line, if it did not end with a newline."""
         body, self._rest = bytes(self._rest), bytearray()
         return self._shown(body) if body else b""
 
@@ -53,9 +53,9 @@ class Lines:
 
 
 class LiveLines(Lines):
-    """As a terminal shows them: a line that is written over with ``\\r``, a progress bar, is shown while it grows.
+    """Lines for a terminal: one that is written over with ``\\r``, a progress bar, is shown while it grows.
 
-    Each line first clears what the last progress bar, whoever's it was, has left behind the cursor.
+    Each line first clears what the last progress bar, of any rank, has left behind the cursor.
     """
 
     def __init__(self, prefix: bytes) -> None:
@@ -74,25 +74,25 @@ class LiveLines(Lines):
 
 
 def _last_state(line: bytes) -> bytes:
-    """What is seen of a line that is written over and over."""
+    """What remains visible of a line that is written over."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]
 
 
 class Screen:
-    """The launcher's own stdout and stderr, written in the order in which things came, and never waited for.
+    """The launcher's own stdout and stderr, written in the order in which output came, without blocking.
 
-    If the reader is slow, `full` says so, and the processes of the job have to wait; we never do, for somebody
-    must be there to stop them.
+    If the reader is slow, `full` is true, and the processes of the job have to wait. The launcher does not, so that
+    it can stop them at any time.
     """
 
     def __init__(self) -> None:
         self.descriptors = {"out": _descriptor(sys.stdout), "err": _descriptor(sys.stderr)}
         self._queue: deque[tuple[int, memoryview]] = deque()
         self._waiting = 0
-        self.broken: OSError | None = None  # nobody reads any more, or the disk is full
+        self.broken: OSError | None = None  # the reader has closed the pipe, or the disk is full
 
     def lines(self, name: str, rank: int) -> Lines:
-        """What makes that rank's lines for this stream: coloured, and live, on a terminal."""
+        """The lines of that rank for this stream: coloured, and live, on a terminal."""
         prefix = f"[{rank}] ".encode()
         if not os.isatty(self.descriptors[name]):
             return Lines(prefix)
@@ -123,7 +123,7 @@ class Screen:
             patience = 0.0
             try:
                 written = os.write(descriptor, text[:_AT_ONCE])
-            except BlockingIOError:  # ready for fewer bytes than these, on a pipe that somebody has made so
+            except BlockingIOError:  # ready for fewer bytes than these: the pipe does not block
                 break
             except OSError as error:
                 self.broken, self._waiting = error, 0
@@ -143,7 +143,7 @@ class Log:
         self._path, self._file = path, open(path, "xb", buffering=0)  # noqa: SIM115  (closed in `close`)
 
     def write(self, piece: bytes) -> str | None:
-        """Keep the piece; the complaint, once, if that cannot be done."""
+        """Write the piece; returns a message the first time that this fails."""
         if self._file.closed:
             return None
         try:
@@ -156,7 +156,7 @@ class Log:
         return None
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
@@ -168,7 +168,7 @@ class Stream:
         self._tail, self._lines = bytearray(), lines
 
     def read(self, screen: Screen) -> bool:
-        """Take what there is, which blocks where there is nothing; whether it goes on."""
+        """Read what has come, which blocks if nothing has; whether the stream goes on."""
         piece = os.read(self.pipe.fileno(), PIECE)
         self._tail += piece
         if len(self._tail) > 2 * KEPT:
@@ -180,12 +180,12 @@ class Stream:
         return bool(piece)
 
     def last_lines(self, count: int) -> bytes:
-        """The last of what has been printed, ended by a newline; nothing if nothing was."""
+        """The last lines that were printed, ended by a newline; empty if none were."""
         lines = bytes(self._tail[-KEPT:]).rstrip().split(b"\n")[-count:]
         return b"\n".join(lines) + b"\n" if any(lines) else b""
 
     def close(self, screen: Screen) -> None:
-        """Show the rest of it, and let go of the pipe and the file."""
+        """Show the rest, and close the pipe and the file."""
         screen.show(self.name, self._lines.end())
         self.pipe.close()
         if self.log:
@@ -193,7 +193,7 @@ class Stream:
 
 
 def _descriptor(stream: IO[str] | None) -> int:
-    """Where a stream is written to; nowhere, if it was closed before we came."""
+    """The descriptor of a stream; that of the null device if the stream was closed before."""
     if stream is None:
         return os.open(os.devnull, os.O_WRONLY)
     stream.flush()

@@ -37,19 +37,26 @@ class Plan:
 
     @property
     def ports(self) -> list[int]:
-        """Those of the job's block that are needed on this host."""
+        """The ports of the job's block that are needed on this host."""
         if self.nodes == 1:
             return list(range(self.port, self.port + block_size(self.world_size)))
         first = self.port + 2
         own = [first + rank for rank in self.ranks] + [first + self.world_size + rank for rank in self.ranks]
-        return own if self.node else [self.port, self.port + 1, *own]
+        return own if self.node else [self.port, self.port + 1, *own, first + 2 * self.world_size]
 
     def place(self, rank: int) -> dict[str, str]:
-        """What tells that process its place."""
+        """The variables that tell that process its place: xdevice's own, and those that torchrun sets."""
+        own = str(rank - self.ranks[0])
         return {
             "XDEVICE_RANK": str(rank),
             "XDEVICE_WORLD_SIZE": str(self.world_size),
-            "XDEVICE_LOCAL_RANK": str(rank - self.ranks[0]),
+            "XDEVICE_LOCAL_RANK": own,
             "XDEVICE_LOCAL_WORLD_SIZE": str(self.processes),
             "XDEVICE_MASTER_PORT": str(self.port),
+            "RANK": str(rank),
+            "WORLD_SIZE": str(self.world_size),
+            "LOCAL_RANK": own,
+            "LOCAL_WORLD_SIZE": str(self.processes),
+            "MASTER_ADDR": self.environment["XDEVICE_MASTER_ADDR"],
+            "MASTER_PORT": str(self.port + block_size(self.world_size) - 1),
         }

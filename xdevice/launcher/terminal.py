@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from xdevice.launcher.children import Child
 
-_ENDLESS = 10_000  # columns, where nobody looks at a screen: nothing is wrapped or cut
+_ENDLESS = 10_000  # columns, where there is no terminal: nothing is wrapped or cut
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL = {
     **{i: 0x2400 + i for i in range(32) if chr(i) not in "\t\n"},

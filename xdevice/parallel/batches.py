@@ -21,22 +21,28 @@ if TYPE_CHECKING:
 def split_batch(tree: Any, devices: Sequence[Any]) -> list[Any]:
     """One tree for each device, with its part of the rows of every tensor: the first gets the first rows.
 
-    Rows are along the first axis, of which all tensors have as many. Where they cannot be shared out
-    evenly, the first devices get one more: 10 rows over 4 are 3, 3, 2 and 2. What is no tensor is in
+    Rows are along the first axis; all tensors have the same number. If it cannot be divided evenly, the
+    first devices get one more: 10 rows over 4 devices are 3, 3, 2 and 2. Whatever is not a tensor is in
     every part. A part may share memory with the batch where it is there already. Gradients may not flow.
-
-    >>> import numpy, xdevice
-    >>> xdevice.split_batch({"x": numpy.arange(5), "name": "five"}, ["cpu", "cpu"])
-    [{'x': array([0, 1, 2]), 'name': 'five'}, {'x': array([3, 4]), 'name': 'five'}]
 
     Raises
     ------
-    ArgumentError, ArgumentTypeError
+    ArgumentError
         No devices; a tensor without axes; tensors of different lengths; fewer rows than devices.
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
+    ArgumentTypeError
+        ``devices`` is not a list.
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
     NotATensorError
         No tensor in the batch.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> xdevice.split_batch({"x": numpy.arange(5), "name": "five"}, ["cpu", "cpu"])
+    [{'x': array([0, 1, 2]), 'name': 'five'}, {'x': array([3, 4]), 'name': 'five'}]
     """
     return shards(tree, checked_devices(devices), non_blocking=False)[0]
 
@@ -60,7 +66,8 @@ def shards(tree: Any, devices: Sequence[Device], non_blocking: bool) -> tuple[li
             for part, device in zip(cut, devices, strict=True)
         ]
     return [
-        flat.map(lambda leaf, k=k: parts[id(leaf)][k] if id(leaf) in parts else leaf) for k in range(len(devices))
+        flat.rebuild(parts[id(leaf)][k] if id(leaf) in parts else leaf for leaf in flat.leaves)
+        for k in range(len(devices))
     ], sizes
 
 

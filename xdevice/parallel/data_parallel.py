@@ -29,43 +29,49 @@ if TYPE_CHECKING:
 def data_parallel(
     fn: Callable[..., Any], devices: Sequence[Any], *, reduction: str = "mean", has_aux: bool = False
 ) -> Callable[..., tuple[Any, Any]]:
-    """A step of training on all devices at once: ``step(params, *batch)`` returns the loss and its gradients.
+    """A training step on all devices at once: ``step(params, *batch)`` returns the loss and its gradients.
 
     They equal those of ``value_and_grad(fn)(params, *batch)`` on one device: the batch is split over the
-    devices as `split_batch` does, and what each finds for its rows is weighed by their number. ``fn`` runs
-    once for each device, within a `scope` of it, and in several threads where the framework can. What it
-    draws at random, or gathers over a batch, differs from one device's.
+    devices as by `split_batch`, and each device's result is weighted by its number of rows. ``fn`` runs once
+    per device, within a `scope` of it, and in several threads where the framework supports that. Random
+    numbers and statistics over the batch differ from those on one device.
 
     ``params`` is a tree of tensors, which is copied to each device that it is not on; the loss and the
-    gradients are on the parameters' own devices. Or it is `Replicas`, from `replicate` for these devices,
-    which are used as they are: then so are the gradients, all replicas' equal, and the loss is on the first device.
+    gradients are on the parameters' own devices. Or it is `Replicas`, made by `replicate` for these devices and
+    used as they are: then the gradients are `Replicas`, too, with equal values, and the loss is on the first device.
 
     Parameters
     ----------
     fn
-        ``fn(params, *batch)`` returns a loss, one number, over the rows of its batch; with ``has_aux`` that and
-        anything else. Under frameworks that compile, a compiled function takes fewer rounds.
+        ``fn(params, *batch)`` returns the loss of its rows, a tensor of one number. It may be compiled by the
+        framework (``jax.jit``, ``tf.function``).
     devices
-        On which to compute; a device may be named twice.
+        The devices to compute on; a device may be listed twice.
     reduction
         Whether ``fn`` returns the ``"mean"`` over its rows, or the ``"sum"``.
     has_aux
-        Whether ``fn`` returns ``(loss, anything)``; so does then the loss's place in the result, with a list of
-        the anythings, one for each device.
-
-    >>> import xdevice
-    >>> step = xdevice.data_parallel(lambda w, x: ((x - w) ** 2).mean(), xdevice.try_all_gpus())  # doctest: +SKIP
-    >>> loss, gradient = step(xdevice.zeros(1), xdevice.ones(8, 1))  # doctest: +SKIP
+        Whether ``fn`` returns ``(loss, aux)``; the step then returns ``((loss, [aux, …]), gradients)``, with one
+        ``aux`` per device.
 
     Raises
     ------
-    ArgumentError, ArgumentTypeError
-        No devices; no such reduction. On calling: what `split_batch` and `value_and_grad` say, a loss that is not
-        of floating-point numbers, replicas that are not for these devices.
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
+    ArgumentError
+        No devices, or an unknown reduction. On calling: as `split_batch` and `value_and_grad`, or the replicas
+        are not for these devices.
+    ArgumentTypeError
+        ``fn`` cannot be called. On calling: a loss that is not of floating-point numbers; parameters in a set.
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
     NotSupportedError
         On calling: the framework has no gradients, or this is inside `value_and_grad`.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> step = xdevice.data_parallel(lambda w, x: ((x - w) ** 2).mean(), xdevice.try_all_gpus())  # doctest: +SKIP
+    >>> loss, gradient = step(xdevice.zeros(1), xdevice.ones(8, 1))  # doctest: +SKIP
     """
     if not callable(fn):
         raise ArgumentTypeError(f"{fn!r} cannot be called; pass the function that returns the loss")
@@ -73,56 +79,80 @@ def data_parallel(
     return _Step(fn, checked_devices(devices), reduction == "mean", has_aux)
 
 
+class _Share:
+    """One device's part of a step: its call, the parameters there, how many rows it has; then what it found."""
+
+    __slots__ = ("aux", "call", "device", "gradients", "parameters", "rows", "value")
+
+    def __init__(self, device: Device, call: Call, parameters: list[Any], rows: int) -> None:
+        self.device, self.call, self.parameters, self.rows = device, call, parameters, rows
+        self.value: Any = None
+        self.aux: Any = None
+        self.gradients: list[Any] = []
+
+    def compute(self) -> None:
+        """The loss of its rows, what comes beside it, and the gradients."""
+        with using(self.call.how.owner), scope(self.device):
+            self.value, self.aux, self.gradients = differentiate(self.call, self.parameters)
+
+
 class _Step:
     """What `data_parallel` returns."""
 
     def __init__(self, fn: Callable[..., Any], devices: list[Device], mean: bool, has_aux: bool) -> None:
         self._fn, self._devices, self._mean, self._has_aux = fn, devices, mean, has_aux
-        self._pool: tuple[int, ThreadPoolExecutor] | None = None  # of which process; made when first needed
+        self._pool: tuple[int, ThreadPoolExecutor] | None = None  # the process it belongs to; made when first needed
 
     def __call__(self, params: Any, *batch: Any) -> tuple[Any, Any]:
         if differentiating():
             raise NotSupportedError("data_parallel has no gradient; call it outside value_and_grad")
         replicated = isinstance(params, Replicas)
         flats = _checked_replicas(params, self._devices) if replicated else [_ordered(params)]
-        owner, first = parameters_in(flats[:1])
-        parts, sizes = shards(batch, self._devices, non_blocking=True)
-        parameters = [parameters_in([flat])[1] for flat in flats] if replicated else spread(first, self._devices)
-        homes = [self._devices[0] if replicated else owner.placement.device_of(tensor) for tensor in first]
-        how = How((0,), owner, self._has_aux)
-        trees = [flats[i if replicated else 0] for i in range(len(parts))]
-        calls = [Call(self._fn, (flat.tree, *part), {}, how, [flat]) for flat, part in zip(trees, parts, strict=True)]
-        found = self._computed(calls, parameters)
-        results = self._reduced(owner, found, sizes, homes, replicated)
-        loss = (results[0][-1], [aux for _, aux, _ in found]) if self._has_aux else results[0][-1]
-        gradients = [flat.rebuild(new[: len(first)]) for flat, new in zip(flats, results, strict=True)]
+        owner, parameters = parameters_in(flats[:1])
+        shares = self._shares(flats, owner, parameters, batch)
+        self._compute(shares, owner)
+        homes = [self._devices[0] if replicated else owner.placement.device_of(tensor) for tensor in parameters]
+        places = range(1, len(shares)) if replicated else ()
+        results = self._reduced(shares, owner, [*homes, homes[0]], [None, *places])
+        loss = (results[0][-1], [share.aux for share in shares]) if self._has_aux else results[0][-1]
+        gradients = [flat.rebuild(new[:-1]) for flat, new in zip(flats, results, strict=True)]
         return loss, Replicas(gradients) if replicated else gradients[0]
 
-    def _computed(self, calls: list[Call], parameters: list[list[Any]]) -> list[tuple[Any, Any, list[Any]]]:
-        """For each device the loss of its rows, what comes beside it, and the gradients."""
-        owner = calls[0].how.owner
+    def _shares(self, flats: list[Flat], owner: Backend, parameters: list[Any], batch: Any) -> list[_Share]:
+        """Each device's part of the batch, with its replica of the parameters, or a copy where they are not there."""
+        parts, sizes = shards(batch, self._devices, non_blocking=True)
+        replicated = len(flats) > 1
+        there = [parameters_in([flat])[1] for flat in flats] if replicated else spread(parameters, self._devices)
+        how = How((0,), owner, self._has_aux)
+        return [
+            _Share(device, Call(self._fn, (flat.tree, *part), {}, how, [flat]), tensors, rows)
+            for device, flat, part, tensors, rows in zip(
+                self._devices, flats if replicated else flats * len(parts), parts, there, sizes, strict=True
+            )
+        ]
 
-        def compute(i: int) -> tuple[Any, Any, list[Any]]:
-            with using(owner), scope(self._devices[i]):
-                return differentiate(calls[i], parameters[i])
-
-        enter = owner.collectives.threads() if len(calls) > 1 else None
+    def _compute(self, shares: list[_Share], owner: Backend) -> None:
+        """Let all devices compute: in threads, if the framework can."""
+        enter = owner.collectives.threads() if len(shares) > 1 else None
         if enter is None:
-            return [compute(i) for i in range(len(calls))]
+            for share in shares:
+                share.compute()
+            return
 
-        def compute_in_thread(i: int) -> tuple[Any, Any, list[Any]]:
+        def in_thread(share: _Share) -> None:
             with enter():
-                return compute(i)
+                share.compute()
 
         from concurrent.futures import wait
 
         pool = self._threads()
-        futures = [pool.submit(copy_context().run, compute_in_thread, i) for i in range(1, len(calls))]
+        futures = [pool.submit(copy_context().run, in_thread, share) for share in shares[1:]]
         try:
-            first = compute(0)
+            shares[0].compute()
         finally:
-            wait(futures)  # what is raised is raised when all have ended
-        return [first, *(future.result() for future in futures)]
+            wait(futures)  # errors are raised once all have ended
+        for future in futures:
+            future.result()
 
     def _threads(self) -> ThreadPoolExecutor:
         """One thread for each device but the first, which the caller's serves."""
@@ -135,26 +165,20 @@ class _Step:
         return self._pool[1]
 
     def _reduced(
-        self,
-        owner: Backend,
-        found: list[tuple[Any, Any, list[Any]]],
-        sizes: list[int],
-        homes: list[Device],
-        replicated: bool,
+        self, shares: list[_Share], owner: Backend, homes: list[Device], places: list[int | None]
     ) -> list[list[Any]]:
-        """The gradients and then the loss of the whole batch: at home, or for each of the replicas."""
-        values = [value for value, _, _ in found]
-        if not owner.gradients.is_floating(values[0]):
-            raise ArgumentTypeError(f"the loss is of {values[0].dtype}; return one of floating-point numbers")
-        homes = [*homes, homes[0]]
-        columns = list(zip(*[[*gradients, value] for value, _, gradients in found], strict=True))
+        """The gradients and then the loss of the whole batch, in each of these places; ``None`` is at home."""
+        dtype = shares[0].value.dtype
+        if not owner.gradients.is_floating(shares[0].value):
+            raise ArgumentTypeError(f"the loss is of {dtype}; return one of floating-point numbers")
+        columns = list(zip(*[[*share.gradients, share.value] for share in shares], strict=True))
         where = owner.placement.device_of
-        if len(found) == 1 and all(where(column[0]) is home for column, home in zip(columns, homes, strict=True)):
+        if len(shares) == 1 and all(where(column[0]) is home for column, home in zip(columns, homes, strict=True)):
             return [[column[0] for column in columns]]
-        weights = [size / sum(sizes) for size in sizes] if self._mean else None
+        total = sum(share.rows for share in shares)
+        weights = [share.rows / total for share in shares] if self._mean else None
         buckets = reduced(columns, "sum", weights, homes)
-        places = [None, *range(1, len(found))] if replicated else [None]
-        return [in_order(buckets, i) for i in places]
+        return [in_order(buckets, place) for place in places]
 
 
 def _ordered(params: Any) -> Flat:

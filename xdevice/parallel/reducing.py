@@ -1,4 +1,4 @@
-"""``all_reduce``: several devices' tensors added up, on each of them."""
+"""Reductions over devices: `all_reduce`."""
 
 from __future__ import annotations
 
@@ -23,41 +23,43 @@ PASSING = (type(None), str)  # leaves that may stand in a tree beside its tensor
 
 
 def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
-    """The tensors reduced, on each device that they are on: new ones, in the order in which they were given.
+    """Reduce tensors over devices: one new tensor per input, on that input's device, with the reduced value.
 
-    Instead of tensors there may be trees alike, which travel as one vector per device and dtype. Of no two
-    results the memory is shared, also where two are on one device. Nothing that was given is changed. Gradients
-    do not flow through: reduce gradients, outside the function that is differentiated.
+    Trees of equal structure may be given instead of tensors; they travel as one vector per device and dtype.
+    Results share no memory, even on one device, and the inputs are not changed. The mean of equal numbers is
+    that number, bit for bit. Not differentiable: reduce gradients outside the differentiated function.
 
     Parameters
     ----------
     tensors
-        A list of tensors, or of trees of them, one for each device; `Replicas` give `Replicas`. ``None`` and
-        strings in a tree pass through.
+        A list of tensors, or of trees of tensors, one for each device; for `Replicas` the result is `Replicas`.
+        ``None`` and strings in a tree pass through.
     op
         ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
-
-    >>> import numpy, xdevice
-    >>> xdevice.all_reduce([numpy.array([1.0, 2.0]), numpy.array([3.0, 4.0])], op="mean")
-    [array([2., 3.]), array([2., 3.])]
 
     Raises
     ------
     ArgumentError
-        No such operation; no tensors; trees of different structure, shapes, dtypes or frameworks.
+        The operation is unknown, the list is empty, or the trees differ in structure, shapes, dtypes or frameworks.
     ArgumentTypeError
-        Booleans, or a mean of integers.
+        A tensor of booleans, a mean of integers, or a set in a tree.
     NotATensorError
-        A leaf is a number or any other object, or there is no tensor at all.
+        A leaf is not a tensor, or there are no tensors.
     NotSupportedError
         Inside `value_and_grad`.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> xdevice.all_reduce([numpy.array([1.0, 2.0]), numpy.array([3.0, 4.0])], op="mean")
+    [array([2., 3.]), array([2., 3.])]
     """
     check_operation(op)
     flats = _flattened(tensors)
     if differentiating():
         raise NotSupportedError("all_reduce has no gradient; call it outside value_and_grad, on the gradients")
     columns = _columns(flats, op)
-    # what appears twice in every tree is reduced once, and shared in the results
+    # a leaf that appears twice in every tree is reduced once, and shared in the results
     distinct = {tuple(map(id, column)): column for column in columns if not isinstance(column[0], PASSING)}
     weights = [1 / len(flats)] * len(flats) if op == "mean" else None
     buckets = reduced(list(distinct.values()), "sum" if op == "mean" else op, weights)
@@ -82,7 +84,7 @@ def not_reducible(kind: str, op: str) -> str:
 
 
 def check_operation(op: Any, known: tuple[str, ...] = OPERATIONS) -> None:
-    """An error if there is no such operation."""
+    """Raise `ArgumentError` unless the operation is known."""
     if op not in known:
         there = did_you_mean(op, known, f"there are {', '.join(map(repr, known))}")
         raise ArgumentError(f"no operation {shortened(op)}; {there}")

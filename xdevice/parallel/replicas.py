@@ -1,4 +1,4 @@
-"""One tree on many devices."""
+"""Copies of a tree on several devices: `replicate`."""
 
 from __future__ import annotations
 
@@ -19,45 +19,51 @@ if TYPE_CHECKING:
 
 
 class Replicas(list["Any"]):
-    """What `replicate` returns: a list of trees alike, one for each device."""
+    """What `replicate` returns: a list of trees of equal structure, one for each device."""
 
     __slots__ = ()
 
 
 def replicate(tree: Any, devices: Sequence[Any]) -> Replicas:
-    """A copy of the tree on each device, also where it is already, and twice on a device that is named twice.
+    """Copy a tree to each device: always a copy, also where the tree is already, and one for each mention of a device.
 
-    Floating-point tensors in it are ready for gradients, in the framework's own words, and belong to no
-    graph. A leaf that appears twice is shared within each replica. Models are copied as `to_device` does.
+    Floating-point tensors in the copies require gradients, in the framework's own way, and are detached. A
+    leaf that appears twice is shared within each replica. Models are copied as by `to_device`.
 
+    Raises
+    ------
+    ArgumentError
+        No devices.
+    ArgumentTypeError
+        ``devices`` is not a list, or the tree has a set in it.
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+    NotATensorError
+        No tensor in the tree.
+    NotSupportedError
+        Inside `value_and_grad`, where its gradients would be lost.
+
+    Examples
+    --------
     >>> import numpy, xdevice
     >>> parameters = {"w": numpy.ones(2)}
     >>> replicas = xdevice.replicate(parameters, ["cpu", "cpu"])
     >>> len(replicas), replicas[0]["w"] is replicas[1]["w"], replicas[0]["w"] is parameters["w"]
     (2, False, False)
-
-    Raises
-    ------
-    ArgumentError, ArgumentTypeError
-        No devices.
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
-    NotATensorError
-        No tensor in the tree.
-    NotSupportedError
-        Inside `value_and_grad`, where its gradients would be lost.
     """
     if differentiating():
         raise NotSupportedError("replicate has no gradient; make replicas outside value_and_grad")
     wanted = checked_devices(devices)
     if flatten(tree).unordered:
         raise ArgumentTypeError("replicate was given a set, whose order differs from replica to replica; give a list")
-    devices_of(tree)  # there is something to copy
+    devices_of(tree)  # raises where there is nothing to copy
     return Replicas(_ready(to_device(tree, device, copy=True)) for device in wanted)
 
 
 def checked_devices(devices: Any) -> list[Device]:
-    """The devices of a list; an error if there is none."""
+    """The devices in a list, of which there must be one at least."""
     if is_device(devices) or not hasattr(devices, "__iter__"):
         raise ArgumentTypeError(f"devices={shortened(devices)} is not a list of devices; write ['gpu:0', 'gpu:1']")
     found = [as_device(device) for device in devices]
@@ -67,7 +73,7 @@ def checked_devices(devices: Any) -> list[Device]:
 
 
 def check_alike(flats: Sequence[Flat]) -> None:
-    """An error if the trees are not of one structure, or have parts without an order."""
+    """Raise an error unless the trees have the same structure, in a definite order."""
     for i, flat in enumerate(flats):
         if flat.unordered:
             raise ArgumentTypeError(f"tree {i} has a set in it, whose order differs from tree to tree; give a list")

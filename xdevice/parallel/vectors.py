@@ -64,7 +64,10 @@ class Bucket:
         """Move the vectors to one device, and reduce them there."""
         pairs = zip(self._vectors, self._places, strict=True)
         there = [v if place is self._home else moved(v, self.pack.owner, self._home) for v, place in pairs]
-        self._vector = self.pack.owner.collectives.reduce(there, op, weights)
+        if weights is None:
+            self._vector = self.pack.owner.collectives.reduce(there, op, None)
+        else:
+            self._vector = _mean(self.pack.owner, there, weights)
         self._vectors = []
 
     def tensors(self, i: int | None = None) -> list[Any]:
@@ -77,10 +80,30 @@ class Bucket:
         return self.pack.unpacked(vector, [column[i or 0] for column in self._columns])
 
 
+def _mean(owner: Backend, vectors: Sequence[Any], weights: Sequence[float]) -> Any:
+    """Their weighted mean, of weights that add up to 1; that of equal numbers is that number, bit for bit.
+
+    A sum of n numbers, or of n parts of them, is rounded on the way: what comes out is between the least and
+    the greatest of them, and so it is put there. Where n is a power of 2, dividing the sum is exact.
+    """
+    reduce = owner.collectives.reduce
+    n = len(vectors)
+    if n & (n - 1) == 0 and len(set(weights)) == 1 and "float16" not in str(vectors[0].dtype).replace("bfloat16", ""):
+        return reduce([reduce(vectors, "sum", None)], "sum", [weights[0]])
+    found = reduce(vectors, "sum", weights)
+    if owner.collectives.kind(found) != "f":
+        return found  # complex numbers have no order
+    least, greatest = reduce(vectors, "min", None), reduce(vectors, "max", None)
+    return reduce([reduce([found, greatest], "min", None), least], "max", None)
+
+
 def reduced(
     columns: Sequence[Column], op: str, weights: Sequence[float] | None, homes: Sequence[Device] | None = None
 ) -> list[Bucket]:
-    """The columns in buckets, each reduced on the columns' homes, or else on the first replica's device."""
+    """The columns in buckets, each reduced on the columns' homes, or else on the first replica's device.
+
+    With weights, which add up to 1, the reduction is their mean.
+    """
     where = [tuple(map(owner_of(column[0]).placement.device_of, column)) for column in columns]
     homes = [places[0] for places in where] if homes is None else homes
     buckets = [

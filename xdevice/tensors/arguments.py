@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xdevice.framework.adapters import Backend
 
 _MOST = 2**60  # numbers in a tensor: in bytes it still fits into 64 bits
-# Words of which each framework has a width of its own in mind.
+# Words that stand for another width in each framework.
 _AMBIGUOUS = frozenset({"float", "double", "half", "int", "uint", "long", "short", "complex", "cfloat", "cdouble"})
 _BUILTIN_DTYPES = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
@@ -51,18 +51,20 @@ def _no_dtype(owner: Backend, dtype: Any) -> ArgumentError:
 
 
 def number(value: Any) -> Any:
-    """The value, if it is a number that a tensor can hold."""
+    """The value, if it is a number that a tensor can hold; else an error."""
     if isinstance(value, (int, float, complex)):
         return value
     if tensor_owner(value) is not None and getattr(value, "shape", None) == ():
         return value.item() if hasattr(value, "item") else value
-    raise ArgumentTypeError(f"{shortened(value)} is no number; write for example 1.0")
+    raise ArgumentTypeError(f"{shortened(value)} is not a number; write for example 1.0")
 
 
 def plain_array(array: Any) -> Any:
     """The NumPy array in the one layout that every framework takes: C order, native bytes."""
     import numpy as np
 
+    if isinstance(array, np.ma.MaskedArray):
+        raise ArgumentTypeError("the mask of a masked array would be lost; give x.filled(0), or x.compressed()")
     return np.asarray(array).astype(array.dtype.newbyteorder("="), order="C", copy=False)
 
 
@@ -75,10 +77,10 @@ def shape_of(given: Sequence[Any]) -> tuple[int, ...]:
         shape = (None,)
     whole = tuple(size for size in shape if size is not None)
     if len(whole) < len(shape):
-        raise ArgumentTypeError(f"{_written(given)} is no shape; write (2, 3)")
+        raise ArgumentTypeError(f"{_written(given)} is not a shape; write (2, 3)")
     if any(size < 0 for size in whole):
         raise ArgumentError(f"shape {_written(given)} has a negative size; write (2, 3)")
-    if max(whole, default=0) > _MOST or math.prod(whole) > _MOST:  # beyond it some frameworks count wrongly, or abort
+    if max(whole, default=0) > _MOST or math.prod(whole) > _MOST:  # beyond it some frameworks miscount or abort
         raise ArgumentError(
             f"shape {_written(given)} has over 2**60 numbers, more than any machine holds; make it smaller"
         )

@@ -8,19 +8,21 @@ dataclasses, attrs and pydantic models, `types.SimpleNamespace` and of all these
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections import OrderedDict, UserDict, UserList, deque
 from collections.abc import Mapping
-from types import MemberDescriptorType, SimpleNamespace
+from types import SimpleNamespace
 
-from xdevice.errors import ArgumentError
-from xdevice.framework.ownership import ATOMS, ownership_of, usable
+from xdevice.errors import ArgumentError, NotATensorError
+from xdevice.framework.ownership import ATOMS, owned_by, ownership_of
+from xdevice.tensors.attributes import attributes, blank, copied, slots_of, with_attributes
+from xdevice.tensors.registered import opener_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from typing import Any
+
+    from xdevice.tensors.registered import Opener
 
 _known: dict[type, Container | None] = {}  # each type seen so far; None: objects of the type are leaves
 
@@ -31,7 +33,7 @@ class Container:
     __slots__ = ("_contents", "_has_attributes", "_slots")
 
     def __init__(self, cls: type, contents: Contents | None) -> None:
-        self._contents, self._slots = contents, _slots(cls)
+        self._contents, self._slots = contents, slots_of(cls)
         self._has_attributes = bool(self._slots) or cls.__dictoffset__ != 0
 
     def parts(self, node: Any) -> list[Any]:
@@ -53,10 +55,10 @@ class Container:
         """Another of its class with these parts."""
         own = self._own(node)
         if self._contents is None:
-            return _with_attributes(_blank(node), node, dict(zip(own, parts, strict=True)))
+            return with_attributes(blank(node), node, dict(zip(own, parts, strict=True)))
         cut = len(parts) - len(own)
         new = self._contents.rebuilt(node, parts[:cut])
-        return _with_attributes(new, node, dict(zip(own, parts[cut:], strict=True)))
+        return with_attributes(new, node, dict(zip(own, parts[cut:], strict=True)))
 
     def _own(self, node: Any) -> dict[str, Any]:
         if not self._has_attributes or getattr(node, "__dict__", None) is node:  # its attributes are its items
@@ -80,7 +82,7 @@ class Contents:
         return len(node)
 
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
-        new = _copied(node)
+        new = copied(node)
         if isinstance(new, list):
             list.__setitem__(new, slice(None), parts)
         else:
@@ -94,6 +96,9 @@ class _Tuple(Contents):
         names = getattr(node, "_fields", None)
         return [f".{name}" for name in names] if names else super().keys(node)
 
+    def outline(self, node: Any) -> Any:
+        return getattr(node, "_fields", len(node))
+
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
         cls: Any = type(node)
         if cls is tuple:
@@ -105,19 +110,24 @@ class _Set(Contents):
     def keys(self, node: Any) -> list[str]:
         return [f".{{{i}}}" for i in range(len(node))]
 
+    def outline(self, node: Any) -> Any:
+        return "set", len(node)
+
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
         return type(node)(parts)
 
 
 class _Dict(Contents):
-    """A dict: its items in the order of sorted keys, where these can be sorted, so that equal dicts correspond."""
+    """A dict: its items in the order of sorted keys, if these are strings or integers, so that dicts correspond."""
 
     def _order(self, node: Any) -> list[Any]:
         keys = list(dict.__iter__(node))
-        try:
+        kinds = set(map(type, keys))
+        if kinds <= {str} or kinds <= {int}:
             return sorted(keys)
-        except TypeError:
-            return keys
+        if any(map(owned_by, keys)):
+            raise NotATensorError("a key of this dict is a tensor, and keys do not move; keep tensors in its values")
+        return keys  # others may compare as they like
 
     def parts(self, node: Any) -> list[Any]:
         return [dict.__getitem__(node, key) for key in self._order(node)]
@@ -129,7 +139,7 @@ class _Dict(Contents):
         return tuple(self._order(node))
 
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
-        new = _copied(node)
+        new = copied(node)
         put = (
             OrderedDict.__setitem__ if isinstance(node, OrderedDict) else dict.__setitem__
         )  # whatever the class forbids
@@ -164,7 +174,7 @@ class _User(Contents):
         return self._inner(node).outline(node.data)
 
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
-        new = _copied(node)
+        new = copied(node)
         new.data = self._inner(node).rebuilt(node.data, parts)
         return new
 
@@ -185,7 +195,7 @@ class _Mapping(Contents):
         contents = dict(zip(node, parts, strict=True))
         try:
             if hasattr(type(node), "__setitem__"):
-                new = _copied(node)
+                new = copied(node)
                 for key, part in contents.items():
                     new[key] = part
             else:
@@ -219,7 +229,7 @@ class _Registered(Container):
 
     __slots__ = ("_open",)
 
-    def __init__(self, opener: Callable[[Any], tuple[list[Any], list[str], Callable[[list[Any]], Any]]]) -> None:
+    def __init__(self, opener: Opener) -> None:
         super().__init__(object, None)
         self._open = opener
 
@@ -243,8 +253,8 @@ def container_of(node: Any) -> Container | None:
         return _known[cls]
     except KeyError:
         if ownership_of(cls) is None and not moves_itself(cls) and cls not in ATOMS:
-            found = None if cls.__module__ in ("builtins", "collections") else _registered(cls)
-            found = found or _in_python(cls)
+            opener = None if cls.__module__ in ("builtins", "collections") else opener_of(cls)
+            found = _in_python(cls) if opener is None else _Registered(opener)
             if found is not None:
                 return _known.setdefault(cls, found)
         return None  # not kept: a framework imported later may own it, and a class may yet be registered
@@ -253,15 +263,6 @@ def container_of(node: Any) -> Container | None:
 def moves_itself(cls: type) -> bool:
     """Whether objects of the class have a method ``to`` of their own: boxes, graphs, caches, TensorDicts."""
     return callable(getattr(cls, "to", None)) and ownership_of(cls) is None
-
-
-def attributes(node: Any, slots: Sequence[str] | None = None) -> dict[str, Any]:
-    """The values in the object's ``__dict__`` and slots, by the names under which they are kept."""
-    found = dict(getattr(node, "__dict__", ()))
-    for name in _slots(type(node)) if slots is None else slots:
-        if hasattr(node, name):
-            found.setdefault(name, getattr(node, name))
-    return found
 
 
 def _in_python(cls: type) -> Container | None:
@@ -287,67 +288,3 @@ _KINDS: dict[type, Contents] = {
     UserDict: _User(),
     UserList: _User(),
 }
-
-
-def _registered(cls: type) -> Container | None:
-    optree = sys.modules.get("optree")
-    entry = optree.register_pytree_node.get(cls) if hasattr(optree, "register_pytree_node") else None
-    if entry is not None and getattr(entry.kind, "name", "") == "CUSTOM":
-        return _Registered(lambda node: _opened_by_optree(entry, node))
-    for owner in usable(cls):
-        if owner.trees.has("is_node") and owner.trees.is_node(cls):
-            return _Registered(owner.trees.opened)
-    return None
-
-
-def _opened_by_optree(entry: Any, node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any]]:
-    children, metadata, *entries = entry.flatten_func(node)
-    parts = list(children)
-    names = list(entries[0]) if entries and entries[0] is not None else range(len(parts))
-    keys = [f".{name}" if isinstance(name, str) and name.isidentifier() else f"[{name!r}]" for name in names]
-    return parts, keys, lambda new: entry.unflatten_func(metadata, new)
-
-
-def _slots(cls: type) -> list[str]:
-    """The names of all slots, those of base classes and private ones as they are kept: ``_Base__name``."""
-    return [
-        name
-        for base in cls.__mro__
-        if "__slots__" in vars(base)
-        for name, member in vars(base).items()
-        if isinstance(member, MemberDescriptorType)
-    ]
-
-
-def _blank(node: Any) -> Any:
-    """An object of the same class without attributes; its ``__init__`` is not called."""
-    cls: Any = type(node)
-    base = SimpleNamespace if issubclass(cls, SimpleNamespace) else object
-    try:
-        return base.__new__(cls)
-    except TypeError:  # it has data of its own in C
-        return _copied(node)
-
-
-def _with_attributes(new: Any, node: Any, attributes: dict[str, Any]) -> Any:
-    """The new object with these attributes, past its class's own ``__setattr__``: frozen ones too."""
-    own = getattr(node, "__dict__", ())
-    for name, value in attributes.items():
-        if name in own:
-            new.__dict__[name] = value
-        else:
-            object.__setattr__(new, name, value)
-    return new
-
-
-def _copied(node: Any) -> Any:
-    try:
-        new = copy.copy(node)
-    except Exception:  # it refuses to be copied, or to be changed while it is
-        new = type(node).__new__(type(node))
-        if isinstance(node, dict):
-            dict.update(new, node)
-        new.__dict__.update(getattr(node, "__dict__", {})) if hasattr(new, "__dict__") else None
-    if new is node:
-        raise ArgumentError(f"copying this {type(node).__name__} gives itself, so it cannot be moved; pass its parts")
-    return new

@@ -35,18 +35,22 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Any:
     ``data`` is a number, nested sequences of numbers, a NumPy array, or a tensor. A tensor's copy
     is of its own framework and stays on its device unless a device or scope says otherwise.
 
+    Raises
+    ------
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+    ArgumentError
+        The data, or the dtype, cannot be a tensor's.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     xdevice.tensor([[1.0, 2.0], [3.0, 4.0]])
     array([[1., 2.],
            [3., 4.]])
-
-    Raises
-    ------
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
-    ArgumentError
-        The data, or the dtype, cannot be a tensor's.
     """
     owner = tensor_owner(data)
     if owner is None:
@@ -63,17 +67,21 @@ def empty(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
 
     ``empty((2, 3))`` and ``empty(2, 3)`` are the same.
 
+    Raises
+    ------
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+    ArgumentError
+        No such shape or dtype.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     xdevice.empty((2, 3)).shape
     (2, 3)
-
-    Raises
-    ------
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
-    ArgumentError
-        No such shape or dtype.
     """
     return _create(backend(), "empty", dtype, device, shape_of(shape))
 
@@ -83,17 +91,21 @@ def zeros(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
 
     ``zeros((2, 3))`` and ``zeros(2, 3)`` are the same.
 
+    Raises
+    ------
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+    ArgumentError
+        No such shape or dtype.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     xdevice.zeros(3, dtype="int32")
     array([0, 0, 0], dtype=int32)
-
-    Raises
-    ------
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
-    ArgumentError
-        No such shape or dtype.
     """
     return _create(backend(), "zeros", dtype, device, shape_of(shape))
 
@@ -103,17 +115,21 @@ def ones(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
 
     ``ones((2, 3))`` and ``ones(2, 3)`` are the same.
 
+    Raises
+    ------
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+    ArgumentError
+        No such shape or dtype.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     xdevice.ones((1, 2))
     array([[1., 1.]])
-
-    Raises
-    ------
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
-    ArgumentError
-        No such shape or dtype.
     """
     return _create(backend(), "ones", dtype, device, shape_of(shape))
 
@@ -121,17 +137,21 @@ def ones(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
 def full(shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """A tensor of that shape with one number everywhere.
 
+    Raises
+    ------
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+    ArgumentError
+        No such shape or dtype.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     xdevice.full((2,), 7.0)
     array([7., 7.])
-
-    Raises
-    ------
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
-    ArgumentError
-        No such shape or dtype.
     """
     return _create(backend(), "full", dtype, device, shape_of((shape,)), number(fill_value))
 
@@ -139,17 +159,21 @@ def full(shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None
 def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
     """The numbers from ``start`` up to but without ``stop``; one number alone is ``stop``.
 
+    Raises
+    ------
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+    ArgumentError
+        A step of 0, no real numbers, or no such dtype.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     xdevice.arange(2, 8, 3)
     array([2, 5])
-
-    Raises
-    ------
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
-    ArgumentError
-        A step of 0, no real numbers, or no such dtype.
     """
     if stop is None:
         start, stop = 0, start
@@ -157,7 +181,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, de
     if step == 0 or not all(isinstance(v, (int, float)) and math.isfinite(v) for v in (start, stop, step)):
         raise ArgumentError(f"arange({start!r}, {stop!r}, {step!r}) never arrives; give real numbers, the step not 0")
     if (stop - start) / step <= 0:
-        stop = start  # nothing lies between: an empty tensor under every framework
+        # nothing lies between: an empty tensor under every framework, of floats if any of the numbers is one
+        start = stop = float(start) if any(isinstance(v, float) for v in (start, stop, step)) else start
     return _create(backend(), "arange", dtype, device, start, stop, step)
 
 
@@ -166,17 +191,21 @@ def rand(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
 
     ``rand((2, 3))`` and ``rand(2, 3)`` are the same.
 
+    Raises
+    ------
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+    ArgumentError
+        No such shape or dtype.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     float(xdevice.rand((1000,)).max()) < 1
     True
-
-    Raises
-    ------
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
-    ArgumentError
-        No such shape or dtype.
     """
     return _create(backend(), "rand", dtype, device, shape_of(shape))
 
@@ -186,17 +215,21 @@ def randn(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
 
     ``randn((2, 3))`` and ``randn(2, 3)`` are the same.
 
+    Raises
+    ------
+    DeviceNotFoundError
+        The chosen framework does not have the device.
+    DeviceSpellingError
+        The string does not name a device.
+    ArgumentError
+        No such shape or dtype.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     xdevice.randn(2, 3).shape
     (2, 3)
-
-    Raises
-    ------
-    DeviceNotFoundError, DeviceSpellingError
-        No such device.
-    ArgumentError
-        No such shape or dtype.
     """
     return _create(backend(), "randn", dtype, device, shape_of(shape))
 
@@ -206,6 +239,13 @@ def seed(n: int) -> None:
 
     The same seed gives other numbers under another framework.
 
+    Raises
+    ------
+    ArgumentError
+        No integer from 0 to ``2**32 - 1``, which is what every framework takes.
+
+    Examples
+    --------
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     xdevice.seed(1)
@@ -213,15 +253,10 @@ def seed(n: int) -> None:
     ...     xdevice.seed(1)
     ...     bool((a == xdevice.rand(3)).all())
     True
-
-    Raises
-    ------
-    ArgumentError
-        No integer from 0 to ``2**32 - 1``, which is what every framework takes.
     """
     value = as_integer(n)
     if value is None:
-        raise ArgumentTypeError(f"seed {n!r} is no integer; give one from 0 to {2**32 - 1}")
+        raise ArgumentTypeError(f"seed {n!r} is not an integer; give one from 0 to {2**32 - 1}")
     if not 0 <= value < 2**32:
         raise ArgumentError(f"seed {n!r} is out of range; give an integer from 0 to {2**32 - 1}")
     backend().creation.seed(value)

@@ -16,20 +16,22 @@ def to_numpy(x: Any) -> np.ndarray[Any, Any]:
 
     Waits for the device, and leaves gradients behind.
 
+    Raises
+    ------
+    NotATensorError
+        ``x`` is not a tensor.
+    UnknownPlacementError
+        ``x`` has no values yet: symbolic in a graph, deleted, not initialised.
+    NotSupportedError
+        Its dtype does not exist in NumPy.
+
+    Examples
+    --------
     >>> import numpy, xdevice
     >>> x = numpy.ones(2)
     >>> y = xdevice.to_numpy(x)
     >>> y[0] = 5
     >>> x
     array([1., 1.])
-
-    Raises
-    ------
-    NotATensorError
-        ``x`` is no tensor of any framework.
-    UnknownPlacementError
-        ``x`` has no values yet: symbolic in a graph, deleted, not initialised.
-    NotSupportedError
-        Its dtype does not exist in NumPy.
     """
     return owner_of(x).exchange.to_numpy(x)

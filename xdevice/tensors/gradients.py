@@ -24,38 +24,42 @@ _nested = ContextVar("xdevice.value_and_grad", default=False)  # within another 
 def value_and_grad(
     fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
 ) -> Callable[..., tuple[Any, Any]]:
-    """A function that returns what ``fn`` returns, and its gradient, where ``fn`` returns one number.
+    """A function that returns the value of ``fn`` and its gradient; ``fn`` returns one number.
 
     The gradient has the structure of the argument: a tensor, or a tree of tensors, each gradient on its
-    parameter's device. What the value does not depend on gets zeros. The value is detached, and the
-    arguments are left as they are: nothing accumulates in them. Tensors may be on several devices, and
-    ``fn`` may move them: gradients flow through `to_device`. A call within ``fn`` gives the gradient of a
-    gradient, under frameworks that have it.
+    parameter's device, and zero where the value does not depend on the parameter. The value is detached,
+    and no gradient accumulates in the arguments. Tensors may be on several devices, and ``fn`` may move
+    them: gradients flow through `to_device`. Calls may be nested for gradients of gradients, where the
+    framework has them.
 
     Parameters
     ----------
     fn
-        Returns a tensor of one number, or, with ``has_aux``, that and anything else.
+        Returns a tensor of one number.
     argnums
-        Which positional argument to differentiate for; a tuple of them gives a tuple of gradients.
+        Which positional argument to differentiate with respect to; for a tuple, the gradients are a tuple.
     has_aux
-        Whether ``fn`` returns ``(value, anything)``; so does then the value's place in the result.
+        Whether ``fn`` returns ``(value, aux)``; the result is then ``((value, aux), gradient)``.
 
+    Raises
+    ------
+    ArgumentError
+        ``argnums`` is negative. On calling: there is no such argument, or ``fn`` returns several numbers.
+    ArgumentTypeError
+        ``fn`` cannot be called, or ``argnums`` is not an integer or a tuple of integers. On calling: a parameter
+        is not of floating-point numbers, or ``fn`` does not return a tensor of them.
+    NotATensorError
+        On calling: an argument to differentiate for has no tensor, or something that is not a tensor.
+    NotSupportedError
+        On calling: the framework has no gradients, or no gradients of gradients.
+
+    Examples
+    --------
     >>> import xdevice
     >>> step = xdevice.value_and_grad(lambda w, x: (w * x).sum())  # doctest: +SKIP
     >>> value, gradient = step(xdevice.ones(2), xdevice.tensor([3.0, 4.0]))  # doctest: +SKIP
     >>> xdevice.to_numpy(gradient)  # doctest: +SKIP
     array([3., 4.], dtype=float32)
-
-    Raises
-    ------
-    ArgumentError, ArgumentTypeError
-        ``argnums`` names no argument; a parameter is not of floating-point numbers; ``fn`` returns no
-        tensor, or one of several numbers. On calling, as the three below.
-    NotATensorError
-        No tensor in such an argument, or something in it that is none.
-    NotSupportedError
-        The framework has no gradients, or none of gradients.
     """
     if not callable(fn):
         raise ArgumentTypeError(f"{fn!r} cannot be called; pass the function that returns the value")
@@ -140,7 +144,7 @@ def differentiating() -> bool:
 def _checked_argnum(i: Any, argnums: Any) -> int:
     number = as_integer(i)
     if number is None:
-        raise ArgumentTypeError(f"argnums={argnums!r} is no argument's number; give 0, 1 … or a tuple of these")
+        raise ArgumentTypeError(f"argnums={argnums!r} is not an argument's number; give 0, 1, … or a tuple of these")
     if number < 0:
         raise ArgumentError(f"argnums={argnums!r} is negative; count the positional arguments from 0")
     return number

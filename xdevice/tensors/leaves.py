@@ -11,11 +11,12 @@ import types
 from collections import deque
 from enum import Enum
 
-from xdevice.errors import NotATensorError, XDeviceError
+from xdevice.errors import NotATensorError, NotSupportedError, XDeviceError
 from xdevice.framework.choosing import backend
-from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of
+from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of, where_in_trees
 from xdevice.hardware.devices import as_device, is_device, native_of
-from xdevice.tensors.containers import attributes, container_of, moves_itself
+from xdevice.tensors.attributes import attributes
+from xdevice.tensors.containers import container_of, moves_itself
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
 _MOST = 20_000  # objects that a search looks at
 
 _DATA = (
-    *(str, bytes, int, float, complex, bytearray, memoryview, range, slice, type, Enum, BaseException),
+    *(str, bytes, int, float, complex, bytearray, memoryview, range, slice, type, Enum),
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType, types.ModuleType),
     *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GenericAlias, types.CodeType),
     *(type(Ellipsis), type(NotImplemented)),
 )
 
+_MADE_IN_PYTHON = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
+_HINT = "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
 _ARRAYS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__", "__array__")  # numbers of another library
 
 
@@ -67,12 +70,11 @@ def what_is(leaf: Any) -> Ownership | SelfMoving | None:
     return None
 
 
-def is_weak(leaf: Any, owned: Ownership) -> bool:
-    """Whether the tensor is plain data beside others: a NumPy scalar, an array of text or objects."""
-    if not owned.is_tensor or not _is_text(leaf, owned):
+def is_weak(leaf: Any, what: Ownership | SelfMoving) -> bool:
+    """Whether the leaf is a tensor that is plain data beside others: a NumPy scalar, an array of text or objects."""
+    if not isinstance(what, Ownership) or not _is_text(leaf, what):
         return False
-    if _holds_objects(leaf):
-        _check_data(leaf)
+    _check_nothing_inside(leaf)
     return True
 
 
@@ -80,7 +82,10 @@ def places(leaf: Any, what: Ownership | SelfMoving) -> set[Device]:
     """All devices that a tensor, model or self-moving object is on; empty where there is no tensor in it."""
     if isinstance(what, Ownership):
         return places_of(leaf, what)
-    where = getattr(leaf, "device", None)
+    try:
+        where = getattr(leaf, "device", None)
+    except Exception:  # a property that raises: its tensors are asked
+        where = None
     if isinstance(where, str) or (where is not None and is_device(where)):
         try:
             return {as_device(where)}
@@ -97,16 +102,32 @@ def moved_by_itself(leaf: Any, device: Device, copy: bool) -> Any:
     source = leaf
     if copy:
         source = leaf.clone() if callable(getattr(leaf, "clone", None)) else _deep_copied(leaf)
-    moved = source.to(native_of(owner_of_self_moving(leaf), device))
+    target = native_of(owner_of_self_moving(leaf), device)
+    try:
+        moved = _call_to(source, target)
+    except TypeError as error:  # a method of another meaning, or of other arguments
+        raise NotSupportedError(
+            f"{type(leaf).__name__}.to({target!r}) failed ({error}); move its parts, or name it in skip="
+        ) from error
     return source if moved is None else moved
+
+
+def _call_to(obj: Any, target: Any) -> Any:
+    try:
+        return obj.to(target)
+    except TypeError as error:
+        try:
+            return obj.to(device=target)
+        except TypeError:
+            raise error from None
 
 
 def owner_of_self_moving(leaf: Any) -> Backend:
     """The framework of the tensors in it, else of its device, else the chosen one."""
     for _, _, owned in _tensors_in(leaf):
         return owned.backend
-    owned = ownership_of(type(getattr(leaf, "device", None)))
-    return owned.backend if owned is not None else backend()
+    by_device = ownership_of(type(getattr(leaf, "device", None)))
+    return by_device.backend if by_device is not None else backend()
 
 
 def _deep_copied(leaf: Any) -> Any:
@@ -118,27 +139,31 @@ def _deep_copied(leaf: Any) -> Any:
 def _check_data(leaf: Any) -> None:
     """An error unless the object is plain data, as far as can be seen."""
     kind = type(leaf).__name__
-    hint = "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
-    for path, tensor, owned in _tensors_in(leaf):
-        where = f"{kind}{path}" if path else f"this {kind}"
-        raise NotATensorError(
-            f"{where} is a {owned.role} ({type(tensor).__name__}), and xdevice cannot rebuild {kind} objects; {hint}"
-        )
+    _check_nothing_inside(leaf)
     if hasattr(type(leaf), "__next__"):
         raise NotATensorError(f"an object of type {kind} can be read only once; make it a list")
     if any(hasattr(type(leaf), mark) for mark in _ARRAYS):
-        raise NotATensorError(f"an object of type {kind} holds an array that no framework here owns; {hint}")
+        raise NotATensorError(f"an object of type {kind} holds an array that no framework here owns; {_HINT}")
     if not _can_be_searched(leaf):
-        raise NotATensorError(f"an object of type {kind} cannot be searched for tensors; {hint}")
+        raise NotATensorError(f"an object of type {kind} cannot be searched for tensors; {_HINT}")
+
+
+def _check_nothing_inside(leaf: Any) -> None:
+    kind = type(leaf).__name__
+    for path, tensor, owned in _tensors_in(leaf):
+        found = f"{kind}{path} is a {owned.role} ({type(tensor).__name__})"
+        raise NotATensorError(f"{found}, and xdevice cannot rebuild {kind} objects; {_HINT}")
 
 
 def _can_be_searched(leaf: Any) -> bool:
-    """Whether all that the object holds is in plain sight, or it is of the standard library and holds nothing."""
+    """Whether all that the object holds can be seen: it is made in Python, or in C and holds nothing."""
     cls = type(leaf)
-    if cls.__module__.partition(".")[0] in sys.stdlib_module_names:
-        return not hasattr(cls, "__iter__") or isinstance(leaf, (deque, types.MappingProxyType))
-    made_in_python = bool(cls.__flags__ & (1 << 9))  # Py_TPFLAGS_HEAPTYPE
-    return hasattr(leaf, "__wrapped__") or (made_in_python and (hasattr(leaf, "__dict__") or "__slots__" in vars(cls)))
+    if callable(leaf) and (hasattr(leaf, "__name__") or hasattr(leaf, "__wrapped__")):
+        return True  # a function made in C
+    if bool(cls.__flags__ & _MADE_IN_PYTHON) and (hasattr(leaf, "__dict__") or "__slots__" in vars(cls)):
+        return True
+    root = cls.__module__.partition(".")[0]
+    return root == "array" or (root in sys.stdlib_module_names and not hasattr(cls, "__iter__"))
 
 
 def _tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
@@ -159,13 +184,12 @@ def _tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
 
 
 def _is_text(node: Any, owned: Ownership) -> bool:
-    placement: Any = owned.backend.placement
-    return owned.is_tensor and placement.has("is_data") and placement.is_data(node)
+    return owned.is_tensor and type(node) not in where_in_trees and owned.backend.data.is_data(node)
 
 
 def _holds_objects(node: Any) -> bool:
     """Whether it is an array of Python objects, as NumPy's may be."""
-    return bool(getattr(getattr(node, "dtype", None), "hasobject", False)) and hasattr(node, "flat")
+    return getattr(getattr(node, "dtype", None), "hasobject", False) is True and hasattr(node, "flat")
 
 
 def _inside(node: Any, path: str) -> list[tuple[str, Any]]:
@@ -178,6 +202,8 @@ def _inside(node: Any, path: str) -> list[tuple[str, Any]]:
         found = [(f"{path}.{name}", value) for name, value in attributes(node).items()]
     except Exception:  # a class whose attributes raise
         found = []
+    if isinstance(node, BaseException):
+        found += [(f"{path}.args[{i}]", part) for i, part in enumerate(node.args)]
     if isinstance(node, (dict, list, tuple, set, frozenset)):  # of a class that moves itself
         contents = node.values() if isinstance(node, dict) else node
         found += [(f"{path}[{i}]", part) for i, part in enumerate(contents)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xdevice.errors import NotATensorError, XDeviceError, listed, mixed_devices
-from xdevice.framework.ownership import places_of
+from xdevice.framework.ownership import Ownership, owned_by, places_of
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.tensors.leaves import is_weak, places, what_is
 from xdevice.tensors.tree import flatten
@@ -53,11 +53,11 @@ def _placements(path: str, obj: Any, skip: Collection[str] = ()) -> Iterator[tup
     flat = flatten(obj, skip)
     for i, (key, leaf) in enumerate(flat.named()):
         what = None if i in flat.skipped else what_is(leaf)
-        if what is None or (what.role == "tensor" and is_weak(leaf, what)):
+        if what is None or is_weak(leaf, what):
             continue
-        if what.role == "model":
+        if isinstance(what, Ownership) and what.is_model:
             for name, tensor in what.backend.models.tensors_of(leaf):
-                inside = what_is(tensor)
+                inside = owned_by(tensor)
                 yield f"{path}{key}.{name}", places_of(tensor, inside) if inside else set()
         else:
             yield path + key, places(leaf, what)

@@ -14,7 +14,7 @@ from xdevice.errors import (
     listed,
     misplaced,
 )
-from xdevice.framework.ownership import Ownership, places_of, where_by_type
+from xdevice.framework.ownership import Ownership, places_of, where_by_type, where_in_trees
 from xdevice.hardware.devices import require
 from xdevice.tensors import messages
 from xdevice.tensors.leaves import SelfMoving, is_weak, moved_by_itself, owner_of_self_moving, places, what_is
@@ -46,6 +46,7 @@ class Move:
         self.target, self.copy, self.non_blocking = target, copy, non_blocking
         self.moved: dict[int, Any] = {}  # by the id of a leaf: what has become of it
         self.undo: list[Callable[[], object]] = []
+        self._having: set[Backend] = set()  # frameworks that are known to have the device
 
     def __call__(self, obj: Any, skip: Collection[str] = ()) -> Any:
         flat = flatten(obj, skip)
@@ -64,7 +65,7 @@ class Move:
         several = len(flat.leaves) > 1
         for i, leaf in enumerate(flat.leaves):
             try:
-                if i in flat.skipped or id(leaf) in todo or (not self.copy and self._is_there(leaf)):
+                if i in flat.skipped or id(leaf) in todo or (not self.copy and self._is_there(leaf, several)):
                     continue
                 what = what_is(leaf)
                 if what is not None:
@@ -75,8 +76,8 @@ class Move:
                 raise messages.at_path(error, flat.paths[i]) from error
         return list(todo.values())
 
-    def _is_there(self, leaf: Any) -> bool:
-        where = where_by_type.get(type(leaf))
+    def _is_there(self, leaf: Any, several: bool = False) -> bool:
+        where = (where_in_trees if several else where_by_type).get(type(leaf))
         try:
             return where is not None and where(leaf) is self.target
         except MixedDeviceError:
@@ -88,7 +89,7 @@ class Move:
         role = what.role
         if isinstance(what, Ownership):
             owner = what.backend
-            if several and here != {self.target} and is_weak(obj, what):
+            if several and is_weak(obj, what):
                 return None
         elif not here or (here == {self.target} and not self.copy):
             return None
@@ -104,8 +105,11 @@ class Move:
         return Item(obj, owner, role, here)
 
     def _require(self, owner: Backend, several: bool) -> None:
+        if owner in self._having:
+            return
         try:
             require(owner, self.target)
+            self._having.add(owner)
         except DeviceNotFoundError as error:
             if several and owner.hardware.kinds() == ("cpu",):
                 raise DeviceNotFoundError(
@@ -115,17 +119,19 @@ class Move:
             raise
 
     def _move_all(self, todo: list[Item]) -> dict[int, Any]:
-        """Move loose tensors, then models, whose own tensors move with them."""
+        """Move models, whose own tensors move with them, then loose tensors."""
         models = [item for item in todo if item.role == "model"]
         inside = {id(tensor) for item in models for _, tensor in item.owner.models.tensors_of(item.obj)}
         try:
-            for item in todo:
-                if item.role == "tensor" and id(item.obj) not in inside:
-                    self.moved[id(item.obj)] = self._move_tensor(item.obj, item.owner, item.here)
-                elif item.role == "object":
-                    self.moved[id(item.obj)] = self._move_object(item)
             for owner in dict.fromkeys(item.owner for item in models):
                 self._move_models([item for item in models if item.owner is owner], owner)
+            for item in todo:
+                if item.role == "tensor" and id(item.obj) not in inside:
+                    # it may have moved with a model: a variable behind one of Keras's, or of an optimizer
+                    here = {self.target} if models and self._is_there(item.obj) else item.here
+                    self.moved[id(item.obj)] = self._move_tensor(item.obj, item.owner, here)
+                elif item.role == "object":
+                    self.moved[id(item.obj)] = self._move_object(item)
         except BaseException:
             self._move_back()
             raise

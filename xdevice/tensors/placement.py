@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, ArgumentTypeError, MixedDeviceError, NotATensorError, XDeviceError
-from xdevice.framework.ownership import ATOMS, owned_by, ownership_of, places_of, tensor_owner, where_by_type
+from xdevice.framework.ownership import (
+    ATOMS,
+    owned_by,
+    ownership_of,
+    places_of,
+    tensor_owner,
+    where_by_type,
+    where_in_trees,
+)
 from xdevice.hardware.devices import as_device, is_device
 
 TYPE_CHECKING = False
@@ -22,8 +30,11 @@ if TYPE_CHECKING:
 
 _OPENED = frozenset({dict, list, tuple})
 
+# Bound once: Python does not speed up calls of a method of an imported name.
+_where, _where_in_trees = where_by_type.get, where_in_trees.get
 
-def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
+
+def device_of(obj: Any, skip: Collection[str] = ()) -> Device:
     """The device on which a tensor, parameter, model or tree is.
 
     A model is where its parameters and buffers are; a tree is where its tensors are. Plain data in a tree
@@ -36,10 +47,6 @@ def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
     skip
         Names of keys and attributes, or paths, of a tree that are to be left out.
 
-    >>> import numpy, xdevice
-    >>> xdevice.device_of(numpy.ones(3))
-    Device('cpu:0')
-
     Raises
     ------
     MixedDeviceError
@@ -48,6 +55,12 @@ def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
         It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
     NotATensorError
         No tensor in it, or an object that may hold one and cannot be opened.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> xdevice.device_of(numpy.ones(3))
+    Device('cpu:0')
     """
     try:
         where = where_by_type[type(obj)]
@@ -59,7 +72,7 @@ def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
     return where(obj)
 
 
-def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
+def devices_of(obj: Any, skip: Collection[str] = ()) -> frozenset[Device]:
     """All devices on which a tensor, parameter, model or tree is.
 
     Parameters
@@ -67,16 +80,18 @@ def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
     obj, skip
         As `device_of`.
 
-    >>> import numpy, xdevice
-    >>> xdevice.devices_of({"x": numpy.ones(3), "label": "one"})
-    frozenset({Device('cpu:0')})
-
     Raises
     ------
     UnknownPlacementError
         It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
     NotATensorError
         No tensor in it, or an object that may hold one and cannot be opened.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> xdevice.devices_of({"x": numpy.ones(3), "label": "one"})
+    frozenset({Device('cpu:0')})
     """
     owned = owned_by(obj)
     found = _devices_of_tree(obj, skip) if owned is None else places_of(obj, owned)
@@ -88,19 +103,21 @@ def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
 def is_same_device(*objs: Any) -> bool:
     """Whether everything given is on one device; frameworks may differ, and devices may be given.
 
-    >>> import numpy, xdevice
-    >>> xdevice.is_same_device(numpy.ones(3), [numpy.zeros(2)], "cpu")
-    True
-
     Raises
     ------
     NotATensorError
         No argument, or one without a tensor.
     UnknownPlacementError
         It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> xdevice.is_same_device(numpy.ones(3), [numpy.zeros(2)], "cpu")
+    True
     """
     if len(objs) == 2:  # by far the most frequent
-        a, b = where_by_type.get(type(objs[0])), where_by_type.get(type(objs[1]))
+        a, b = _where(type(objs[0])), _where(type(objs[1]))
         if a is not None and b is not None:
             try:
                 return a(objs[0]) is b(objs[1])
@@ -112,16 +129,20 @@ def is_same_device(*objs: Any) -> bool:
 def check_same_device(*objs: Any) -> Device:
     """The one device on which everything given is.
 
-    >>> import numpy, xdevice
-    >>> xdevice.check_same_device(numpy.ones(3), numpy.zeros(2))
-    Device('cpu:0')
-
     Raises
     ------
     MixedDeviceError
         On several devices: each is named with its argument and path.
-    NotATensorError, UnknownPlacementError
-        As `is_same_device`.
+    NotATensorError
+        No argument, or one without a tensor.
+    UnknownPlacementError
+        It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> xdevice.check_same_device(numpy.ones(3), numpy.zeros(2))
+    Device('cpu:0')
     """
     found = _union(objs)
     if len(found) == 1:
@@ -152,13 +173,6 @@ def to_device(
     skip
         Names of keys and attributes, or paths, of a tree that stay as they are.
 
-    >>> import numpy, xdevice
-    >>> x = numpy.ones(3)
-    >>> xdevice.to_device(x, "cpu") is x
-    True
-    >>> xdevice.to_device({"x": x}, "cpu", copy=True)["x"] is x
-    False
-
     Raises
     ------
     DeviceNotFoundError
@@ -171,12 +185,21 @@ def to_device(
         Its placement cannot be known: symbolic in a graph, deleted, a model that is not built yet.
     MisplacedError
         The framework did not put it there.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> x = numpy.ones(3)
+    >>> xdevice.to_device(x, "cpu") is x
+    True
+    >>> xdevice.to_device({"x": x}, "cpu", copy=True)["x"] is x
+    False
     """
     target = device if type(device) is Device else _target(obj, device)
-    where = where_by_type.get(type(obj))
+    where = _where(type(obj))
     if copy is None and not skip:
         try:
-            if where(obj) is target if where is not None else _tree_is_on(obj, target):
+            if where(obj) is target if where is not None else _plain_places(obj, target) is not None:
                 return obj
         except XDeviceError:
             pass  # on several devices, or unknown: `Move` brings it together, or raises an error with the path
@@ -205,27 +228,37 @@ def _target(obj: Any, device: Any) -> Device:
         raise
 
 
-def _tree_is_on(tree: Any, target: Device) -> bool:
-    """Whether plain containers hold only tensors that are there; ``False`` also where it takes a closer look."""
+def _plain_places(tree: Any, only: Device | None = None) -> set[Device] | None:
+    """The devices of the tensors in plain containers; ``None`` where it takes a closer look, or one is elsewhere."""
     if type(tree) not in _OPENED:
-        return False
+        return None
     nodes: list[Any] = [tree]
     seen: set[int] = set()
+    found: set[Device] = set()
     for node in nodes:  # grows while it is walked
-        where = where_by_type.get(type(node))
+        where = _where_in_trees(type(node))
         if where is not None:
-            if where(node) is not target:
-                return False
+            here = where(node)
+            if only is None:
+                found.add(here)
+            elif here is not only:
+                return None
         elif type(node) in _OPENED and id(node) not in seen:  # else shared, or it contains itself
             seen.add(id(node))
             nodes += node.values() if type(node) is dict else node
         elif type(node) not in ATOMS:
-            return False
-    return True
+            return None
+    return found
 
 
 def _devices_of_tree(tree: Any, skip: Collection[str]) -> set[Device]:
-    from xdevice.tensors.leaves import is_weak, places, what_is  # a program may never ask about a tree
+    try:
+        plain = None if skip else _plain_places(tree)
+    except XDeviceError:
+        plain = None  # a tensor on several devices, or on an unknown one
+    if plain:
+        return plain
+    from xdevice.tensors.leaves import is_weak, places, what_is  # many programs never need them
     from xdevice.tensors.tree import flatten
 
     flat = flatten(tree, skip)
@@ -237,7 +270,7 @@ def _devices_of_tree(tree: Any, skip: Collection[str]) -> set[Device]:
         try:
             what = what_is(leaf)
             if what is not None:
-                here = weak if what.role == "tensor" and is_weak(leaf, what) else found
+                here = weak if is_weak(leaf, what) else found
                 here |= places(leaf, what)
         except XDeviceError as error:
             raise _messages().at_path(error, flat.paths[i]) from error

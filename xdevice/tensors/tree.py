@@ -6,6 +6,8 @@ nothing has changed in is not rebuilt.
 
 from __future__ import annotations
 
+from operator import is_
+
 from xdevice.errors import ArgumentError
 from xdevice.framework.ownership import ATOMS, where_by_type
 from xdevice.tensors.containers import container_of
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 _DEEPEST = 5000  # containers within containers: a tree deeper than that contains itself
 
-_Item = tuple["Container | None", "Any", "list[Any]"]  # how it is opened, the object, and its parts
+_Item = tuple["Container", "Any", "list[Any]"]  # a container: how it is opened, itself, and its parts
 
 
 class Flat:
@@ -31,52 +33,55 @@ class Flat:
         self.tree = tree
         self.leaves: list[Any] = []
         self.skipped: set[int] = set()  # which leaves are to be left alone, whatever they are
-        self._items: list[_Item] = []  # containers and leaves, each container before its parts
+        self._items: list[_Item | None] = []  # each container before its parts; None for a leaf
         self._paths: tuple[str, ...] | None = None
         if skip:
-            self._walk_past(skip)
+            self._walk_past(frozenset((skip,) if isinstance(skip, str) else skip))
         else:
             self._walk()
 
     def _walk(self) -> None:
         leaves, items = self.leaves, self._items
-        ahead = [(self.tree, 0)]
+        ahead = [iter((self.tree,))]
         while ahead:
-            node, depth = ahead.pop()
-            cls = type(node)
-            container = None if cls in where_by_type or cls in ATOMS else container_of(node)
-            if container is None:
-                leaves.append(node)
-                items.append((None, node, []))
-                continue
-            if depth > _DEEPEST:
-                raise self._too_deep()
-            parts = container.parts(node)
-            items.append((container, node, parts))
-            ahead += [(part, depth + 1) for part in reversed(parts)]
+            for node in ahead[-1]:
+                cls = type(node)
+                container = None if cls in where_by_type or cls in ATOMS else container_of(node)
+                if container is None:
+                    leaves.append(node)
+                    items.append(None)
+                    continue
+                parts = container.parts(node)
+                items.append((container, node, parts))
+                if len(ahead) > _DEEPEST:
+                    raise self._too_deep()
+                ahead.append(iter(parts))
+                break
+            else:
+                ahead.pop()
 
-    def _walk_past(self, skip: Collection[str]) -> None:
+    def _walk_past(self, skip: frozenset[str]) -> None:
         """The same, with the parts of these names and paths as leaves that are to be left alone."""
-        depth = 0
-        ahead: list[tuple[Any, str, str]] = [(self.tree, "", "")]
+        ahead = [iter((("", "", self.tree),))]
         while ahead:
-            node, name, path = ahead.pop()
-            skipped = bool(path) and (name in skip or path in skip or path.lstrip(".") in skip)
-            container = None if skipped else container_of(node)
-            if container is None:
-                if skipped:
-                    self.skipped.add(len(self.leaves))
-                self.leaves.append(node)
-                self._items.append((None, node, []))
-                continue
-            depth += 1
-            if depth > 100 * _DEEPEST:
-                raise self._too_deep()
-            parts, keys = container.parts(node), container.keys(node)
-            self._items.append((container, node, parts))
-            ahead += [
-                (part, key.strip("[].'\""), path + key) for part, key in zip(parts[::-1], keys[::-1], strict=True)
-            ]
+            for name, path, node in ahead[-1]:
+                skipped = bool(path) and not skip.isdisjoint((name, path, path.lstrip(".")))
+                container = None if skipped else container_of(node)
+                if container is None:
+                    if skipped:
+                        self.skipped.add(len(self.leaves))
+                    self.leaves.append(node)
+                    self._items.append(None)
+                    continue
+                parts = container.parts(node)
+                self._items.append((container, node, parts))
+                if len(ahead) > _DEEPEST:
+                    raise self._too_deep()
+                named = [(key.strip("[].'\""), path + key) for key in container.keys(node)]
+                ahead.append(iter([(*names, part) for names, part in zip(named, parts, strict=True)]))
+                break
+            else:
+                ahead.pop()
 
     def _too_deep(self) -> ArgumentError:
         kind = type(self.tree).__name__
@@ -85,7 +90,7 @@ class Flat:
     @property
     def is_leaf(self) -> bool:
         """Whether the tree is a single leaf, and not a container."""
-        return self._items[0][0] is None
+        return self._items[0] is None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -93,19 +98,19 @@ class Flat:
         if self._paths is None:
             found: list[str] = []
             ahead = [""]
-            for container, node, _ in self._items:
+            for item in self._items:
                 prefix = ahead.pop()
-                if container is None:
+                if item is None:
                     found.append(prefix)
                 else:
-                    ahead += [prefix + key for key in reversed(container.keys(node))]
+                    ahead += [prefix + key for key in reversed(item[0].keys(item[1]))]
             self._paths = tuple(found)
         return self._paths
 
     @property
     def unordered(self) -> bool:
         """Whether there is a set with several parts in it: their order differs between equal sets."""
-        return any(isinstance(node, (set, frozenset)) and len(parts) > 1 for _, node, parts in self._items)
+        return any(item and isinstance(item[1], (set, frozenset)) and len(item[2]) > 1 for item in self._items)
 
     def named(self) -> Iterator[tuple[str, Any]]:
         """Each leaf with its path."""
@@ -113,10 +118,11 @@ class Flat:
 
     def same_structure(self, other: Flat) -> bool:
         """Whether the other tree has leaves at the same paths."""
-        return len(self._items) == len(other._items) and all(
-            (a is None) == (b is None) and (a is None or b is None or a.outline(x) == b.outline(y))
-            for (a, x, _), (b, y, _) in zip(self._items, other._items, strict=True)
+        outlines_match = len(self._items) == len(other._items) and all(
+            a is b if a is None or b is None else a[0].outline(a[1]) == b[0].outline(b[1])
+            for a, b in zip(self._items, other._items, strict=True)
         )
+        return outlines_match or self.paths == other.paths
 
     def map(self, fn: Callable[[Any], Any]) -> Any:
         """The tree with ``fn`` applied to each leaf; the same object where no leaf has changed."""
@@ -127,16 +133,18 @@ class Flat:
         new = list(leaves)
         made: list[Any] = []  # the parts of containers that are yet to come
         rebuilt: dict[int, tuple[list[Any], Any]] = {}  # a container that appears twice stays shared
-        for container, node, old in reversed(self._items):
-            if container is None:
+        for item in reversed(self._items):
+            if item is None:
                 made.append(new.pop())
                 continue
-            parts = [made.pop() for _ in old]
-            if all(map(_is, parts, old)):
+            container, node, old = item
+            parts = made[: -len(old) - 1 : -1]
+            del made[len(made) - len(old) :]
+            if all(map(is_, parts, old)):
                 made.append(node)
                 continue
             before = rebuilt.get(id(node))
-            if before is None or not all(map(_is, before[0], parts)):
+            if before is None or not all(map(is_, before[0], parts)):
                 before = rebuilt[id(node)] = parts, container.rebuilt(node, parts)
             made.append(before[1])
         return made[0]
@@ -156,7 +164,3 @@ def flatten(tree: Any, skip: Collection[str] = ()) -> Flat:
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
     """The tree with ``fn`` applied to each leaf; the same object where no leaf has changed."""
     return Flat(tree).map(fn)
-
-
-def _is(a: object, b: object) -> bool:
-    return a is b

@@ -1,4 +1,4 @@
-"""What an adapter's author tells the contract suite in the framework's own words."""
+"""What the contract suite needs to know of a framework: functions that an adapter's author provides."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import TYPE_CHECKING, Any, Protocol
 
-import xdevice
+from xdevice.framework import choosing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Native(Protocol):
-    """A framework's own words: a module, or any object, with these functions.
+    """A framework's own calls: a module, or any object, with these functions.
 
-    Only ``ones`` has to be there. A promise that needs a word which is left out is not collected: a framework
-    without models has no ``model``. Where nothing is said of a device, the framework's default is meant.
+    Only ``ones`` is required. A promise that needs a missing function is not collected: a framework without
+    models has no ``model``. Without a device, a function uses the framework's default device.
     """
 
     def ones(self) -> Any:
@@ -26,11 +26,11 @@ class Native(Protocol):
         ...
 
     def address(self, x: Any) -> int:
-        """Where the tensor's memory begins."""
+        """The address of the tensor's memory."""
         ...
 
     def write(self, x: Any, value: float) -> None:
-        """Fill a tensor of xdevice's making in place. Leave it out where tensors never change."""
+        """Fill a tensor made by xdevice in place. Leave it out if tensors are immutable."""
         ...
 
     def owned(self) -> Iterable[Any]:
@@ -38,23 +38,23 @@ class Native(Protocol):
         ...
 
     def native_devices(self) -> Iterable[tuple[Any, str]]:
-        """Native devices, each with the spelling of the device that it is."""
+        """Native devices, each with the name of the device that it stands for."""
         ...
 
     def parameter(self, frozen: bool = False) -> Any:
-        """A trainable parameter, or one that is not to be trained. Goes with ``is_frozen``."""
+        """A trainable parameter, or a frozen one. Needs ``is_frozen``."""
         ...
 
     def is_frozen(self, parameter: Any) -> bool:
-        """Whether the parameter is not to be trained."""
+        """Whether the parameter is frozen: it is not trained."""
         ...
 
     def model(self) -> Any:
-        """A dense layer from 3 to 2, then batch normalisation. Goes with ``parameters``."""
+        """A dense layer from 3 to 2, then batch normalisation. Needs ``parameters``."""
         ...
 
     def output(self, model: Any, x: Any) -> Any:
-        """The model's output for a tensor of xdevice's making."""
+        """The model's output for a tensor made by xdevice."""
         ...
 
     def parameters(self, model: Any) -> Sequence[Any]:
@@ -72,19 +72,19 @@ class Native(Protocol):
     def mixing_gradient(self, x: Any, y: Any) -> Callable[[], Any]:
         """A function that runs a backward pass in which x's gradient, on its device, meets y, on another.
 
-        The forward pass is done here, outside `xdevice.strict`, and has to succeed.
+        The forward pass runs here, outside `xdevice.strict`, and must succeed.
         """
         ...
 
     def symbolic(self, ask: Callable[[Any], object]) -> None:
-        """Call ``ask`` with a tensor of a graph, which is nowhere yet."""
+        """Call ``ask`` with a symbolic tensor, which has no placement yet."""
         ...
 
 
 @cache
 def words_in(folder: Path, backend: str) -> ModuleType:
-    """The words of one framework, from the file of its name in a folder."""
-    _ = xdevice.backend(backend).framework  # imported safely, whatever else is in the process
+    """The functions of one framework, from the file of its name in a folder."""
+    _ = choosing.backend(backend).framework  # imported safely, whatever else is in the process
     spec = spec_from_file_location(f"native_{backend}", folder / f"{backend}.py")
     if spec is None or spec.loader is None:
         raise ImportError(f"{folder / backend}.py cannot be imported")

@@ -1,9 +1,9 @@
-"""The pytest plugin: which frameworks to test, on which devices, and what a test needs.
+"""The pytest plugin: the frameworks and devices to test on, and what a test needs.
 
 pytest loads it in every run of an environment that has xdevice, so it imports no framework until a test
 asks for one. The fixtures that are parametrised have names of their own, ``xdevice_backend`` and
-``xdevice_device``; ``backend`` and ``device`` only hand them on, so that anybody may define fixtures of
-these names, and nothing of the plugin is left in them.
+``xdevice_device``; ``backend`` and ``device`` only return them, so that a project may define fixtures of
+these names, without any effect of the plugin.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import xdevice
+from xdevice import Device, NotSupportedError, XDeviceError, available, devices, gpu, properties, using
 from xdevice.device import as_integer
+from xdevice.framework import choosing
 from xdevice.framework.adapters import is_installed, registered
 from xdevice.kit.virtual_request import ENV, MOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xdevice import Device
     from xdevice.framework.adapters import Backend
 
 pytest.register_assert_rewrite("xdevice.testing.contract")
 
 MARKS = {
-    "gpu": "gpu(n=1): needs n real GPUs under the framework; without, it is skipped, or fails with --xdevice-require",
-    "multi_device": "multi_device(n=2): needs n GPUs, real or virtual; without, as gpu",
+    "gpu": "gpu(n=1): needs n real GPUs under the framework; else it is skipped, or fails with --xdevice-require",
+    "multi_device": "multi_device(n=2): needs n GPUs, real or virtual; else as gpu",
 }
 
 
@@ -110,17 +110,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             wanted = as_integer(found.args[0] if found.args else found.kwargs.get("n", least))
             if wanted is None or wanted < 1:
                 pytest.fail(
-                    f"@pytest.mark.{mark}: {found.args or found.kwargs} is no number of GPUs; give 1 or more",
+                    f"@pytest.mark.{mark}: {found.args or found.kwargs} is not a number of GPUs; give 1 or more",
                     pytrace=False,
                 )
-            with xdevice.using(_backend_of(item) or xdevice.backend()):
+            with using(_backend_of(item) or choosing.backend()):
                 _need(item.config, wanted, real=real)
 
 
 @pytest.fixture
 def xdevice_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """Each framework asked for, chosen while the test runs."""
-    with xdevice.using(request.param or xdevice.backend()) as chosen:
+    with using(request.param or choosing.backend()) as chosen:
         yield chosen
 
 
@@ -128,8 +128,8 @@ def xdevice_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 def xdevice_device(request: pytest.FixtureRequest, xdevice_backend: Backend) -> Device:
     """Each device of each framework asked for."""
     if request.param:
-        return xdevice.Device(request.param)
-    return xdevice.devices()[0]  # nobody could say which: the error is this test's
+        return Device(request.param)
+    return devices()[0]  # it could not be asked at collection: the error belongs to this test
 
 
 @pytest.fixture
@@ -146,9 +146,9 @@ def device(xdevice_device: Device) -> Device:
 
 @pytest.fixture
 def two_gpus(xdevice_backend: Backend, request: pytest.FixtureRequest) -> tuple[Device, Device]:
-    """Two GPUs, real or virtual, of each framework asked for; a skip, or with --xdevice-require a failure, without."""
+    """Two GPUs, real or virtual, of each framework asked for; else a skip, or with --xdevice-require a failure."""
     _need(request.config, 2, real=False)
-    return xdevice.gpu(0), xdevice.gpu(1)
+    return gpu(0), gpu(1)
 
 
 _names = pytest.StashKey[list[str]]()
@@ -163,22 +163,22 @@ def backends_of(config: pytest.Config) -> list[str]:
 
 def _asked(given: str) -> list[str]:
     if given == "installed":
-        return xdevice.available()
+        return available()
     names = list(registered()) if given == "all" else [name.strip() for name in given.split(",") if name.strip()]
     unknown = [name for name in names if name not in registered()]
     missing = [name for name in names if name not in unknown and not is_installed(name)]
     if names and not unknown and not missing:
         return list(dict.fromkeys(names))
-    wrong = [f"there is no backend {name!r}" for name in unknown] + [f"{name} is not installed" for name in missing]
+    wrong = [f"{name!r} is not a backend" for name in unknown] + [f"{name} is not installed" for name in missing]
     raise pytest.UsageError(
-        f"--xdevice-backend={given}: {', '.join(wrong) or 'it names no framework'}; "
-        f"installed are {', '.join(xdevice.available()) or 'none'}"
+        f"--xdevice-backend={given}: {', '.join(wrong) or 'no framework is named'}; "
+        f"installed are {', '.join(available()) or 'none'}"
     )
 
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) > MOST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of virtual GPUs; give an integer from 0 to {MOST}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of virtual GPUs; give an integer from 0 to {MOST}")
     return int(text)
 
 
@@ -190,9 +190,9 @@ def _restore(before: str | None) -> None:
 
 def _devices_of(name: str) -> list[str]:
     try:
-        with xdevice.using(name):
-            return [str(device) for device in xdevice.devices()]
-    except xdevice.XDeviceError:
+        with using(name):
+            return [str(device) for device in devices()]
+    except XDeviceError:
         return [""]
 
 
@@ -203,7 +203,7 @@ def _backend_of(item: pytest.Item) -> str | None:
 
 
 def _is_ours(config: pytest.Config, mark: str) -> bool:
-    """Whether nobody else has registered a mark of that name, which then is his."""
+    """Whether the mark is the plugin's: another plugin or project may register one of that name."""
     lines: list[str] = config.getini("markers")
     return [line for line in lines if line.partition(":")[0].partition("(")[0].strip() == mark] == [MARKS[mark]]
 
@@ -223,14 +223,14 @@ def _is_promised(item: pytest.Item) -> bool:
 
 def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:
     """Skip or fail the test unless the chosen framework has as many GPUs."""
-    there = xdevice.devices("gpu")
-    virtual = bool(there) and xdevice.properties(there[0])["virtual"]
+    there = devices("gpu")
+    virtual = bool(there) and properties(there[0])["virtual"]
     if wanted <= (0 if real and virtual else len(there)):
         return
     seen = f"{len(there)} {'virtual' if virtual else 'real'}" if there else "none"
-    what = f"needs {wanted} {'real ' if real else ''}GPU{'s' if wanted > 1 else ''}, {xdevice.backend()} sees {seen}"
+    what = f"needs {wanted} {'real ' if real else ''}GPU{'s' if wanted > 1 else ''}, {choosing.backend()} sees {seen}"
     if real:
-        hint = "virtual ones will not do" if virtual else "xdevice doctor says why a GPU is not seen"
+        hint = "virtual GPUs do not count" if virtual else "xdevice doctor says why a GPU is not seen"
     else:
         hint = _virtual_hint(wanted, "CUDA_VISIBLE_DEVICES= " if there and not virtual else "")
     if config.getoption("--xdevice-require"):
@@ -240,7 +240,7 @@ def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:
 
 def _virtual_hint(wanted: int, hiding: str) -> str:
     try:
-        _ = xdevice.backend().virtual.enable
-    except xdevice.NotSupportedError as error:
+        _ = choosing.backend().virtual.enable
+    except NotSupportedError as error:
         return str(error)
     return f"{hiding}pytest --xdevice-virtual-gpus={wanted} gives it virtual ones"

@@ -57,13 +57,13 @@ class Event(torch.Event):
     def record(self, stream: torch.Stream | None = None) -> None:
         self._at = time.perf_counter()
 
-    def elapsed_time(self, end_event: Any) -> float:
+    def elapsed_time(self, other: Any) -> float:
         """Milliseconds from this event to the other."""
-        if not (self._timed and end_event._timed):
+        if not (self._timed and other._timed):
             raise ValueError("both events need enable_timing=True")
-        if self._at is None or end_event._at is None:
+        if self._at is None or other._at is None:
             raise ValueError("record both events before asking for the time between them")
-        return float(1000 * (end_event._at - self._at))
+        return float(1000 * (other._at - self._at))
 
 
 class _Open(threading.local):

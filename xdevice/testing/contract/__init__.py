@@ -1,12 +1,12 @@
 """The contract: what xdevice promises under every framework, as tests that an adapter inherits.
 
-A part of it is a class, each test in it a promise, and `Suite` is all of them::
+Each class is a part of it, each test a promise, and `Suite` has all of them::
 
     from xdevice.testing import contract
 
     class TestToy(contract.Suite):
         backend = "toy"
-        native = words  # a module, or any object, with the words of xdevice.testing.Native
+        native = words  # a module, or any object, with the functions of xdevice.testing.Native
 """
 
 from xdevice.testing.contract.creation import Creation
@@ -17,6 +17,7 @@ from xdevice.testing.contract.maths import Maths
 from xdevice.testing.contract.memory import Memory
 from xdevice.testing.contract.mixing import Mixing
 from xdevice.testing.contract.models import Models
+from xdevice.testing.contract.open_world import OpenWorld
 from xdevice.testing.contract.parallel import DataParallel, Parallel
 from xdevice.testing.contract.placement import Placement
 from xdevice.testing.contract.promises import Promises, needs
@@ -37,6 +38,7 @@ __all__ = [
     "Memory",
     "Mixing",
     "Models",
+    "OpenWorld",
     "Parallel",
     "Placement",
     "Promises",
@@ -56,6 +58,7 @@ class Suite(
     Creation,
     Placement,
     Trees,
+    OpenWorld,
     Models,
     Exchange,
     Gradients,

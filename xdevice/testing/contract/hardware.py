@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import pickle
 from typing import TYPE_CHECKING, Any
@@ -49,13 +50,13 @@ class Hardware(Promises):
     def test_try_all_gpus_is_never_empty(self, backend: str) -> None:
         assert xdevice.try_all_gpus() == (xdevice.devices("gpu") or [xdevice.cpu()])
 
-    @pytest.mark.parametrize("index", [-1, 2**31, 10**30])
+    @pytest.mark.parametrize("index", [-1, 2**31, 10**30, 10**4400], ids=["-1", "2**31", "10**30", "10**4400"])
     def test_try_gpu_rejects_an_impossible_index(self, backend: str, index: Any) -> None:
         with pytest.raises(xdevice.DeviceSpellingError):
             xdevice.try_gpu(index)
 
     @pytest.mark.parametrize("index", [1.0, True, "0", None])
-    def test_try_gpu_rejects_what_is_no_integer(self, backend: str, index: Any) -> None:
+    def test_try_gpu_rejects_what_is_not_an_integer(self, backend: str, index: Any) -> None:
         with pytest.raises(xdevice.DeviceTypeError) as error:
             xdevice.try_gpu(index)
         assert isinstance(error.value, TypeError)
@@ -72,6 +73,22 @@ class Hardware(Promises):
     def test_native_devices_are_understood(self, backend: str, native: Native) -> None:
         for given, expected in native.native_devices():
             assert xdevice.as_device(given) == Device(expected)
+
+    @needs("native_devices")
+    def test_a_device_equals_the_native_device_that_it_names(self, backend: str, native: Native) -> None:
+        given = [*native.native_devices(), *((xdevice.native(d), str(d)) for d in xdevice.devices())]
+        for one, expected in given:
+            here, elsewhere = Device(expected), Device(Device(expected).kind, 63)
+            assert here == one and not operator.ne(here, one)
+            assert elsewhere != one
+            if one.__eq__(here) is NotImplemented:  # else the framework has the only say
+                assert one == here and one != elsewhere
+
+    def test_a_device_equals_the_string_that_names_it(self, backend: str) -> None:
+        for device in xdevice.devices():
+            assert device == str(device) and str(device) == device
+            assert device not in ("gpu:x", "", f"{device.kind}:63")
+            assert xdevice.device_of(xdevice.ones(1, device=device)) == str(device)
 
     def test_a_missing_device_cannot_be_used_and_the_error_lists_what_exists(self, backend: str) -> None:
         missing = f"gpu:{xdevice.count('gpu')}"
@@ -101,7 +118,7 @@ class Hardware(Promises):
             xdevice.zeros(1, device=xdevice.gpu(missing))
 
     @pytest.mark.parametrize("nonsense", [0, 1.5, None, object(), [], "gpu:x", ""])
-    def test_what_names_no_device_is_an_error(self, backend: str, nonsense: Any) -> None:
+    def test_what_does_not_name_a_device_is_an_error(self, backend: str, nonsense: Any) -> None:
         with pytest.raises(xdevice.DeviceSpellingError):
             xdevice.zeros(3, device=nonsense if nonsense is not None else 0)
 

@@ -11,7 +11,8 @@ import pytest
 import xdevice
 from xdevice import device_of, tensor, to_numpy, value_and_grad
 from xdevice.errors import NotPortableWarning
-from xdevice.tensors.namespace import NAMES, namespace
+from xdevice.tensors.names import NAMES
+from xdevice.tensors.namespace import namespace
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_several
 
 RNG = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Memory, and what to do when there is none left."""
+"""Memory, and running out of it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Memory(Promises):
                 xdevice.find_batch_size(fn)
 
     def test_an_allocation_that_no_machine_can_serve_is_out_of_memory(self, backend: str) -> None:
-        with pytest.raises(Exception) as error:  # noqa: PT011  (each framework has words of its own)
+        with pytest.raises(Exception) as error:  # noqa: PT011  (each framework has its own error)
             xdevice.to_numpy(xdevice.ones((2**22, 2**24), dtype="float32"))
         assert xdevice.is_out_of_memory(error.value), repr(error.value)
 

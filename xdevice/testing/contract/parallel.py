@@ -238,14 +238,14 @@ class Parallel(Promises):
             {"floats": [ones(n + 1, device=place) for n in range(9)], "n": tensor([1, 2], dtype="int32", device=place)}
             for place in (FIRST, SECOND)
         ]
-        room, moves = xdevice.backend().placement, []
-        really = room.move
+        placement, moves = xdevice.backend().placement, []
+        really = placement.move
 
         def move(x: Any, device: Any, non_blocking: bool) -> Any:
             moves.append((tuple(x.shape), str(device)))
             return really(x, device, non_blocking)
 
-        monkeypatch.setattr(room, "move", move)
+        monkeypatch.setattr(placement, "move", move)
         all_reduce(trees)
         one = [((2,), "gpu:0"), ((2,), "gpu:1"), ((45,), "gpu:0"), ((45,), "gpu:1")]
         assert sorted(moves) == one

@@ -1,4 +1,4 @@
-"""What every part of the suite shares: whose promises they are, and in which words."""
+"""What every part of the suite shares: the framework tested, and its own calls."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ P = TypeVar("P", bound="Promises")
 
 
 def needs(*names: str) -> Callable[[F], F]:
-    """Keep a promise to those who have what it needs.
+    """Collect a promise only for frameworks that have what it needs.
 
-    That is a word of ``Native`` (``model``), or a function of a room (``creation.rand``); in braces, the value of the
-    test's parameter of that name (``creation.{name}``).
+    That is a word of ``Native`` (``model``), or a function of a capability (``creation.rand``); in braces, the value
+    of the test's parameter of that name (``creation.{name}``).
     """
 
     def keep(promise: F) -> F:
@@ -39,7 +39,7 @@ def needs(*names: str) -> Callable[[F], F]:
 
 
 def all_need(*names: str) -> Callable[[type[P]], type[P]]:
-    """Keep every promise of a class to those who have what it needs, as `needs` does one."""
+    """Apply `needs` to every promise of a class."""
 
     def keep(promises: type[P]) -> type[P]:
         for name, promise in vars(promises).items():
@@ -62,34 +62,34 @@ class Promises:
 
     @classmethod
     def words(cls, backend: str) -> Any:
-        """The framework's own words, a `xdevice.testing.Native`."""
+        """The framework's own functions, a `xdevice.testing.Native`."""
         return words_in(cls.native, str(backend)) if isinstance(cls.native, Path) else cls.native
 
     @classmethod
     def has(cls, backend: str, need: str) -> bool:
-        """Whether the framework's words, or its adapter's rooms, have what a promise needs."""
-        room, _, function = need.rpartition(".")
-        if not room:
+        """Whether the framework's words, or its adapter's capabilities, have what a promise needs."""
+        capability, _, function = need.rpartition(".")
+        if not capability:
             return hasattr(cls.words(backend), need)
         try:
-            return function in vars(getattr(xdevice.backend(backend), room))
+            return function in vars(getattr(xdevice.backend(backend), capability))
         except xdevice.XDeviceError:
-            return True  # and the promise will say what is wrong
+            return True  # the promise fails with the error
 
-    # of other names than the attributes that a subclass sets, which would hide them
+    # named differently from the attributes that a subclass sets, which would hide them
 
     @pytest.fixture(name="backend")
     def chosen(self, xdevice_backend: Backend) -> Backend:
-        """The framework, chosen; whatever else a fixture of that name may be where the suite is used."""
+        """The framework, chosen, whatever fixture of that name the project has."""
         return xdevice_backend
 
     @pytest.fixture(name="native")
     def own_words(self, xdevice_backend: Backend) -> Any:
-        """The framework's own words."""
+        """The framework's own functions."""
         words = self.words(xdevice_backend)
         if not hasattr(words, "ones"):
             name = type(self).__name__
-            raise pytest.UsageError(f"{name}.native is {words!r}; set it to the words of xdevice.testing.Native")
+            raise pytest.UsageError(f"{name}.native is {words!r}; set it to the functions of xdevice.testing.Native")
         return words
 
     @pytest.fixture(name="x")
@@ -99,7 +99,7 @@ class Promises:
 
 
 def on_cpu(make: Callable[[], T]) -> T:
-    """What the framework makes in the CPU's scope: elsewhere its default may be a GPU."""
+    """Call ``make`` in the CPU's scope: the framework's default may be a GPU."""
     with xdevice.cpu():
         return make()
 

@@ -156,7 +156,7 @@ class Storage(Promises):
         whole = (tmp_path / "file").read_bytes()
         for data in (whole[:kept], b"\x80\x04 a pickle, say" * 9):
             (tmp_path / "file").write_bytes(data)
-            with pytest.raises(xdevice.FileFormatError, match=r"file' \(\d+ bytes\) is no safetensors file"):
+            with pytest.raises(xdevice.FileFormatError, match=r"\(\d+ bytes\) is not a complete safetensors file"):
                 load(tmp_path / "file")
 
     def test_a_file_of_others_is_a_dict_of_its_tensors(self, backend: str, tmp_path: Path) -> None:
@@ -193,11 +193,11 @@ class Storage(Promises):
             written({"a": ("F32", np.ones(2, "float32")), "b.c": ("F8_E8M0", np.ones(2, "uint8"))})
         )
         if made([1], "float8_e8m0fnu") is None:
-            with pytest.raises(xdevice.NotSupportedError, match=r"has no float8_e8m0fnu, of which 'b\.c' in "):
+            with pytest.raises(xdevice.NotSupportedError, match=r"'b\.c' in .* is of float8_e8m0fnu, which "):
                 load(tmp_path / "file")
         wide = made([1], "complex128")
         if wide is not None:
-            with pytest.raises(xdevice.NotSupportedError, match=r"safetensors has no complex128, of which 'a\.0' is"):
+            with pytest.raises(xdevice.NotSupportedError, match=r"'a\.0' is of complex128, which safetensors does not"):
                 save({"a": [wide]}, tmp_path / "file")
 
     def test_a_tensor_goes_where_it_is_told_and_else_where_new_ones_go(self, backend: str, tmp_path: Path) -> None:

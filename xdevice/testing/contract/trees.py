@@ -38,7 +38,7 @@ class Slotted:
 
 
 class Config(dict[str, Any]):
-    """A dict of one's own, as configuration objects often are."""
+    """A subclass of dict, as configuration objects often are."""
 
 
 class Rows(list[Any]):

@@ -22,7 +22,7 @@ def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(run):
 @pytest.mark.parametrize("call", ["xdevice.use('ghost')", "xdevice.using('ghost')", "xdevice.backend('ghost')"])
 def test_a_known_backend_that_is_not_installed_says_what_to_type(run, call):
     out = run(SHOW.format(call=call))
-    assert "BackendNotInstalledError" in out and "ImportError" in out and "pip install 'xdevice[ghost]'" in out
+    assert "BackendNotInstalledError" in out and "ImportError" in out and "pip install ghost" in out
 
 
 def test_a_backend_that_is_installed_but_broken_says_how(run):

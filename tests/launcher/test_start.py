@@ -16,7 +16,8 @@ from xdevice.machine import usable_threads
 
 ONE = xdevice.available()[-1] if xdevice.available() else None
 TELL = """
-    names = [name for name in os.environ if name.startswith(("XDEVICE", "OMP_", "PYTHONUNBUFFERED"))]
+    ours = ("XDEVICE", "OMP_", "PYTHONUNBUFFERED", "RANK", "WORLD", "LOCAL_", "MASTER_")
+    names = [name for name in os.environ if name.startswith(ours)]
     print({name: os.environ[name] for name in names} | {"argv": sys.argv[1:], "stdin": sys.stdin.read()})
 """
 
@@ -44,6 +45,8 @@ def test_each_process_is_told_its_place_and_given_the_scripts_arguments(told):
         assert env["XDEVICE_WORLD_SIZE"] == env["XDEVICE_LOCAL_WORLD_SIZE"] == "3"
         assert env["XDEVICE_MASTER_ADDR"] == "127.0.0.1" and env["PYTHONUNBUFFERED"] == "1"
         assert env["argv"] == ["--flag", "-n", "7"] and env["stdin"] == ""
+        assert env["RANK"] == env["LOCAL_RANK"] == str(rank) and env["WORLD_SIZE"] == env["LOCAL_WORLD_SIZE"] == "3"
+        assert env["MASTER_ADDR"] == "127.0.0.1" and int(env["MASTER_PORT"]) == int(env["XDEVICE_MASTER_PORT"]) + 8
         assert not {"XDEVICE_BACKEND", "XDEVICE_ENGINE", "XDEVICE_TIMEOUT", "XDEVICE_HOST"} & set(env)
     assert len({env["XDEVICE_MASTER_PORT"] for env in found.values()}) == 1
 
@@ -84,9 +87,9 @@ def test_a_module_is_started_as_python_m_does(tmp_path, launch):
     assert launch("-m", "package", "-x").stdout == b"[0] package ['-x']\n"
 
 
-def test_two_launchers_are_two_nodes_of_one_job(script, start):
+def test_two_launchers_are_two_nodes_of_one_job(script, start, tmp_path):
     path, port = script(TELL), ports.free_block(ports.block_size(4))
-    given = ["-n", 2, "--master-port", port, "--hosts", "127.0.0.1,localhost"]
+    given = ["-n", 2, "--master-port", port, "--hosts", "127.0.0.1,localhost", "--token-file", "token"]
     nodes = [start(*given, "--node-rank", node, path) for node in range(2)]
     for node, launcher in enumerate(nodes):
         out, err = launcher.communicate(timeout=30)
@@ -99,6 +102,38 @@ def test_two_launchers_are_two_nodes_of_one_job(script, start):
             assert env["XDEVICE_WORLD_SIZE"] == "4" and env["XDEVICE_LOCAL_WORLD_SIZE"] == "2"
             assert env["XDEVICE_MASTER_ADDR"] == "127.0.0.1" and env["XDEVICE_MASTER_PORT"] == str(port)
             assert env["XDEVICE_HOST"] == ("localhost" if node else "127.0.0.1")
+            assert env["XDEVICE_TOKEN"] == (tmp_path / "token").read_text()
+    assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
+
+
+def test_each_job_has_a_token_of_its_own(told):
+    first, second = told("-n", 2, XDEVICE_TOKEN="of another job, long ago"), told("-n", 1)
+    assert first[0]["XDEVICE_TOKEN"] == first[1]["XDEVICE_TOKEN"] != second[0]["XDEVICE_TOKEN"]
+    assert re.fullmatch("[0-9a-f]{64}", first[0]["XDEVICE_TOKEN"])
+
+
+def test_the_first_launcher_prints_the_token_that_the_others_need(script, launch):
+    given = ["--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", ports.free_block(7)]
+    path = script("print(os.environ['XDEVICE_TOKEN'])")
+    first = launch(*given, "--node-rank", 0, path)
+    token = re.fullmatch(
+        r"xdevice: start the launchers of the other nodes with XDEVICE_TOKEN=(.*)\n", first.stderr.decode()
+    )
+    second = launch(*given, "--node-rank", 1, path, XDEVICE_TOKEN=token[1])
+    assert (first.stdout.decode(), second.stdout.decode()) == (f"[0] {token[1]}\n", f"[1] {token[1]}\n")
+    without = launch(*given, "--node-rank", 1, path)
+    assert without.returncode == 2 and b"node 1 needs the job's token; set XDEVICE_TOKEN to" in without.stderr
+
+
+@pytest.mark.parametrize(("mode", "text", "says"), [
+    (0o644, "x" * 40, "--token-file 'token' is open to other users; chmod 600 'token'"),
+    (0o600, "short", "--token-file 'token' has 5 characters; give at least 16 random ones"),
+])  # fmt: skip
+def test_a_token_file_that_others_can_read_or_guess_is_refused(script, launch, tmp_path, mode, text, says):  # noqa: PLR0913, PLR0917 (fixtures)
+    (tmp_path / "token").write_text(text)
+    (tmp_path / "token").chmod(mode)
+    done = launch("--token-file", "token", script("note('ran')"))
+    assert done.returncode == 2 and says in done.stderr.decode() and not (tmp_path / "ran").exists()
 
 
 def test_the_block_of_ports_is_free_and_below_those_given_at_random():
@@ -106,18 +141,18 @@ def test_the_block_of_ports_is_free_and_below_those_given_at_random():
     first = ports.free_block(count)
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
         lowest = int(file.read().split()[0])
-    assert count == 18 and first >= ports.LOWEST and first + count <= lowest
+    assert count == 19 and first >= ports.LOWEST and first + count <= lowest
     assert ports.first_taken(range(first, first + count)) is None
     assert len({ports.free_block(count) for _ in range(5)}) > 1
 
 
-@pytest.mark.parametrize("offset", [0, 1, 3, 5])
+@pytest.mark.parametrize("offset", [0, 1, 3, 6])
 def test_a_port_that_is_taken_is_named_before_anything_starts(script, launch, tmp_path, offset):
-    first = ports.free_block(6)
+    first = ports.free_block(7)
     with socket.create_server(("127.0.0.1", first + offset)):
         done = launch("-n", 2, "--master-port", first, script("note('ran')"))
     assert done.returncode == 2 and not (tmp_path / "ran").exists()
-    says = f"xdevice: error: port {first + offset} is taken on this host, and the job needs {first} to {first + 5}; "
+    says = f"xdevice: error: port {first + offset} is taken on this host, and the job needs {first} to {first + 6}; "
     assert done.stderr.decode().startswith(says)
 
 
@@ -134,23 +169,23 @@ def test_pinned_processes_have_cores_of_their_own(script, launch):
 
 @pytest.mark.parametrize(("arguments", "says"), [
     ([], "SCRIPT"),
-    (["nowhere.py"], "'nowhere.py' is no such script"),
-    (["."], "'.' is a folder, no script"),
+    (["nowhere.py"], "'nowhere.py' does not exist"),
+    (["."], "'.' is a folder, not a script"),
     (["-m", "no_such_module"], "no module 'no_such_module' here"),
     (["--nproc", "2", "toy.py"], "unknown option '--nproc'"),
-    (["-n", "0", "toy.py"], "'0' is no whole number of 1 or more"),
-    (["-n", "two", "toy.py"], "'two' is no whole number of 1 or more"),
+    (["-n", "0", "toy.py"], "'0' is not a whole number of 1 or more"),
+    (["-n", "two", "toy.py"], "'two' is not a whole number of 1 or more"),
     (["--backend", "pytorch", "toy.py"], "no backend 'pytorch'"),
     (["--engine", "horovod", "toy.py"], "'horovod'"),
-    (["--timeout", "0", "toy.py"], "'0' is no number of seconds above 0"),
-    (["--time-limit", "soon", "toy.py"], "'soon' is no number of seconds above 0"),
-    (["--master-port", "65536", "toy.py"], "'65536' is no port from 1 to 65535"),
-    (["--master-port", "65535", "-n", "2", "toy.py"], "--master-port is 65530 at most"),
+    (["--timeout", "0", "toy.py"], "'0' is not a number of seconds above 0"),
+    (["--time-limit", "soon", "toy.py"], "'soon' is not a number of seconds above 0"),
+    (["--master-port", "65536", "toy.py"], "'65536' is not a port from 1 to 65535"),
+    (["--master-port", "65535", "-n", "2", "toy.py"], "--master-port is 65529 at most"),
     (["--nnodes", "2", "toy.py"], "given --node-rank"),
     (["--nnodes", "2", "--node-rank", "1", "toy.py"], "given --master-addr"),
     (["--hosts", "a,b", "--node-rank", "1", "toy.py"], "given --master-port"),
     (["--node-rank", "1", "toy.py"], "no node 1 among 1"),
-    (["--node-rank", "-1", "toy.py"], "'-1' is no whole number of 0 or more"),
+    (["--node-rank", "-1", "toy.py"], "'-1' is not a whole number of 0 or more"),
     (["--nnodes", "3", "--hosts", "a,b", "toy.py"], "--hosts 'a,b' names 2 of 3 nodes"),
     (["--hosts", "a,,c", "toy.py"], "--hosts 'a,,c' names 2 of 3 nodes"),
     (["--log-dir", "toy.py", "toy.py"], "--log-dir 'toy.py' cannot be made"),

@@ -15,7 +15,7 @@ def last_words(done):
 
 
 def test_a_job_that_ends_well_says_nothing_of_itself(script, launch):
-    done = launch("-n", 2, script("time.sleep(0.3 * rank)"))  # who ends early is no failure
+    done = launch("-n", 2, script("time.sleep(0.3 * rank)"))  # to end early is not a failure
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -114,7 +114,7 @@ for name, how in (("near", {}), ("far", {"start_new_session": True}), ("bare", {
     ("end", "status"),
     [("rank == 0 and sys.exit(3)", 3), ("rank or os.kill(os.getpid(), 9)", 137), ("rank == 1 and sys.exit(4)", 4)],
 )
-def test_what_a_rank_has_started_is_stopped_too_whoever_fails(script, launch, noted, gone, end, status):  # noqa: PLR0913, PLR0917 (fixtures)
+def test_what_a_rank_has_started_is_stopped_too_whichever_rank_fails(script, launch, noted, gone, end, status):  # noqa: PLR0913, PLR0917 (fixtures)
     done = launch("-n", 2, script(f"{GRANDCHILDREN}\n{end}\ntime.sleep(600)"))
     assert done.returncode == status and gone(*(int(noted(name)) for name in ("near", "far", "bare")))
 

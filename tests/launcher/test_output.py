@@ -61,7 +61,7 @@ def test_a_reader_that_is_slow_slows_the_processes_and_not_the_watch_over_them(s
             os.write(1, b"x" * 100 + b"\\n")
     """)
     launcher = start("-n", 2, "--time-limit", 1, path)
-    time.sleep(2)  # nobody reads
+    time.sleep(2)  # without reading
     out, err = launcher.communicate(timeout=30)
     assert launcher.returncode == 124 and b"time limit" in err
     assert set(out.splitlines()) == {b"[0] " + b"x" * 100, b"[1] " + b"x" * 100}
@@ -123,7 +123,7 @@ def in_a_terminal(command, cwd):
     try:
         while piece := os.read(leader, 2**16):
             shown += piece
-    except OSError:  # how Linux says that nobody is left on the other end
+    except OSError:  # how Linux reports that the other end is closed
         pass
     os.close(leader)
     assert process.wait(timeout=20) == 0

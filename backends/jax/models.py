@@ -1,0 +1,63 @@
+"""Keras's models, layers, optimizers, metrics and seed generators, where Keras runs on JAX.
+
+JAX itself has no models; Flax and Equinox keep theirs in trees of arrays, which move as trees do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xdevice.backends.jax.placement import copy, device_of, move
+from xdevice.errors import MixedDeviceError, NotSupportedError
+from xdevice.kit import keras
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from xdevice.device import Device
+
+
+def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
+    return keras.weights(model)
+
+
+def move_model(model: Any, device: Device) -> Any:
+    """The same model; its variables, the same objects, get new arrays, those of its optimizer too."""
+    _bring(keras.variables(model), device)
+    return model
+
+
+def keep(model: Any) -> Callable[[], None]:
+    kept = [(variable, keras.value_of(variable)) for variable in keras.variables(model)]  # arrays do not change
+
+    def put_back() -> None:
+        for variable, value in kept:
+            variable._value = value
+
+    return put_back
+
+
+def copy_models(models: list[Any]) -> list[Any]:
+    before = [[variable for _, variable in keras.weights(model)] for model in models]
+    copied = keras.copies(models)
+    after = [[variable for _, variable in keras.weights(model)] for model in copied]
+    keras.check_sharing(before, after, models)
+    for model, old, new in zip(copied, before, after, strict=True):
+        for source, target in zip(old, new, strict=True):
+            target._value = copy(keras.value_of(source))
+        if old:
+            known = set(map(id, new))
+            _bring([v for v in keras.variables(model) if id(v) not in known], device_of(old[0]))
+    return copied
+
+
+def _bring(variables: list[Any], device: Device) -> None:
+    try:
+        away = [variable for variable in variables if device_of(variable) is not device]
+    except MixedDeviceError as error:
+        raise NotSupportedError(
+            "a model that keras.distribution has spread over devices stays there; make it without a distribution"
+        ) from error
+    moved = [move(keras.value_of(variable), device, False) for variable in away]
+    for variable, value in zip(away, moved, strict=True):  # not before all are there: memory may run out
+        variable._value = value

@@ -1,0 +1,66 @@
+"""MXNet's decompositions, for the array API standard's extension ``linalg``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+
+from xdevice.backends.mxnet import maths
+from xdevice.errors import NotSupportedError
+from xdevice.kit.linalg import linear_algebra
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+_np: Any = mx.np
+_linalg: Any = mx.np.linalg
+_nd_linalg: Any = mx.nd.linalg
+
+_dtypes: Any = maths
+
+
+def namespace() -> Mapping[str, Any]:
+    """Every function of the extension, over the operations below, with the shapes that NumPy has."""
+    made = linear_algebra(maths.widened(_RAW), maths.namespace(), _dtypes)
+    return {name: maths.with_shapes(function) for name, function in made.items()}
+
+
+def module() -> ModuleType:
+    found: ModuleType = mx.np.linalg
+    return found
+
+
+def _turned(x: Any) -> Any:
+    return _np.swapaxes(x, -1, -2)
+
+
+def _svd(x: Any, full: bool) -> tuple[Any, Any, Any]:
+    if full:
+        raise NotSupportedError("mxnet has no full matrices in svd; pass full_matrices=False")
+    if x.shape[-2] <= x.shape[-1]:  # MXNet takes no others
+        found: tuple[Any, Any, Any] = _linalg.svd(x)
+        return found
+    v, s, uh = _linalg.svd(_turned(x))
+    return _turned(uh), s, _turned(v)
+
+
+def _qr(x: Any, complete: bool) -> tuple[Any, Any]:
+    """By the LQ decomposition of the transposed matrix: MXNet's own qr fails with NumPy 2."""
+    rows, columns = x.shape[-2:]
+    if complete and rows > columns:
+        raise NotSupportedError("mxnet has no complete qr; use mode='reduced'")
+    square = x if rows >= columns else x[(..., slice(0, rows))]
+    q, lower = _nd_linalg.gelqf(_turned(square).as_nd_ndarray())
+    found = _turned(q.as_np_ndarray()), _turned(lower.as_np_ndarray())
+    if rows >= columns:
+        return found
+    return found[0], _np.matmul(_turned(found[0]), x)
+
+
+_RAW: dict[str, Callable[..., Any]] = {
+    **{name: getattr(_linalg, name) for name in ("cholesky", "det", "eigh", "inv", "slogdet", "solve")},
+    "qr": _qr,
+    "svd": _svd,
+}

@@ -1,0 +1,142 @@
+"""What rank 0 answers the processes that connect to it, in any order; and what comes of another program's port."""
+
+import json
+import socket
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from xdevice.distributed.coordinator import Coordinator
+from xdevice.distributed.member import Membership
+from xdevice.distributed.periods import ANSWER
+from xdevice.distributed.proof import GREETING, MAGIC, prove
+from xdevice.distributed.seat import Seat
+from xdevice.errors import DistributedError, DistributedTimeoutError
+
+TOKEN = b"the token of a test's job"
+JOB = {"world_size": 3, "timeout": 60.0, "backend": "numpy", "engine": "mpi", "version": "0"}
+
+
+def of(rank, **others):
+    return {**JOB, "rank": rank, "local_rank": rank, "pid": 100 + rank, "id": str(rank), "name": "here", **others}
+
+
+@pytest.fixture
+def coordinator():
+    listener = socket.create_server(("127.0.0.1", 0))
+    coordinator = Coordinator(listener, TOKEN, of(0), 60.0)
+    coordinator.address = listener.getsockname()
+    coordinator.start()
+    return coordinator
+
+
+def connected(coordinator):
+    line = socket.create_connection(coordinator.address, timeout=10)
+    prove(line, TOKEN, time.monotonic() + 10)
+    return line
+
+
+def introduced(line, hello):
+    line.sendall(json.dumps({"line": "gate", "host": "127.0.0.1", **hello}).encode() + b"\n")
+    return line
+
+
+def come(coordinator, hello):
+    return introduced(connected(coordinator), hello)
+
+
+def heard(line):
+    with line.makefile() as lines:
+        return json.loads(next(lines))
+
+
+def test_rank_0_is_refused_like_the_others_though_they_have_come_and_gone_before_it(coordinator):
+    with closing(come(coordinator, of(1))) as first, closing(come(coordinator, of(1, id="another"))) as second:
+        said = heard(first)
+        assert said["error"].startswith("rank 1 is there twice: process 101 on here and process 101 on here")
+        assert heard(second) == said
+    time.sleep(ANSWER / 3)
+    with closing(come(coordinator, of(0))) as own:
+        assert heard(own) == said
+    coordinator.join(10)
+    assert not coordinator.is_alive()
+
+
+def test_a_process_that_has_connected_already_is_refused_too_and_not_just_hung_up_on(coordinator):
+    with closing(come(coordinator, of(0))) as own, closing(connected(coordinator)) as slow:
+        with closing(come(coordinator, of(1, world_size=2))) as other:
+            said = heard(other)
+        assert heard(own) == said
+        own.close()
+        time.sleep(ANSWER / 3)
+        introduced(slow, of(2))
+        assert heard(slow) == said
+    coordinator.join(10)
+    assert not coordinator.is_alive()
+
+
+def test_it_does_not_wait_for_ever_for_a_rank_0_that_cannot_reach_itself(coordinator):
+    with closing(come(coordinator, of(1, world_size=2))) as line:
+        assert heard(line)["error"] == "rank 1 has world size 2, and rank 0 has 3; start all alike"
+    coordinator.join(10 * ANSWER)
+    assert not coordinator.is_alive()
+    with pytest.raises(ConnectionRefusedError):
+        come(coordinator, of(0))
+
+
+@pytest.fixture
+def asked():
+    """Asks a server that answers in this way at rank 0's port; the error, and the port."""
+
+    def ask(answer):
+        with closing(socket.create_server(("127.0.0.1", 0))) as other:
+            port = other.getsockname()[1]
+
+            def serve():
+                while True:
+                    try:
+                        connection = other.accept()[0]
+                    except OSError:
+                        return
+                    with closing(connection):
+                        answer(connection)
+
+            threading.Thread(target=serve, daemon=True).start()
+            with pytest.raises(DistributedError) as caught:
+                Membership(Seat(1, 2, 1, "127.0.0.1", port, "a test"), 2.0, {})
+            other.shutdown(socket.SHUT_RDWR)
+        return caught.value, f"127.0.0.1:{port}"
+
+    return ask
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n", b"[1, 2]\n", b"XDV", b"\0" * 4 * GREETING])
+def test_another_programs_port_is_an_error_that_says_so(asked, monkeypatch, answer):
+    monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
+    error, there = asked(lambda connection: connection.recv(65536) and connection.sendall(answer))
+    assert error.rank is None
+    assert str(error).startswith(f"what answers at {there} is not rank 0 of an xdevice job; choose another port")
+
+
+def test_a_port_at_which_a_program_hangs_up_is_tried_until_the_timeout(asked, monkeypatch):
+    monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
+    error, there = asked(lambda connection: None)
+    assert error.rank == 0 and isinstance(error, DistributedTimeoutError)
+    assert str(error).startswith(f"rank 1 has waited 2 s at {there}: rank 0 cannot be reached (")
+
+
+def test_a_false_rank_0_that_does_not_know_the_token_learns_nothing_and_is_named(asked, monkeypatch):
+    monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
+    heard = []
+
+    def false(connection):
+        connection.sendall(MAGIC + b"n" * 32)
+        time.sleep(0.2)
+        heard.append(connection.recv(65536))
+        connection.sendall(b"p" * 32)
+
+    error, there = asked(false)
+    assert str(error).startswith(f"what answers at {there} does not know this job's token")
+    assert len(heard[0]) == GREETING + 32 and TOKEN not in heard[0] and b"rank" not in heard[0]

@@ -1,0 +1,73 @@
+"""The job's token, where another launcher than xdevice's has started the processes."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import xdevice
+from xdevice.distributed import token
+from xdevice.distributed.ports import free_block
+from xdevice.distributed.seat import Seat
+
+MEETS = """
+from xdevice.distributed.entry import Entry
+from xdevice.distributed.member import Membership
+from xdevice.distributed.seat import seat
+membership = Membership(seat(), 20.0, dict(backend="numpy", engine="mpi", version="0", timeout=20.0))
+membership.enter(Entry("shutdown"))
+membership.close()
+"""
+
+
+def met(*of_ranks):
+    """What processes with these variables of ``torchrun`` print on stderr, started in this order."""
+    first = str(free_block(8))
+    env = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
+    given = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "XDEVICE_MASTER_PORT": first}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    started = [
+        subprocess.Popen([sys.executable, "-c", MEETS], env={**env, **given, "LOCAL_RANK": own["RANK"], **own}, **pipes)
+        for own in of_ranks
+    ]
+    return [process.communicate(timeout=60)[0] for process in started], first
+
+
+def test_on_one_host_the_processes_meet_with_a_token_in_a_file_of_the_users(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (folder,) = [tmp_path / f"xdevice-{os.getuid()}"]
+    folder.mkdir(mode=0o700)
+    said, _ = met({"RANK": "1"}, {"RANK": "0"})
+    assert said == ["", ""] and list(folder.iterdir()) == []
+
+
+def test_a_process_with_another_token_is_refused_and_told_so():
+    said, port = met({"RANK": "0", "XDEVICE_TOKEN": "a" * 40}, {"RANK": "1", "XDEVICE_TOKEN": "b" * 40})
+    assert f"rank 0 (at 127.0.0.1:{port}) does not accept this process's token; give all processes" in said[1]
+    assert "rank 1 did not come" in said[0]
+
+
+def test_across_hosts_a_job_without_a_token_is_refused():
+    for ask in (token.offered, token.found):
+        with pytest.raises(
+            xdevice.DistributedError, match="srun gives the processes of several hosts no secret; set XDEVICE_TOKEN"
+        ):
+            ask(Seat(0, 2, 0, "10.0.0.1", 20_000, "srun"), {})
+    assert token.offered(Seat(0, 2, 0, "10.0.0.1", 20_000, "srun"), {"XDEVICE_TOKEN": "x" * 16}) == b"x" * 16
+
+
+def test_a_token_that_could_be_guessed_is_refused():
+    with pytest.raises(xdevice.ArgumentError, match="XDEVICE_TOKEN has 6 characters; give at least 16"):
+        token.offered(Seat(0, 2, 0, "10.0.0.1", 20_000, "srun"), {"XDEVICE_TOKEN": "secret"})
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders have no modes here")
+def test_a_folder_that_others_can_write_to_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    Path(tmp_path, f"xdevice-{os.getuid()}").mkdir()
+    Path(tmp_path, f"xdevice-{os.getuid()}").chmod(0o777)
+    with pytest.raises(xdevice.DistributedError, match="is open to other users; remove it, or set XDEVICE_TOKEN"):
+        token.offered(Seat(0, 2, 0, "127.0.0.1", 20_000, "torchrun"), {})

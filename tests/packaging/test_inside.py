@@ -1,0 +1,51 @@
+"""Modules of the package import what they need by name, never the whole package."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from xdevice.contract import CAPABILITIES
+
+ROOT = Path(__file__).parents[2]
+SUITE = ROOT / "xdevice" / "testing" / "contract"  # written as a user's tests are
+
+
+def whole_imports(text):
+    """The lines with `import xdevice` or `import xdevice.…`, docstrings apart."""
+    imports = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import))
+    return [node.lineno for node in imports for alias in node.names if alias.name.partition(".")[0] == "xdevice"]
+
+
+def test_nothing_inside_the_package_imports_the_whole_of_it():
+    files = [*(ROOT / "xdevice").rglob("*.py"), *(ROOT / "backends").rglob("*.py")]
+    assert len(files) > 100
+    found = {
+        str(f.relative_to(ROOT)): whole_imports(f.read_text(encoding="utf-8")) for f in files if SUITE not in f.parents
+    }
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize("code", ["import xdevice", "def f():\n    import xdevice.errors", "import os, xdevice as x"])
+def test_such_a_line_is_found(code):
+    assert whole_imports(code)
+
+
+@pytest.mark.parametrize("code", ["from xdevice import ones", "import xdevice_pages", '">>> import xdevice"'])
+def test_any_other_line_is_not(code):
+    assert not whole_imports(code)
+
+
+def test_every_capability_of_every_adapter_is_checked_against_the_contract():
+    checked = (ROOT / "tests" / "typing" / "contract.py").read_text(encoding="utf-8")
+    there = [p for p in (ROOT / "backends").glob("*/*") if p.stem in CAPABILITIES]
+    assert len(there) > 50
+    lists = ast.parse(checked)
+    typed = {
+        name.id
+        for node in ast.walk(lists)
+        if isinstance(node, ast.List)
+        for name in node.elts
+        if isinstance(name, ast.Name)
+    }
+    assert {f"{p.parent.name}_{p.stem}" for p in there} <= typed

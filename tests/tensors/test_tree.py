@@ -1,0 +1,372 @@
+"""Trees flattened and rebuilt, on Python's own containers and NumPy's arrays."""
+
+import array
+import copy
+import enum
+import functools
+import pathlib
+import types
+from collections import OrderedDict, UserDict, UserList, UserString, defaultdict, deque, namedtuple
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import xdevice
+from xdevice.tensors.tree import flatten
+
+Pair = namedtuple("Pair", ["x", "y"])
+
+
+@dataclass
+class Batch:
+    x: object
+    extra: object = None
+
+
+@dataclass(frozen=True)
+class Derived:
+    x: object
+
+    def __post_init__(self):
+        object.__setattr__(self, "made", [self.x])
+
+    @cached_property
+    def cached(self):
+        return self.x + 1
+
+
+class Base:
+    __slots__ = ("__private",)
+
+    def hide(self, value):
+        self.__private = value
+
+    def shown(self):
+        return self.__private
+
+
+@dataclass
+class Slotted(Base):
+    x: object
+
+
+class AttributeDict(dict):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.__dict__ = self
+
+
+class ReadOnly(dict):
+    def __setitem__(self, key, value):
+        raise TypeError("read only")
+
+    def update(self, *args, **kwargs):
+        raise TypeError("read only")
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+leaf = st.one_of(st.integers(), st.text(max_size=3), st.none(), st.builds(lambda n: np.full(2, n), st.integers(0, 9)))
+tree = st.recursive(
+    leaf,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.text(max_size=2), inner, max_size=3),
+        st.dictionaries(st.integers() | st.text(max_size=1), inner, max_size=3).map(OrderedDict),
+        st.lists(inner, max_size=3).map(deque),
+        st.tuples(inner, inner).map(lambda pair: Pair(*pair)),
+        st.tuples(inner, inner).map(lambda pair: Batch(*pair)),
+        st.tuples(inner, inner).map(lambda pair: types.SimpleNamespace(a=pair[0], b=pair[1])),
+        st.dictionaries(st.text(max_size=2), inner, max_size=3).map(lambda d: defaultdict(list, d)),
+        st.dictionaries(st.text(max_size=2), inner, max_size=3).map(UserDict),
+        st.lists(inner, max_size=2).map(UserList),
+        st.tuples(inner, inner).map(lambda pair: functools.partial(print, pair[0], sep=pair[1])),
+    ),
+    max_leaves=12,
+)
+
+
+def at(root, path):
+    """What a path names, asked of Python itself."""
+    return eval("root" + path, {"root": root})
+
+
+@given(tree)
+def test_every_leaf_is_found_at_its_path(root):
+    flat = flatten(root)
+    assert len(flat.paths) == len(flat.leaves)
+    for path, found in flat.named():
+        assert at(root, path) is found
+
+
+@given(tree)
+def test_a_tree_rebuilt_from_its_own_leaves_is_itself(root):
+    assert flatten(root).rebuild(flatten(root).leaves) is root
+
+
+@given(tree)
+def test_a_tree_rebuilt_from_copies_has_its_structure_and_types_and_shares_no_changed_leaf(root):
+    before = flatten(root)
+    rebuilt = before.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x)
+    after = flatten(rebuilt)
+    assert type(rebuilt) is type(root)
+    assert before.same_structure(after) and after.same_structure(before)
+    assert before.paths == after.paths
+    for a, b in zip(before.leaves, after.leaves, strict=True):
+        assert (a is not b and np.array_equal(a, b)) if isinstance(a, np.ndarray) else a is b
+    assert flatten(root).leaves == before.leaves or all(map(lambda a, b: a is b, flatten(root).leaves, before.leaves))
+
+
+@given(tree, tree)
+def test_trees_are_of_one_structure_if_their_paths_are_the_same(a, b):
+    if flatten(a).same_structure(flatten(b)):
+        assert flatten(a).paths == flatten(b).paths
+
+
+def test_dicts_whose_keys_came_in_another_order_correspond():
+    a, b = flatten({"x": 1, "y": 2}), flatten({"y": 20, "x": 10})
+    assert a.same_structure(b)
+    assert dict(zip(a.leaves, b.leaves, strict=True)) == {1: 10, 2: 20}
+    assert list(b.rebuild([3, 4])) == ["y", "x"]
+
+
+def test_a_container_that_appears_twice_stays_shared():
+    layer = {"w": np.ones(2)}
+    moved = xdevice.to_device({"a": layer, "b": layer, "w": layer["w"]}, "cpu", copy=True)
+    assert moved["a"] is moved["b"] is not layer
+    assert moved["w"] is moved["a"]["w"] is not layer["w"]
+
+
+@pytest.mark.parametrize("deep", [300, 4000])
+def test_trees_may_be_deep(deep):
+    root = x = np.ones(1)
+    for _ in range(deep):
+        root = Batch(root)
+    moved = xdevice.to_device(root, "cpu", copy=True)
+    for _ in range(deep):
+        moved = moved.x
+    assert moved is not x and xdevice.device_of(root) == xdevice.cpu()
+
+
+def test_attributes_that_are_no_fields_move_as_well():
+    original = Derived(np.ones(2))
+    assert original.cached[0] == 2
+    moved = xdevice.to_device(original, "cpu", copy=True)
+    assert moved.made[0] is moved.x is not original.x
+    assert moved.__dict__["cached"] is not original.cached
+
+
+def test_a_private_slot_of_a_base_class_is_kept_and_moves():
+    original = Slotted(1)
+    original.hide(np.ones(2))
+    moved = xdevice.to_device(original, "cpu", copy=True)
+    assert moved.shown() is not original.shown() and moved.x == 1
+    assert xdevice.device_of(original) == xdevice.cpu()
+
+
+def test_a_dict_that_is_its_own_attributes_stays_one():
+    original = AttributeDict(x=np.ones(2), y=1)
+    moved = xdevice.to_device(original, "cpu", copy=True)
+    assert moved.x is moved["x"] is not original.x
+    moved.y = 5
+    assert moved["y"] == 5 and original.y == 1
+    assert flatten(original).paths == ("['x']", "['y']")
+
+
+def test_a_dict_that_refuses_to_be_changed_moves():
+    original = ReadOnly({"x": np.ones(2)})
+    moved = xdevice.to_device(original, "cpu", copy=True)
+    assert type(moved) is ReadOnly and moved["x"] is not original["x"]
+
+
+def test_an_ordered_dict_keeps_its_attributes():
+    state = OrderedDict(w=np.ones(2))
+    state._metadata = OrderedDict({"": {"version": 2}})
+    assert xdevice.to_device(state, "cpu", copy=True)._metadata == {"": {"version": 2}}
+
+
+def test_mappings_partials_and_proxies_are_opened():
+    x = np.ones(2)
+    proxy = types.MappingProxyType({"x": x})
+    partial = functools.partial(np.add, x, out=None)
+    moved = xdevice.to_device([proxy, partial], "cpu", copy=True)
+    assert type(moved[0]) is types.MappingProxyType and moved[0]["x"] is not x
+    assert moved[1].func is np.add and moved[1].args[0] is not x
+    assert flatten([proxy, partial]).paths == ("[0]['x']", "[1].func", "[1].args[0]", "[1].keywords['out']")
+
+
+def test_optree_nodes_are_opened_as_registered():
+    import optree
+
+    class Node:
+        def __init__(self, x, static):
+            self.x, self.static = x, static
+
+    optree.register_pytree_node(
+        Node,
+        lambda n: ((n.x,), n.static, ("x",)),
+        lambda static, kids: Node(*kids, static),
+        namespace=optree.registry.__GLOBAL_NAMESPACE,
+    )
+    try:
+        original = Node(np.ones(2), "kept")
+        moved = xdevice.to_device({"n": original}, "cpu", copy=True)["n"]
+        assert moved.x is not original.x and moved.static == "kept"
+        assert flatten(original).paths == (".x",)
+    finally:
+        optree.unregister_pytree_node(Node, namespace=optree.registry.__GLOBAL_NAMESPACE)
+
+
+# ---------------------------------------------------------------- leaves
+
+
+class Holder:
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+
+class Boxes:
+    """As a detector has them: it moves itself, and says where it is."""
+
+    def __init__(self, x):
+        self.x, self.moves = x, 0
+
+    @property
+    def device(self):
+        return "cpu"
+
+    def to(self, device):
+        new = type(self)(self.x.copy())
+        new.moves = self.moves + 1
+        return new
+
+
+class Sneaky(Boxes):
+    device = None  # it does not say where it is: its tensors are asked
+
+
+@dataclass
+class MovingData:
+    x: object
+
+    def to(self, device):
+        return MovingData(self.x.copy())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(None, 1, 1.5, 2j, True, "text", b"bytes", bytearray(b"x"), range(3), slice(1, 2), ..., NotImplemented),
+        *(Colour.RED, pathlib.Path("x"), pathlib.PurePosixPath("x"), print, len, np.add, int, Batch, functools),
+        *(np.dtype("f4"), np.str_("x"), np.datetime64("2020"), np.array(["a"]), np.array([{1: 2}], object)),
+        *(np.float32(1), xdevice.cpu(), lambda: None, Boxes(np.ones(1)).to, object(), ValueError("x")),
+        *(UserString("x"), array.array("f", [1])),
+        Holder(name="config", rate=0.1, nested={"a": [1, 2]}),
+    ],
+    ids=repr,
+)
+def test_plain_data_passes_through(data):
+    x = np.ones(2)
+    root = {"x": x, "data": data}
+    moved = xdevice.to_device(root, "cpu", copy=True)
+    assert moved["x"] is not x
+    assert moved["data"] is data
+    assert xdevice.device_of(root) == xdevice.cpu()
+
+
+def test_dates_decimals_and_patterns_pass_through():
+    import datetime
+    import decimal
+    import fractions
+    import re
+    import uuid
+
+    data = [datetime.datetime.now(), datetime.date.today(), datetime.timedelta(1), decimal.Decimal(1)]
+    data += [fractions.Fraction(1, 2), re.compile("x"), uuid.uuid4(), datetime.timezone.utc]
+    assert xdevice.device_of([np.ones(2), *data]) == xdevice.cpu()
+
+
+@pytest.mark.parametrize(
+    ("holder", "path"),
+    [
+        (lambda x: Holder(x=x), "Holder.x is a tensor"),
+        (lambda x: Holder(deep={"a": [x]}), "Holder.deep['a'][0] is a tensor"),
+        (lambda x: Holder(deep=Holder(x=x)), "Holder.deep.x is a tensor"),
+        (lambda x: np.array([x, None], object), "ndarray.flat[0] is a tensor"),
+        (lambda x: (part for part in [x]), "can be read only once"),
+        (lambda x: iter([x]), "can be read only once"),
+        (lambda x: {"a": x}.values(), "cannot be searched"),
+        (lambda x: ValueError("x", x), "ValueError.args[1] is a tensor"),
+    ],
+)
+def test_what_holds_a_tensor_and_cannot_be_rebuilt_is_an_error_with_its_path(holder, path):
+    root = {"x": np.ones(2), "held": holder(np.ones(3))}
+    for ask in (xdevice.device_of, xdevice.devices_of, lambda r: xdevice.to_device(r, "cpu", copy=True)):
+        with pytest.raises(xdevice.NotATensorError) as error:
+            ask(root)
+        assert path in str(error.value) and "['held']" in str(error.value)
+    assert xdevice.device_of(root, skip=["held"]) == xdevice.cpu()
+    assert xdevice.to_device(root, "cpu", copy=True, skip=["held"])["held"] is root["held"]
+
+
+class Raising(Boxes):
+    @property
+    def device(self):
+        raise RuntimeError("it does not say")
+
+
+class ByKeyword(Boxes):
+    def to(self, *, device):
+        return super().to(device)
+
+
+@pytest.mark.parametrize("cls", [Boxes, Sneaky, MovingData, Raising, ByKeyword])
+def test_an_object_with_a_method_to_is_moved_by_it(cls):
+    original = cls(np.ones(2))
+    assert xdevice.to_device({"b": original}, "cpu")["b"] is original
+    moved = xdevice.to_device({"b": original}, "cpu", copy=True)["b"]
+    assert type(moved) is cls and moved is not original and moved.x is not original.x
+    assert xdevice.device_of(original) == xdevice.device_of([original]) == xdevice.cpu()
+    assert xdevice.to_device(original, "cpu") is original
+
+
+def test_names_and_paths_can_be_skipped():
+    x, y = np.ones(2), np.ones(3)
+    root = {"keep": [x, {"meta": Holder(x=y)}], "meta": [y], "b": Batch(x, y)}
+    moved = xdevice.to_device(root, "cpu", copy=True, skip=["meta", "['b'].extra"])
+    assert moved["meta"] is root["meta"] and moved["keep"][1]["meta"] is root["keep"][1]["meta"]
+    assert moved["keep"][0] is moved["b"].x is not x
+    assert moved["b"].extra is y
+
+
+def test_the_device_first_is_an_error_that_says_so():
+    with pytest.raises(xdevice.ArgumentTypeError, match=r"write to_device\(x, device\)"):
+        xdevice.to_device("gpu", np.ones(2))
+
+
+def test_copies_leave_the_original_alone():
+    root = {"a": [np.ones(2), Batch(np.ones(3), {"deep": np.ones(4)})]}
+    before = copy.deepcopy(root)
+    moved = xdevice.to_device(root, "cpu", copy=True)
+    moved["a"][1].extra["deep"][:] = 7
+    moved["a"].append(1)
+    assert len(root["a"]) == 2 and np.array_equal(root["a"][1].extra["deep"], before["a"][1].extra["deep"])
+
+
+@pytest.mark.parametrize("ask", [xdevice.replicate, lambda t, d: xdevice.all_reduce([t, t])])
+def test_sets_of_parameters_are_refused(ask):
+    parameters = {np.float32(1), np.float32(2)}
+    with pytest.raises(xdevice.ArgumentTypeError, match="set"):
+        ask({"params": parameters}, ["cpu", "cpu"])
+
+
+def test_empty_trees_in_a_list_are_told():
+    with pytest.raises(xdevice.NotATensorError, match="no tensor"):
+        xdevice.all_reduce([[], []])

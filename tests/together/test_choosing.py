@@ -1,0 +1,59 @@
+"""Which framework is chosen where several are installed."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+def run(code, cwd=None):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=300, cwd=cwd
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_numpy_is_not_guessed_because_it_is_imported():
+    out = run("import numpy, xdevice; print(xdevice.available()[0], xdevice.backend())")
+    assert out == "torch torch"
+
+
+def test_the_only_framework_that_is_imported_is_guessed():
+    assert run("import numpy, jax, xdevice; print(xdevice.backend())") == "jax"
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("tf", "tensorflow"), ("keras", "tensorflow"), ("pytorch", "torch"), ("np", "numpy")]
+)
+def test_what_others_call_a_framework_is_suggested(word, meant):
+    code = f"""
+        import xdevice
+        try:
+            xdevice.use({word!r})
+        except LookupError as error:
+            print(error)
+    """
+    assert f"did you mean {meant!r}?" in run(code)
+
+
+def test_a_users_file_named_like_a_framework_is_tried_once(tmp_path):
+    (tmp_path / "paddle.py").write_text("tries = 0\nclass Thing: pass\n")
+    code = """
+        import sys; sys.path.insert(0, ".")
+        import numpy, paddle, xdevice
+        import importlib
+        tries, really = [], importlib.import_module
+        def counting(name, *args):
+            tries.append(name) if "paddle" in name else None
+            return really(name, *args)
+        importlib.import_module = counting
+        class A: pass
+        class B: pass
+        class C: pass
+        for thing in (A(), B(), C()):
+            print(xdevice.device_of({"x": numpy.ones(2), "thing": thing}), len(tries))
+    """
+    first, *others = run(code, cwd=tmp_path).splitlines()
+    assert first.startswith("cpu:0") and others == [first, first]

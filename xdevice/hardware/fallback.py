@@ -1,0 +1,83 @@
+"""The only functions that fall back to the CPU, `try_gpu` and `try_all_gpus`; they warn of a GPU that is not seen."""
+
+from __future__ import annotations
+
+import warnings
+
+from xdevice.device import Device, check_index
+from xdevice.errors import DeviceFallbackWarning
+from xdevice.framework.choosing import backend
+from xdevice.hardware.devices import cpu, devices
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xdevice.framework.adapters import Backend
+
+_warned: set[str] = set()  # frameworks that there was a warning about
+
+
+def try_gpu(i: int = 0) -> Device:
+    """GPU number ``i`` if the chosen framework has it, else the CPU.
+
+    With `try_all_gpus` the only function that falls back to the CPU. If the machine has a GPU that the framework
+    cannot see, it says why, once, as a `DeviceFallbackWarning`.
+
+    Raises
+    ------
+    DeviceTypeError
+        ``i`` is not an integer.
+    DeviceSpellingError
+        ``i`` is negative or over ``2**31 - 1``.
+    BackendNotInstalledError
+        No framework is installed.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.try_gpu(3)
+    Device('cpu:0')
+    """
+    wanted = Device("gpu", check_index(i))
+    chosen = backend()
+    seen = chosen.hardware.count("gpu")
+    if wanted.index < seen:
+        return wanted
+    if not seen:
+        _warn_if_hidden(chosen)
+    return cpu()
+
+
+def try_all_gpus() -> list[Device]:
+    """All GPUs that the chosen framework has, else the CPU alone: never empty.
+
+    Raises
+    ------
+    BackendNotInstalledError
+        No framework is installed.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     xdevice.try_all_gpus()
+    [Device('cpu:0')]
+    """
+    there = devices("gpu")
+    if not there:
+        _warn_if_hidden(backend())
+    return there or [cpu()]
+
+
+def _warn_if_hidden(chosen: Backend) -> None:
+    if chosen in _warned:
+        return
+    _warned.add(chosen)
+    from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only when a GPU is missed
+
+    facts = facts_of(chosen)
+    problem = diagnose(facts)
+    if problem is not None:
+        there = " although this machine has one" if facts.gpus else ""  # a driver that fails may list none
+        text = f"{chosen} sees no GPU{there}: {problem.reason}; {problem.cure}"
+        warnings.warn(text, DeviceFallbackWarning, stacklevel=3)

@@ -1,0 +1,26 @@
+"""What the functions of the standard are composed of."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from xdevice.kit.promotion import Dtypes
+
+
+class Parts:
+    """A framework's operations and dtypes, for the classes that compose functions of them.
+
+    ``raw``: the framework's operations; ``f``: the functions that need no more than a dtype or an axis put right.
+    """
+
+    def __init__(
+        self, raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes, promote: Callable[..., list[Any]]
+    ) -> None:
+        self._raw, self._f, self._dtypes, self._promote = raw, f, dtypes, promote
+
+    def _kept(self, x: Any, name: str | None) -> Any:
+        """The tensor in that dtype, whatever an operation made of it."""
+        return x if self._dtypes.dtype_name(x) == name else self._dtypes.cast(x, name)

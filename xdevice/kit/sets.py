@@ -1,0 +1,82 @@
+"""Functions of the distinct numbers in a tensor."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from xdevice.kit.parts import Parts
+from xdevice.kit.promotion import INTEGER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` returns."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` returns."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` returns."""
+
+    values: Any
+    inverse_indices: Any
+
+
+class Sets(Parts):
+    """Functions of the distinct numbers. Each nan is distinct from every other."""
+
+    def unique_values(self, x: Any, /) -> Any:
+        return self.unique_all(x).values
+
+    def unique_counts(self, x: Any, /) -> UniqueCounts:
+        found = self.unique_all(x)
+        return UniqueCounts(found.values, found.counts)
+
+    def unique_inverse(self, x: Any, /) -> UniqueInverse:
+        found = self.unique_all(x)
+        return UniqueInverse(found.values, found.inverse_indices)
+
+    def unique_all(self, x: Any, /) -> UniqueAll:
+        flat, cast = self._raw["reshape"](x, (-1,)), self._dtypes.cast
+        if not flat.shape[0]:
+            none = cast(flat, INTEGER)
+            return UniqueAll(flat, none, self._raw["reshape"](none, tuple(x.shape)), none)
+        order = self._raw["argsort"](flat, 0, False)
+        ordered = self._raw["take"](flat, order, 0)
+        last = flat.shape[0] - 1
+        changes = self._f["not_equal"](ordered[1:], ordered[:last])
+        first = self._raw["concat"]([self._one(True, "bool", order), changes], 0)
+        groups = self._raw["cumulative_sum"](cast(first, INTEGER), 0)
+        (starts,) = self._raw["nonzero"](first)
+        starts = cast(starts, INTEGER)
+        ends = self._raw["concat"]([starts[1:], self._one(last + 1, INTEGER, order)], 0)
+        inverse = self._raw["take"](self._f["subtract"](groups, 1), self._raw["argsort"](order, 0, False), 0)
+        return UniqueAll(
+            self._raw["take"](ordered, starts, 0),
+            self._raw["take"](order, starts, 0),
+            self._raw["reshape"](inverse, tuple(x.shape)),
+            self._f["subtract"](ends, starts),
+        )
+
+    def _one(self, value: Any, name: str, like: Any) -> Any:
+        """A vector of one number."""
+        return self._raw["reshape"](self._dtypes.number(value, name, like), (1,))
+
+    def isin(self, x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
+        x1, x2 = self._promote(x1, x2)
+        equal = self._f["equal"](self._raw["expand_dims"](x1, len(x1.shape)), self._raw["reshape"](x2, (-1,)))
+        found = self._f["any"](equal, axis=-1)
+        return self._f["logical_not"](found) if invert else found

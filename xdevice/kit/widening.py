@@ -1,0 +1,105 @@
+"""Integers and booleans of every width, in operations that a framework has for a few of them."""
+
+from __future__ import annotations
+
+from functools import wraps
+
+from xdevice.errors import NotSupportedError
+from xdevice.kit.promotion import bits_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from xdevice.kit.promotion import Dtypes
+
+_LADDER = {
+    "bool": ("uint8", "int32", "int64"),
+    **dict.fromkeys(("uint8", "int8", "int16", "uint16"), ("int32", "int64", "float64")),
+    **dict.fromkeys(("int32", "uint32"), ("int64", "float64")),
+    "int64": ("float64",),
+    "float16": ("float32",),
+    "bfloat16": ("float32",),
+}
+"""The dtypes that are tried in place of one that an operation does not take; each holds all of its values.
+
+But 64-bit floats hold integers up to 2**53 only: for a framework that has no other such operation.
+"""
+
+_OTHER_RESULTS = frozenset(
+    {"argmax", "argmin", "argsort", "equal", "greater", "greater_equal", "isfinite", "isinf", "isnan", "less"}
+    | {"less_equal", "nonzero", "not_equal", "searchsorted", "signbit", "all", "any"}
+)
+"""Operations whose results are places or booleans, and so not of their operands' dtype."""
+
+
+_PLACES = ("take", "take_along_axis")
+"""Operations whose second operand is places."""
+
+
+class Widening:
+    """A framework's operations, each for every dtype.
+
+    An operation that refuses a dtype is tried with wider ones, and its result has the first dtype again.
+    Which one it took is remembered. If it takes none, the error is ours and names the operation and the dtype.
+    """
+
+    def __init__(self, backend: str, dtypes: Dtypes, refused: Callable[[Exception], bool]) -> None:
+        self._backend, self._dtypes, self._refused = backend, dtypes, refused
+
+    def all(self, raw: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+        """All operations, widened."""
+        return {name: self._widened(name, op) for name, op in raw.items()}
+
+    def _widened(self, name: str, op: Callable[..., Any]) -> Callable[..., Any]:
+        taken: dict[str, str] = {}  # a dtype, and the one that the operation takes in place of it
+        first = 1 if name == "where" else 0
+
+        def within(wider: str, dtype: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+            operands = args[first : first + 1] if name in _PLACES else args[first:]
+            given = (self._to(x, dtype, wider) for x in operands)
+            found = op(*args[:first], *given, *args[first + len(operands) :], **options)
+            return found if name in _OTHER_RESULTS else self._to(found, wider, dtype)
+
+        def search(dtype: str, args: tuple[Any, ...], options: dict[str, Any], error: Exception) -> Any:
+            for wider in _LADDER.get(dtype, ()):
+                try:
+                    found = within(wider, dtype, args, options)
+                except Exception as again:
+                    if not self._refused(again):
+                        raise
+                else:
+                    taken[dtype] = wider
+                    return found
+            raise self._error(name, dtype) from error
+
+        @wraps(op)
+        def call(*args: Any, **options: Any) -> Any:
+            dtype = self._dtype_of(args[first])
+            if dtype in taken:
+                return within(taken[dtype], dtype, args, options)
+            try:
+                return op(*args, **options)
+            except Exception as error:
+                if dtype is None or not self._refused(error):
+                    raise
+                return search(dtype, args, options, error)
+
+        call.__name__ = call.__qualname__ = name
+        return call
+
+    def _dtype_of(self, x: Any) -> str | None:
+        return self._dtypes.dtype_name(x[0] if type(x) is list else x)
+
+    def _to(self, x: Any, given: str, wanted: str) -> Any:
+        """The tensor, or those in a list or tuple, in another dtype; anything else as it is."""
+        if isinstance(x, (list, tuple)) and any(self._dtypes.dtype_name(each) is not None for each in x):
+            return [self._to(each, given, wanted) for each in x]
+        return self._dtypes.cast(x, wanted) if self._dtypes.dtype_name(x) == given else x
+
+    def _error(self, name: str, dtype: str) -> NotSupportedError:
+        wider = "float32" if bits_of(dtype) < bits_of("int64") else "float64"
+        return NotSupportedError(
+            f"{self._backend} has no {name} of {dtype}; convert the tensor, for example with astype(x, xp.{wider})"
+        )

@@ -1,0 +1,64 @@
+"""``__array_namespace_info__``: what a namespace tells of itself."""
+
+from __future__ import annotations
+
+from xdevice.errors import ArgumentError
+from xdevice.framework.choosing import using
+from xdevice.hardware.devices import devices
+from xdevice.tensors.names import DTYPE_NAMES, DTYPES
+from xdevice.tensors.placement import device_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from xdevice.device import Device
+    from xdevice.framework.adapters import Backend
+    from xdevice.tensors.factories import Factories
+
+
+class Info:
+    """The standard's inspection functions, for one framework. Its devices are xdevice's."""
+
+    def __init__(self, owner: Backend, factories: Factories, own: Mapping[str, Any]) -> None:
+        self._owner, self._factories, self._own = owner, factories, own
+
+    def capabilities(self) -> dict[str, Any]:
+        """Results may have shapes that depend on the data; ``None``: the number of axes has no known limit."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": None}
+
+    def default_device(self) -> Device:
+        """Where new tensors go without ``device=``: the innermost `scope`, else the framework's own default."""
+        return device_of(self._factories.zeros((1,)))
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+        """The dtypes of new tensors without ``dtype=``."""
+        made = {"real floating": [1.0], "complex floating": [1j], "integral": [1]}
+        if self._owner.creation.dtype("complex64") is None:
+            del made["complex floating"]
+        found = {kind: self._factories.asarray(data, device=device).dtype for kind, data in made.items()}
+        return found | {"indexing": self._own["argmax"](self._factories.asarray([1], device=device)).dtype}
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+        """The framework's dtypes of a kind, or of every kind, by their names."""
+        found = {name: self._owner.creation.dtype(name) for name in _names(kind)}
+        return {name: dtype for name, dtype in found.items() if dtype is not None}
+
+    def devices(self) -> tuple[Device, ...]:
+        """The devices that the framework can use."""
+        with using(self._owner):
+            return tuple(devices())
+
+
+def _names(kind: Any) -> tuple[str, ...]:
+    if kind is None:
+        return DTYPE_NAMES
+    if isinstance(kind, tuple):
+        return tuple(name for name in DTYPE_NAMES if any(name in _names(each) for each in kind))
+    integral = DTYPES["signed integer"] + DTYPES["unsigned integer"]
+    numeric = integral + DTYPES["real floating"] + DTYPES["complex floating"]
+    kinds = DTYPES | {"integral": integral, "numeric": numeric}
+    if kind not in kinds:
+        raise ArgumentError(f"{kind!r} is not a kind of dtypes; give one of {', '.join(map(repr, kinds))}")
+    return kinds[kind]

@@ -1,0 +1,34 @@
+"""Classes registered as nodes of trees: with optree, or with a framework that keeps a registry of its own."""
+
+from __future__ import annotations
+
+import sys
+
+from xdevice.framework.ownership import usable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Opener = Callable[[Any], tuple[list[Any], list[str], Callable[[list[Any]], Any]]]
+
+
+def opener_of(cls: type) -> Opener | None:
+    """What opens objects of the class one level deep: into parts, how each is written, and what rebuilds it."""
+    optree: Any = sys.modules.get("optree")
+    entry = optree.register_pytree_node.get(cls) if hasattr(optree, "register_pytree_node") else None
+    if entry is not None and getattr(entry.kind, "name", "") == "CUSTOM":
+        return lambda node: _opened_by_optree(entry, node)
+    for owner in usable(cls):
+        if owner.open("trees").has("is_node") and owner.trees.is_node(cls):
+            return owner.trees.opened
+    return None
+
+
+def _opened_by_optree(entry: Any, node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any]]:
+    children, metadata, *entries = entry.flatten_func(node)
+    parts = list(children)
+    names = list(entries[0]) if entries and entries[0] is not None else range(len(parts))
+    keys = [f".{name}" if isinstance(name, str) and name.isidentifier() else f"[{name!r}]" for name in names]
+    return parts, keys, lambda new: entry.unflatten_func(metadata, new)

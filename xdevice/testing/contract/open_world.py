@@ -1,0 +1,128 @@
+"""The open world: what users put into trees beside tensors is moved, kept, or an error; never passed over."""
+
+from __future__ import annotations
+
+import functools
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import xdevice
+from xdevice import all_reduce, device_of, devices_of, tensor, to_device, to_numpy
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_several
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Holder:
+    """An object of a user's own class."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+class Boxes:
+    """An object that moves itself, as those of many libraries do; a list as well, which must not matter."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    @property
+    def device(self) -> Any:
+        return device_of(self.x)
+
+    def to(self, device: Any) -> Boxes:
+        return Boxes(to_device(self.x, device, copy=True))
+
+
+HOLDERS: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda x: Holder(x=x), r"Holder\.x is a tensor"),
+    (lambda x: Holder(deep={"a": [x]}), r"Holder\.deep\['a'\]\[0\] is a tensor"),
+    (lambda x: (part for part in [x]), "can be read only once"),
+    (lambda x: {"a": x}.values(), "cannot be searched"),
+]
+
+
+class OpenWorld(Promises):
+    """Trees of what users bring."""
+
+    @pytest.mark.parametrize(("holder", "says"), HOLDERS)
+    def test_a_holder_of_tensors_that_cannot_be_opened_is_an_error_with_its_path(
+        self, backend: str, x: Any, holder: Callable[[Any], Any], says: str
+    ) -> None:
+        tree = {"x": x, "held": holder(x)}
+        for ask in (device_of, devices_of, lambda t: to_device(t, "cpu", copy=True)):
+            with pytest.raises(xdevice.NotATensorError, match=rf"{says}.*\['held'\]"):
+                ask(tree)
+        assert device_of(tree, skip=["held"]) == xdevice.cpu()
+        assert to_device(tree, "cpu", copy=True, skip=["['held']"])["held"] is tree["held"]
+
+    def test_an_object_without_tensors_passes_through(self, backend: str, x: Any) -> None:
+        config = Holder(rate=0.1, names=["a", "b"], nested=Holder(size=3), shape=x.shape, dtype=x.dtype)
+        tree = {"x": x, "config": config, "function": len, "kind": type(x), "device": xdevice.gpu(7)}
+        moved = to_device(tree, "cpu", copy=True)
+        assert moved["x"] is not x
+        assert all(moved[key] is tree[key] for key in tree if key != "x")
+
+    def test_an_object_with_a_method_to_is_moved_by_it(self, backend: str, x: Any) -> None:
+        boxes = Boxes(x)
+        assert device_of({"boxes": boxes}) == xdevice.cpu()
+        assert to_device({"boxes": boxes}, "cpu")["boxes"] is boxes
+        copied = to_device({"boxes": boxes}, "cpu", copy=True)["boxes"]
+        assert type(copied) is Boxes
+        assert copied.x is not x
+
+    def test_namespaces_and_partials_are_opened(self, backend: str, x: Any) -> None:
+        tree: list[Any] = [SimpleNamespace(x=x, n=1), functools.partial(max, x, key=None)]
+        moved = to_device(tree, "cpu", copy=True)
+        assert moved[0].x is moved[1].args[0]
+        assert moved[0].x is not x
+        assert (moved[0].n, moved[1].func, moved[1].keywords) == (1, max, {"key": None})
+
+    def test_text_dates_and_scalars_of_numpy_count_as_data_beside_tensors(self, backend: str, x: Any) -> None:
+        tree = {"x": x, "names": np.array(["a", "b"]), "objects": np.array([{}, None]), "rate": np.float32(0.5)}
+        moved = to_device(tree, "cpu", copy=True)
+        assert all(moved[key] is tree[key] for key in ("names", "objects", "rate"))
+        assert device_of(tree) == xdevice.cpu()
+
+    @needs("collectives.pack")
+    def test_the_mean_of_equal_numbers_is_that_number(self, backend: str) -> None:
+        numbers = np.random.default_rng(0).standard_normal(500).astype("float32")
+        for n in (2, 3, 5, 7):
+            for found in all_reduce([tensor(numbers) for _ in range(n)], op="mean"):
+                np.testing.assert_array_equal(to_numpy(found), numbers)
+
+    def test_empty_trees_cannot_be_reduced(self, backend: str) -> None:
+        with pytest.raises(xdevice.NotATensorError, match="no tensor"):
+            all_reduce([[], []])
+
+    @on_several
+    def test_what_users_bring_moves_to_another_device(self, backend: str) -> None:
+        x = xdevice.ones((2, 3), device=FIRST)
+        tree: dict[str, Any] = {
+            "boxes": Boxes(x),
+            "space": SimpleNamespace(x=x),
+            "names": np.array(["a"]),
+            "rate": np.float32(1),
+        }
+        assert device_of(tree) == FIRST
+        moved = to_device(tree, SECOND)
+        assert device_of(moved) == SECOND
+        assert device_of(moved["boxes"].x) == device_of(moved["space"].x) == SECOND
+        assert moved["names"] is tree["names"]
+        assert device_of(tree) == FIRST
+        with pytest.raises(xdevice.MixedDeviceError, match=r"\['boxes'\]") as error:
+            device_of([tree, moved])
+        assert error.value.devices == {FIRST, SECOND}
+
+    @on_several
+    def test_numbers_of_numpy_bound_for_a_gpu_are_an_error_that_does_not_advise_the_cpu(self, backend: str) -> None:
+        tree = {"x": xdevice.ones(3, device=FIRST), "n": np.ones(3)}
+        with pytest.raises(xdevice.XDeviceError, match=r"numpy.*\['n'\]") as error:
+            to_device(tree, SECOND)
+        assert "fall back" not in str(error.value)
+        assert device_of(tree["x"]) == FIRST
+        assert device_of(to_device(tree, SECOND, skip="n")["x"]) == SECOND
