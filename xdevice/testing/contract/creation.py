@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import xdevice
+from xdevice import ArgumentError, arange, cpu, device_of, empty, full, ones, rand, randn, tensor, to_numpy, zeros
+from xdevice.tensors import creation
 from xdevice.testing.contract.promises import Promises, needs
 
 if TYPE_CHECKING:
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
     from xdevice.testing.native import Native
 
 FACTORIES: dict[str, Callable[..., Any]] = {
-    "empty": lambda **k: xdevice.empty((2, 3), **k),
-    "zeros": lambda **k: xdevice.zeros((2, 3), **k),
-    "ones": lambda **k: xdevice.ones((2, 3), **k),
-    "full": lambda **k: xdevice.full((2, 3), 7.5, **k),
-    "arange": lambda **k: xdevice.arange(6, **k),
-    "rand": lambda **k: xdevice.rand((2, 3), **k),
-    "randn": lambda **k: xdevice.randn((2, 3), **k),
-    "tensor": lambda **k: xdevice.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], **k),
+    "empty": lambda **k: empty((2, 3), **k),
+    "zeros": lambda **k: zeros((2, 3), **k),
+    "ones": lambda **k: ones((2, 3), **k),
+    "full": lambda **k: full((2, 3), 7.5, **k),
+    "arange": lambda **k: arange(6, **k),
+    "rand": lambda **k: rand((2, 3), **k),
+    "randn": lambda **k: randn((2, 3), **k),
+    "tensor": lambda **k: tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], **k),
 }
 
 
@@ -43,13 +44,13 @@ class Creation(Promises):
 
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", FACTORIES)
-    @pytest.mark.parametrize("device", ["cpu", "/CPU:0", xdevice.cpu()])
+    @pytest.mark.parametrize("device", ["cpu", "/CPU:0", cpu()])
     def test_a_new_tensor_is_on_the_device_asked_for(
         self, backend: str, native: Native, name: str, device: Any
     ) -> None:
         made = FACTORIES[name](device=device)
         assert type(made) is type(native.ones())
-        assert xdevice.device_of(made) == xdevice.cpu()
+        assert device_of(made) == cpu()
         assert tuple(made.shape) == ((6,) if name == "arange" else (2, 3))
 
     @needs("creation.{name}")
@@ -57,163 +58,163 @@ class Creation(Promises):
     def test_a_new_tensor_is_where_the_framework_would_put_it_if_nothing_is_asked_for(
         self, backend: str, native: Native, name: str
     ) -> None:
-        assert xdevice.device_of(FACTORIES[name](device=None)) == xdevice.device_of(native.ones())
+        assert device_of(FACTORIES[name](device=None)) == device_of(native.ones())
 
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", FACTORIES)
     @pytest.mark.parametrize("dtype", ["float32", "float16", np.float32, np.dtype("float16")])
     def test_a_new_tensor_has_the_dtype_asked_for(self, backend: str, name: str, dtype: Any) -> None:
-        assert xdevice.to_numpy(FACTORIES[name](dtype=dtype)).dtype == np.dtype(dtype)
+        assert to_numpy(FACTORIES[name](dtype=dtype)).dtype == np.dtype(dtype)
 
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", ["zeros", "ones", "arange", "full", "tensor"])
     def test_integers_can_be_asked_for(self, backend: str, name: str) -> None:
-        assert xdevice.to_numpy(FACTORIES[name](dtype="int32")).dtype == np.int32
+        assert to_numpy(FACTORIES[name](dtype="int32")).dtype == np.int32
 
     def test_a_native_dtype_will_do(self, backend: str) -> None:
-        made = xdevice.ones(3, dtype=xdevice.zeros(1, dtype="float16").dtype)
-        assert xdevice.to_numpy(made).dtype == np.float16
+        made = ones(3, dtype=zeros(1, dtype="float16").dtype)
+        assert to_numpy(made).dtype == np.float16
 
     def test_values_are_what_was_asked_for(self, backend: str) -> None:
-        assert xdevice.to_numpy(xdevice.zeros((2, 3))).tolist() == [[0, 0, 0], [0, 0, 0]]
-        assert xdevice.to_numpy(xdevice.ones(2)).tolist() == [1, 1]
-        assert xdevice.to_numpy(xdevice.full((2,), 2.5)).tolist() == [2.5, 2.5]
-        assert xdevice.to_numpy(xdevice.arange(4)).tolist() == [0, 1, 2, 3]
-        assert xdevice.to_numpy(xdevice.arange(1, 2, 0.25)).tolist() == [1, 1.25, 1.5, 1.75]
-        assert xdevice.to_numpy(xdevice.arange(5, 0, -2)).tolist() == [5, 3, 1]
-        assert xdevice.to_numpy(xdevice.tensor(3.5)).shape == ()
+        assert to_numpy(zeros((2, 3))).tolist() == [[0, 0, 0], [0, 0, 0]]
+        assert to_numpy(ones(2)).tolist() == [1, 1]
+        assert to_numpy(full((2,), 2.5)).tolist() == [2.5, 2.5]
+        assert to_numpy(arange(4)).tolist() == [0, 1, 2, 3]
+        assert to_numpy(arange(1, 2, 0.25)).tolist() == [1, 1.25, 1.5, 1.75]
+        assert to_numpy(arange(5, 0, -2)).tolist() == [5, 3, 1]
+        assert to_numpy(tensor(3.5)).shape == ()
 
     @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (4,), [2, 3], 5, np.int64(3)])
     @pytest.mark.parametrize("name", ["zeros", "ones", "empty", "full", "rand", "randn"])
     @needs("creation.{name}")
     def test_a_shape_is_an_integer_or_a_sequence_even_an_empty_one(self, backend: str, name: str, shape: Any) -> None:
         expected = tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),)
-        made = xdevice.full(shape, 1.0) if name == "full" else getattr(xdevice, name)(shape)
+        made = full(shape, 1.0) if name == "full" else getattr(creation, name)(shape)
         assert tuple(made.shape) == expected
 
     @pytest.mark.parametrize("name", ["zeros", "rand"])
     @needs("creation.{name}")
     def test_a_shape_may_be_written_as_arguments(self, backend: str, name: str) -> None:
-        assert tuple(getattr(xdevice, name)(2, 3).shape) == (2, 3)
+        assert tuple(getattr(creation, name)(2, 3).shape) == (2, 3)
 
     @pytest.mark.parametrize("shape", ["23", 2.5, (2, 3.0), None, (True, 2), (-1, 2), object()])
     def test_what_is_no_shape_is_an_error(self, backend: str, shape: Any) -> None:
-        with pytest.raises(xdevice.ArgumentError):
-            xdevice.zeros(shape)
+        with pytest.raises(ArgumentError):
+            zeros(shape)
 
     @pytest.mark.parametrize("dtype", ["float33", "text", "object", "float", "int", "half", ""])
     def test_a_dtype_that_does_not_exist_is_an_error(self, backend: str, dtype: Any) -> None:
-        with pytest.raises(xdevice.ArgumentError):
-            xdevice.zeros(3, dtype=dtype)
+        with pytest.raises(ArgumentError):
+            zeros(3, dtype=dtype)
 
     @pytest.mark.parametrize("data", ["text", [[1, 2], [3]], object(), [1, "a"], None])
     def test_data_that_is_no_tensor_is_an_error(self, backend: str, data: Any) -> None:
-        with pytest.raises(xdevice.ArgumentError):
-            xdevice.tensor(data)
+        with pytest.raises(ArgumentError):
+            tensor(data)
 
     @pytest.mark.parametrize("shape", [2**63 - 1, (2**31,) * 3, 2**64 + 3, 2**70])
     @pytest.mark.parametrize("name", ["ones", "empty", "rand"])
     @needs("creation.{name}")
     def test_a_shape_that_no_machine_holds_is_an_error(self, backend: str, name: str, shape: Any) -> None:
-        with pytest.raises(xdevice.ArgumentError, match="smaller"):
-            getattr(xdevice, name)(shape)
+        with pytest.raises(ArgumentError, match="smaller"):
+            getattr(creation, name)(shape)
 
     @pytest.mark.parametrize("dtype", [0, False, [], (), np.zeros, str, object(), np.array([1])])
     def test_what_is_no_dtype_is_an_error(self, backend: str, dtype: Any) -> None:
-        with pytest.raises(xdevice.ArgumentError, match="dtype"):
-            xdevice.ones(2, dtype=dtype)
+        with pytest.raises(ArgumentError, match="dtype"):
+            ones(2, dtype=dtype)
 
     @pytest.mark.parametrize("name", ["rand", "randn"])
     @pytest.mark.parametrize("dtype", ["int32", "bool"])
     @needs("creation.{name}")
     def test_random_numbers_are_floats(self, backend: str, name: str, dtype: Any) -> None:
-        with pytest.raises(xdevice.ArgumentError):
-            getattr(xdevice, name)((3,), dtype=dtype)
+        with pytest.raises(ArgumentError):
+            getattr(creation, name)((3,), dtype=dtype)
 
     @needs("creation.rand", "creation.seed")
     def test_uniform_numbers_never_reach_one_even_in_half_precision(self, backend: str) -> None:
-        xdevice.seed(3)
-        assert xdevice.to_numpy(xdevice.rand((2**18,), dtype="float16")).max() < 1
+        creation.seed(3)
+        assert to_numpy(rand((2**18,), dtype="float16")).max() < 1
 
     @pytest.mark.parametrize("value", ["a", None, object(), [1]])
     def test_only_a_number_can_fill_a_tensor(self, backend: str, value: Any) -> None:
-        with pytest.raises(xdevice.ArgumentError):
-            xdevice.full((2,), value)
+        with pytest.raises(ArgumentError):
+            full((2,), value)
 
     @pytest.mark.parametrize("ends", [(10, 0), (0, 5, -1), (3, 3), (0, 0, 2)])
     def test_a_range_with_nothing_in_it_is_empty(self, backend: str, ends: Any) -> None:
-        assert xdevice.to_numpy(xdevice.arange(*ends)).tolist() == []
+        assert to_numpy(arange(*ends)).tolist() == []
 
     @pytest.mark.parametrize("ends", [(0, float("inf")), (0, 5, float("nan")), (1j,), ("5",), (0, None, 0)])
     def test_a_range_of_no_real_numbers_is_an_error(self, backend: str, ends: Any) -> None:
-        with pytest.raises(xdevice.ArgumentError):
-            xdevice.arange(*ends)
+        with pytest.raises(ArgumentError):
+            arange(*ends)
 
     def test_a_number_that_does_not_fit_its_dtype_is_an_error_or_a_number(self, backend: str) -> None:
         makers: list[Callable[[], Any]] = [
-            lambda: xdevice.full((2,), 300, dtype="uint8"),
-            lambda: xdevice.tensor([300], dtype="uint8"),
+            lambda: full((2,), 300, dtype="uint8"),
+            lambda: tensor([300], dtype="uint8"),
         ]
         for make in makers:
             try:
                 made = make()
-            except xdevice.ArgumentError:
+            except ArgumentError:
                 continue
-            assert xdevice.to_numpy(made).dtype == np.uint8
+            assert to_numpy(made).dtype == np.uint8
 
     def test_a_range_without_a_step_is_an_error(self, backend: str) -> None:
-        with pytest.raises(xdevice.ArgumentError, match="never arrives"):
-            xdevice.arange(0, 3, 0)
+        with pytest.raises(ArgumentError, match="never arrives"):
+            arange(0, 3, 0)
 
     @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8", "int8", "bool"])
     def test_a_numpy_array_keeps_its_values_and_dtype(self, backend: str, dtype: Any) -> None:
         data = np.array([[0, 1], [1, 0]], dtype=dtype)
-        back = xdevice.to_numpy(xdevice.tensor(data))
+        back = to_numpy(tensor(data))
         assert back.dtype == data.dtype
         assert np.array_equal(back, data)
 
     @pytest.mark.parametrize("layout", LAYOUTS)
     def test_a_numpy_array_of_any_layout_will_do(self, backend: str, layout: Any) -> None:
         data = LAYOUTS[layout]
-        back = xdevice.to_numpy(xdevice.tensor(data))
+        back = to_numpy(tensor(data))
         assert back.dtype == np.float32
         assert back.shape == data.shape
         assert np.array_equal(back, data)
 
     def test_whole_numbers_stay_whole(self, backend: str) -> None:
-        assert xdevice.to_numpy(xdevice.tensor([1, 2, 3])).dtype.kind == "i"
-        assert xdevice.to_numpy(xdevice.arange(3)).dtype.kind == "i"
-        assert xdevice.to_numpy(xdevice.tensor([1.0, 2.0])).dtype.kind == "f"
+        assert to_numpy(tensor([1, 2, 3])).dtype.kind == "i"
+        assert to_numpy(arange(3)).dtype.kind == "i"
+        assert to_numpy(tensor([1.0, 2.0])).dtype.kind == "f"
 
     def test_the_data_is_copied_always(self, backend: str) -> None:
         data = np.arange(64, dtype="float32")
-        made = xdevice.tensor(data)
+        made = tensor(data)
         data[:] = -1
-        assert xdevice.to_numpy(made).tolist() == list(range(64))
+        assert to_numpy(made).tolist() == list(range(64))
 
     @needs("address")
     def test_a_tensor_made_of_a_tensor_is_a_copy(self, backend: str, native: Native) -> None:
         x = native.ones()
-        y = xdevice.tensor(x)
+        y = tensor(x)
         assert native.address(x) != native.address(y)
         assert type(y) is type(x)
 
     @pytest.mark.parametrize("name", ["rand", "randn"])
     @needs("creation.{name}", "creation.seed")
     def test_a_seed_makes_random_numbers_repeat(self, backend: str, name: str) -> None:
-        make = getattr(xdevice, name)
-        xdevice.seed(7)
-        a, b = xdevice.to_numpy(make((50,))), xdevice.to_numpy(make((50,)))
-        xdevice.seed(7)
-        assert np.array_equal(xdevice.to_numpy(make((50,))), a)
+        make = getattr(creation, name)
+        creation.seed(7)
+        a, b = to_numpy(make((50,))), to_numpy(make((50,)))
+        creation.seed(7)
+        assert np.array_equal(to_numpy(make((50,))), a)
         assert not np.array_equal(a, b)
-        xdevice.seed(8)
-        assert not np.array_equal(xdevice.to_numpy(make((50,))), a)
+        creation.seed(8)
+        assert not np.array_equal(to_numpy(make((50,))), a)
 
     @needs("creation.rand", "creation.randn", "creation.seed")
     def test_random_numbers_have_their_distribution(self, backend: str) -> None:
-        xdevice.seed(1)
-        uniform, normal = xdevice.to_numpy(xdevice.rand((10000,))), xdevice.to_numpy(xdevice.randn((10000,)))
+        creation.seed(1)
+        uniform, normal = to_numpy(rand((10000,))), to_numpy(randn((10000,)))
         assert uniform.min() >= 0 and uniform.max() < 1
         assert abs(uniform.mean() - 0.5) < 0.02
         assert abs(normal.mean()) < 0.05 and abs(normal.std() - 1) < 0.05
@@ -221,5 +222,5 @@ class Creation(Promises):
     @needs("creation.seed")
     @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "one", None, True])
     def test_what_is_no_seed_is_an_error(self, backend: str, seed: Any) -> None:
-        with pytest.raises(xdevice.ArgumentError):
-            xdevice.seed(seed)
+        with pytest.raises(ArgumentError):
+            creation.seed(seed)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import xdevice
+from xdevice import NotATensorError, ones, to_numpy
 from xdevice.testing.contract.promises import Promises, needs, on_cpu
 
 if TYPE_CHECKING:
@@ -18,25 +18,25 @@ class Exchange(Promises):
     """Out of the framework."""
 
     def test_to_numpy_gives_the_values_on_the_host(self, backend: str, native: Native) -> None:
-        array = xdevice.to_numpy(on_cpu(native.ones))
+        array = to_numpy(on_cpu(native.ones))
         assert type(array) is np.ndarray
         assert array.tolist() == [[1, 1, 1], [1, 1, 1]]
 
     def test_the_array_is_ours_to_write_and_the_tensor_keeps_its_values(self, backend: str, native: Native) -> None:
         x = on_cpu(native.ones)
-        array = xdevice.to_numpy(x)
+        array = to_numpy(x)
         array[:] = 5
-        assert xdevice.to_numpy(x).tolist() == [[1, 1, 1], [1, 1, 1]]
+        assert to_numpy(x).tolist() == [[1, 1, 1], [1, 1, 1]]
 
     @pytest.mark.parametrize("shape", [(), (0,), (2, 0), (2, 3)])
     def test_every_shape_survives(self, backend: str, shape: Any) -> None:
-        assert xdevice.to_numpy(xdevice.ones(shape)).shape == shape
+        assert to_numpy(ones(shape)).shape == shape
 
     @needs("parameter")
     def test_a_parameter_is_read_back_without_its_gradient(self, backend: str, native: Native) -> None:
-        assert xdevice.to_numpy(native.parameter()).shape == (2, 3)
+        assert to_numpy(native.parameter()).shape == (2, 3)
 
     @pytest.mark.parametrize("nothing", [[1, 2], "text", None, 3.0])
     def test_what_is_no_tensor_is_an_error(self, backend: str, nothing: Any) -> None:
-        with pytest.raises(xdevice.NotATensorError):
-            xdevice.to_numpy(nothing)
+        with pytest.raises(NotATensorError):
+            to_numpy(nothing)

@@ -7,16 +7,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-import xdevice
-from xdevice import device_of, ones, tensor, to_numpy, value_and_grad
+from xdevice import (
+    ArgumentError,
+    NotSupportedError,
+    XDeviceError,
+    device_of,
+    ones,
+    scope,
+    tensor,
+    to_device,
+    to_numpy,
+    value_and_grad,
+)
+from xdevice.framework import choosing
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_several
 
 
 def total(x: Any) -> Any:
     """The sum of a vector's squares, in operators that every framework has; as a 1 × 1 matrix."""
-    row = x.reshape((1, -1)) if hasattr(x, "reshape") else xdevice.backend().framework.reshape(x, (1, -1))
+    row = x.reshape((1, -1)) if hasattr(x, "reshape") else choosing.backend().framework.reshape(x, (1, -1))
     squares = row * row
-    with xdevice.scope(device_of(squares)):
+    with scope(device_of(squares)):
         return squares @ ones((squares.shape[1], 1), device=device_of(squares))
 
 
@@ -83,19 +94,19 @@ class Gradients(Promises):
     def test_what_cannot_be_differentiated_is_an_error_that_says_why(
         self, backend: str, fn: Any, args: Any, says: str
     ) -> None:
-        with pytest.raises(xdevice.XDeviceError, match=says):
+        with pytest.raises(XDeviceError, match=says):
             value_and_grad(fn)(*args())
 
     @pytest.mark.parametrize("argnums", [-1, 1.0, True, "0", None])
     def test_an_argument_that_cannot_be_meant_is_an_error(self, argnums: Any) -> None:
-        with pytest.raises(xdevice.ArgumentError, match=f"argnums={argnums!r}"):
+        with pytest.raises(ArgumentError, match=f"argnums={argnums!r}"):
             value_and_grad(total, argnums)
 
     def test_a_framework_without_gradients_says_so(self, backend: str) -> None:
         if self.has(backend, "gradients.value_and_gradients"):
             assert to_numpy(value_and_grad(total)(ones(2))[1]).tolist() == [2, 2]
         else:
-            with pytest.raises(xdevice.NotSupportedError, match=f"{backend} has no gradients: "):
+            with pytest.raises(NotSupportedError, match=f"{backend} has no gradients: "):
                 value_and_grad(total)(ones(2))
 
     @on_several
@@ -104,7 +115,7 @@ class Gradients(Promises):
         weights = {"a": tensor([1.0, 2.0], device=FIRST), "b": tensor([3.0, 1.0], device=SECOND)}
 
         def loss(w: Any) -> Any:
-            moved = xdevice.to_device(w["a"], SECOND)
+            moved = to_device(w["a"], SECOND)
             with SECOND:
                 return total(moved * w["b"])
 
@@ -128,12 +139,12 @@ class Gradients(Promises):
 
         try:
             value, gradient = value_and_grad(lambda w: total(inner(w)))(tensor([1.0, 2.0]))
-        except xdevice.NotSupportedError:
+        except NotSupportedError:
             return
         assert to_numpy(value).item() == 20
         assert to_numpy(gradient).tolist() == [8, 16]
 
     @needs("gradients.value_and_gradients")
     def test_an_argument_named_twice_is_an_error(self, backend: str) -> None:
-        with pytest.raises(xdevice.ArgumentError, match="twice"):
+        with pytest.raises(ArgumentError, match="twice"):
             value_and_grad(total, argnums=(0, 0))

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import xdevice
-from xdevice import device_of, tensor, to_numpy, value_and_grad
+from xdevice import CopyNeededError, NotSupportedError, cpu, device_of, tensor, to_numpy, using, value_and_grad
 from xdevice.errors import NotPortableWarning
+from xdevice.hardware import scopes
 from xdevice.tensors.names import NAMES
 from xdevice.tensors.namespace import namespace
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_several
@@ -44,7 +44,7 @@ def loss(weights: Any, x: Any, y: Any) -> Any:
 
 def expected(weights: Any) -> float:
     """The loss by NumPy, in 64 bits."""
-    with xdevice.using("numpy"):
+    with using("numpy"):
         return float(loss([w.astype("float64") for w in weights], X.astype("float64"), Y))
 
 
@@ -70,7 +70,7 @@ class Maths(Promises):
     def test_every_name_of_the_list_is_there_or_says_why_not(self, backend: str) -> None:
         missing = [name for name in NAMES if name not in dir(namespace())]
         for name in missing:
-            with pytest.raises(xdevice.NotSupportedError, match=f"{backend} has no {name}: "):
+            with pytest.raises(NotSupportedError, match=f"{backend} has no {name}: "):
                 getattr(namespace(), name)
         assert len(missing) < len(NAMES) - 60
         assert all(hasattr(namespace(), name) for name in dir(namespace()))
@@ -78,7 +78,7 @@ class Maths(Promises):
     @needs("maths.namespace")
     def test_a_namespace_follows_its_tensor_whatever_is_chosen(self, backend: str) -> None:
         x = tensor([1.0])
-        with xdevice.using("numpy"):
+        with using("numpy"):
             found = namespace(x)
             assert type(found.zeros(2)) is not np.ndarray or backend == "numpy"
         assert found is namespace()
@@ -99,7 +99,7 @@ class Maths(Promises):
     @needs("maths.namespace")
     def test_new_tensors_follow_the_scope_and_take_a_dtype_in_any_spelling(self, backend: str) -> None:
         xp = namespace()
-        with xdevice.scope("cpu"):
+        with scopes.scope("cpu"):
             made = [
                 xp.zeros((2, 3)),
                 xp.asarray([1.0]),
@@ -108,7 +108,7 @@ class Maths(Promises):
                 xp.arange(3),
                 xp.full((2,), 1),
             ]
-        assert {device_of(x) for x in made} == {xdevice.cpu()}
+        assert {device_of(x) for x in made} == {cpu()}
         for dtype in ("float32", np.dtype("float32"), xp.float32):
             assert to_numpy(xp.ones((2,), dtype=dtype)).dtype == "float32"
             assert to_numpy(xp.astype(xp.arange(2), dtype)).dtype == "float32"
@@ -120,7 +120,7 @@ class Maths(Promises):
         assert xp.asarray(x) is x
         assert xp.asarray(x, dtype=x.dtype, device=device_of(x)) is x
         assert xp.asarray(x, copy=True) is not x
-        with pytest.raises(xdevice.CopyNeededError):
+        with pytest.raises(CopyNeededError):
             xp.asarray([1.0], copy=False)
 
     @needs("maths.namespace")
@@ -139,7 +139,7 @@ class Maths(Promises):
     def test_results_are_where_the_tensors_are_whatever_the_scope(self, backend: str) -> None:
         weights, x, y = arguments(SECOND)
         xp = namespace(x)
-        for scope in (FIRST, SECOND, xdevice.cpu()):
+        for scope in (FIRST, SECOND, cpu()):
             with scope:
                 found = [network(weights, x), loss(weights, x, y), xp.maximum(x, 0), xp.subtract(1, x), xp.sort(x)]
                 found += [xp.where(xp.greater(x, 0), x, 0.0), xp.var(x, correction=1), xp.zeros_like(x), xp.tril(x)]

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import xdevice
+from xdevice import (
+    ArgumentError,
+    ArgumentTypeError,
+    OutOfMemoryError,
+    devices,
+    empty_cache,
+    find_batch_size,
+    is_out_of_memory,
+    memory_stats,
+    ones,
+    to_numpy,
+)
 from xdevice.testing.contract.promises import Promises, on_cpu
 
 if TYPE_CHECKING:
@@ -20,8 +31,8 @@ class Memory(Promises):
     """Memory, and what to do without."""
 
     def test_figures_are_bytes_or_none_never_an_invented_zero(self, backend: str) -> None:
-        for device in xdevice.devices():
-            stats: Any = xdevice.memory_stats(device)
+        for device in devices():
+            stats: Any = memory_stats(device)
             assert set(stats) == {"total", "free", "allocated", "reserved", "peak"}
             assert stats["total"] is None or stats["total"] > 2**20
             assert stats["free"] is None or 0 < stats["free"] <= stats["total"]
@@ -30,17 +41,17 @@ class Memory(Promises):
 
     def test_the_cache_can_be_emptied_and_tensors_stay(self, backend: str, native: Native) -> None:
         x = on_cpu(native.ones)
-        xdevice.empty_cache()
-        xdevice.empty_cache("cpu")
-        assert xdevice.to_numpy(x).sum() == 6
+        empty_cache()
+        empty_cache("cpu")
+        assert to_numpy(x).sum() == 6
 
     def test_out_of_memory_is_recognised_and_nothing_else(self, backend: str) -> None:
-        assert xdevice.is_out_of_memory(MemoryError())
-        assert not xdevice.is_out_of_memory(ValueError("out of range"))
-        assert not xdevice.is_out_of_memory(RuntimeError("out of cheese"))
+        assert is_out_of_memory(MemoryError())
+        assert not is_out_of_memory(ValueError("out of range"))
+        assert not is_out_of_memory(RuntimeError("out of cheese"))
         wrapped = RuntimeError("training failed")
         wrapped.__cause__ = MemoryError()
-        assert xdevice.is_out_of_memory(wrapped)
+        assert is_out_of_memory(wrapped)
 
     def test_a_group_of_errors_is_out_of_memory_where_one_of_them_is(self, backend: str) -> None:
         class Group(Exception):  # noqa: N818  (ExceptionGroup, which Python 3.10 has not)
@@ -49,13 +60,13 @@ class Memory(Promises):
 
         wrapped = RuntimeError("training failed")
         wrapped.__cause__ = MemoryError()
-        assert xdevice.is_out_of_memory(Group(ValueError(), Group(wrapped)))
-        assert not xdevice.is_out_of_memory(Group(ValueError()))
+        assert is_out_of_memory(Group(ValueError(), Group(wrapped)))
+        assert not is_out_of_memory(Group(ValueError()))
 
     def test_an_error_in_a_handler_is_judged_by_itself(self, backend: str) -> None:
         error = KeyError("mine")
         error.__context__ = MemoryError()
-        assert not xdevice.is_out_of_memory(error)
+        assert not is_out_of_memory(error)
 
     def test_a_function_that_runs_after_its_call_is_an_error(self, backend: str) -> None:
         async def coroutine(size: int) -> None: ...
@@ -67,18 +78,18 @@ class Memory(Promises):
             yield size
 
         for fn in (coroutine, generator, both, functools.partial(coroutine)):
-            with pytest.raises(xdevice.ArgumentTypeError, match="pass a plain function that runs it to the end"):
-                xdevice.find_batch_size(fn)
+            with pytest.raises(ArgumentTypeError, match="pass a plain function that runs it to the end"):
+                find_batch_size(fn)
 
     def test_an_allocation_that_no_machine_can_serve_is_out_of_memory(self, backend: str) -> None:
         with pytest.raises(Exception) as error:  # noqa: PT011  (each framework has its own error)
-            xdevice.to_numpy(xdevice.ones((2**22, 2**24), dtype="float32"))
-        assert xdevice.is_out_of_memory(error.value), repr(error.value)
+            to_numpy(ones((2**22, 2**24), dtype="float32"))
+        assert is_out_of_memory(error.value), repr(error.value)
 
     def test_the_batch_size_is_halved_until_it_fits_and_the_next_call_starts_anew(self, backend: str) -> None:
         tried: list[int] = []
 
-        @xdevice.find_batch_size(start=100)
+        @find_batch_size(start=100)
         def train(size: int, limit: int, *, bonus: int = 0) -> int:
             tried.append(size)
             if size > limit:
@@ -106,7 +117,7 @@ class Memory(Promises):
             return size
 
         try:
-            assert xdevice.find_batch_size(train, start=8)() == 2
+            assert find_batch_size(train, start=8)() == 2
         finally:
             gc.enable()
 
@@ -118,9 +129,9 @@ class Memory(Promises):
             raise MemoryError("no")
 
         with pytest.raises(KeyError, match="mine"):
-            xdevice.find_batch_size(broken)()
-        with pytest.raises(xdevice.OutOfMemoryError, match="batch size of 3") as error:
-            xdevice.find_batch_size(hopeless, start=8, minimum=3)()
+            find_batch_size(broken)()
+        with pytest.raises(OutOfMemoryError, match="batch size of 3") as error:
+            find_batch_size(hopeless, start=8, minimum=3)()
         assert isinstance(error.value, MemoryError)
         assert isinstance(error.value.__cause__, MemoryError)
 
@@ -128,5 +139,5 @@ class Memory(Promises):
         "sizes", [{"start": 0}, {"start": 1.5}, {"start": True}, {"start": 2, "minimum": 4}, {"minimum": -1}]
     )
     def test_impossible_batch_sizes_are_errors(self, sizes: Any) -> None:
-        with pytest.raises(xdevice.ArgumentError):
-            xdevice.find_batch_size(lambda size: size, **sizes)
+        with pytest.raises(ArgumentError):
+            find_batch_size(lambda size: size, **sizes)

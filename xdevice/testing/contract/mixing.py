@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import xdevice
+from xdevice import MixedDeviceError, cpu, device_of, gpu, ones, strict, synchronize, tensor, to_device, to_numpy
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_cpu, on_several
 
 if TYPE_CHECKING:
@@ -23,18 +23,18 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "matmul": lambda x, y: x @ y,
     "compare": lambda x, y: x > y,
 }
-PAIRS = [(FIRST, SECOND), (SECOND, FIRST), (xdevice.cpu(), SECOND), (FIRST, xdevice.cpu())]
+PAIRS = [(FIRST, SECOND), (SECOND, FIRST), (cpu(), SECOND), (FIRST, cpu())]
 
 
 def square(device: Any) -> Any:
     """A (2, 2) tensor of ones on the device."""
-    return xdevice.ones((2, 2), device=device)
+    return ones((2, 2), device=device)
 
 
 def outcome(call: Callable[[], Any]) -> Any:
     """The values, or the type of the error."""
     try:
-        return xdevice.to_numpy(call()).tolist()
+        return to_numpy(call()).tolist()
     except Exception as error:
         return type(error)
 
@@ -43,10 +43,10 @@ class Mixing(Promises):
     """Mixing devices under `strict`."""
 
     def test_a_program_on_one_device_runs_under_strict(self, backend: str) -> None:
-        expected = xdevice.to_numpy(square(None) @ square(None) * 2 + 1)
-        with xdevice.strict():
+        expected = to_numpy(square(None) @ square(None) * 2 + 1)
+        with strict():
             made = square(None) @ square(None) * 2 + 1
-        assert np.array_equal(xdevice.to_numpy(made), expected)
+        assert np.array_equal(to_numpy(made), expected)
 
     @on_several
     @pytest.mark.parametrize("operation", OPERATIONS)
@@ -55,26 +55,26 @@ class Mixing(Promises):
         self, backend: str, operation: str, pair: tuple[Any, Any]
     ) -> None:
         x, y = (square(device) for device in pair)
-        with xdevice.strict(), pytest.raises(xdevice.MixedDeviceError, match="to_device") as error:
+        with strict(), pytest.raises(MixedDeviceError, match="to_device") as error:
             OPERATIONS[operation](x, y)
         assert isinstance(error.value, RuntimeError)
         assert error.value.devices == set(pair)
         assert all(str(device) in str(error.value) for device in pair)
 
     @on_several
-    @pytest.mark.parametrize("scope", [xdevice.cpu(), FIRST, SECOND], ids=str)
+    @pytest.mark.parametrize("scope", [cpu(), FIRST, SECOND], ids=str)
     def test_a_scope_is_no_excuse(self, backend: str, scope: Any) -> None:
         x, y = square(FIRST), square(SECOND)
-        with scope, xdevice.strict(), pytest.raises(xdevice.MixedDeviceError):
+        with scope, strict(), pytest.raises(MixedDeviceError):
             _ = x + y
 
     @on_several
     def test_an_error_leaves_the_tensors_as_they_were(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
-        with xdevice.strict(), pytest.raises(xdevice.MixedDeviceError):
+        with strict(), pytest.raises(MixedDeviceError):
             x += y
-        assert (xdevice.device_of(x), xdevice.device_of(y)) == (FIRST, SECOND)
-        assert xdevice.to_numpy(x).tolist() == xdevice.to_numpy(y).tolist() == [[1, 1], [1, 1]]
+        assert (device_of(x), device_of(y)) == (FIRST, SECOND)
+        assert to_numpy(x).tolist() == to_numpy(y).tolist() == [[1, 1], [1, 1]]
 
     @on_several
     def test_it_holds_in_other_threads(self, backend: str) -> None:
@@ -87,7 +87,7 @@ class Mixing(Promises):
             except Exception as error:
                 raised.append(error)
 
-        with xdevice.strict():
+        with strict():
             thread = threading.Thread(target=work)
             thread.start()
             thread.join()
@@ -99,7 +99,7 @@ class Mixing(Promises):
         raised: list[BaseException] = []
 
         def work() -> None:
-            with xdevice.strict():
+            with strict():
                 try:
                     _ = x + y
                 except Exception as error:
@@ -108,14 +108,14 @@ class Mixing(Promises):
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-        assert [type(error) for error in raised] == [xdevice.MixedDeviceError], raised
+        assert [type(error) for error in raised] == [MixedDeviceError], raised
 
     @on_several
     @needs("mixing_gradient")
     def test_it_holds_in_backward(self, backend: str, native: Native) -> None:
-        with xdevice.gpu(0):
+        with gpu(0):
             backward = native.mixing_gradient(square(FIRST), square(SECOND))
-        with xdevice.gpu(0), xdevice.strict(), pytest.raises(xdevice.MixedDeviceError) as error:
+        with gpu(0), strict(), pytest.raises(MixedDeviceError) as error:
             backward()
         assert error.value.devices == {FIRST, SECOND}
 
@@ -123,25 +123,25 @@ class Mixing(Promises):
     def test_a_decorated_function_is_watched_while_it_runs(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
 
-        @xdevice.strict()
+        @strict()
         def add(a: Any, b: Any) -> Any:
             with SECOND:
                 return a + b
 
-        with pytest.raises(xdevice.MixedDeviceError):
+        with pytest.raises(MixedDeviceError):
             add(x, y)
-        assert xdevice.to_numpy(add(y, y)).tolist() == [[2, 2], [2, 2]]
+        assert to_numpy(add(y, y)).tolist() == [[2, 2], [2, 2]]
 
     @on_several
     def test_blocks_nest_and_the_last_one_ends_it(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
-        block = xdevice.strict()
+        block = strict()
         with block:
-            with block, xdevice.strict():
+            with block, strict():
                 pass
-            with pytest.raises(xdevice.MixedDeviceError):
+            with pytest.raises(MixedDeviceError):
                 _ = x + y
-        assert outcome(lambda: x + y) is not xdevice.MixedDeviceError
+        assert outcome(lambda: x + y) is not MixedDeviceError
 
     @on_several
     @pytest.mark.parametrize("operation", OPERATIONS)
@@ -150,43 +150,43 @@ class Mixing(Promises):
             return OPERATIONS[operation](square(FIRST), square(SECOND))
 
         before = outcome(mix)
-        with pytest.raises(ZeroDivisionError), xdevice.strict():
+        with pytest.raises(ZeroDivisionError), strict():
             raise ZeroDivisionError
-        with xdevice.strict():
-            assert outcome(mix) is xdevice.MixedDeviceError
+        with strict():
+            assert outcome(mix) is MixedDeviceError
         assert outcome(mix) == before
-        assert before is not xdevice.MixedDeviceError
+        assert before is not MixedDeviceError
 
     @on_several
     def test_a_correct_program_on_two_devices_runs_under_it(self, backend: str) -> None:
-        with xdevice.strict():
-            x = xdevice.tensor([[1.0, 2.0], [3.0, 4.0]], device=FIRST)
-            with xdevice.gpu(0):
+        with strict():
+            x = tensor([[1.0, 2.0], [3.0, 4.0]], device=FIRST)
+            with gpu(0):
                 hidden = x @ x * 0.5 + 1
-            with xdevice.gpu(1):
-                y = xdevice.to_device(hidden, SECOND) - xdevice.ones((2, 2))
-            parts = xdevice.to_device({"x": x, "y": y}, "cpu")
-            with xdevice.cpu():
+            with gpu(1):
+                y = to_device(hidden, SECOND) - ones((2, 2))
+            parts = to_device({"x": x, "y": y}, "cpu")
+            with cpu():
                 total = parts["x"] + parts["y"]
-            xdevice.synchronize()
-        assert (xdevice.device_of(y), xdevice.device_of(total)) == (SECOND, xdevice.cpu())
-        assert xdevice.to_numpy(total).tolist() == [[4.5, 7.0], [10.5, 15.0]]
+            synchronize()
+        assert (device_of(y), device_of(total)) == (SECOND, cpu())
+        assert to_numpy(total).tolist() == [[4.5, 7.0], [10.5, 15.0]]
 
     @on_several
     @needs("gradient")
     def test_gradients_across_devices_flow_under_it(self, backend: str, native: Native) -> None:
         def there_and_back(x: Any) -> Any:
-            return xdevice.to_device(xdevice.to_device(x, FIRST), SECOND)
+            return to_device(to_device(x, FIRST), SECOND)
 
-        with xdevice.gpu(1), xdevice.strict():
+        with gpu(1), strict():
             assert native.gradient(there_and_back) == [2.0, 2.0, 2.0]
 
     @on_several
     @needs("model", "output")
     def test_a_model_is_not_given_input_from_another_device(self, backend: str, native: Native) -> None:
-        model = xdevice.to_device(on_cpu(native.model), SECOND)
-        x, y = (xdevice.ones((4, 3), device=device) for device in (FIRST, SECOND))
-        with xdevice.gpu(1), xdevice.strict():
-            assert xdevice.device_of(native.output(model, y)) == SECOND
+        model = to_device(on_cpu(native.model), SECOND)
+        x, y = (ones((4, 3), device=device) for device in (FIRST, SECOND))
+        with gpu(1), strict():
+            assert device_of(native.output(model, y)) == SECOND
             with pytest.raises(RuntimeError):  # MixedDeviceError is one; a framework's model may refuse in own words
                 native.output(model, x)

@@ -9,8 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import xdevice
-from xdevice import all_reduce, device_of, devices_of, tensor, to_device, to_numpy
+from xdevice import (
+    MixedDeviceError,
+    NotATensorError,
+    XDeviceError,
+    all_reduce,
+    cpu,
+    device_of,
+    devices_of,
+    gpu,
+    ones,
+    tensor,
+    to_device,
+    to_numpy,
+)
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_several
 
 if TYPE_CHECKING:
@@ -55,21 +67,21 @@ class OpenWorld(Promises):
     ) -> None:
         tree = {"x": x, "held": holder(x)}
         for ask in (device_of, devices_of, lambda t: to_device(t, "cpu", copy=True)):
-            with pytest.raises(xdevice.NotATensorError, match=rf"{says}.*\['held'\]"):
+            with pytest.raises(NotATensorError, match=rf"{says}.*\['held'\]"):
                 ask(tree)
-        assert device_of(tree, skip=["held"]) == xdevice.cpu()
+        assert device_of(tree, skip=["held"]) == cpu()
         assert to_device(tree, "cpu", copy=True, skip=["['held']"])["held"] is tree["held"]
 
     def test_an_object_without_tensors_passes_through(self, backend: str, x: Any) -> None:
         config = Holder(rate=0.1, names=["a", "b"], nested=Holder(size=3), shape=x.shape, dtype=x.dtype)
-        tree = {"x": x, "config": config, "function": len, "kind": type(x), "device": xdevice.gpu(7)}
+        tree = {"x": x, "config": config, "function": len, "kind": type(x), "device": gpu(7)}
         moved = to_device(tree, "cpu", copy=True)
         assert moved["x"] is not x
         assert all(moved[key] is tree[key] for key in tree if key != "x")
 
     def test_an_object_with_a_method_to_is_moved_by_it(self, backend: str, x: Any) -> None:
         boxes = Boxes(x)
-        assert device_of({"boxes": boxes}) == xdevice.cpu()
+        assert device_of({"boxes": boxes}) == cpu()
         assert to_device({"boxes": boxes}, "cpu")["boxes"] is boxes
         copied = to_device({"boxes": boxes}, "cpu", copy=True)["boxes"]
         assert type(copied) is Boxes
@@ -86,7 +98,7 @@ class OpenWorld(Promises):
         tree = {"x": x, "names": np.array(["a", "b"]), "objects": np.array([{}, None]), "rate": np.float32(0.5)}
         moved = to_device(tree, "cpu", copy=True)
         assert all(moved[key] is tree[key] for key in ("names", "objects", "rate"))
-        assert device_of(tree) == xdevice.cpu()
+        assert device_of(tree) == cpu()
 
     @needs("collectives.pack")
     def test_the_mean_of_equal_numbers_is_that_number(self, backend: str) -> None:
@@ -96,12 +108,12 @@ class OpenWorld(Promises):
                 np.testing.assert_array_equal(to_numpy(found), numbers)
 
     def test_empty_trees_cannot_be_reduced(self, backend: str) -> None:
-        with pytest.raises(xdevice.NotATensorError, match="no tensor"):
+        with pytest.raises(NotATensorError, match="no tensor"):
             all_reduce([[], []])
 
     @on_several
     def test_what_users_bring_moves_to_another_device(self, backend: str) -> None:
-        x = xdevice.ones((2, 3), device=FIRST)
+        x = ones((2, 3), device=FIRST)
         tree: dict[str, Any] = {
             "boxes": Boxes(x),
             "space": SimpleNamespace(x=x),
@@ -114,14 +126,14 @@ class OpenWorld(Promises):
         assert device_of(moved["boxes"].x) == device_of(moved["space"].x) == SECOND
         assert moved["names"] is tree["names"]
         assert device_of(tree) == FIRST
-        with pytest.raises(xdevice.MixedDeviceError, match=r"\['boxes'\]") as error:
+        with pytest.raises(MixedDeviceError, match=r"\['boxes'\]") as error:
             device_of([tree, moved])
         assert error.value.devices == {FIRST, SECOND}
 
     @on_several
     def test_numbers_of_numpy_bound_for_a_gpu_are_an_error_that_does_not_advise_the_cpu(self, backend: str) -> None:
-        tree = {"x": xdevice.ones(3, device=FIRST), "n": np.ones(3)}
-        with pytest.raises(xdevice.XDeviceError, match=r"numpy.*\['n'\]") as error:
+        tree = {"x": ones(3, device=FIRST), "n": np.ones(3)}
+        with pytest.raises(XDeviceError, match=r"numpy.*\['n'\]") as error:
             to_device(tree, SECOND)
         assert "fall back" not in str(error.value)
         assert device_of(tree["x"]) == FIRST

@@ -9,20 +9,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import xdevice
 from xdevice import (
+    ArgumentError,
+    NotATensorError,
+    NotSupportedError,
     Replicas,
+    XDeviceError,
     all_reduce,
+    as_device,
+    cpu,
     data_parallel,
     device_of,
     devices_of,
     ones,
     replicate,
+    scope,
     split_batch,
     tensor,
+    to_device,
     to_numpy,
+    using,
     value_and_grad,
 )
+from xdevice.framework import choosing
 from xdevice.testing.contract.gradients import total
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, needs, on_several
 
@@ -66,7 +75,7 @@ class Parallel(Promises):
         assert (first["name"], second["none"]) == ("three", None)
 
     def test_one_device_has_the_whole_batch_itself(self, backend: str) -> None:
-        with xdevice.scope("cpu"):
+        with scope("cpu"):
             x = rows(3)
         assert split_batch([x], ["cpu"])[0][0] is x
 
@@ -87,19 +96,19 @@ class Parallel(Promises):
     def test_what_cannot_be_split_is_an_error_that_says_why(
         self, backend: str, tree: Any, devices: Any, says: str
     ) -> None:
-        with pytest.raises(xdevice.XDeviceError, match=says):
+        with pytest.raises(XDeviceError, match=says):
             split_batch(tree(), devices)
 
     @on_several
     def test_each_part_is_on_its_device(self, backend: str) -> None:
         batch = {"x": rows(5), "y": tensor([1, 2, 3, 4, 5])}
         parts = split_batch(batch, [FIRST, SECOND, "cpu"])
-        assert [devices_of(part) for part in parts] == [{FIRST}, {SECOND}, {xdevice.cpu()}]
+        assert [devices_of(part) for part in parts] == [{FIRST}, {SECOND}, {cpu()}]
         assert [value for part in parts for value in values(part["y"])] == [1, 2, 3, 4, 5]
 
     @needs("address")
     def test_replicas_have_memory_of_their_own_also_twice_on_one_device(self, backend: str, native: Native) -> None:
-        with xdevice.scope("cpu"):
+        with scope("cpu"):
             x = rows(64)
         replicas = replicate({"x": x}, TWICE)
         held = [x, *(replica["x"] for replica in replicas)]
@@ -127,15 +136,15 @@ class Parallel(Promises):
         assert values(replicate(frozen, ["cpu"])[0]) == values(frozen)
 
     def test_nothing_to_replicate_and_nowhere_are_errors(self, backend: str) -> None:
-        with pytest.raises(xdevice.NotATensorError):
+        with pytest.raises(NotATensorError):
             replicate({"a": 5}, ["cpu"])
-        with pytest.raises(xdevice.ArgumentError, match="no device in the list"):
+        with pytest.raises(ArgumentError, match="no device in the list"):
             replicate(ones(2), [])
 
     @on_several
     def test_each_replica_is_on_its_device(self, backend: str) -> None:
         replicas = replicate([rows(2)], [FIRST, SECOND, FIRST, "cpu"])
-        assert [device_of(replica) for replica in replicas] == [FIRST, SECOND, FIRST, xdevice.cpu()]
+        assert [device_of(replica) for replica in replicas] == [FIRST, SECOND, FIRST, cpu()]
         assert [values(replica[0]) for replica in replicas] == [values(rows(2))] * 4
 
     @pytest.mark.parametrize(("op", "result"), [("sum", [6, 3]), ("mean", [2, 1]), ("max", [3, 4]), ("min", [1, -2])])
@@ -153,7 +162,7 @@ class Parallel(Promises):
     ) -> None:
         try:
             given = [tensor([1, 4], dtype=dtype), tensor([3, -2], dtype=dtype)]
-        except xdevice.ArgumentError:
+        except ArgumentError:
             given = [tensor([1, 4], dtype="int32"), tensor([3, -2], dtype="int32")]  # a framework without int64
         found = all_reduce(given, op)
         assert [values(x) for x in found] == [result] * 2
@@ -180,7 +189,7 @@ class Parallel(Promises):
 
     @needs("address")
     def test_results_share_no_memory_with_each_other_or_with_what_was_given(self, backend: str, native: Native) -> None:
-        with xdevice.scope("cpu"):
+        with scope("cpu"):
             x = rows(64)
         for given in ([x], [x, x], [x, x, x]):
             held = [x, *all_reduce(given)]
@@ -213,12 +222,12 @@ class Parallel(Promises):
     def test_what_cannot_be_reduced_is_an_error_that_says_why(
         self, backend: str, given: Any, op: Any, says: str
     ) -> None:
-        with pytest.raises(xdevice.XDeviceError, match=says):
+        with pytest.raises(XDeviceError, match=says):
             all_reduce(given(), op)
 
     @on_several
     def test_a_reduction_crosses_devices_and_comes_back(self, backend: str) -> None:
-        places = [FIRST, SECOND, xdevice.cpu(), FIRST]
+        places = [FIRST, SECOND, cpu(), FIRST]
         found = all_reduce([tensor([1.0, i], device=place) for i, place in enumerate(places)])
         assert [device_of(x) for x in found] == places
         assert [values(x) for x in found] == [[4, 6]] * 4
@@ -238,7 +247,7 @@ class Parallel(Promises):
             {"floats": [ones(n + 1, device=place) for n in range(9)], "n": tensor([1, 2], dtype="int32", device=place)}
             for place in (FIRST, SECOND)
         ]
-        placement, moves = xdevice.backend().placement, []
+        placement, moves = choosing.backend().placement, []
         really = placement.move
 
         def move(x: Any, device: Any, non_blocking: bool) -> Any:
@@ -300,7 +309,7 @@ class DataParallel(Promises):
     @pytest.mark.parametrize("places", WHERE)
     @needs("gradients.value_and_gradients")
     def test_many_devices_give_the_loss_and_the_gradients_of_one(self, backend: str, places: str) -> None:
-        with xdevice.scope("cpu"):
+        with scope("cpu"):
             params, data = parameters(), batch()
             expected = value_and_grad(loss)(params, *data)
         step = data_parallel(loss, PLACES[places]())
@@ -308,15 +317,15 @@ class DataParallel(Promises):
             value, gradients = step(params, *data)
             assert to_numpy(value) == pytest.approx(to_numpy(expected[0]), rel=1e-5)
             check_equal(gradients, expected[1])
-            assert devices_of([value, gradients]) == {xdevice.cpu()}
+            assert devices_of([value, gradients]) == {cpu()}
 
     @pytest.mark.parametrize("places", WHERE)
     @needs("gradients.value_and_gradients")
     def test_replicas_have_gradients_of_their_own_all_equal(self, backend: str, places: str) -> None:
-        with xdevice.scope("cpu"):
+        with scope("cpu"):
             params, data = parameters(), batch()
             expected = value_and_grad(loss)(params, *data)
-        devices = [xdevice.as_device(place) for place in PLACES[places]()]
+        devices = [as_device(place) for place in PLACES[places]()]
         value, gradients = data_parallel(loss, devices)(replicate(params, devices), *data)
         assert type(gradients) is Replicas
         assert [device_of(tree) for tree in gradients] == devices
@@ -356,14 +365,14 @@ class DataParallel(Promises):
     @on_several
     @needs("gradients.value_and_gradients")
     def test_gradients_are_where_each_parameter_is(self, backend: str) -> None:
-        with xdevice.scope("cpu"):
+        with scope("cpu"):
             params, data = parameters(), batch()
         expected = value_and_grad(loss)(params, *data)
-        params["bias"] = xdevice.to_device(params["bias"], SECOND)
+        params["bias"] = to_device(params["bias"], SECOND)
         params["tied"] = params["in"]
         _, gradients = data_parallel(loss, [SECOND, FIRST])(params, *data)
         assert device_of(gradients["bias"]) == SECOND
-        assert device_of(gradients["in"]) == xdevice.cpu()
+        assert device_of(gradients["in"]) == cpu()
         check_equal(gradients, expected[1])
 
     @on_several
@@ -373,7 +382,7 @@ class DataParallel(Promises):
             made = ones(3)
             return total(x @ params * made), (device_of(made), device_of(params), device_of(x))
 
-        with xdevice.scope("cpu"):
+        with scope("cpu"):
             params, x = rows(3), rows(4)
         (_, seen), _ = data_parallel(where, [FIRST, SECOND], has_aux=True)(params, x)
         assert seen == [(FIRST,) * 3, (SECOND,) * 3]
@@ -408,7 +417,7 @@ class DataParallel(Promises):
 
     @needs("gradients.value_and_gradients", "collectives.threads")
     def test_a_step_may_be_taken_in_several_threads_at_once(self, backend: str) -> None:
-        if xdevice.backend().collectives.threads() is None:
+        if choosing.backend().collectives.threads() is None:
             return  # it says that it cannot
         params, data = parameters(), batch()
         step = data_parallel(loss, TWICE)
@@ -416,7 +425,7 @@ class DataParallel(Promises):
         with ThreadPoolExecutor(3) as pool:
 
             def take(i: int) -> Any:
-                with xdevice.using(backend):
+                with using(backend):
                     return to_numpy(step(params, *data)[0]).item()
 
             assert list(pool.map(take, range(6))) == [pytest.approx(expected)] * 6
@@ -425,10 +434,10 @@ class DataParallel(Promises):
     def test_within_a_differentiated_function_it_is_refused(self, backend: str) -> None:
         step = data_parallel(lambda w, x: total(x @ w), TWICE)
         for differentiated in (value_and_grad, lambda fn: data_parallel(fn, ["cpu"])):
-            with pytest.raises(xdevice.NotSupportedError, match="outside value_and_grad"):
+            with pytest.raises(NotSupportedError, match="outside value_and_grad"):
                 differentiated(lambda w, x: step(w, x)[0])(rows(3), rows(4))
         for copied in (lambda w: all_reduce([w])[0], lambda w: replicate(w, ["cpu"])[0]):
-            with pytest.raises(xdevice.NotSupportedError, match="outside value_and_grad"):
+            with pytest.raises(NotSupportedError, match="outside value_and_grad"):
                 value_and_grad(copied)(ones(1))
 
     @pytest.mark.parametrize(
@@ -440,7 +449,7 @@ class DataParallel(Promises):
         ],
     )
     def test_a_step_that_cannot_be_meant_is_an_error(self, backend: str, call: Any, says: str) -> None:
-        with pytest.raises(xdevice.ArgumentError, match=says):
+        with pytest.raises(ArgumentError, match=says):
             call()
 
     @pytest.mark.parametrize(
@@ -456,14 +465,14 @@ class DataParallel(Promises):
     def test_what_a_step_cannot_be_taken_with_is_an_error_that_says_why(
         self, backend: str, params: Any, data: Any, says: str
     ) -> None:
-        with pytest.raises(xdevice.XDeviceError, match=says):
+        with pytest.raises(XDeviceError, match=says):
             data_parallel(loss, TWICE)(params(), *data())
 
     @on_several
     @needs("gradients.value_and_gradients")
     def test_replicas_for_other_devices_are_an_error(self, backend: str) -> None:
         step = data_parallel(loss, [FIRST, SECOND])
-        with pytest.raises(xdevice.ArgumentError, match="replica 0 is on gpu:1, and was to be on gpu:0"):
+        with pytest.raises(ArgumentError, match="replica 0 is on gpu:1, and was to be on gpu:0"):
             step(replicate(parameters(), [SECOND, FIRST]), *batch())
 
     def test_a_framework_without_gradients_takes_no_step_and_says_so(self, backend: str) -> None:
@@ -471,5 +480,5 @@ class DataParallel(Promises):
         if self.has(backend, "gradients.value_and_gradients"):
             assert to_numpy(step(rows(3), rows(4))[0]).size == 1
         else:
-            with pytest.raises(xdevice.NotSupportedError, match=f"{backend} has no gradients: "):
+            with pytest.raises(NotSupportedError, match=f"{backend} has no gradients: "):
                 step(rows(3), rows(4))

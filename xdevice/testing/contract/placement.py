@@ -7,8 +7,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import xdevice
-from xdevice import Device
+from xdevice import (
+    ArgumentError,
+    CopyNeededError,
+    Device,
+    MixedDeviceError,
+    NotATensorError,
+    UnknownPlacementError,
+    check_same_device,
+    cpu,
+    device_of,
+    devices,
+    devices_of,
+    gpu,
+    is_same_device,
+    to_device,
+    to_numpy,
+    using,
+)
+from xdevice.hardware import devices as hardware
 from xdevice.testing.contract.promises import Promises, needs, on_cpu, same_values
 
 if TYPE_CHECKING:
@@ -20,8 +37,8 @@ class Placement(Promises):
 
     def test_a_tensor_is_where_its_framework_puts_it_by_default(self, backend: str, native: Native) -> None:
         x = native.ones()
-        assert xdevice.device_of(x) in xdevice.devices()
-        assert xdevice.devices_of(x) == {xdevice.device_of(x)}
+        assert device_of(x) in devices()
+        assert devices_of(x) == {device_of(x)}
 
     @needs("owned")
     def test_all_of_a_frameworks_tensor_types_are_owned_by_it(self, backend: str, native: Native) -> None:
@@ -30,48 +47,46 @@ class Placement(Promises):
         for tensor in on_cpu(native.owned):
             owned = ownership_of(type(tensor))
             assert owned is not None and (owned.backend, owned.role) == (backend, "tensor"), type(tensor)
-            assert xdevice.device_of(tensor) == xdevice.cpu()
-            assert xdevice.to_device(tensor, "cpu") is tensor
+            assert device_of(tensor) == cpu()
+            assert to_device(tensor, "cpu") is tensor
             assert isinstance(
-                xdevice.to_numpy(tensor) if "key" not in str(getattr(tensor, "dtype", "")) else np.ones(1), np.ndarray
+                to_numpy(tensor) if "key" not in str(getattr(tensor, "dtype", "")) else np.ones(1), np.ndarray
             )
 
     def test_asking_follows_the_tensor_whatever_is_chosen(self, backend: str, x: Any) -> None:
-        with xdevice.using("numpy"):
-            assert xdevice.device_of(x) == xdevice.cpu()
-            assert type(xdevice.to_device(x, "cpu", copy=True)) is type(x)
+        with using("numpy"):
+            assert device_of(x) == cpu()
+            assert type(to_device(x, "cpu", copy=True)) is type(x)
 
     def test_same_device_is_told_for_tensors_trees_and_devices(self, backend: str, x: Any, native: Native) -> None:
         y = on_cpu(native.ones)
-        assert xdevice.is_same_device(x, y)
-        assert xdevice.is_same_device(x, {"y": [y]}, xdevice.cpu(), "cpu:0", "/CPU:0", xdevice.native("cpu"))
-        assert not xdevice.is_same_device(x, "gpu:1")
-        assert xdevice.is_same_device(x)
-        assert xdevice.check_same_device(x, y) is xdevice.cpu()
+        assert is_same_device(x, y)
+        assert is_same_device(x, {"y": [y]}, cpu(), "cpu:0", "/CPU:0", hardware.native("cpu"))
+        assert not is_same_device(x, "gpu:1")
+        assert is_same_device(x)
+        assert check_same_device(x, y) is cpu()
 
     def test_tensors_of_two_frameworks_can_be_on_one_device(self, backend: str, x: Any) -> None:
-        assert xdevice.is_same_device(x, np.ones(3))
-        assert xdevice.device_of({"theirs": x, "ours": np.ones(3)}) == xdevice.cpu()
-        moved = xdevice.to_device({"theirs": x, "ours": np.ones(3)}, "cpu", copy=True)
+        assert is_same_device(x, np.ones(3))
+        assert device_of({"theirs": x, "ours": np.ones(3)}) == cpu()
+        moved = to_device({"theirs": x, "ours": np.ones(3)}, "cpu", copy=True)
         assert type(moved["theirs"]) is type(x)
         assert type(moved["ours"]) is np.ndarray
 
     def test_two_devices_are_an_error_that_names_each_argument(self, backend: str, x: Any) -> None:
-        with pytest.raises(
-            xdevice.MixedDeviceError, match=r"cpu:0: argument 0\['a'\]\[1\].*gpu:1: argument 1"
-        ) as error:
-            xdevice.check_same_device({"a": [None, x]}, "gpu:1")
+        with pytest.raises(MixedDeviceError, match=r"cpu:0: argument 0\['a'\]\[1\].*gpu:1: argument 1") as error:
+            check_same_device({"a": [None, x]}, "gpu:1")
         assert isinstance(error.value, RuntimeError)
-        assert error.value.devices == {xdevice.cpu(), xdevice.gpu(1)}
+        assert error.value.devices == {cpu(), gpu(1)}
 
     @pytest.mark.parametrize("nothing", ["text", 3, 2.5, None, b"bytes", object(), int])
     def test_what_is_no_tensor_model_or_container_cannot_be_moved(self, backend: str, nothing: Any) -> None:
-        with pytest.raises(xdevice.NotATensorError):
-            xdevice.to_device(nothing, "cpu")
+        with pytest.raises(NotATensorError):
+            to_device(nothing, "cpu")
 
-    @pytest.mark.parametrize("ask", [xdevice.is_same_device, xdevice.check_same_device])
+    @pytest.mark.parametrize("ask", [is_same_device, check_same_device])
     def test_comparing_nothing_is_an_error(self, ask: Any) -> None:
-        with pytest.raises(xdevice.NotATensorError, match="nothing was given"):
+        with pytest.raises(NotATensorError, match="nothing was given"):
             ask()
 
     @needs("symbolic")
@@ -80,14 +95,14 @@ class Placement(Promises):
 
         def ask(symbol: Any) -> None:
             for question in (
-                xdevice.device_of,
-                xdevice.devices_of,
-                lambda s: xdevice.is_same_device(s, s),
-                lambda s: xdevice.to_device(s, "cpu"),
-                lambda s: xdevice.to_device([s], "cpu"),
-                xdevice.to_numpy,
+                device_of,
+                devices_of,
+                lambda s: is_same_device(s, s),
+                lambda s: to_device(s, "cpu"),
+                lambda s: to_device([s], "cpu"),
+                to_numpy,
             ):
-                with pytest.raises(xdevice.UnknownPlacementError):
+                with pytest.raises(UnknownPlacementError):
                     question(symbol)
                 asked.append(question)
 
@@ -95,47 +110,47 @@ class Placement(Promises):
         assert len(asked) >= 6
 
     def test_asking_changes_nothing(self, backend: str, x: Any) -> None:
-        before = xdevice.to_numpy(x)
-        _ = xdevice.device_of(x), xdevice.devices_of([x]), xdevice.is_same_device(x, x)
-        assert np.array_equal(xdevice.to_numpy(x), before)
+        before = to_numpy(x)
+        _ = device_of(x), devices_of([x]), is_same_device(x, x)
+        assert np.array_equal(to_numpy(x), before)
 
     @pytest.mark.parametrize(
         "spelling", ["cpu", "cpu:0", "CPU:0", "/device:CPU:0", "cpu(0)", "Place(cpu)", Device("cpu")]
     )
     def test_already_there_is_the_same_object_however_spelled(self, backend: str, x: Any, spelling: Any) -> None:
-        assert xdevice.to_device(x, spelling) is x
-        assert xdevice.to_device(x, spelling, copy=False) is x
-        assert xdevice.to_device(x, xdevice.native("cpu", backend)) is x
+        assert to_device(x, spelling) is x
+        assert to_device(x, spelling, copy=False) is x
+        assert to_device(x, hardware.native("cpu", backend)) is x
 
     @needs("address")
     def test_a_forced_copy_shares_no_memory(self, backend: str, native: Native, x: Any) -> None:
-        y = xdevice.to_device(x, "cpu", copy=True)
+        y = to_device(x, "cpu", copy=True)
         assert y is not x
         assert type(y) is type(x)
         assert native.address(y) != native.address(x)
         assert same_values(x, y)
 
     def test_copy_must_be_true_false_or_none(self, backend: str, x: Any) -> None:
-        with pytest.raises(xdevice.ArgumentError, match="'maybe'"):
-            xdevice.to_device(x, "cpu", copy="maybe")  # type: ignore[arg-type]  # what is given is the point
+        with pytest.raises(ArgumentError, match="'maybe'"):
+            to_device(x, "cpu", copy="maybe")  # type: ignore[arg-type]  # what is given is the point
 
     @needs("gradient")
     @pytest.mark.parametrize("forced", [None, True])
     def test_gradients_flow_through_a_move(self, backend: str, native: Native, forced: Any) -> None:
-        gradient = on_cpu(lambda: native.gradient(lambda x: xdevice.to_device(x, "cpu", copy=forced)))
+        gradient = on_cpu(lambda: native.gradient(lambda x: to_device(x, "cpu", copy=forced)))
         assert gradient == [2.0, 2.0, 2.0]
 
     @needs("parameter")
     @pytest.mark.parametrize("frozen", [False, True])
     def test_a_parameter_that_is_there_stays_itself(self, backend: str, native: Native, frozen: Any) -> None:
         parameter = on_cpu(lambda: native.parameter(frozen))
-        assert xdevice.to_device(parameter, "cpu") is parameter
-        assert xdevice.to_device([parameter], "cpu")[0] is parameter
+        assert to_device(parameter, "cpu") is parameter
+        assert to_device([parameter], "cpu")[0] is parameter
         assert native.is_frozen(parameter) is frozen
 
     def test_a_copy_that_is_forbidden_and_needed_is_an_error_before_the_device_is_looked_for(
         self, backend: str, x: Any
     ) -> None:
-        with pytest.raises(xdevice.CopyNeededError) as error:
-            xdevice.to_device(x, "gpu:99", copy=False)
+        with pytest.raises(CopyNeededError) as error:
+            to_device(x, "gpu:99", copy=False)
         assert isinstance(error.value, ValueError)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import pytest
 
-import xdevice
+from xdevice import XDeviceError, cpu, gpu, to_numpy
+from xdevice.framework import choosing
 from xdevice.testing.native import words_in
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from xdevice.framework.adapters import Backend
 
-FIRST, SECOND = xdevice.gpu(0), xdevice.gpu(1)
+FIRST, SECOND = gpu(0), gpu(1)
 on_several = pytest.mark.multi_device(2)
 
 T = TypeVar("T")
@@ -72,8 +73,8 @@ class Promises:
         if not capability:
             return hasattr(cls.words(backend), need)
         try:
-            return function in vars(getattr(xdevice.backend(backend), capability))
-        except xdevice.XDeviceError:
+            return function in vars(getattr(choosing.backend(backend), capability))
+        except XDeviceError:
             return True  # the promise fails with the error
 
     # named differently from the attributes that a subclass sets, which would hide them
@@ -100,10 +101,10 @@ class Promises:
 
 def on_cpu(make: Callable[[], T]) -> T:
     """Call ``make`` in the CPU's scope: the framework's default may be a GPU."""
-    with xdevice.cpu():
+    with cpu():
         return make()
 
 
 def same_values(a: Any, b: Any) -> bool:
     """Whether two tensors, on any devices, are equal to the last bit."""
-    return bool(np.array_equal(xdevice.to_numpy(a), xdevice.to_numpy(b)))
+    return bool(np.array_equal(to_numpy(a), to_numpy(b)))

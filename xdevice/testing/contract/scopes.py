@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import xdevice
+from xdevice import DeviceNotFoundError, ScopeError, available, cpu, device_of, gpu, ones, using, zeros
+from xdevice.hardware import scopes
 from xdevice.hardware.scopes import _stack  # pyright: ignore[reportPrivateUsage]  # nowhere else can it be seen
 from xdevice.testing.contract.promises import Promises
 
@@ -29,7 +30,7 @@ class Manual:
     """Somebody's own context manager around a scope."""
 
     def __init__(self, device: Any) -> None:
-        self.scope = xdevice.scope(device)
+        self.scope = scopes.scope(device)
 
     def __enter__(self) -> None:
         self.scope.__enter__()
@@ -41,44 +42,44 @@ class Manual:
 class Scopes(Promises):
     """Scopes, in threads and tasks too."""
 
-    @pytest.mark.parametrize("enter", [lambda: xdevice.scope("cpu"), xdevice.cpu])
+    @pytest.mark.parametrize("enter", [lambda: scopes.scope("cpu"), cpu])
     def test_factories_follow_a_scope(self, backend: str, native: Native, enter: Any) -> None:
         with enter() as device:
-            assert device == xdevice.cpu()
-            assert xdevice.device_of(xdevice.zeros(2)) == xdevice.cpu()
-            assert xdevice.device_of(native.ones()) == xdevice.cpu()
+            assert device == cpu()
+            assert device_of(zeros(2)) == cpu()
+            assert device_of(native.ones()) == cpu()
 
     def test_scopes_nest_and_reenter_with_the_same_object(self, backend: str, native: Native) -> None:
         from xdevice.hardware.scopes import innermost
 
-        device, scope = xdevice.cpu(), xdevice.scope("cpu")
-        with device, scope, device, scope, xdevice.scope(device):
+        device, scope = cpu(), scopes.scope("cpu")
+        with device, scope, device, scope, scopes.scope(device):
             assert innermost() is device
-            assert xdevice.device_of(native.ones()) == device
+            assert device_of(native.ones()) == device
         assert innermost() is None
 
     def test_a_scope_moves_nothing_that_exists(self, backend: str, native: Native) -> None:
         x = native.ones()
-        with xdevice.cpu():
+        with cpu():
             z = x
             assert z is x
-            assert xdevice.device_of(xdevice.ones((2, 3)) + x) == xdevice.device_of(x)
-        assert xdevice.device_of(z) == xdevice.device_of(x)
+            assert device_of(ones((2, 3)) + x) == device_of(x)
+        assert device_of(z) == device_of(x)
 
     def test_a_scope_survives_another_choice_of_framework_inside_it(self, backend: str) -> None:
         from xdevice.hardware.scopes import innermost
 
-        with xdevice.scope("cpu"):
-            with xdevice.using(xdevice.available()[-1]):
-                assert innermost() is xdevice.cpu()
-                assert xdevice.device_of(xdevice.ones(1)) == xdevice.cpu()
-            assert innermost() is xdevice.cpu()
+        with scopes.scope("cpu"):
+            with using(available()[-1]):
+                assert innermost() is cpu()
+                assert device_of(ones(1)) == cpu()
+            assert innermost() is cpu()
         assert innermost() is None
 
     def test_an_exception_leaves_the_scope(self, backend: str) -> None:
         from xdevice.hardware.scopes import innermost
 
-        with pytest.raises(ZeroDivisionError), xdevice.cpu(), xdevice.scope("cpu"):
+        with pytest.raises(ZeroDivisionError), cpu(), scopes.scope("cpu"):
             raise ZeroDivisionError
         assert innermost() is None
 
@@ -87,20 +88,20 @@ class Scopes(Promises):
     ) -> None:
         from xdevice.hardware.scopes import innermost
 
-        with pytest.raises(xdevice.DeviceNotFoundError), xdevice.gpu(99):
+        with pytest.raises(DeviceNotFoundError), gpu(99):
             raise AssertionError("the block must not run")
         assert innermost() is None
-        assert xdevice.device_of(native.ones()) == xdevice.device_of(xdevice.ones(1))
+        assert device_of(native.ones()) == device_of(ones(1))
 
     def test_leaving_what_was_not_entered_is_an_error(self, backend: str) -> None:
-        with pytest.raises(xdevice.ScopeError, match="not entered"):
-            xdevice.scope("cpu").__exit__(None, None, None)
+        with pytest.raises(ScopeError, match="not entered"):
+            scopes.scope("cpu").__exit__(None, None, None)
 
     def test_the_frameworks_default_is_what_it_was_after_a_scope(self, backend: str, native: Native) -> None:
-        before = xdevice.device_of(native.ones())
-        with xdevice.cpu():
+        before = device_of(native.ones())
+        with cpu():
             pass
-        assert xdevice.device_of(native.ones()) == before
+        assert device_of(native.ones()) == before
 
     def test_threads_have_scopes_of_their_own(self, backend: str, native: Native) -> None:
         from xdevice.hardware.scopes import innermost
@@ -112,13 +113,13 @@ class Scopes(Promises):
             try:
                 seen.append(innermost())
                 for _ in range(20):
-                    with xdevice.using(backend), shared, xdevice.cpu():
-                        assert xdevice.device_of(xdevice.zeros(1)) == xdevice.cpu()
-                        assert innermost() is xdevice.cpu()
+                    with using(backend), shared, cpu():
+                        assert device_of(zeros(1)) == cpu()
+                        assert innermost() is cpu()
             except BaseException as error:
                 errors.append(error)
 
-        shared = xdevice.scope("cpu")
+        shared = scopes.scope("cpu")
         with shared:
             threads = [threading.Thread(target=work) for _ in range(4)]
             for thread in threads:
@@ -134,12 +135,12 @@ class Scopes(Promises):
         turns: list[str] = []
 
         async def task(name: str, first: asyncio.Event, second: asyncio.Event) -> None:
-            with xdevice.scope("cpu"):
+            with scopes.scope("cpu"):
                 turns.append(name)
                 first.set()
                 await second.wait()
-                assert innermost() is xdevice.cpu()
-                assert xdevice.device_of(xdevice.ones(1)) == xdevice.cpu()
+                assert innermost() is cpu()
+                assert device_of(ones(1)) == cpu()
             assert innermost() is None
 
         async def main() -> None:
@@ -147,20 +148,20 @@ class Scopes(Promises):
             await asyncio.gather(task("a", a, b), task("b", b, a))
             assert innermost() is None
 
-        before = xdevice.device_of(native.ones())
+        before = device_of(native.ones())
         asyncio.run(main())
         assert turns == ["a", "b"]
-        assert xdevice.device_of(native.ones()) == before
+        assert device_of(native.ones()) == before
 
     def test_in_a_coroutine_the_native_scope_is_left_alone(self, backend: str) -> None:
         async def main() -> list[Any]:
-            with xdevice.cpu(), contextlib.ExitStack() as stack:
-                stack.enter_context(xdevice.scope("cpu"))
+            with cpu(), contextlib.ExitStack() as stack:
+                stack.enter_context(scopes.scope("cpu"))
                 return natives()
 
         def plain() -> list[Any]:
-            with xdevice.cpu(), contextlib.ExitStack() as stack:
-                stack.enter_context(xdevice.scope("cpu"))
+            with cpu(), contextlib.ExitStack() as stack:
+                stack.enter_context(scopes.scope("cpu"))
                 return natives()
 
         assert asyncio.run(main()) == [None, None]
@@ -169,7 +170,7 @@ class Scopes(Promises):
     def test_a_context_manager_written_as_a_generator_is_ordinary_code(self, backend: str) -> None:
         @contextlib.contextmanager
         def on_cpu() -> Generator[None]:
-            with xdevice.cpu():
+            with cpu():
                 yield
 
         with on_cpu():
@@ -188,21 +189,21 @@ class Scopes(Promises):
     def test_scopes_may_be_left_in_any_order(self, backend: str, native: Native) -> None:
         from xdevice.hardware.scopes import innermost
 
-        before = xdevice.device_of(native.ones())
-        first, second, third = (xdevice.scope("cpu") for _ in range(3))
+        before = device_of(native.ones())
+        first, second, third = (scopes.scope("cpu") for _ in range(3))
         for scope in (first, second, third):
             scope.__enter__()
         for scope in (second, first, third):
-            assert innermost() is xdevice.cpu()
+            assert innermost() is cpu()
             scope.__exit__(None, None, None)
         assert innermost() is None
-        assert xdevice.device_of(native.ones()) == before
+        assert device_of(native.ones()) == before
 
     def test_an_abandoned_async_generator_leaves_no_scope_behind(self, backend: str) -> None:
         from xdevice.hardware.scopes import innermost
 
         async def numbers() -> AsyncIterator[int]:
-            with xdevice.scope("cpu"):
+            with scopes.scope("cpu"):
                 for i in range(3):
                     yield i
 
@@ -219,13 +220,13 @@ class Scopes(Promises):
         from xdevice.hardware.scopes import innermost
 
         def numbers() -> Generator[int]:
-            with xdevice.scope("cpu"):
+            with scopes.scope("cpu"):
                 yield 1
 
         first, second = numbers(), numbers()
         for generator in (first, second):
             next(generator)
         first.close()
-        assert innermost() is xdevice.cpu()
+        assert innermost() is cpu()
         second.close()
         assert innermost() is None

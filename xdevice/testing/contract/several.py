@@ -10,7 +10,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import xdevice
+from xdevice import (
+    DeviceNotFoundError,
+    VirtualDeviceError,
+    arange,
+    as_device,
+    count,
+    cpu,
+    device_of,
+    empty_cache,
+    full,
+    is_out_of_memory,
+    memory_stats,
+    ones,
+    rand,
+    randn,
+    scope,
+    seed,
+    synchronize,
+    tensor,
+    to_device,
+    to_numpy,
+    try_all_gpus,
+    try_gpu,
+    using,
+    virtual_gpus,
+    zeros,
+)
+from xdevice.hardware import devices as hardware
 from xdevice.testing.contract.creation import FACTORIES
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_several
 
@@ -23,40 +50,40 @@ class SeveralDevices(Promises):
 
     @on_several
     def test_several_gpus_are_counted_listed_and_tried(self, backend: str) -> None:
-        n = xdevice.count("gpu")
+        n = count("gpu")
         assert n >= 2
-        gpus = [xdevice.gpu(i) for i in range(n)]
-        assert xdevice.devices("gpu") == gpus == xdevice.try_all_gpus()
-        assert xdevice.try_gpu(1) == SECOND
-        assert {xdevice.cpu(), *gpus} <= set(xdevice.devices())
+        gpus = [hardware.gpu(i) for i in range(n)]
+        assert hardware.devices("gpu") == gpus == try_all_gpus()
+        assert try_gpu(1) == SECOND
+        assert {cpu(), *gpus} <= set(hardware.devices())
 
     @on_several
     def test_all_gpus_are_virtual_or_none_is_and_it_is_said_everywhere(self, backend: str) -> None:
-        found = [xdevice.properties(gpu) for gpu in xdevice.devices("gpu")]
+        found = [hardware.properties(gpu) for gpu in hardware.devices("gpu")]
         virtual = found[0]["virtual"]
         assert all(properties["virtual"] is virtual for properties in found)
         assert all(("virtual" in properties["name"]) is virtual for properties in found)
         assert repr(SECOND) == ("<virtual Device('gpu:1')>" if virtual else "Device('gpu:1')")
         assert str(SECOND) == "gpu:1"
-        assert xdevice.properties("cpu")["virtual"] is False
+        assert hardware.properties("cpu")["virtual"] is False
 
     @on_several
     def test_virtual_gpus_are_fixed_for_the_process_and_never_mixed_with_real_ones(self, backend: str) -> None:
-        n = xdevice.count("gpu")
-        if xdevice.properties(FIRST)["virtual"]:
-            assert xdevice.virtual_gpus(n) == xdevice.devices("gpu")
-            with pytest.raises(xdevice.VirtualDeviceError, match=f"virtual_gpus\\({n + 1}\\)"):
-                xdevice.virtual_gpus(n + 1)
+        n = count("gpu")
+        if hardware.properties(FIRST)["virtual"]:
+            assert virtual_gpus(n) == hardware.devices("gpu")
+            with pytest.raises(VirtualDeviceError, match=f"virtual_gpus\\({n + 1}\\)"):
+                virtual_gpus(n + 1)
         else:
-            with pytest.raises(xdevice.VirtualDeviceError):
-                xdevice.virtual_gpus(n)
-        assert xdevice.count("gpu") == n
+            with pytest.raises(VirtualDeviceError):
+                virtual_gpus(n)
+        assert count("gpu") == n
 
     @on_several
     def test_each_has_a_native_device_of_its_own(self, backend: str) -> None:
-        natives = [xdevice.native(device) for device in (xdevice.cpu(), FIRST, SECOND)]
+        natives = [hardware.native(device) for device in (cpu(), FIRST, SECOND)]
         assert all(a == b if i == j else a != b for i, a in enumerate(natives) for j, b in enumerate(natives))
-        assert [xdevice.as_device(native) for native in natives] == [xdevice.cpu(), FIRST, SECOND]
+        assert [as_device(native) for native in natives] == [cpu(), FIRST, SECOND]
 
     @on_several
     def test_a_gpu_comes_back_from_a_pickle_as_itself(self, backend: str) -> None:
@@ -64,74 +91,74 @@ class SeveralDevices(Promises):
 
     @on_several
     def test_a_gpu_after_the_last_does_not_exist_and_the_error_lists_those_that_do(self, backend: str) -> None:
-        missing = xdevice.gpu(xdevice.count("gpu"))
-        x = xdevice.ones(2, device=SECOND)
-        with pytest.raises(xdevice.DeviceNotFoundError, match=r"cpu:0.*gpu:0.*gpu:1"):
-            xdevice.to_device(x, missing)
-        assert xdevice.device_of(x) == SECOND
+        missing = hardware.gpu(count("gpu"))
+        x = ones(2, device=SECOND)
+        with pytest.raises(DeviceNotFoundError, match=r"cpu:0.*gpu:0.*gpu:1"):
+            to_device(x, missing)
+        assert device_of(x) == SECOND
 
     @on_several
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", FACTORIES)
     def test_a_factory_makes_on_each_device_however_spelled(self, backend: str, native: Native, name: str) -> None:
-        for device in ("cpu", FIRST, SECOND, "cuda:1", "/GPU:0", xdevice.native(SECOND)):
+        for device in ("cpu", FIRST, SECOND, "cuda:1", "/GPU:0", hardware.native(SECOND)):
             made = FACTORIES[name](device=device)
-            assert xdevice.device_of(made) == xdevice.as_device(device)
+            assert device_of(made) == as_device(device)
             assert type(made) is type(native.ones())
 
     @on_several
     def test_values_are_the_same_on_each_device(self, backend: str) -> None:
         for device in (FIRST, SECOND):
-            assert xdevice.to_numpy(xdevice.zeros((2, 2), device=device)).tolist() == [[0, 0], [0, 0]]
-            assert xdevice.to_numpy(xdevice.full((2,), 2.5, device=device)).tolist() == [2.5, 2.5]
-            assert xdevice.to_numpy(xdevice.arange(4, device=device)).tolist() == [0, 1, 2, 3]
-            assert xdevice.to_numpy(xdevice.tensor([[1, 2], [3, 4]], device=device)).tolist() == [[1, 2], [3, 4]]
-            assert xdevice.to_numpy(xdevice.tensor(np.arange(6.0)[::-2], device=device)).tolist() == [5, 3, 1]
+            assert to_numpy(zeros((2, 2), device=device)).tolist() == [[0, 0], [0, 0]]
+            assert to_numpy(full((2,), 2.5, device=device)).tolist() == [2.5, 2.5]
+            assert to_numpy(arange(4, device=device)).tolist() == [0, 1, 2, 3]
+            assert to_numpy(tensor([[1, 2], [3, 4]], device=device)).tolist() == [[1, 2], [3, 4]]
+            assert to_numpy(tensor(np.arange(6.0)[::-2], device=device)).tolist() == [5, 3, 1]
 
     @on_several
     def test_scopes_on_two_devices_nest_and_are_left(self, backend: str, native: Native) -> None:
-        before = xdevice.device_of(native.ones())
-        with xdevice.gpu(1):
-            with xdevice.scope("gpu:0"):
-                assert {xdevice.device_of(native.ones()), xdevice.device_of(xdevice.ones(2))} == {FIRST}
-                assert xdevice.device_of(xdevice.ones(2, device=SECOND)) == SECOND
-            assert {xdevice.device_of(native.ones()), xdevice.device_of(xdevice.zeros(2))} == {SECOND}
-            with xdevice.cpu():
-                assert {xdevice.device_of(native.ones()), xdevice.device_of(xdevice.zeros(2))} == {xdevice.cpu()}
-            assert xdevice.device_of(native.ones()) == SECOND
-        assert xdevice.device_of(native.ones()) == before
+        before = device_of(native.ones())
+        with hardware.gpu(1):
+            with scope("gpu:0"):
+                assert {device_of(native.ones()), device_of(ones(2))} == {FIRST}
+                assert device_of(ones(2, device=SECOND)) == SECOND
+            assert {device_of(native.ones()), device_of(zeros(2))} == {SECOND}
+            with cpu():
+                assert {device_of(native.ones()), device_of(zeros(2))} == {cpu()}
+            assert device_of(native.ones()) == SECOND
+        assert device_of(native.ones()) == before
 
     @on_several
     def test_the_scope_of_a_thread_is_its_own(self, backend: str) -> None:
         found: list[Any] = []
 
         def work() -> None:
-            with xdevice.using(backend), xdevice.gpu(1):
-                found.append(xdevice.device_of(xdevice.ones(2)))
+            with using(backend), hardware.gpu(1):
+                found.append(device_of(ones(2)))
 
-        with xdevice.gpu(0):
+        with hardware.gpu(0):
             thread = threading.Thread(target=work)
             thread.start()
             thread.join()
-            found.append(xdevice.device_of(xdevice.ones(2)))
+            found.append(device_of(ones(2)))
         assert found == [SECOND, FIRST]
 
     @on_several
     def test_a_computation_stays_on_its_device(self, backend: str) -> None:
         for device in (FIRST, SECOND):
-            x = xdevice.tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
+            x = tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
             with device:
                 for made in (x + x, x * 2, x @ x, x[0], x + 1):
-                    assert xdevice.device_of(made) == device
-            assert xdevice.to_numpy(x).tolist() == [[1, 2], [3, 4]]
+                    assert device_of(made) == device
+            assert to_numpy(x).tolist() == [[1, 2], [3, 4]]
 
     @on_several
     @needs("creation.seed", "creation.rand", "creation.randn")
     def test_a_seed_makes_random_numbers_repeat_on_every_device(self, backend: str) -> None:
         def drawn() -> list[Any]:
-            xdevice.seed(7)
-            makers, devices = (xdevice.rand, xdevice.randn), (xdevice.cpu(), FIRST, SECOND)
-            return [xdevice.to_numpy(make((50,), device=device)) for device in devices for make in makers]
+            seed(7)
+            makers, devices = (rand, randn), (cpu(), FIRST, SECOND)
+            return [to_numpy(make((50,), device=device)) for device in devices for make in makers]
 
         first, again = drawn(), drawn()
         assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
@@ -139,32 +166,32 @@ class SeveralDevices(Promises):
 
     @on_several
     def test_waiting_for_one_device_or_all_is_no_error(self, backend: str) -> None:
-        x = xdevice.ones((50, 50), device=SECOND)
+        x = ones((50, 50), device=SECOND)
         with SECOND:
             y = x @ x
-        xdevice.synchronize(SECOND)
-        xdevice.synchronize("gpu:0", xdevice.native(SECOND))
-        xdevice.synchronize()
-        assert xdevice.to_numpy(y).sum() == 50**3
+        synchronize(SECOND)
+        synchronize("gpu:0", hardware.native(SECOND))
+        synchronize()
+        assert to_numpy(y).sum() == 50**3
 
     @on_several
     def test_an_allocation_that_no_gpu_can_serve_is_out_of_memory(self, backend: str) -> None:
         with pytest.raises(Exception) as error:  # noqa: PT011  (each framework has words of its own)
-            xdevice.to_numpy(xdevice.ones((2**22, 2**24), dtype="float32", device=SECOND))
-        assert xdevice.is_out_of_memory(error.value), repr(error.value)
+            to_numpy(ones((2**22, 2**24), dtype="float32", device=SECOND))
+        assert is_out_of_memory(error.value), repr(error.value)
 
     @on_several
     def test_memory_is_told_of_each_device(self, backend: str) -> None:
         gc.collect()
-        before: Any = {device: xdevice.memory_stats(device) for device in (FIRST, SECOND)}
-        x = xdevice.ones((2**20,), dtype="float32", device=SECOND)
-        xdevice.synchronize()
+        before: Any = {device: memory_stats(device) for device in (FIRST, SECOND)}
+        x = ones((2**20,), dtype="float32", device=SECOND)
+        synchronize()
         for device, taken in ((FIRST, 0), (SECOND, 4 * 2**20)):
-            stats: Any = xdevice.memory_stats(device)
+            stats: Any = memory_stats(device)
             assert set(stats) == {"total", "free", "allocated", "reserved", "peak"}
             assert stats["free"] is None or stats["total"] is None or 0 < stats["free"] <= stats["total"]
             now, then = stats["allocated"], before[device]["allocated"]
             if now is not None and then is not None:
                 assert abs(now - then - taken) < 2**20
-        xdevice.empty_cache(SECOND)
-        assert xdevice.to_numpy(x).sum() == 2**20
+        empty_cache(SECOND)
+        assert to_numpy(x).sum() == 2**20

@@ -7,14 +7,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import xdevice
+from xdevice import (
+    CopyNeededError,
+    MixedDeviceError,
+    arange,
+    check_same_device,
+    cpu,
+    device_of,
+    devices_of,
+    full,
+    is_same_device,
+    ones,
+    to_device,
+    to_numpy,
+)
+from xdevice.framework import choosing
+from xdevice.hardware import devices as hardware
+from xdevice.tensors import creation
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_cpu, on_several, same_values
 from xdevice.testing.contract.trees import shape_of, trees
 
 if TYPE_CHECKING:
     from xdevice.testing.native import Native
 
-WAYS = [(a, b) for a in (xdevice.cpu(), FIRST, SECOND) for b in (xdevice.cpu(), FIRST, SECOND) if a is not b]
+WAYS = [(a, b) for a in (cpu(), FIRST, SECOND) for b in (cpu(), FIRST, SECOND) if a is not b]
 EACH_WAY = pytest.mark.parametrize(("source", "target"), WAYS, ids=[f"{a}-{b}" for a, b in WAYS])
 
 
@@ -26,21 +42,21 @@ class SeveralPlacements(Promises):
     @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "bool"])
     def test_a_move_keeps_values_type_and_dtype(self, backend: str, source: Any, target: Any, dtype: str) -> None:
         for shape in ((), (0,), (2, 3)):
-            x = xdevice.tensor(np.ones(shape, dtype), device=source)
-            moved = xdevice.to_device(x, target)
-            assert (xdevice.device_of(x), xdevice.device_of(moved)) == (source, target)
+            x = creation.tensor(np.ones(shape, dtype), device=source)
+            moved = to_device(x, target)
+            assert (device_of(x), device_of(moved)) == (source, target)
             assert type(moved) is type(x)
-            assert xdevice.to_numpy(moved).dtype == np.dtype(dtype)
+            assert to_numpy(moved).dtype == np.dtype(dtype)
             assert same_values(x, moved)
 
     @on_several
     @EACH_WAY
     @needs("address")
     def test_each_device_has_memory_of_its_own(self, backend: str, native: Native, source: Any, target: Any) -> None:
-        x = xdevice.ones((64,), device=source)
-        moved = xdevice.to_device(x, target)
-        copied = xdevice.to_device(moved, target, copy=True)
-        assert xdevice.device_of(copied) == target
+        x = ones((64,), device=source)
+        moved = to_device(x, target)
+        copied = to_device(moved, target, copy=True)
+        assert device_of(copied) == target
         assert len({native.address(tensor) for tensor in (x, moved, copied)}) == 3
 
     @on_several
@@ -49,145 +65,143 @@ class SeveralPlacements(Promises):
     def test_a_write_on_one_device_is_not_seen_on_another(
         self, backend: str, native: Native, source: Any, target: Any
     ) -> None:
-        x = xdevice.ones((64,), device=source)
-        moved = xdevice.to_device(x, target)
+        x = ones((64,), device=source)
+        moved = to_device(x, target)
         native.write(x, 3)
-        assert xdevice.to_numpy(moved).sum() == 64
+        assert to_numpy(moved).sum() == 64
         native.write(moved, 2)
-        assert [xdevice.to_numpy(tensor).sum() for tensor in (x, moved)] == [3 * 64, 2 * 64]
-        assert (xdevice.device_of(x), xdevice.device_of(moved)) == (source, target)
+        assert [to_numpy(tensor).sum() for tensor in (x, moved)] == [3 * 64, 2 * 64]
+        assert (device_of(x), device_of(moved)) == (source, target)
 
     @on_several
     def test_what_is_there_is_the_same_object_however_the_device_is_spelled(self, backend: str) -> None:
-        x = xdevice.ones(3, device=SECOND)
-        for spelling in (SECOND, "gpu:1", "CUDA:1", "/device:GPU:1", xdevice.native(SECOND)):
-            assert xdevice.to_device(x, spelling) is x
-            assert xdevice.to_device(x, spelling, copy=False) is x
+        x = ones(3, device=SECOND)
+        for spelling in (SECOND, "gpu:1", "CUDA:1", "/device:GPU:1", hardware.native(SECOND)):
+            assert to_device(x, spelling) is x
+            assert to_device(x, spelling, copy=False) is x
         tree = {"x": x, "y": [x, 1]}
-        assert xdevice.to_device(tree, SECOND) is tree
+        assert to_device(tree, SECOND) is tree
 
     @on_several
     @EACH_WAY
     def test_a_copy_that_is_forbidden_and_needed_is_an_error(self, backend: str, source: Any, target: Any) -> None:
-        x = xdevice.ones(3, device=source)
-        with pytest.raises(xdevice.CopyNeededError):
-            xdevice.to_device([x], target, copy=False)
-        assert xdevice.device_of(x) == source
+        x = ones(3, device=source)
+        with pytest.raises(CopyNeededError):
+            to_device([x], target, copy=False)
+        assert device_of(x) == source
 
     @on_several
     @needs("gradient")
     def test_gradients_flow_across_two_devices(self, backend: str, native: Native) -> None:
         def around(x: Any) -> Any:
-            return xdevice.to_device(xdevice.to_device(xdevice.to_device(x, FIRST), SECOND), "cpu")
+            return to_device(to_device(to_device(x, FIRST), SECOND), "cpu")
 
         assert on_cpu(lambda: native.gradient(around)) == [2.0, 2.0, 2.0]
 
     @on_several
     def test_several_devices_are_told_and_are_not_the_same(self, backend: str) -> None:
-        x, y, z = (xdevice.ones(2, device=device) for device in (FIRST, SECOND, "cpu"))
-        assert xdevice.devices_of({"x": x, "all": [y, (z,)]}) == {FIRST, SECOND, xdevice.cpu()}
-        assert not xdevice.is_same_device(x, y)
-        assert not xdevice.is_same_device(x, z)
-        assert not xdevice.is_same_device([x, x], {"y": y})
-        assert xdevice.is_same_device(y, [y], SECOND, "gpu:1", xdevice.native(SECOND))
-        assert xdevice.check_same_device(y, {"y": y}) is SECOND
+        x, y, z = (ones(2, device=device) for device in (FIRST, SECOND, "cpu"))
+        assert devices_of({"x": x, "all": [y, (z,)]}) == {FIRST, SECOND, cpu()}
+        assert not is_same_device(x, y)
+        assert not is_same_device(x, z)
+        assert not is_same_device([x, x], {"y": y})
+        assert is_same_device(y, [y], SECOND, "gpu:1", hardware.native(SECOND))
+        assert check_same_device(y, {"y": y}) is SECOND
 
     @on_several
     def test_an_error_for_several_devices_names_each_path(self, backend: str) -> None:
-        x, y = xdevice.ones(2, device=FIRST), xdevice.ones(2, device=SECOND)
-        with pytest.raises(
-            xdevice.MixedDeviceError, match=r"gpu:0: argument 0\['a'\]\[1\].*gpu:1: argument 1"
-        ) as error:
-            xdevice.check_same_device({"a": [None, x]}, y)
+        x, y = ones(2, device=FIRST), ones(2, device=SECOND)
+        with pytest.raises(MixedDeviceError, match=r"gpu:0: argument 0\['a'\]\[1\].*gpu:1: argument 1") as error:
+            check_same_device({"a": [None, x]}, y)
         assert error.value.devices == {FIRST, SECOND}
-        with pytest.raises(xdevice.MixedDeviceError, match=r"gpu:0: \['x'\].*gpu:1: \['y'\]\[0\]"):
-            xdevice.device_of({"x": x, "y": [y]})
+        with pytest.raises(MixedDeviceError, match=r"gpu:0: \['x'\].*gpu:1: \['y'\]\[0\]"):
+            device_of({"x": x, "y": [y]})
 
     @on_several
     @pytest.mark.parametrize("which", range(17))
     def test_a_tree_of_any_kind_moves_and_keeps_its_types(self, backend: str, which: int) -> None:
-        tree = trees(xdevice.ones((2, 3), device=FIRST))[which]
-        moved = xdevice.to_device(tree, SECOND)
-        assert (xdevice.device_of(tree), xdevice.device_of(moved)) == (FIRST, SECOND)
+        tree = trees(ones((2, 3), device=FIRST))[which]
+        moved = to_device(tree, SECOND)
+        assert (device_of(tree), device_of(moved)) == (FIRST, SECOND)
         assert type(moved) is type(tree)
         assert shape_of(moved) == shape_of(tree)
 
     @on_several
     def test_a_tree_spread_over_devices_is_brought_together_and_what_is_there_stays(self, backend: str) -> None:
-        x, y = xdevice.full((2,), 1.0, device=FIRST), xdevice.full((2,), 2.0, device=SECOND)
-        z = xdevice.full((2,), 3.0, device="cpu")
+        x, y = full((2,), 1.0, device=FIRST), full((2,), 2.0, device=SECOND)
+        z = full((2,), 3.0, device="cpu")
         tree: Any = {"x": x, "again": [x, {"y": y}], "z": (z, "text")}
-        moved = xdevice.to_device(tree, SECOND)
-        assert xdevice.check_same_device(moved) is SECOND
+        moved = to_device(tree, SECOND)
+        assert check_same_device(moved) is SECOND
         assert moved["again"][1]["y"] is y
         assert moved["x"] is moved["again"][0]
-        assert [xdevice.to_numpy(t).tolist() for t in (moved["x"], moved["z"][0])] == [[1.0, 1.0], [3.0, 3.0]]
-        assert xdevice.devices_of(tree) == {FIRST, SECOND, xdevice.cpu()}
+        assert [to_numpy(t).tolist() for t in (moved["x"], moved["z"][0])] == [[1.0, 1.0], [3.0, 3.0]]
+        assert devices_of(tree) == {FIRST, SECOND, cpu()}
 
     @on_several
     def test_a_tensor_is_read_back_from_each_device(self, backend: str) -> None:
         for device in (FIRST, SECOND):
-            x = xdevice.arange(5, device=device)
-            array = xdevice.to_numpy(x)
+            x = arange(5, device=device)
+            array = to_numpy(x)
             array[:] = -1
-            assert xdevice.to_numpy(x).tolist() == [0, 1, 2, 3, 4]
+            assert to_numpy(x).tolist() == [0, 1, 2, 3, 4]
 
     @on_several
     @needs("parameter")
     def test_a_parameter_moves_with_its_values(self, backend: str, native: Native) -> None:
         parameter = on_cpu(native.parameter)
-        values = xdevice.to_numpy(parameter)
-        for device in (FIRST, SECOND, xdevice.cpu()):
-            moved = xdevice.to_device(parameter, device)
-            assert xdevice.device_of(moved) == device
-            assert np.array_equal(xdevice.to_numpy(moved), values)
+        values = to_numpy(parameter)
+        for device in (FIRST, SECOND, cpu()):
+            moved = to_device(parameter, device)
+            assert device_of(moved) == device
+            assert np.array_equal(to_numpy(moved), values)
 
     @on_several
     @needs("model")
     def test_a_model_moves_whole_between_devices_and_back(self, backend: str, native: Native) -> None:
         model = on_cpu(native.model)
-        values = [xdevice.to_numpy(parameter) for parameter in native.parameters(model)]
-        for device in (FIRST, SECOND, xdevice.cpu()):
-            model = xdevice.to_device(model, device)
-            assert xdevice.devices_of(model) == {device}
-            assert {xdevice.device_of(tensor) for _, tensor in xdevice.backend().models.tensors_of(model)} == {device}
-            moved = [xdevice.to_numpy(parameter) for parameter in native.parameters(model)]
+        values = [to_numpy(parameter) for parameter in native.parameters(model)]
+        for device in (FIRST, SECOND, cpu()):
+            model = to_device(model, device)
+            assert devices_of(model) == {device}
+            assert {device_of(tensor) for _, tensor in choosing.backend().models.tensors_of(model)} == {device}
+            moved = [to_numpy(parameter) for parameter in native.parameters(model)]
             assert all(np.array_equal(a, b) for a, b in zip(values, moved, strict=True))
 
     @on_several
     @needs("model")
     def test_a_model_can_be_put_back_as_it_was_before_a_move(self, backend: str, native: Native) -> None:
-        model, models = on_cpu(native.model), xdevice.backend().models
-        values = [xdevice.to_numpy(parameter) for parameter in native.parameters(model)]
-        for source, target in ((xdevice.cpu(), FIRST), (FIRST, SECOND), (SECOND, xdevice.cpu())):
-            xdevice.to_device(model, source)
+        model, models = on_cpu(native.model), choosing.backend().models
+        values = [to_numpy(parameter) for parameter in native.parameters(model)]
+        for source, target in ((cpu(), FIRST), (FIRST, SECOND), (SECOND, cpu())):
+            to_device(model, source)
             before, put_back = dict(models.tensors_of(model)), models.keep(model)
-            xdevice.to_device(model, target)
+            to_device(model, target)
             put_back()
             after = dict(models.tensors_of(model))
-            assert xdevice.devices_of(model) == {source}
+            assert devices_of(model) == {source}
             assert before.keys() == after.keys() and all(after[name] is before[name] for name in before)
-            now = [xdevice.to_numpy(parameter) for parameter in native.parameters(model)]
+            now = [to_numpy(parameter) for parameter in native.parameters(model)]
             assert all(np.array_equal(a, b) for a, b in zip(values, now, strict=True))
 
     @on_several
     @needs("model", "output")
     def test_a_model_computes_where_it_is_as_it_did_on_the_cpu(self, backend: str, native: Native) -> None:
         model, data = on_cpu(native.model), np.arange(12, dtype="float32").reshape(4, 3)
-        with xdevice.cpu():
-            expected = xdevice.to_numpy(native.output(model, xdevice.tensor(data)))
+        with cpu():
+            expected = to_numpy(native.output(model, creation.tensor(data)))
         for device in (FIRST, SECOND):
-            model = xdevice.to_device(model, device)
+            model = to_device(model, device)
             with device:
-                made = native.output(model, xdevice.tensor(data))
-            assert xdevice.device_of(made) == device
-            assert np.allclose(xdevice.to_numpy(made), expected, atol=1e-5)
+                made = native.output(model, creation.tensor(data))
+            assert device_of(made) == device
+            assert np.allclose(to_numpy(made), expected, atol=1e-5)
 
     @on_several
     @needs("model")
     def test_a_copied_model_stays_where_the_original_was(self, backend: str, native: Native) -> None:
-        model = xdevice.to_device(on_cpu(native.model), FIRST)
-        copied = xdevice.to_device(model, FIRST, copy=True)
-        moved = xdevice.to_device(copied, SECOND)
-        assert xdevice.device_of(moved) == SECOND
-        assert xdevice.device_of(model) == FIRST
+        model = to_device(on_cpu(native.model), FIRST)
+        copied = to_device(model, FIRST, copy=True)
+        moved = to_device(copied, SECOND)
+        assert device_of(moved) == SECOND
+        assert device_of(model) == FIRST

@@ -10,8 +10,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pytest
 
-import xdevice
-from xdevice import device_of, load, ones, save, tensor, to_numpy, zeros
+from xdevice import (
+    ArgumentError,
+    ArgumentTypeError,
+    DeviceNotFoundError,
+    FileFormatError,
+    NotSupportedError,
+    cpu,
+    device_of,
+    load,
+    ones,
+    save,
+    tensor,
+    to_device,
+    to_numpy,
+    zeros,
+)
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, on_several
 
 if TYPE_CHECKING:
@@ -45,7 +59,7 @@ def made(data: Any, dtype: str) -> Any:
     """A tensor, or ``None`` where the framework lacks the dtype."""
     try:
         return tensor(data, dtype=dtype)
-    except xdevice.ArgumentError:
+    except ArgumentError:
         return None
 
 
@@ -138,7 +152,7 @@ class Storage(Promises):
             ({"step": 1}, "there is no tensor"),
             (around, "the list at 0.0 contains itself"),
         ):
-            with pytest.raises(xdevice.ArgumentTypeError, match=says):
+            with pytest.raises(ArgumentTypeError, match=says):
                 save(tree, tmp_path / "file")
         assert (tmp_path / "file").read_bytes() == before and os.listdir(tmp_path) == ["file"]
 
@@ -156,7 +170,7 @@ class Storage(Promises):
         whole = (tmp_path / "file").read_bytes()
         for data in (whole[:kept], b"\x80\x04 a pickle, say" * 9):
             (tmp_path / "file").write_bytes(data)
-            with pytest.raises(xdevice.FileFormatError, match=r"\(\d+ bytes\) is not a complete safetensors file"):
+            with pytest.raises(FileFormatError, match=r"\(\d+ bytes\) is not a complete safetensors file"):
                 load(tmp_path / "file")
 
     def test_a_file_of_others_is_a_dict_of_its_tensors(self, backend: str, tmp_path: Path) -> None:
@@ -183,7 +197,7 @@ class Storage(Promises):
     ) -> None:
         tensors = {"w": ("F32", np.ones(2, "float32"))}
         (tmp_path / "file").write_bytes(written(tensors, __metadata__={"xdevice": words}))
-        with pytest.raises(xdevice.FileFormatError, match=f"has a structure that xdevice cannot read .*({says})"):
+        with pytest.raises(FileFormatError, match=f"has a structure that xdevice cannot read .*({says})"):
             load(tmp_path / "file")
 
     def test_a_dtype_that_the_framework_or_the_format_lacks_is_an_error_that_names_the_tensor(
@@ -193,29 +207,29 @@ class Storage(Promises):
             written({"a": ("F32", np.ones(2, "float32")), "b.c": ("F8_E8M0", np.ones(2, "uint8"))})
         )
         if made([1], "float8_e8m0fnu") is None:
-            with pytest.raises(xdevice.NotSupportedError, match=r"'b\.c' in .* is of float8_e8m0fnu, which "):
+            with pytest.raises(NotSupportedError, match=r"'b\.c' in .* is of float8_e8m0fnu, which "):
                 load(tmp_path / "file")
         wide = made([1], "complex128")
         if wide is not None:
-            with pytest.raises(xdevice.NotSupportedError, match=r"'a\.0' is of complex128, which safetensors does not"):
+            with pytest.raises(NotSupportedError, match=r"'a\.0' is of complex128, which safetensors does not"):
                 save({"a": [wide]}, tmp_path / "file")
 
     def test_a_tensor_goes_where_it_is_told_and_else_where_new_ones_go(self, backend: str, tmp_path: Path) -> None:
         save(ones(2), tmp_path / "file")
-        with xdevice.cpu():
-            assert device_of(load(tmp_path / "file")) == xdevice.cpu()
-        with pytest.raises(xdevice.DeviceNotFoundError, match="gpu:77"):
+        with cpu():
+            assert device_of(load(tmp_path / "file")) == cpu()
+        with pytest.raises(DeviceNotFoundError, match="gpu:77"):
             load(tmp_path / "file", device="gpu:77")
 
     @on_several
     def test_a_file_knows_no_device(self, backend: str, tmp_path: Path) -> None:
         save({"a": ones(2, device=FIRST), "b": tensor([1, 2], device=SECOND)}, tmp_path / "file")
         assert device_of(load(tmp_path / "file", device=SECOND)) == SECOND
-        assert device_of(load(tmp_path / "file", device="cpu")) == xdevice.cpu()
+        assert device_of(load(tmp_path / "file", device="cpu")) == cpu()
         with FIRST:
             assert device_of(load(tmp_path / "file")) == FIRST
         half = made([1.0, 2.5], "bfloat16")
         if half is not None:
-            save(xdevice.to_device(half, FIRST), tmp_path / "file")
+            save(to_device(half, FIRST), tmp_path / "file")
             assert device_of(load(tmp_path / "file", SECOND)) == SECOND
             assert str(load(tmp_path / "file", "cpu")) == str(half)

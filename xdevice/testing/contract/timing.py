@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-import xdevice
+from xdevice import Benchmark, Timer, cpu, ones
+from xdevice.framework import choosing
+from xdevice.hardware import devices as the_hardware
 from xdevice.testing.contract.promises import Promises
 
 
@@ -15,7 +17,7 @@ class Timing(Promises):
     """Taking time."""
 
     def test_a_timer_collects_times(self, backend: str) -> None:
-        timer = xdevice.Timer()
+        timer = Timer()
         first = timer.stop()
         timer.start()
         second = timer.stop()
@@ -25,23 +27,23 @@ class Timing(Promises):
         assert timer.cumsum() == [first, first + second]
 
     def test_a_timer_that_has_measured_nothing_says_zero(self, backend: str) -> None:
-        timer = xdevice.Timer()
+        timer = Timer()
         assert (timer.times, timer.sum(), timer.avg(), timer.cumsum()) == ([], 0, 0, [])
 
     def test_a_benchmark_prints_one_line(self, backend: str, capsys: Any) -> None:
-        with xdevice.Benchmark("product") as bench:
-            _ = xdevice.ones((2, 2)) @ xdevice.ones((2, 2))
+        with Benchmark("product") as bench:
+            _ = ones((2, 2)) @ ones((2, 2))
         assert re.fullmatch(r"product: \d+\.\d{4} sec\n", capsys.readouterr().out)
         assert bench.seconds is not None and bench.seconds > 0
 
     def test_a_benchmark_left_by_an_exception_prints_nothing(self, backend: str, capsys: Any) -> None:
-        with pytest.raises(ZeroDivisionError), xdevice.Benchmark():
+        with pytest.raises(ZeroDivisionError), Benchmark():
             raise ZeroDivisionError
         assert capsys.readouterr().out == ""
 
     def test_all_devices_are_waited_for_at_both_ends(self, backend: str, monkeypatch: Any) -> None:
         waited: list[Any] = []
-        hardware = xdevice.backend().hardware
+        hardware = choosing.backend().hardware
         real = hardware.synchronize
 
         def synchronize(devices: Any) -> None:
@@ -49,9 +51,9 @@ class Timing(Promises):
             real(devices)
 
         monkeypatch.setattr(hardware, "synchronize", synchronize)
-        xdevice.Timer().stop()
-        assert waited == [xdevice.devices(), xdevice.devices()]
+        Timer().stop()
+        assert waited == [the_hardware.devices(), the_hardware.devices()]
 
     def test_waiting_for_the_cpu_is_no_error(self, backend: str) -> None:
-        xdevice.synchronize()
-        xdevice.synchronize("cpu", xdevice.cpu())
+        the_hardware.synchronize()
+        the_hardware.synchronize("cpu", cpu())

@@ -10,7 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-import xdevice
+from xdevice import (
+    ArgumentError,
+    DeviceNotFoundError,
+    NotATensorError,
+    check_same_device,
+    count,
+    cpu,
+    device_of,
+    devices_of,
+    is_same_device,
+    to_device,
+    to_numpy,
+)
 from xdevice.testing.contract.promises import Promises
 
 
@@ -116,8 +128,8 @@ class Trees(Promises):
 
     @pytest.mark.parametrize("tree", [[], {}, (), {"a": "text", "b": [None, 1.5]}, deque()])
     def test_a_tree_without_a_tensor_is_nowhere(self, backend: str, tree: Any) -> None:
-        for ask in (xdevice.device_of, xdevice.devices_of, xdevice.is_same_device, xdevice.check_same_device):
-            with pytest.raises(xdevice.NotATensorError) as error:
+        for ask in (device_of, devices_of, is_same_device, check_same_device):
+            with pytest.raises(NotATensorError) as error:
                 ask(tree)
             assert isinstance(error.value, TypeError)
             assert type(tree).__name__ in str(error.value)
@@ -127,15 +139,15 @@ class Trees(Promises):
             to = "not callable"
             device = "cpu"
 
-        for ask in (xdevice.device_of, lambda s: xdevice.to_device(s, "cpu"), xdevice.to_numpy, xdevice.is_same_device):
-            with pytest.raises(xdevice.NotATensorError, match="Stranger"):
+        for ask in (device_of, lambda s: to_device(s, "cpu"), to_numpy, is_same_device):
+            with pytest.raises(NotATensorError, match="Stranger"):
                 ask(Stranger())
-        with pytest.raises(xdevice.NotATensorError, match=r"\['deep'\]\[0\]\.x is of type Stranger"):
-            xdevice.device_of({"deep": [Batch(Stranger())]})
+        with pytest.raises(NotATensorError, match=r"\['deep'\]\[0\]\.x is of type Stranger"):
+            device_of({"deep": [Batch(Stranger())]})
 
     def test_a_forced_copy_in_a_tree_is_made_of_every_tensor(self, backend: str, x: Any) -> None:
         tree = {"x": x, "again": x, "n": 1}
-        copied = xdevice.to_device(tree, "cpu", copy=True)
+        copied = to_device(tree, "cpu", copy=True)
         assert copied["x"] is not x
         assert copied["x"] is copied["again"]
         assert tree["x"] is x
@@ -143,20 +155,20 @@ class Trees(Promises):
     def test_a_failed_move_moves_nothing(self, backend: str, x: Any) -> None:
         tree = {"a": x, "b": [np.ones(2), Point(x, 1)]}
         shallow = copy.copy(tree)
-        for device in (f"gpu:{xdevice.count('gpu')}", "gpu:99"):
-            with pytest.raises(xdevice.DeviceNotFoundError, match=r"at \['a'\]"):
-                xdevice.to_device(tree, device)
+        for device in (f"gpu:{count('gpu')}", "gpu:99"):
+            with pytest.raises(DeviceNotFoundError, match=r"at \['a'\]"):
+                to_device(tree, device)
         assert all(tree[key] is shallow[key] for key in tree)
-        assert xdevice.device_of(tree) == xdevice.cpu()
+        assert device_of(tree) == cpu()
 
     @pytest.mark.parametrize("which", range(17))
     def test_a_tree_keeps_its_types_and_its_other_leaves(self, backend: str, x: Any, which: Any) -> None:
         tree = trees(x)[which]
-        moved = xdevice.to_device(tree, "cpu", copy=True)
+        moved = to_device(tree, "cpu", copy=True)
         assert type(moved) is type(tree)
         assert moved is not tree
         assert shape_of(moved) == shape_of(tree)
-        assert xdevice.device_of(moved) == xdevice.cpu()
+        assert device_of(moved) == cpu()
         if isinstance(tree, defaultdict):
             assert moved.default_factory is list
         if isinstance(tree, deque):
@@ -168,7 +180,7 @@ class Trees(Promises):
     def test_a_tree_in_which_nothing_moves_is_returned_itself(self, backend: str, x: Any, which: Any) -> None:
         tree = trees(x)[which]
         before = shape_of(tree)
-        assert xdevice.to_device(tree, "cpu") is tree
+        assert to_device(tree, "cpu") is tree
         assert shape_of(tree) == before
 
     def test_tensors_in_a_set_do_not_stay_behind(self, backend: str, x: Any) -> None:
@@ -176,46 +188,46 @@ class Trees(Promises):
             tree = [{x, 1}, frozenset([x])]
         except (TypeError, NotImplementedError):  # this framework's tensors cannot be in a set
             return
-        moved = xdevice.to_device(tree, "cpu", copy=True)
+        moved = to_device(tree, "cpu", copy=True)
         assert [type(part) for part in moved] == [set, frozenset]
         assert all(x is not element for part in moved for element in part)
-        assert xdevice.device_of(tree) == xdevice.cpu()
+        assert device_of(tree) == cpu()
 
     @pytest.mark.parametrize("empty", [[], {}, (), deque(), defaultdict(int), {"a": []}, [None, "text"]])
     def test_an_empty_tree_passes_through(self, backend: str, empty: Any) -> None:
-        assert xdevice.to_device(empty, "cpu", copy=True) == empty
-        assert xdevice.to_device(empty, "gpu:99") == empty
+        assert to_device(empty, "cpu", copy=True) == empty
+        assert to_device(empty, "gpu:99") == empty
 
     def test_a_tree_that_contains_itself_is_an_error(self, backend: str, x: Any) -> None:
         plain, own = [x], Rows([x])
         plain.append(plain)
         own.append(Batch(own))
         for tree in (plain, own):
-            with pytest.raises(xdevice.ArgumentError, match="contains itself"):
-                xdevice.to_device(tree, "cpu")
+            with pytest.raises(ArgumentError, match="contains itself"):
+                to_device(tree, "cpu")
 
     def test_attributes_of_a_container_are_kept(self, backend: str, x: Any) -> None:
-        moved = xdevice.to_device(Picky(x), "cpu", copy=True)
+        moved = to_device(Picky(x), "cpu", copy=True)
         assert (moved.note, moved.y) == ("kept", "y")
         assert moved.x is not x
 
     def test_a_mapping_with_fields_moves_both(self, backend: str, x: Any) -> None:
         record = Record(x)
         record["key"] = x
-        moved = xdevice.to_device(record, "cpu", copy=True)
+        moved = to_device(record, "cpu", copy=True)
         assert moved.x is moved["key"]
         assert moved.x is not x
         assert record.x is record["key"] is x
 
     def test_a_container_that_cannot_be_copied_is_not_modified(self, backend: str, x: Any) -> None:
         tree = Immovable(x=x)
-        with pytest.raises(xdevice.ArgumentError, match="gives itself"):
-            xdevice.to_device(tree, "cpu", copy=True)
+        with pytest.raises(ArgumentError, match="gives itself"):
+            to_device(tree, "cpu", copy=True)
         assert tree["x"] is x
 
     def test_text_is_no_tensor_even_if_numpy_made_it(self, backend: str, x: Any) -> None:
         tree = {"x": x, "label": np.str_("cat"), "day": np.datetime64("2020-01-01")}
-        assert xdevice.device_of(tree) == xdevice.cpu()
-        assert xdevice.to_device(tree, "cpu", copy=True)["label"] is tree["label"]
-        with pytest.raises(xdevice.NotATensorError):
-            xdevice.device_of(np.str_("cat"))
+        assert device_of(tree) == cpu()
+        assert to_device(tree, "cpu", copy=True)["label"] is tree["label"]
+        with pytest.raises(NotATensorError):
+            device_of(np.str_("cat"))
