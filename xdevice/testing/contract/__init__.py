@@ -10,6 +10,7 @@ Each class is a part of it, each test a promise, and `Suite` has all of them::
 """
 
 from xdevice.testing.contract.creation import Creation
+from xdevice.testing.contract.data_parallel import DataParallel
 from xdevice.testing.contract.exchange import Exchange
 from xdevice.testing.contract.gradients import Gradients
 from xdevice.testing.contract.hardware import Hardware
@@ -18,7 +19,7 @@ from xdevice.testing.contract.memory import Memory
 from xdevice.testing.contract.mixing import Mixing
 from xdevice.testing.contract.models import Models
 from xdevice.testing.contract.open_world import OpenWorld
-from xdevice.testing.contract.parallel import DataParallel, Parallel
+from xdevice.testing.contract.parallel import Parallel
 from xdevice.testing.contract.placement import Placement
 from xdevice.testing.contract.promises import Promises, needs
 from xdevice.testing.contract.scopes import Scopes

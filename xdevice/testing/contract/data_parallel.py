@@ -1,0 +1,262 @@
+"""`data_parallel`: a training step on several devices is the step on one."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from xdevice import (
+    ArgumentError,
+    NotSupportedError,
+    Replicas,
+    XDeviceError,
+    all_reduce,
+    as_device,
+    cpu,
+    data_parallel,
+    device_of,
+    devices_of,
+    ones,
+    replicate,
+    scope,
+    tensor,
+    to_device,
+    to_numpy,
+    using,
+    value_and_grad,
+)
+from xdevice.framework import choosing
+from xdevice.testing.contract.gradients import total
+from xdevice.testing.contract.parallel import TWICE, rows, values
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, needs, on_several
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def loss(params: Any, x: Any, y: Any) -> Any:
+    """The mean over the rows of a small smooth network's error, in operators that every framework has."""
+    hidden = x @ params["in"] + params["bias"]
+    hidden = hidden / (1 + hidden * hidden)
+    return total(hidden @ params["out"][0] - y) / x.shape[0]
+
+
+def parameters() -> Any:
+    found = {"in": (3, 4), "bias": (4,), "out": [(4, 2)], "unused": (2,)}
+
+    def made(shape: Any) -> Any:
+        return (
+            [made(s) for s in shape]
+            if type(shape) is list
+            else tensor(np.linspace(-1, 1, int(np.prod(shape))).reshape(shape), dtype="float32")
+        )
+
+    return {name: made(shape) for name, shape in found.items()}
+
+
+def check_equal(found: Any, expected: Any) -> None:
+    for name in ("in", "bias", "unused"):
+        assert to_numpy(found[name]) == pytest.approx(to_numpy(expected[name]), rel=1e-5, abs=1e-6)
+    assert to_numpy(found["out"][0]) == pytest.approx(to_numpy(expected["out"][0]), rel=1e-5, abs=1e-6)
+
+
+def batch(n: int = 9) -> tuple[Any, Any]:
+    return rows(n), rows(n, 2)
+
+
+PLACES: dict[str, Callable[[], list[Any]]] = {
+    "one": lambda: ["cpu"],
+    "twice": lambda: TWICE,
+    "two": lambda: [FIRST, SECOND],
+    "three": lambda: [FIRST, "cpu", SECOND],
+    "four": lambda: [FIRST, SECOND, SECOND, FIRST],
+}
+WHERE = [pytest.param(name, marks=on_several if name not in ("one", "twice") else ()) for name in PLACES]
+
+told: ContextVar[str] = ContextVar("told", default="nothing")
+
+
+@all_need("collectives.pack")
+class DataParallel(Promises):
+    """`data_parallel`, or a plain no."""
+
+    @pytest.mark.parametrize("places", WHERE)
+    @needs("gradients.value_and_gradients")
+    def test_many_devices_give_the_loss_and_the_gradients_of_one(self, backend: str, places: str) -> None:
+        with scope("cpu"):
+            params, data = parameters(), batch()
+            expected = value_and_grad(loss)(params, *data)
+        step = data_parallel(loss, PLACES[places]())
+        for _ in range(2):
+            value, gradients = step(params, *data)
+            assert to_numpy(value) == pytest.approx(to_numpy(expected[0]), rel=1e-5)
+            check_equal(gradients, expected[1])
+            assert devices_of([value, gradients]) == {cpu()}
+
+    @pytest.mark.parametrize("places", WHERE)
+    @needs("gradients.value_and_gradients")
+    def test_replicas_have_gradients_of_their_own_all_equal(self, backend: str, places: str) -> None:
+        with scope("cpu"):
+            params, data = parameters(), batch()
+            expected = value_and_grad(loss)(params, *data)
+        devices = [as_device(place) for place in PLACES[places]()]
+        value, gradients = data_parallel(loss, devices)(replicate(params, devices), *data)
+        assert type(gradients) is Replicas
+        assert [device_of(tree) for tree in gradients] == devices
+        assert device_of(value) == devices[0]
+        assert to_numpy(value) == pytest.approx(to_numpy(expected[0]), rel=1e-5)
+        for tree in gradients:
+            check_equal(tree, expected[1])
+            assert values(tree["in"]) == values(gradients[0]["in"])
+
+    @needs("gradients.value_and_gradients")
+    def test_a_sum_over_rows_is_added_up(self, backend: str) -> None:
+        params, data = parameters(), batch(7)
+        expected = value_and_grad(lambda *args: loss(*args) * 7)(params, *data)
+        step = data_parallel(lambda p, x, y: loss(p, x, y) * x.shape[0], ["cpu"] * 3, reduction="sum")
+        value, gradients = step(params, *data)
+        assert to_numpy(value) == pytest.approx(to_numpy(expected[0]), rel=1e-5)
+        check_equal(gradients, expected[1])
+
+    @needs("gradients.value_and_gradients")
+    def test_arguments_may_be_trees_and_what_is_no_tensor_is_given_to_every_device(self, backend: str) -> None:
+        def of_tree(params: Any, both: Any, factor: float) -> Any:
+            return loss(params, both["x"], both["y"]) * factor, both["x"].shape[0]
+
+        params, (x, y) = parameters(), batch(5)
+        (value, auxes), _ = data_parallel(of_tree, TWICE, has_aux=True)(params, {"x": x, "y": y}, 3.0)
+        assert to_numpy(value) == pytest.approx(3 * to_numpy(loss(params, x, y)), rel=1e-5)
+        assert auxes == [3, 2]
+
+    @needs("gradients.value_and_gradients")
+    def test_the_parameters_and_the_batch_are_left_as_they_are(self, backend: str) -> None:
+        params, data = parameters(), batch()
+        before = values(params["in"]), values(data[0])
+        data_parallel(loss, TWICE)(params, *data)
+        assert (values(params["in"]), values(data[0])) == before
+        assert value_and_grad(loss)(params, *data)[1].keys() == params.keys()
+
+    @on_several
+    @needs("gradients.value_and_gradients")
+    def test_gradients_are_where_each_parameter_is(self, backend: str) -> None:
+        with scope("cpu"):
+            params, data = parameters(), batch()
+        expected = value_and_grad(loss)(params, *data)
+        params["bias"] = to_device(params["bias"], SECOND)
+        params["tied"] = params["in"]
+        _, gradients = data_parallel(loss, [SECOND, FIRST])(params, *data)
+        assert device_of(gradients["bias"]) == SECOND
+        assert device_of(gradients["in"]) == cpu()
+        check_equal(gradients, expected[1])
+
+    @on_several
+    @needs("gradients.value_and_gradients")
+    def test_the_function_runs_in_the_scope_of_its_device(self, backend: str) -> None:
+        def where(params: Any, x: Any) -> Any:
+            made = ones(3)
+            return total(x @ params * made), (device_of(made), device_of(params), device_of(x))
+
+        with scope("cpu"):
+            params, x = rows(3), rows(4)
+        (_, seen), _ = data_parallel(where, [FIRST, SECOND], has_aux=True)(params, x)
+        assert seen == [(FIRST,) * 3, (SECOND,) * 3]
+
+    @needs("gradients.value_and_gradients")
+    def test_what_the_context_says_is_known_on_every_device(self, backend: str) -> None:
+        token = told.set("all")
+        try:
+            step = data_parallel(lambda w, x: (total(x @ w), told.get()), ["cpu"] * 3, has_aux=True)
+            (_, seen), _ = step(rows(3), rows(4))
+        finally:
+            told.reset(token)
+        assert seen == ["all"] * 3
+
+    @pytest.mark.parametrize("failing", [3, 2])
+    @needs("gradients.value_and_gradients")
+    def test_an_error_on_one_device_is_raised_as_it_is_and_the_step_can_be_taken_again(
+        self, backend: str, failing: int
+    ) -> None:
+        error = KeyError("of the function's own")
+
+        def fails(w: Any, x: Any, bad: bool) -> Any:
+            if bad and x.shape[0] == failing:  # the first device has three rows, the second two
+                raise error
+            return total(x @ w)
+
+        step = data_parallel(fails, TWICE, reduction="sum")
+        with pytest.raises(KeyError) as caught:
+            step(rows(3), rows(5), True)
+        assert caught.value is error
+        assert to_numpy(step(rows(3), rows(5), False)[0]).size == 1
+
+    @needs("gradients.value_and_gradients", "collectives.threads")
+    def test_a_step_may_be_taken_in_several_threads_at_once(self, backend: str) -> None:
+        if choosing.backend().collectives.threads() is None:
+            return  # it says that it cannot
+        params, data = parameters(), batch()
+        step = data_parallel(loss, TWICE)
+        expected = to_numpy(step(params, *data)[0]).item()
+        with ThreadPoolExecutor(3) as pool:
+
+            def take(i: int) -> Any:
+                with using(backend):
+                    return to_numpy(step(params, *data)[0]).item()
+
+            assert list(pool.map(take, range(6))) == [pytest.approx(expected)] * 6
+
+    @needs("gradients.value_and_gradients")
+    def test_within_a_differentiated_function_it_is_refused(self, backend: str) -> None:
+        step = data_parallel(lambda w, x: total(x @ w), TWICE)
+        for differentiated in (value_and_grad, lambda fn: data_parallel(fn, ["cpu"])):
+            with pytest.raises(NotSupportedError, match="outside value_and_grad"):
+                differentiated(lambda w, x: step(w, x)[0])(rows(3), rows(4))
+        for copied in (lambda w: all_reduce([w])[0], lambda w: replicate(w, ["cpu"])[0]):
+            with pytest.raises(NotSupportedError, match="outside value_and_grad"):
+                value_and_grad(copied)(ones(1))
+
+    @pytest.mark.parametrize(
+        ("call", "says"),
+        [
+            (lambda: data_parallel(loss, []), "no device in the list"),
+            (lambda: data_parallel(5, TWICE), "5 cannot be called"),  # type: ignore[arg-type]  # what is tested
+            (lambda: data_parallel(loss, TWICE, reduction="avg"), "no operation 'avg'; there are 'mean', 'sum'"),
+        ],
+    )
+    def test_a_step_that_cannot_be_meant_is_an_error(self, backend: str, call: Any, says: str) -> None:
+        with pytest.raises(ArgumentError, match=says):
+            call()
+
+    @pytest.mark.parametrize(
+        ("params", "data", "says"),
+        [
+            (parameters, list, "no tensor to split"),
+            (parameters, lambda: batch(1), "a batch of 1 rows is too small for 2 devices"),
+            (lambda: {"in": 5}, batch, r"at \['in'\] there is an object of type int"),
+            (lambda: replicate(parameters(), ["cpu"]), batch, "1 replicas for 2 devices"),
+        ],
+    )
+    @needs("gradients.value_and_gradients")
+    def test_what_a_step_cannot_be_taken_with_is_an_error_that_says_why(
+        self, backend: str, params: Any, data: Any, says: str
+    ) -> None:
+        with pytest.raises(XDeviceError, match=says):
+            data_parallel(loss, TWICE)(params(), *data())
+
+    @on_several
+    @needs("gradients.value_and_gradients")
+    def test_replicas_for_other_devices_are_an_error(self, backend: str) -> None:
+        step = data_parallel(loss, [FIRST, SECOND])
+        with pytest.raises(ArgumentError, match="replica 0 is on gpu:1, and was to be on gpu:0"):
+            step(replicate(parameters(), [SECOND, FIRST]), *batch())
+
+    def test_a_framework_without_gradients_takes_no_step_and_says_so(self, backend: str) -> None:
+        step = data_parallel(lambda w, x: total(x @ w), TWICE)
+        if self.has(backend, "gradients.value_and_gradients"):
+            assert to_numpy(step(rows(3), rows(4))[0]).size == 1
+        else:
+            with pytest.raises(NotSupportedError, match=f"{backend} has no gradients: "):
+                step(rows(3), rows(4))
