@@ -145,5 +145,6 @@ def _check_untraced(handles: list[Any]) -> None:
 
 def _traced(handles: list[Any]) -> set[str]:
     wanted = {id(handle) for handle in handles}
-    functions = (found for found in gc.get_referrers(_Traced) if isinstance(found, _Traced))
+    # by its type, and without a walk through what each object refers to: TensorFlow's own objects may not survive one
+    functions: list[Any] = [found for found in gc.get_objects() if issubclass(type(found), _Traced)]
     return {f.graph.name for f in functions if any(id(outer) in wanted for outer in f.captured_inputs)}

@@ -169,7 +169,7 @@ class SeveralPlacements(Promises):
             assert all(np.array_equal(a, b) for a, b in zip(values, moved, strict=True))
 
     @on_several
-    @needs("model")
+    @needs("model", "output")
     def test_a_model_can_be_put_back_as_it_was_before_a_move(self, backend: str, native: Native) -> None:
         model, models = on_cpu(native.model), choosing.backend().models
         values = [to_numpy(parameter) for parameter in native.parameters(model)]
@@ -183,6 +183,8 @@ class SeveralPlacements(Promises):
             assert before.keys() == after.keys() and all(after[name] is before[name] for name in before)
             now = [to_numpy(parameter) for parameter in native.parameters(model)]
             assert all(np.array_equal(a, b) for a, b in zip(values, now, strict=True))
+        with SECOND:
+            assert device_of(native.output(model, ones((4, 3)))) == SECOND  # it computes where it was put back
 
     @on_several
     @needs("model", "output")
