@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from xdevice.errors import BrokenBackendError, MixedDeviceError, NotSupportedError, VirtualDeviceError, misplaced
+from xdevice.errors import (
+    BrokenBackendError,
+    MixedDeviceError,
+    NotATensorError,
+    NotSupportedError,
+    VirtualDeviceError,
+    misplaced,
+)
 from xdevice.framework.adapters import Backend, imported
 
 TYPE_CHECKING = False
@@ -25,7 +32,10 @@ where_by_type: dict[type, Callable[[Any], Device]] = {}
 """The fast path: each type of tensor seen so far, with its adapter's `device_of`."""
 
 where_in_trees: dict[type, Callable[[Any], Device]] = {}
-"""The same, without the types that may be plain data as well: NumPy's arrays may be of text or objects."""
+"""The same for a leaf of a tree, where plain data is an error: NumPy's arrays may be of text or objects."""
+
+sometimes_data: set[type] = set()
+"""The types of tensor that may be plain data."""
 
 _owners: dict[type, Ownership] = {}  # each type seen so far that a framework owns
 _unusable: dict[Backend, ModuleType] = {}  # modules that have a framework's name but cannot be used as one
@@ -83,11 +93,24 @@ def places_of(obj: Any, owned: Ownership) -> set[Device]:
     return found
 
 
+def _unless_data(owner: Backend) -> Callable[[Any], Device]:
+    is_data, where = owner.data.is_data, owner.placement.device_of
+
+    def device_of(tensor: Any) -> Device:
+        if is_data(tensor):
+            raise NotATensorError("plain data")  # never shown: the caller takes a closer look
+        return where(tensor)
+
+    return device_of
+
+
 def _remember(cls: type, owned: Ownership) -> Ownership:
     if owned.is_tensor:
         where_by_type[cls] = owned.backend.placement.device_of
-        if not owned.backend.open("data").has("is_data"):
-            where_in_trees[cls] = where_by_type[cls]
+        where_in_trees[cls] = where_by_type[cls]
+        if owned.backend.open("data").has("is_data"):
+            sometimes_data.add(cls)
+            where_in_trees[cls] = _unless_data(owned.backend)
     return _owners.setdefault(cls, owned)
 
 

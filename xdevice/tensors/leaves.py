@@ -13,7 +13,7 @@ from enum import Enum
 
 from xdevice.errors import NotATensorError, NotSupportedError, XDeviceError
 from xdevice.framework.choosing import backend
-from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of, where_in_trees
+from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of, sometimes_data
 from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.tensors.attributes import attributes
 from xdevice.tensors.containers import container_of, moves_itself
@@ -184,7 +184,7 @@ def _tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
 
 
 def _is_text(node: Any, owned: Ownership) -> bool:
-    return owned.is_tensor and type(node) not in where_in_trees and owned.backend.data.is_data(node)
+    return owned.is_tensor and type(node) in sometimes_data and owned.backend.data.is_data(node)
 
 
 def _holds_objects(node: Any) -> bool:

@@ -10,6 +10,7 @@ from xdevice.errors import (
     CopyNeededError,
     DeviceNotFoundError,
     MixedDeviceError,
+    NotATensorError,
     XDeviceError,
     listed,
     misplaced,
@@ -80,8 +81,8 @@ class Move:
         where = (where_in_trees if several else where_by_type).get(type(leaf))
         try:
             return where is not None and where(leaf) is self.target
-        except MixedDeviceError:
-            return False  # one tensor spread over several devices: it is brought together
+        except (MixedDeviceError, NotATensorError):
+            return False  # one tensor spread over several devices, which is brought together; or plain data
 
     def _checked(self, obj: Any, what: Ownership | SelfMoving, several: bool) -> Item | None:
         """What there is to do for a leaf, if it can be done as far as can be known beforehand."""
