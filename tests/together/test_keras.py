@@ -1,5 +1,6 @@
 """Keras runs on several frameworks: its tensors and models are owned by the one that it runs on."""
 
+import json
 import os
 import subprocess
 import sys
@@ -47,16 +48,64 @@ def everything(model):
 """
 
 
-def run(framework, code, start=START):
-    clean = {name: value for name, value in os.environ.items() if name != ENV}
+SERVE = """
+import json, traceback
+before = dict(globals())
+for line in sys.stdin:  # the code of one test
+    error = None
+    try:
+        exec(json.loads(line), dict(before))
+    except BaseException:
+        error = traceback.format_exc()
+    print("\\x1f" + json.dumps(error), flush=True)
+"""
+
+_serving = {}  # one process for each framework: Keras and its framework take ten seconds to start
+
+
+def run(framework, code):
+    """Run a test's code in the process of its framework, after `START`."""
+    if framework not in _serving:
+        _serving[framework] = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", START + SERVE, framework],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment(framework),
+        )
+    process = _serving[framework]
+    process.stdin.write(json.dumps(code) + "\n")
+    process.stdin.flush()
+    for line in process.stdout:
+        if line.startswith("\x1f"):  # else something that Keras prints
+            error = json.loads(line[1:])
+            assert error is None, error
+            return
+    raise AssertionError(f"the process ended with {process.wait(10)}")
+
+
+def teardown_module():
+    for process in _serving.values():
+        process.kill()
+        process.communicate()
+
+
+def run_alone(framework, code):
+    """Run the code in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", start + code, framework],
+        [sys.executable, "-W", "ignore", "-c", code, framework],
         capture_output=True,
         text=True,
         timeout=200,
-        env={**clean, "KERAS_BACKEND": framework, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env=environment(framework),
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def environment(framework):
+    clean = {name: value for name, value in os.environ.items() if name != ENV}
+    return {**clean, "KERAS_BACKEND": framework, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def test_a_keras_on_another_framework_is_not_tensorflows():
@@ -67,7 +116,7 @@ from xdevice.backends.tensorflow import placement
 assert placement.role(type(keras.layers.Dense(2))) is None
 assert placement.role(type(keras.Input((2,)))) is None
 """
-    run("numpy", code, start="")
+    run_alone("numpy", code)
 
 
 @pytest.mark.parametrize("framework", ON)
@@ -195,20 +244,14 @@ with xdevice.strict():
 
 
 def test_a_keras_model_on_jax_moves_and_can_be_put_back():
-    code = """
-import os
-os.environ["KERAS_BACKEND"] = "jax"
-import xdevice
-xdevice.use("jax")
-xdevice.virtual_gpus(2)
-import keras
+    run(
+        "jax",
+        """
 net = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-first, second = xdevice.gpu(0), xdevice.gpu(1)
-assert xdevice.to_device(net, first) is net
+assert to_device(net, first) is net
 put_back = xdevice.backend().models.keep(net)
-assert xdevice.device_of(xdevice.to_device(net, second)) == second
+assert device_of(to_device(net, second)) == second
 put_back()
-assert xdevice.device_of(net) == first
-"""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-3000:]
+assert device_of(net) == first
+""",
+    )
