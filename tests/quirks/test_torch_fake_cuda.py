@@ -62,10 +62,11 @@ with FakeTensorMode():
 
 
 @pytest.fixture(scope="module")
-def said():
+def said(tmp_path_factory):
     """The answers as JSON has them: devices as strings, tuples as lists."""
     command = [sys.executable, "-c", CODE, json.dumps(QUESTIONS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    outside = tmp_path_factory.mktemp("outside")  # in the checkout, `python -c` would import the core from there
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=outside)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
