@@ -147,7 +147,7 @@ def main() -> int:
     if asked.engine and NEVER_STARTS in (asked.kind or ()):
         parser.error(f"mpirun starts all processes of one host: no {NEVER_STARTS} with --engine mpi")
     try:
-        names = [str(xdevice.registry.backend(name)) for name in asked.backend.split(",")]
+        names = [str(xdevice.backend(name)) for name in asked.backend.split(",")]
     except xdevice.XDeviceError as error:
         parser.error(str(error))
     kinds = asked.kind or [kind for kind in KINDS if kind != NEVER_STARTS or not asked.engine]

@@ -136,7 +136,7 @@ def _computed(function: Callable[[Any], Any], given: Any, vector: Any) -> Any:
         whole = (mesh.size * part.size,)
         rows = jax.make_array_from_single_device_arrays(whole, NamedSharding(mesh, _PARTS), [part])
         found = jax.tree.map(lambda row: _cut(row.addressable_data(0), vector.size), function(rows))
-        return jax.tree.map(lambda row: move(row, device, False), found)
+        return jax.tree.map(lambda row: move(jnp.asarray(row), device, False), found)  # NumPy's on a CPU
 
 
 def _roomy(vector: Any) -> Any:
