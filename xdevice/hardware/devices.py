@@ -7,7 +7,6 @@ from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import ownership_of
 from xdevice.hardware.virtual import is_virtual
-from xdevice.kit.compiling import answered_while_traced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,7 +106,6 @@ def devices(kind: str | None = None) -> list[Device]:
     return _devices(backend(), None if kind is None else as_kind(kind))
 
 
-@answered_while_traced
 def as_device(obj: Any) -> Device:
     """The device that ``obj`` names: a `Device`, any framework's spelling, or a native device.
 

@@ -17,7 +17,6 @@ from xdevice.framework.ownership import (
     where_in_trees,
 )
 from xdevice.hardware.devices import as_device, is_device
-from xdevice.kit.compiling import answered_while_traced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ _OPENED = frozenset({dict, list, tuple})
 _where, _where_in_trees = where_by_type.get, where_in_trees.get
 
 
-@answered_while_traced
 def device_of(obj: Any, skip: Collection[str] = ()) -> Device:
     """The device on which a tensor, parameter, model or tree is.
 
@@ -74,7 +72,6 @@ def device_of(obj: Any, skip: Collection[str] = ()) -> Device:
     return where(obj)
 
 
-@answered_while_traced
 def devices_of(obj: Any, skip: Collection[str] = ()) -> frozenset[Device]:
     """All devices on which a tensor, parameter, model or tree is.
 
@@ -103,7 +100,6 @@ def devices_of(obj: Any, skip: Collection[str] = ()) -> frozenset[Device]:
     return frozenset(found)
 
 
-@answered_while_traced
 def is_same_device(*objs: Any) -> bool:
     """Whether everything given is on one device; frameworks may differ, and devices may be given.
 
@@ -130,7 +126,6 @@ def is_same_device(*objs: Any) -> bool:
     return len(_union(objs)) == 1
 
 
-@answered_while_traced
 def check_same_device(*objs: Any) -> Device:
     """The one device on which everything given is.
 
