@@ -69,14 +69,6 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
         ``"native"``, the chosen framework's own, or ``"mpi"``, which works on the CPU under all;
         ``XDEVICE_ENGINE``, else ``"native"``.
 
-    >>> import xdevice
-    >>> from xdevice import distributed
-    >>> xdevice.use("numpy")
-    >>> distributed.init()
-    >>> distributed.rank(), distributed.world_size()
-    (0, 1)
-    >>> distributed.shutdown()
-
     Raises
     ------
     DistributedTimeoutError
@@ -88,6 +80,16 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
         The framework has no engine.
     ArgumentError
         The engine does not exist, or the launcher's variables contradict each other.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> from xdevice import distributed
+    >>> xdevice.use("numpy")
+    >>> distributed.init()
+    >>> distributed.rank(), distributed.world_size()
+    (0, 1)
+    >>> distributed.shutdown()
     """
     global _group
     if _group is not None:
@@ -147,6 +149,8 @@ class process_group:  # noqa: N801  (reads as what it opens: `with process_group
 
     If the block raises, the other processes raise `DistributedError` with this one's rank.
 
+    Examples
+    --------
     >>> import xdevice
     >>> from xdevice import distributed
     >>> with xdevice.using("numpy"), distributed.process_group():
@@ -172,6 +176,8 @@ class process_group:  # noqa: N801  (reads as what it opens: `with process_group
 def is_initialized() -> bool:
     """Whether this process is between `init` and `shutdown`.
 
+    Examples
+    --------
     >>> from xdevice import distributed
     >>> distributed.is_initialized()
     False
@@ -182,14 +188,18 @@ def is_initialized() -> bool:
 def rank() -> int:
     """This process's number in the job, from 0; known before `init` too, and 0 without a launcher.
 
+    Raises
+    ------
+    ArgumentError
+        The launcher's variables contradict each other, or are incomplete; likewise for `local_rank` and `world_size`.
+    DistributedError
+        The launcher's variables contradict each other, or are incomplete; likewise for `local_rank` and `world_size`.
+
+    Examples
+    --------
     >>> from xdevice import distributed
     >>> distributed.rank()
     0
-
-    Raises
-    ------
-    ArgumentError, DistributedError
-        The launcher's variables contradict each other, or are incomplete; likewise for `local_rank` and `world_size`.
     """
     return _group.job.rank if _group is not None else seat().rank
 
@@ -197,6 +207,8 @@ def rank() -> int:
 def local_rank() -> int:
     """This process's number on its host, from 0: the number of its GPU, for example.
 
+    Examples
+    --------
     >>> from xdevice import distributed
     >>> distributed.local_rank()
     0
@@ -207,6 +219,8 @@ def local_rank() -> int:
 def world_size() -> int:
     """How many processes the job has; 1 without a launcher.
 
+    Examples
+    --------
     >>> from xdevice import distributed
     >>> distributed.world_size()
     1

@@ -40,11 +40,6 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
         ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``. A NaN in any process is a NaN in the result. The mean of
         equal numbers is that number; for it, other numbers of processes than 2 and 4 add up float32 in float64.
 
-    >>> import numpy
-    >>> from xdevice import distributed
-    >>> distributed.all_reduce({"w": numpy.array([1.0, 2.0])}, op="mean")
-    {'w': array([1., 2.])}
-
     Raises
     ------
     DistributedError
@@ -57,6 +52,13 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
         A leaf is a number or any other object.
     NotSupportedError
         Inside `value_and_grad`.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from xdevice import distributed
+    >>> distributed.all_reduce({"w": numpy.array([1.0, 2.0])}, op="mean")
+    {'w': array([1., 2.])}
     """
     check_operation(op)
     group = current()
@@ -75,17 +77,25 @@ def broadcast(tree: Any, root: int = 0) -> Any:
 
     Every process gives a tree of the same structure, shapes and dtypes; what is in it counts only on ``root``.
 
-    >>> import numpy
-    >>> from xdevice import distributed
-    >>> distributed.broadcast(numpy.array([1, 2]))
-    array([1, 2])
-
     Raises
     ------
     ArgumentError
         ``root`` is not a rank of the job.
-    DistributedError, DistributedTimeoutError, NotATensorError, NotSupportedError
+    DistributedError
         As `all_reduce`.
+    DistributedTimeoutError
+        As `all_reduce`.
+    NotATensorError
+        As `all_reduce`.
+    NotSupportedError
+        As `all_reduce`.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from xdevice import distributed
+    >>> distributed.broadcast(numpy.array([1, 2]))
+    array([1, 2])
     """
     group = current()
     number = as_integer(root)
@@ -107,15 +117,23 @@ def all_gather(tree: Any) -> list[Any]:
 
     Every process gives a tree of the same structure, shapes and dtypes.
 
+    Raises
+    ------
+    DistributedError
+        As `all_reduce`.
+    DistributedTimeoutError
+        As `all_reduce`.
+    NotATensorError
+        As `all_reduce`.
+    NotSupportedError
+        As `all_reduce`.
+
+    Examples
+    --------
     >>> import numpy
     >>> from xdevice import distributed
     >>> distributed.all_gather(numpy.array([1, 2]))
     [array([1, 2])]
-
-    Raises
-    ------
-    DistributedError, DistributedTimeoutError, NotATensorError, NotSupportedError
-        As `all_reduce`.
     """
     group = current()
     size = group.job.world_size
@@ -133,13 +151,17 @@ def all_gather(tree: Any) -> list[Any]:
 def barrier() -> None:
     """Return when every process has called it.
 
-    >>> from xdevice import distributed
-    >>> distributed.barrier()
-
     Raises
     ------
-    DistributedError, DistributedTimeoutError
+    DistributedError
         As `all_reduce`.
+    DistributedTimeoutError
+        As `all_reduce`.
+
+    Examples
+    --------
+    >>> from xdevice import distributed
+    >>> distributed.barrier()
     """
     group = current()
     if group.membership is not None:

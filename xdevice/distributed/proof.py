@@ -62,7 +62,9 @@ def prove(connection: socket.socket, token: bytes, deadline: float) -> None:
     ------
     UnprovedError
         The other end is another program, or a rank 0 with another token.
-    HungUpError, TimeoutError
+    HungUpError
+        The other end has closed the connection, or does not answer by the deadline of `time.monotonic`.
+    TimeoutError
         The other end has closed the connection, or does not answer by the deadline of `time.monotonic`.
     """
     ours = greeting()

@@ -92,7 +92,9 @@ def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
 
     Raises
     ------
-    DeviceNotFoundError, DeviceSpellingError
+    DeviceNotFoundError
+        The device does not exist, or the string does not name one.
+    DeviceSpellingError
         The device does not exist, or the string does not name one.
     ArgumentError
         A scale that is not above 0 and up to 10.
