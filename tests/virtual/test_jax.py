@@ -225,5 +225,5 @@ except xdevice.VirtualDeviceError as error: print(error)
 print(xdevice.virtual_gpus(2, force=True), xdevice.device_of(xdevice.ones(3, device="gpu:1")))
 """
     refused, given = run(code, JAX_PLATFORMS="cuda").splitlines()
-    assert "jax_platforms=cuda leaves the host out" in refused
+    assert "jax_platforms=cuda leaves out the host" in refused
     assert given == "[<virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:1"
