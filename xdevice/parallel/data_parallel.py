@@ -43,8 +43,8 @@ def data_parallel(
     Parameters
     ----------
     fn
-        ``fn(params, *batch)`` returns the loss of its rows, a tensor of one number. It may be compiled by the
-        framework (``jax.jit``, ``tf.function``).
+        ``fn(params, *batch)`` returns the loss of its rows, a tensor of one number. The framework may have
+        compiled it.
     devices
         The devices to compute on; a device may be listed twice.
     reduction

@@ -7,7 +7,7 @@ from xdevice.framework.ownership import tensor_owner
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.tensors.gradients import differentiating
 from xdevice.tensors.placement import devices_of, to_device
-from xdevice.tensors.tree import flatten, map_leaves
+from xdevice.tensors.tree import flatten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,4 +98,4 @@ def _ready(tree: Any) -> Any:
             ready[id(tensor)] = owner.collectives.leaf(tensor)
         return ready[id(tensor)]
 
-    return map_leaves(leaf, tree)
+    return flatten(tree).map(leaf)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from xdevice.tensors.registered import Opener
 
-_known: dict[type, Container | None] = {}  # each type seen so far; None: objects of the type are leaves
+_known: dict[type, Container] = {}  # each class of containers seen so far
 
 
 class Container:

@@ -159,8 +159,3 @@ def flatten(tree: Any, skip: Collection[str] = ()) -> Flat:
         It is nested too deeply, or contains itself.
     """
     return Flat(tree, skip)
-
-
-def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
-    """The tree with ``fn`` applied to each leaf; the same object where no leaf has changed."""
-    return Flat(tree).map(fn)
