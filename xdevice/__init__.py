@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from xdevice.parallel.data_parallel import data_parallel
     from xdevice.parallel.reducing import all_reduce
     from xdevice.parallel.replicas import Replicas, replicate
+    from xdevice.tensors.convert import convert
     from xdevice.tensors.creation import arange, empty, full, ones, rand, randn, seed, tensor, zeros
     from xdevice.tensors.exchange import to_numpy
     from xdevice.tensors.gradients import value_and_grad
@@ -94,6 +95,7 @@ _HOMES = {
     "tensors.placement": "check_same_device device_of devices_of is_same_device to_device",
     "tensors.creation": "arange empty full ones rand randn seed tensor zeros",
     "tensors.exchange": "to_numpy",
+    "tensors.convert": "convert",
     "tensors.gradients": "value_and_grad",
     "tensors.namespace": "namespace",
     "parallel.batches": "split_batch",
@@ -140,6 +142,7 @@ __all__ = [
     "available",
     "backend",
     "check_same_device",
+    "convert",
     "count",
     "cpu",
     "data_parallel",

@@ -226,6 +226,25 @@ class Exchange(Protocol):
         ...
 
 
+class Sharing(Protocol):
+    """Memory on the CPU shared with other frameworks, through DLPack."""
+
+    def export(self, tensor: Any) -> tuple[Any, bool] | None:
+        """An object with ``__dlpack__`` on the memory of a tensor on the CPU, and whether the tensor may be written.
+
+        ``None`` where the memory cannot be shared, or sharing it could go wrong.
+        """
+        ...
+
+    def adopt(self, exporter: Any, writable: bool) -> Any:
+        """A tensor on the memory of what `export` gave; ``None`` where this framework would have to copy it.
+
+        A framework whose tensors may be written must not adopt memory that may not be, and one whose tensors
+        never change must not adopt memory that may be written. Whatever it raises means ``None`` too.
+        """
+        ...
+
+
 class Memory(Protocol):
     """What the framework's allocator knows."""
 
@@ -385,7 +404,7 @@ def _methods(protocol: type) -> tuple[str, ...]:
 CAPABILITIES: dict[str, tuple[str, ...]] = {
     p.__name__.lower(): _methods(p)
     for p in (
-        *(Hardware, Placement, Trees, Data, Models, Creation, Exchange, Memory, Gradients, Virtual, Mixing),
+        *(Hardware, Placement, Trees, Data, Models, Creation, Exchange, Sharing, Memory, Gradients, Virtual, Mixing),
         *(Collectives, Maths, Linalg, Storage, Engine),
     )
 }

@@ -13,6 +13,7 @@ from xdevice.backends.jax import memory as jax_memory
 from xdevice.backends.jax import mixing as jax_mixing
 from xdevice.backends.jax import models as jax_models
 from xdevice.backends.jax import placement as jax_placement
+from xdevice.backends.jax import sharing as jax_sharing
 from xdevice.backends.jax import storage as jax_storage
 from xdevice.backends.jax import trees as jax_trees
 from xdevice.backends.jax import virtual as jax_virtual
@@ -38,6 +39,7 @@ from xdevice.backends.numpy import linalg as numpy_linalg
 from xdevice.backends.numpy import maths as numpy_maths
 from xdevice.backends.numpy import memory as numpy_memory
 from xdevice.backends.numpy import placement as numpy_placement
+from xdevice.backends.numpy import sharing as numpy_sharing
 from xdevice.backends.numpy import storage as numpy_storage
 from xdevice.backends.paddle import collectives as paddle_collectives
 from xdevice.backends.paddle import creation as paddle_creation
@@ -51,6 +53,7 @@ from xdevice.backends.paddle import memory as paddle_memory
 from xdevice.backends.paddle import mixing as paddle_mixing
 from xdevice.backends.paddle import models as paddle_models
 from xdevice.backends.paddle import placement as paddle_placement
+from xdevice.backends.paddle import sharing as paddle_sharing
 from xdevice.backends.paddle import storage as paddle_storage
 from xdevice.backends.paddle import virtual as paddle_virtual
 from xdevice.backends.tensorflow import collectives as tensorflow_collectives
@@ -65,6 +68,7 @@ from xdevice.backends.tensorflow import memory as tensorflow_memory
 from xdevice.backends.tensorflow import mixing as tensorflow_mixing
 from xdevice.backends.tensorflow import models as tensorflow_models
 from xdevice.backends.tensorflow import placement as tensorflow_placement
+from xdevice.backends.tensorflow import sharing as tensorflow_sharing
 from xdevice.backends.tensorflow import storage as tensorflow_storage
 from xdevice.backends.tensorflow import virtual as tensorflow_virtual
 from xdevice.backends.torch import collectives as torch_collectives
@@ -79,6 +83,7 @@ from xdevice.backends.torch import memory as torch_memory
 from xdevice.backends.torch import mixing as torch_mixing
 from xdevice.backends.torch import models as torch_models
 from xdevice.backends.torch import placement as torch_placement
+from xdevice.backends.torch import sharing as torch_sharing
 from xdevice.backends.torch import storage as torch_storage
 from xdevice.backends.torch import trees as torch_trees
 from xdevice.backends.torch import virtual as torch_virtual
@@ -140,3 +145,4 @@ engine: list[contract.Engine] = [torch_engine, tensorflow_engine, paddle_engine,
 maths: list[contract.Maths] = [torch_maths, tensorflow_maths, paddle_maths, mxnet_maths, jax_maths, numpy_maths]
 linalg: list[contract.Linalg] = [torch_linalg, tensorflow_linalg, paddle_linalg, mxnet_linalg, jax_linalg, numpy_linalg]
 storage: list[contract.Storage] = [torch_storage, tensorflow_storage, paddle_storage, jax_storage, numpy_storage]
+sharing: list[contract.Sharing] = [torch_sharing, tensorflow_sharing, paddle_sharing, jax_sharing, numpy_sharing]

@@ -12,6 +12,7 @@ n: int = xdevice.count("gpu")
 x: list[int] = xdevice.to_device([1], "cpu", copy=True)
 same: bool = xdevice.is_same_device(1, 2)
 host: np.ndarray[Any, Any] = xdevice.to_numpy(1)
+other: Any = xdevice.convert(host, "torch")
 times: list[float] = xdevice.Timer().times
 name: str = xdevice.backend()
 

@@ -48,6 +48,7 @@ _PACKAGES = {"paddle": "paddlepaddle"}  # where a framework's package is not cal
 
 _NOUNS = {
     "virtual": "virtual GPUs",
+    "sharing": "memory to share",
     "mixing": "devices to mix",
     "engine": "engine for several processes",
     "storage": "such numbers to store",
@@ -111,6 +112,7 @@ class Backend(str):
     models: contract.Models
     creation: contract.Creation
     exchange: contract.Exchange
+    sharing: contract.Sharing
     memory: contract.Memory
     gradients: contract.Gradients
     virtual: contract.Virtual

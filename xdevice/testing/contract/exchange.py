@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from xdevice import NotATensorError, ones, to_numpy
+from xdevice import NotATensorError, convert, device_of, ones, to_numpy
 from xdevice.testing.contract.promises import Promises, needs, on_cpu
 
 if TYPE_CHECKING:
@@ -40,3 +40,15 @@ class Exchange(Promises):
     def test_what_is_no_tensor_is_an_error(self, backend: str, nothing: Any) -> None:
         with pytest.raises(NotATensorError):
             to_numpy(nothing)
+
+    @pytest.mark.parametrize("shape", [(), (0, 2), (2, 3)])
+    def test_a_tensor_goes_to_numpy_and_comes_back(self, backend: str, shape: Any) -> None:
+        x = ones(shape, dtype="float32", device="cpu")
+        array = convert(x, "numpy")
+        assert type(array) is np.ndarray
+        back = convert(array, backend, copy=True)
+        assert type(back) is type(x)
+        assert device_of(back) == "cpu:0"
+        assert to_numpy(back).dtype == "float32"
+        assert to_numpy(back).tolist() == np.ones(shape).tolist()
+        assert convert(x, backend) is x
