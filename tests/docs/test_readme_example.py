@@ -1,4 +1,4 @@
-"""The examples of each README run, and say what the README says that they say."""
+"""The examples of the README run, and say what it says that they say; the Chinese one has the same examples."""
 
 import os
 import re
@@ -27,9 +27,8 @@ def text_and_examples(name):
     return text, re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
-@pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
-def test_two_gpus_on_a_laptop_say_what_is_promised(name, backend):
-    text, (example, _) = text_and_examples(name)
+def test_two_gpus_on_a_laptop_say_what_is_promised(backend):
+    text, (example, _) = text_and_examples("README.md")
     done = said(backend, example)
     if backend == "numpy":
         assert done.returncode == 1
@@ -43,10 +42,27 @@ def test_two_gpus_on_a_laptop_say_what_is_promised(name, backend):
     ]
 
 
-@pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
-def test_the_ten_lines_run_and_print_what_is_promised(name, backend):
-    text, (_, example) = text_and_examples(name)
+def test_the_ten_lines_run_and_print_what_is_promised(backend):
+    text, (_, example) = text_and_examples("README.md")
     done = said(backend, example)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"{backend} [Device('cpu:0')] cpu:0"
     assert "numpy [Device('cpu:0')] cpu:0" in text
+
+
+def test_the_chinese_readme_has_the_same_code_and_output_but_for_comments():
+    def code(name):
+        text, examples = text_and_examples(name)
+        said = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+        commands = re.search(r"```\n(python3\.11 .*?)```", text, re.DOTALL)[1]
+        return [re.sub(r"  #.*", "", part) for part in [*examples, said[0], commands]]
+
+    assert code("README.md") == code("README.zh.md")
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
+def test_each_readme_is_short_and_its_links_lead_somewhere(name):
+    text, _ = text_and_examples(name)
+    assert len(text.splitlines()) < 120
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        assert (ROOT / target).exists(), target

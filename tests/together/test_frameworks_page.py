@@ -1,4 +1,4 @@
-"""What the README says of the adapters is what the registry says."""
+"""What the documentation says of the adapters is what the registry says."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from xdevice.framework.adapters import ORDER, registered
 
 MAY_BE_LEFT_OUT = {"is_data"}  # where no tensor can be plain data: then nothing is lacking
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
 
 pytestmark = pytest.mark.skipif(
     not set(ORDER) <= set(xdevice.available()), reason="needs all six frameworks side by side: `tox -e all`"
@@ -46,17 +46,17 @@ def cell(backend, capability, functions, notes):
 
 
 def test_the_table_of_capabilities_is_what_the_registry_says():
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     begin, end = "<!-- capabilities -->\n", "\n<!-- /capabilities -->"
     written = text[text.index(begin) + len(begin) : text.index(end)]
-    assert written.strip() == capabilities(), f"the README's table is stale; write:\n\n{capabilities()}\n"
+    assert written.strip() == capabilities(), f"the table in docs/frameworks.md is stale; write:\n\n{capabilities()}\n"
 
 
 def test_the_tested_versions_are_those_that_are_tested():
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     for name in ORDER:
         version = registered()[name].hardware.build()["version"].partition("+")[0]
-        assert version in text, f"the README does not name {name} {version}, which this environment tests"
+        assert version in text, f"docs/frameworks.md does not name {name} {version}, which this environment tests"
 
 
 def test_every_reason_is_a_phrase_that_ends_an_error_well():
