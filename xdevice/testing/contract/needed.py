@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-from functools import cache
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +10,14 @@ import xdevice
 from xdevice.contract import CAPABILITIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 _OPTIONAL = {
     **{name: (f"creation.{name}",) for name in CAPABILITIES["creation"] if name != "dtype"},
     "to_numpy": ("exchange.to_numpy",),
     "save": ("exchange.to_numpy",),
     "load": ("creation.zeros", "creation.tensor"),
+    "split_batch": ("collectives.split",),
     "memory_stats": ("memory.memory_stats",),
     "empty_cache": ("memory.empty_cache",),
 }
@@ -26,9 +26,11 @@ _OPTIONAL = {
 _needs = {getattr(xdevice, name): needs for name, needs in _OPTIONAL.items()}
 
 
-@cache
-def needed_by(promise: Callable[..., Any]) -> frozenset[str]:
-    """The functions of capabilities that the promise calls, itself or through the suite's own functions."""
+def needed_by(promise: Any) -> set[str]:
+    """The functions of capabilities that the promise calls, itself or through the suite's own functions.
+
+    A parameter of a promise may be such a function too; any other object needs nothing.
+    """
     found: set[str] = set()
     seen: set[FunctionType] = set()
     waiting: list[Any] = [promise]
@@ -41,7 +43,7 @@ def needed_by(promise: Callable[..., Any]) -> frozenset[str]:
             found.update(_needs[used])
         elif used.__module__.startswith(__package__):
             waiting += [used.__globals__.get(name) for name in _globals_of(used.__code__)]
-    return frozenset(found)
+    return found
 
 
 def _globals_of(code: CodeType) -> Iterator[str]:

@@ -70,8 +70,8 @@ class Promises:
     @classmethod
     def xdevice_promised(cls, backend: str, promise: Callable[..., None], params: dict[str, Any]) -> bool:
         """Whether the promise is made for that framework: the plugin asks."""
-        named = [need.format_map(params) for need in getattr(promise, "xdevice_needs", ())]
-        return all(cls.has(backend, need) for need in (*named, *needed_by(promise)))
+        named = {need.format_map(params) for need in getattr(promise, "xdevice_needs", ())}
+        return all(cls.has(backend, need) for need in named.union(*map(needed_by, (promise, *params.values()))))
 
     @classmethod
     def has(cls, backend: str, need: str) -> bool:
