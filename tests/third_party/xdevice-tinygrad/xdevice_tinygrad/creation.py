@@ -76,4 +76,9 @@ def _random(make, shape, dtype, device):
     dtype = dtype or dtypes.default_float
     if not dtypes.is_float(dtype):
         raise TypeError(f"random numbers are floats, not {dtype}")
-    return make(*shape, dtype=dtype, device=None if device is None else hardware.native(device)).realize()
+    made = make(*shape, dtype=dtypes.float32, device=None if device is None else hardware.native(device)).realize()
+    if dtype is dtypes.float32:
+        return made
+    numbers = made.numpy().astype(_to_np_dtype(dtype))  # tinygrad 0.14 on WEBGPU makes NaN of random halves
+    # a narrower float may round to 1, which is not in [0, 1)
+    return _on(numbers if make is Tensor.randn else np.minimum(numbers, np.nextafter(numbers.dtype.type(1), 0)), device)

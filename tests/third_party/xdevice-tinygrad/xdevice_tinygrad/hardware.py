@@ -12,6 +12,19 @@ virtual = 0
 """How many further CPU devices stand for GPUs: see virtual.py."""
 
 
+def _maker():
+    try:
+        word = DEV.device or Device.DEFAULT
+    except RuntimeError:  # no device can be used
+        return ""
+    word = Device.canonicalize(word).partition(":")[0]
+    return "" if word in ("CPU", "PYTHON", "NULL") else word
+
+
+MAKER = _maker()
+"""tinygrad's word for its GPU: its default device, if that is not the CPU; asked once, since a scope changes it."""
+
+
 def build():
     return {"version": version("tinygrad"), "compute": "cpu", "toolkit": None}
 
@@ -25,30 +38,20 @@ def count(kind):
         return 1
     if kind != "gpu":
         return 0
-    return virtual or (int(os.environ.get("TINYGRAD_GPUS", 1)) if maker() else 0)
-
-
-def maker():
-    """tinygrad's word for its GPU: its default device, if that is not the CPU."""
-    try:
-        word = DEV.device or Device.DEFAULT
-    except RuntimeError:  # no device can be used
-        return ""
-    word = Device.canonicalize(word).partition(":")[0]
-    return "" if word in ("CPU", "PYTHON", "NULL") else word
+    return virtual or (int(os.environ.get("TINYGRAD_GPUS", 1)) if MAKER else 0)
 
 
 def native(device):
     if device.kind == "cpu":
         return "CPU"
-    return f"CPU:{device.index + 1}" if virtual else Device.canonicalize(f"{maker()}:{device.index}")
+    return f"CPU:{device.index + 1}" if virtual else Device.canonicalize(f"{MAKER}:{device.index}")
 
 
 def as_device(name):
     word, _, index = Device.canonicalize(name).partition(":")
     if word == "CPU":
         return xdevice.Device("gpu", int(index) - 1) if virtual and index else xdevice.Device("cpu", int(index or 0))
-    return xdevice.Device("gpu", int(index or 0)) if word == maker() else xdevice.Device(name)
+    return xdevice.Device("gpu", int(index or 0)) if word == MAKER else xdevice.Device(name)
 
 
 def scope(device):

@@ -7,7 +7,7 @@ from xdevice_tinygrad import hardware
 
 def enable(n, force):
     if hardware.count("gpu") and not force:
-        raise VirtualDeviceError(f"tinygrad has a GPU, {hardware.maker()}; force=True hides it")
+        raise VirtualDeviceError(f"tinygrad has a GPU, {hardware.MAKER}; force=True hides it")
     for i in range(n):
         spell(Device("gpu", i), [f"CPU:{i + 1}"])
     hardware.virtual = n
