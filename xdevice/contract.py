@@ -121,7 +121,11 @@ class Hardware(Protocol):
 
     def native(self, device: Device) -> Any: ...
     def as_device(self, native: Any) -> Device:
-        """The device behind a native one; an index left open is the framework's current device."""
+        """The device behind a native one; an index left open is the framework's current device.
+
+        Where `Placement.role` says that ``str`` is a device, strings come here too, except those that name a CPU, GPU
+        or TPU in any framework's spelling: ``Device(native)`` for a string of another framework.
+        """
         ...
 
     def scope(self, device: Device) -> AbstractContextManager[Any]:

@@ -19,7 +19,7 @@ MAX_INDEX = 2**31 - 1
 # What each maker calls its GPU. Any other word stands for itself.
 _GPU_WORDS = {"cuda", "rocm", "hip", "mps", "metal", "xpu"}
 _VIRTUAL = "vgpu"  # what a framework calls a virtual GPU, where it needs a word of its own
-_COMMON = frozenset({"cpu", "gpu", "tpu"})  # known to be words: no need to load `re` for these
+_COMMON = frozenset({"cpu", "gpu", "tpu"})  # words that mean the same in every framework
 
 _WORD, _INDEX = r"(?P<kind>(?!place\b|tfrt_)[a-z]+(?:_[a-z]+)*)", r"(?P<index>0|[1-9][0-9]*)"
 _SPELLINGS = (
@@ -120,7 +120,9 @@ class Device:
         if isinstance(other, Device):
             return False  # equal devices are one object
         try:
-            named = parse(other) if isinstance(other, str) else _native(other)
+            named = parse(other) if isinstance(other, str) else None
+            if named is None or is_own_word(named):
+                named = _native(other) or named
         except XDeviceError:  # malformed, or of a framework that cannot be used
             return NotImplemented
         return NotImplemented if named is None else named is self
@@ -160,7 +162,7 @@ def on_with(enter: Callable[..., None], leave: Callable[..., None]) -> None:
 
 
 def on_native(name: Callable[[object], Device | None]) -> None:
-    """Set what ``device == obj`` asks: the device that a framework's own object names, or ``None``."""
+    """Set what ``device == obj`` asks: the device that a framework's own object or word names, or ``None``."""
     _native_hooks[:] = (name,)
 
 
@@ -233,6 +235,11 @@ def spell(device: Device, spellings: Iterable[str]) -> None:
     _spelled.update(dict.fromkeys(spellings, device))
 
 
+def is_own_word(device: Device) -> bool:
+    """Whether the kind is a word that only one framework may understand: a string of its own may mean another device."""
+    return device.kind not in _COMMON
+
+
 def as_integer(value: Any) -> int | None:
     """The integer that the value is, if it is one; ``True`` and ``1.0`` are not."""
     if isinstance(value, bool):
@@ -244,7 +251,7 @@ def as_integer(value: Any) -> int | None:
 
 
 def _native(obj: object) -> Device | None:
-    """The device that a framework's own object names; ``None`` if it is not one."""
+    """The device that a framework's own object, or a word of its own, names; ``None`` if it is neither."""
     if not _native_hooks:
         load_hooks()
     return _native_hooks[0](obj)

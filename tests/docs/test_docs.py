@@ -46,24 +46,39 @@ def test_every_python_block_is_run(page):
     assert all(FILE.match(block) or block.startswith(">>> ") for block in blocks(page))
 
 
-def test_the_adapter_in_the_documentation_works(tmp_path):
+def test_the_adapter_in_the_documentation_keeps_the_contract_at_each_step(tmp_path):
     for block in blocks("adapters.md"):
         file = tmp_path / FILE.match(block)[1]
         file.parent.mkdir(exist_ok=True)
         file.write_text(block, encoding="utf-8")
-    toml = re.search(
-        r"^```toml\n\[project\.entry-points\.\"(.+)\"\]\n(\w+) = \"(\w+)\"\n```$", page_text(), re.MULTILINE
-    )
+    toml = re.search(r"^```toml\n(# pyproject.toml\n.*?)^```$", page_text(), re.MULTILINE | re.DOTALL)[1]
+    entry = re.search(r"^\[project\.entry-points\.\"(.+)\"\]\n(\w+) = \"(\w+)\"$", toml, re.MULTILINE)
     info = tmp_path / "xdevice_array-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: xdevice-array\nVersion: 1\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text("[{}]\n{} = {}\n".format(*toml.groups()), encoding="utf-8")
+    (info / "entry_points.txt").write_text("[{}]\n{} = {}\n".format(*entry.groups()), encoding="utf-8")
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    command = [sys.executable, tmp_path / "try_it.py"]
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
+
+    def passed(*command):
+        done = subprocess.run(
+            [sys.executable, *command],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return int((re.findall(r"(\d+) passed", done.stdout) or ["0"])[0])
+
+    suite = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+    both = passed(*suite)
+    (tmp_path / "xdevice_array" / "exchange.py").rename(tmp_path / "later.py")
+    first = passed(*suite)
+    assert both > first > 100
+    (tmp_path / "later.py").rename(tmp_path / "xdevice_array" / "exchange.py")
+    passed("try_it.py")
 
 
 def page_text():

@@ -88,6 +88,9 @@ def _on_host(owner: Backend, tensor: Any, name: str) -> tuple[str, list[int], Ar
     except MixedDeviceError:
         pass  # they can be gathered
     dtype = dtype_name(tensor.dtype).removesuffix("_")  # bool_ under NumPy 1
+    if dtype not in DTYPES.values() and owner.creation.has("dtype"):  # type: ignore[attr-defined]  # a Capability
+        own = (name for name in DTYPES.values() if owner.creation.dtype(name) == tensor.dtype)
+        dtype = next(own, dtype)  # the framework has words of its own: half, double
     if dtype not in DTYPES.values():
         raise NotSupportedError(f"{name!r} is of {dtype}, which safetensors does not have; convert it first")
     array = owner.storage.to_bits(tensor) if dtype.startswith(FOREIGN) else owner.exchange.to_numpy(tensor)

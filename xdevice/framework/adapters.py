@@ -69,7 +69,7 @@ class Capability:
     def __getattr__(self, function: str) -> Any:
         if function.startswith("__"):
             raise AttributeError(function)
-        whole = function not in self._reasons() and self._name in self._reasons()
+        whole = function not in self._reasons() and (self._name in self._reasons() or self._is_empty())
         what = _NOUNS.get(self._name, self._name) if whole else function
         raise NotSupportedError(f"{self._backend} has no {what}: {self.why_not(function)}")
 
@@ -80,7 +80,11 @@ class Capability:
     def why_not(self, function: str) -> str:
         """Why the adapter lacks the function or the whole capability: its own reason if it gives one."""
         reasons, home = self._reasons(), f"{self._backend.module}.{self._name}"
-        return reasons.get(function) or reasons.get(self._name) or f"its adapter has no {home}.{function}"
+        missing = home if self._is_empty() else f"{home}.{function}"
+        return reasons.get(function) or reasons.get(self._name) or f"its adapter has no {missing}"
+
+    def _is_empty(self) -> bool:
+        return not any(map(self.has, _functions_of(self._name)))
 
     def _reasons(self) -> dict[str, str]:
         found: dict[str, str] = getattr(self._backend.adapter, "CANNOT", {})

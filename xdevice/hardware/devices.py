@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from xdevice.device import Device, as_kind, check_index, on_native, parse
+from xdevice.device import Device, as_kind, check_index, is_own_word, on_native, parse
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
-from xdevice.framework.choosing import backend
+from xdevice.framework.adapters import imported
+from xdevice.framework.choosing import backend, decided
 from xdevice.framework.ownership import ownership_of
 from xdevice.hardware.virtual import is_virtual
 
@@ -127,7 +128,8 @@ def as_device(obj: Any) -> Device:
     if type(obj) is Device:
         return obj
     if isinstance(obj, str):
-        return parse(obj)
+        spelled = parse(obj)
+        return (_named_by(obj) or spelled) if is_own_word(spelled) else spelled
     named = _named_by(obj)
     if named is None:
         raise DeviceTypeError(
@@ -245,7 +247,15 @@ def _devices(owner: Backend, kind: str | None = None) -> list[Device]:
 
 
 def _named_by(obj: Any) -> Device | None:
-    """The device that a framework's own object names; ``None`` if it is not one."""
+    """The device that a framework's own object names; ``None`` if it is not one.
+
+    A string is one if the chosen framework's native devices are strings: its adapter then says that ``str`` is a device.
+    """
+    if isinstance(obj, str):
+        chosen = decided()
+        if chosen is None or chosen not in imported() or chosen.placement.role(str) != "device":
+            return None
+        return chosen.hardware.as_device(obj)
     owned = ownership_of(type(obj))
     return owned.backend.hardware.as_device(obj) if owned is not None and owned.is_device else None
 

@@ -22,7 +22,7 @@ class Native(Protocol):
     """
 
     def ones(self) -> Any:
-        """A tensor of shape (2, 3), full of ones, by the framework's own factory."""
+        """A (2, 3) tensor of ones, by the framework's own factory; a vector of six, if it has vectors only."""
         ...
 
     def address(self, x: Any) -> int:

@@ -214,11 +214,11 @@ def _is_asked_for(config: pytest.Config, item: pytest.Item) -> bool:
 
 
 def _is_promised(item: pytest.Item) -> bool:
-    needs = getattr(getattr(item, "function", None), "xdevice_needs", ())  # set by the contract suite's `needs`
-    name, promises, callspec = _backend_of(item), getattr(item, "cls", None), getattr(item, "callspec", None)
-    if not (needs and name and promises and callspec):
+    promised = getattr(getattr(item, "cls", None), "xdevice_promised", None)  # a part of the contract suite
+    name, callspec = _backend_of(item), getattr(item, "callspec", None)
+    if promised is None or not name or callspec is None:
         return True
-    return all(promises.has(name, need.format_map(callspec.params)) for need in needs)
+    return bool(promised(name, getattr(item, "function", None), callspec.params))
 
 
 def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:

@@ -66,7 +66,7 @@ def arguments(device: Any = None) -> Any:
 class Maths(Promises):
     """`namespace`: the array API standard's names."""
 
-    @needs("maths.namespace")
+    @needs("maths.namespace", "creation.dtype")
     def test_every_name_of_the_list_is_there_or_says_why_not(self, backend: str) -> None:
         missing = [name for name in NAMES if name not in dir(namespace())]
         for name in missing:
@@ -96,7 +96,7 @@ class Maths(Promises):
         for which, place in [(0, (0, 0)), (0, (3, 5)), (1, (2,)), (2, (4, 1)), (3, (0,))]:
             assert to_numpy(gradients[which])[place] == pytest.approx(slope(which, place), abs=1e-4)
 
-    @needs("maths.namespace")
+    @needs("maths.namespace", "creation.tensor", "creation.zeros", "creation.ones", "creation.full", "creation.arange")
     def test_new_tensors_follow_the_scope_and_take_a_dtype_in_any_spelling(self, backend: str) -> None:
         xp = namespace()
         with scopes.scope("cpu"):
@@ -123,7 +123,7 @@ class Maths(Promises):
         with pytest.raises(CopyNeededError):
             xp.asarray([1.0], copy=False)
 
-    @needs("maths.namespace")
+    @needs("maths.namespace", "creation.dtype")
     def test_a_name_outside_the_list_is_the_frameworks_own_and_says_so(self, backend: str) -> None:
         xp = pickle.loads(pickle.dumps(namespace()))
         vars(xp).pop("einsum", None)

@@ -49,6 +49,7 @@ class Mixing(Promises):
         assert np.array_equal(to_numpy(made), expected)
 
     @on_several
+    @needs("mixing.forbid")
     @pytest.mark.parametrize("operation", OPERATIONS)
     @pytest.mark.parametrize("pair", PAIRS, ids=[f"{a}-{b}" for a, b in PAIRS])
     def test_an_operation_on_two_devices_is_an_error_that_names_them(
@@ -62,6 +63,7 @@ class Mixing(Promises):
         assert all(str(device) in str(error.value) for device in pair)
 
     @on_several
+    @needs("mixing.forbid")
     @pytest.mark.parametrize("scope", [cpu(), FIRST, SECOND], ids=str)
     def test_a_scope_is_no_excuse(self, backend: str, scope: Any) -> None:
         x, y = square(FIRST), square(SECOND)
@@ -69,6 +71,7 @@ class Mixing(Promises):
             _ = x + y
 
     @on_several
+    @needs("mixing.forbid")
     def test_an_error_leaves_the_tensors_as_they_were(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
         with strict(), pytest.raises(MixedDeviceError):
@@ -77,6 +80,7 @@ class Mixing(Promises):
         assert to_numpy(x).tolist() == to_numpy(y).tolist() == [[1, 1], [1, 1]]
 
     @on_several
+    @needs("mixing.forbid")
     def test_it_holds_in_other_threads(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
         raised: list[BaseException] = []
@@ -94,6 +98,7 @@ class Mixing(Promises):
         assert [isinstance(error, RuntimeError) for error in raised] == [True], raised  # a framework may use own words
 
     @on_several
+    @needs("mixing.forbid")
     def test_a_block_in_another_thread_counts_for_that_thread(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
         raised: list[BaseException] = []
@@ -111,7 +116,7 @@ class Mixing(Promises):
         assert [type(error) for error in raised] == [MixedDeviceError], raised
 
     @on_several
-    @needs("mixing_gradient")
+    @needs("mixing.forbid", "mixing_gradient")
     def test_it_holds_in_backward(self, backend: str, native: Native) -> None:
         with gpu(0):
             backward = native.mixing_gradient(square(FIRST), square(SECOND))
@@ -120,6 +125,7 @@ class Mixing(Promises):
         assert error.value.devices == {FIRST, SECOND}
 
     @on_several
+    @needs("mixing.forbid")
     def test_a_decorated_function_is_watched_while_it_runs(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
 
@@ -133,6 +139,7 @@ class Mixing(Promises):
         assert to_numpy(add(y, y)).tolist() == [[2, 2], [2, 2]]
 
     @on_several
+    @needs("mixing.forbid")
     def test_blocks_nest_and_the_last_one_ends_it(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
         block = strict()
@@ -144,6 +151,7 @@ class Mixing(Promises):
         assert outcome(lambda: x + y) is not MixedDeviceError
 
     @on_several
+    @needs("mixing.forbid")
     @pytest.mark.parametrize("operation", OPERATIONS)
     def test_without_it_mixing_is_the_frameworks_business_before_and_after(self, backend: str, operation: str) -> None:
         def mix() -> Any:
@@ -158,6 +166,7 @@ class Mixing(Promises):
         assert before is not MixedDeviceError
 
     @on_several
+    @needs("mixing.forbid")
     def test_a_correct_program_on_two_devices_runs_under_it(self, backend: str) -> None:
         with strict():
             x = tensor([[1.0, 2.0], [3.0, 4.0]], device=FIRST)
@@ -173,7 +182,7 @@ class Mixing(Promises):
         assert to_numpy(total).tolist() == [[4.5, 7.0], [10.5, 15.0]]
 
     @on_several
-    @needs("gradient")
+    @needs("mixing.forbid", "gradient")
     def test_gradients_across_devices_flow_under_it(self, backend: str, native: Native) -> None:
         def there_and_back(x: Any) -> Any:
             return to_device(to_device(x, FIRST), SECOND)
@@ -182,7 +191,7 @@ class Mixing(Promises):
             assert native.gradient(there_and_back) == [2.0, 2.0, 2.0]
 
     @on_several
-    @needs("model", "output")
+    @needs("mixing.forbid", "model", "output")
     def test_a_model_is_not_given_input_from_another_device(self, backend: str, native: Native) -> None:
         model = to_device(on_cpu(native.model), SECOND)
         x, y = (ones((4, 3), device=device) for device in (FIRST, SECOND))

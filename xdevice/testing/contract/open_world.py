@@ -73,7 +73,8 @@ class OpenWorld(Promises):
         assert to_device(tree, "cpu", copy=True, skip=["['held']"])["held"] is tree["held"]
 
     def test_an_object_without_tensors_passes_through(self, backend: str, x: Any) -> None:
-        config = Holder(rate=0.1, names=["a", "b"], nested=Holder(size=3), shape=x.shape, dtype=x.dtype)
+        own = {name: getattr(x, name) for name in ("shape", "dtype") if hasattr(x, name)}
+        config = Holder(rate=0.1, names=["a", "b"], nested=Holder(size=3), **own)
         tree = {"x": x, "config": config, "function": len, "kind": type(x), "device": gpu(7)}
         moved = to_device(tree, "cpu", copy=True)
         assert moved["x"] is not x

@@ -10,6 +10,7 @@ import pytest
 
 from xdevice import XDeviceError, cpu, gpu, to_numpy
 from xdevice.framework import choosing
+from xdevice.testing.contract.needed import needed_by
 from xdevice.testing.native import words_in
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ P = TypeVar("P", bound="Promises")
 
 
 def needs(*names: str) -> Callable[[F], F]:
-    """Collect a promise only for frameworks that have what it needs.
+    """Collect a promise only for frameworks that have what it needs beside the functions that it calls.
 
     That is a word of ``Native`` (``model``), or a function of a capability (``creation.rand``); in braces, the value
     of the test's parameter of that name (``creation.{name}``).
@@ -65,6 +66,12 @@ class Promises:
     def words(cls, backend: str) -> Any:
         """The framework's own functions, a `xdevice.testing.Native`."""
         return words_in(cls.native, str(backend)) if isinstance(cls.native, Path) else cls.native
+
+    @classmethod
+    def xdevice_promised(cls, backend: str, promise: Callable[..., None], params: dict[str, Any]) -> bool:
+        """Whether the promise is made for that framework: the plugin asks."""
+        named = {need.format_map(params) for need in getattr(promise, "xdevice_needs", ())}
+        return all(cls.has(backend, need) for need in named.union(*map(needed_by, (promise, *params.values()))))
 
     @classmethod
     def has(cls, backend: str, need: str) -> bool:

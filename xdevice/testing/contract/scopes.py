@@ -63,7 +63,7 @@ class Scopes(Promises):
         with cpu():
             z = x
             assert z is x
-            assert device_of(ones((2, 3)) + x) == device_of(x)
+            assert device_of(ones((2, 3), device=device_of(x)) + x) == device_of(x)
         assert device_of(z) == device_of(x)
 
     def test_a_scope_survives_another_choice_of_framework_inside_it(self, backend: str) -> None:
