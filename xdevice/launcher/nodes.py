@@ -64,8 +64,8 @@ def _slurm(env: Mapping[str, str]) -> Nodes:
     count, tasks = _number(env, "SLURM_STEP_NUM_NODES"), _number(env, "SLURM_STEP_NUM_TASKS")
     if tasks != count:
         raise ArgumentError(
-            f"srun starts {tasks} launchers, and SLURM_STEP_NUM_NODES={count}; start one on each node with srun --ntasks-per-node=1, or the "
-            "script itself without xdevice launch"
+            f"srun starts {tasks} launchers, and SLURM_STEP_NUM_NODES={count}; start one on each node with srun "
+            "--ntasks-per-node=1, or the script itself without xdevice launch"
         )
     port = _port_of(f"{env.get('SLURM_JOB_ID', '')}.{env['SLURM_STEP_ID']}")
     return Nodes(count, _number(env, "SLURM_NODEID"), first_of(env["SLURM_STEP_NODELIST"]), port, source="srun")
