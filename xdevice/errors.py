@@ -85,7 +85,7 @@ class NotSupportedError(XDeviceError, NotImplementedError):
 
 
 class OutOfMemoryError(XDeviceError, MemoryError):
-    """Even the smallest batch does not fit in memory; ``__cause__`` is the framework's error."""
+    """Even the smallest batch, or a file, does not fit in memory; ``__cause__`` is the framework's error."""
 
 
 class VirtualDeviceError(XDeviceError, RuntimeError):

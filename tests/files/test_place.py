@@ -1,7 +1,11 @@
 """What stands at the path before and after: links stay, devices and folders are left alone, threads do not meet."""
 
+import errno
 import json
 import os
+import socket
+import subprocess
+import sys
 import threading
 
 import numpy
@@ -36,6 +40,64 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path):
     with pytest.raises(OSError, match="it is a device or a pipe"):
         xdevice.save(numpy.ones(2), tmp_path / "pipe")
     assert (tmp_path / "pipe").is_fifo() and os.listdir(tmp_path) == ["pipe"]
+
+
+def loop(path):
+    path.symlink_to(path.name)
+
+
+def pair(path):
+    path.symlink_to("other")
+    path.with_name("other").symlink_to(path.name)
+
+
+@pytest.mark.parametrize("made", [loop, pair])
+def test_links_that_lead_back_to_themselves_are_an_error_and_stay(tmp_path, made):
+    made(tmp_path / "link")
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(OSError, match="its links lead back to themselves") as caught:
+        xdevice.save(numpy.ones(2), tmp_path / "link")
+    assert caught.value.errno == errno.ELOOP and caught.value.filename == str(tmp_path / "link")
+    assert sorted(os.listdir(tmp_path)) == before and all((tmp_path / name).is_symlink() for name in before)
+
+
+def test_a_pipe_a_socket_or_a_device_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        paths = [str(tmp_path / "pipe"), str(tmp_path / "socket"), "/dev/zero", "/dev/ptmx"]
+        command = [sys.executable, "-c", LOAD_EACH, *paths]  # a process of its own, which can be ended if it waits
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    says = "[Errno 22] cannot be read: it is a device or a pipe; give a file"
+    assert done.stdout.splitlines() == [f"{says}: {path!r}" for path in paths], done.stderr
+
+
+LOAD_EACH = """
+import sys, xdevice
+xdevice.use("numpy")
+for path in sys.argv[1:]:
+    try:
+        xdevice.load(path)
+    except OSError as error:
+        print(error)
+"""
+LOAD = "import sys, xdevice; xdevice.use('numpy'); xdevice.load(sys.argv[1])"
+
+
+@pytest.mark.parametrize(("size", "limit"), [(2**43, None), (2**33, 2**32)])
+def test_a_file_that_is_larger_than_memory_is_an_error_of_ours(tmp_path, size, limit):
+    head = json.dumps({"x": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    with open(tmp_path / "file", "wb") as file:
+        file.write(len(head).to_bytes(8, "little") + head)
+        file.truncate(8 + len(head) + size)  # which takes no room on the disk
+    code = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))\n" if limit else ""
+    done = subprocess.run(
+        [sys.executable, "-c", code + LOAD, tmp_path / "file"], capture_output=True, text=True, timeout=30, check=False
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(
+        f"xdevice.errors.OutOfMemoryError: '{tmp_path}/file' ({8 + len(head) + size} bytes) does not"
+    )
 
 
 def test_a_missing_folder_is_the_systems_error_with_the_path_that_was_given(tmp_path):

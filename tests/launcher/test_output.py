@@ -3,11 +3,14 @@
 import os
 import pty
 import re
+import resource
 import subprocess
 import sys
 import time
 
-from xdevice.launcher.output import Lines, LiveLines
+import pytest
+
+from xdevice.launcher.output import Lines, LiveLines, Screen
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("XDEVICE")}
 
@@ -143,6 +146,19 @@ def test_a_terminal_has_coloured_prefixes_and_sees_progress_bars_grow(script, tm
     assert re.search(rb"\x1b\[[0-9;]*m\[0\]", shown)
     plain = re.sub(rb"\x1b\[[0-9;]*m", b"", shown)
     assert plain.count(b"\r\x1b[K[0] 1 of 3") == 1 and plain.endswith(b"\r\x1b[K[0] 2 of 3\r\n")
+
+
+def test_the_screen_is_written_to_also_behind_a_thousand_open_files(monkeypatch, tmp_path):
+    number = 1500  # select.select ends at 1023
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] <= number:
+        pytest.skip("this system lets this process have fewer open files")
+    with open(tmp_path / "shown", "w") as file:
+        os.dup2(file.fileno(), number)
+    with open(number, "w") as shown:
+        monkeypatch.setattr(sys, "stdout", shown)
+        screen = Screen()
+        screen.show("out", b"a line\n")
+    assert screen.empty and screen.broken is None and (tmp_path / "shown").read_bytes() == b"a line\n"
 
 
 def test_a_progress_bar_leaves_its_last_state():

@@ -106,6 +106,60 @@ def test_two_launchers_are_two_nodes_of_one_job(script, start, tmp_path):
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
 
 
+SLURM = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_NODELIST": "gpu[07-08]",
+}
+PET = {"PET_NNODES": "2", "PET_MASTER_ADDR": "trainer-0", "PET_MASTER_PORT": "29400", "PET_NPROC_PER_NODE": "auto"}
+SKYPILOT = {
+    "SKYPILOT_NUM_NODES": "2",
+    "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
+    "SKYPILOT_TASK_ID": "sky-2026-01-01-00-00-00-000000_train_1",
+}
+
+
+@pytest.mark.parametrize(("env", "rank", "address", "port", "own"), [
+    (SLURM, "SLURM_NODEID", "gpu07", None, None),
+    (PET, "PET_NODE_RANK", "trainer-0", "29400", None),
+    (SKYPILOT, "SKYPILOT_NODE_RANK", "10.0.0.1", None, "10.0.0.2"),
+])  # fmt: skip
+def test_the_nodes_are_those_that_a_schedulers_variables_name(told, env, rank, address, port, own):  # noqa: PLR0913, PLR0917 (one case)
+    env = {**env, "XDEVICE_TOKEN": "a secret of this job alone"}
+    first, second = (told("-n", 2, **env, **{rank: str(node)}) for node in range(2))
+    assert (list(first), list(second)) == ([0, 1], [2, 3])
+    assert {seen["XDEVICE_MASTER_ADDR"] for seen in (*first.values(), *second.values())} == {address}
+    meeting = {seen["XDEVICE_MASTER_PORT"] for seen in (*first.values(), *second.values())}
+    assert len(meeting) == 1 and (port is None or meeting == {port})
+    assert second[3].get("XDEVICE_HOST") == own and second[3]["XDEVICE_LOCAL_RANK"] == "1"
+    assert second[3]["XDEVICE_WORLD_SIZE"] == "4"
+    alone = told("--nnodes", 1, **env, **{rank: "1"})  # options come first
+    assert alone[0]["XDEVICE_WORLD_SIZE"] == "1"
+
+
+@pytest.mark.parametrize(("env", "says"), [
+    ({**SLURM, "SLURM_NODEID": "1"}, "srun starts the launchers of 2 nodes, which need the same token"),
+    ({**SLURM, "SLURM_NODEID": "1", "SLURM_STEP_NUM_TASKS": "8"}, "srun starts 8 launchers, and SLURM_STEP_NUM"),
+    ({**SLURM, "SLURM_NODEID": "0", "SLURM_STEP_NUM_NODES": "1"}, "srun starts 2 launchers, and SLURM_STEP_NUM"),
+    ({**PET, "PET_NODE_RANK": "0", "PET_NNODES": "1:4"}, "PET_NNODES='1:4' is not a number; give --nnodes"),
+    ({**PET, "PET_NODE_RANK": "0", "PET_MASTER_ADDR": ""}, "PET_MASTER_ADDR is not; give --nnodes"),
+    ({**PET, "PET_NODE_RANK": "2"}, "PET_NNODES says node 2 of 2; nodes count from 0"),
+    ({**SKYPILOT, "SKYPILOT_NODE_RANK": "0", "SKYPILOT_NODE_IPS": "10.0.0.1"}, "SKYPILOT_NODE_IPS names 1 of"),
+    ({**SKYPILOT, "SKYPILOT_NODE_RANK": "0", "SKYPILOT_TASK_ID": ""}, "SkyPilot does not tell a port; give all"),
+])  # fmt: skip
+def test_a_schedulers_variables_that_do_not_make_a_job_are_an_error(script, launch, tmp_path, env, says):
+    done = launch(script("note('ran')"), **env)
+    assert done.returncode == 2 and says in done.stderr.decode() and not (tmp_path / "ran").exists()
+
+
+def test_a_schedulers_one_node_is_this_host(told):
+    one = {"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NODEID": "0"}
+    env = told("-n", 2, **{**SLURM, **one})[1]
+    assert (env["XDEVICE_WORLD_SIZE"], env["XDEVICE_MASTER_ADDR"]) == ("2", "127.0.0.1")
+
+
 def test_each_job_has_a_token_of_its_own(told):
     first, second = told("-n", 2, XDEVICE_TOKEN="of another job, long ago"), told("-n", 1)
     assert first[0]["XDEVICE_TOKEN"] == first[1]["XDEVICE_TOKEN"] != second[0]["XDEVICE_TOKEN"]

@@ -58,6 +58,9 @@ cores. Each line of output is shown behind its rank.
 The first process that fails ends the job: all processes, with all that they have started, are asked to
 stop, and killed three seconds later. The same after Ctrl-C; a second Ctrl-C kills at once.
 
+With --restarts the job then starts again, with XDEVICE_RESTART one higher; not after Ctrl-C, --time-limit, which
+is for all attempts together, or exit status 2, a mistake in the script's options. On one host only.
+
 Exit status: 0 if all processes end with 0, else that of the one that failed (128 and the number of the
 signal that killed it), 2 for a mistake in the command, 124 after --time-limit, 130 after Ctrl-C."""
 
@@ -191,6 +194,7 @@ def _add_launch_options(launch: argparse.ArgumentParser) -> None:
     )
     add("--timeout", type=_seconds, metavar="S", help="seconds that a process waits for the others")
     add("--time-limit", type=_seconds, metavar="S", help="stop everything after so many seconds")
+    add("--restarts", type=_count, default=0, metavar="R", help="start the job again after a failure, up to R times")
     add("--log-dir", type=_file, metavar="DIR", help="keep what each process prints in files, too")
     add("--pin", action="store_true", help="keep each process on cores of its own")
     add("--nnodes", type=_positive, metavar="N", help="how many hosts (as many as --hosts names, else 1)")

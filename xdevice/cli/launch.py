@@ -16,6 +16,7 @@ from xdevice.distributed.token import TOKEN, checked, new_token
 from xdevice.errors import ArgumentError, DistributedError, NotSupportedError
 from xdevice.framework.choosing import backend
 from xdevice.launcher.launching import launch
+from xdevice.launcher.nodes import Nodes, nodes_in
 from xdevice.launcher.plan import Plan
 from xdevice.machine import host
 
@@ -30,21 +31,28 @@ def main(options: argparse.Namespace) -> int:
     if os.name != "posix":
         raise NotSupportedError("xdevice launch needs sessions, signals and pipes as on Linux; use WSL on Windows")
     command = _command(options)
-    nodes, node, hosts = _nodes(options)
-    address = options.master_addr or (hosts[0] if hosts else _LOCALHOST)
-    environment = _environment(options, address)
+    nodes = _nodes(options)
+    environment = _environment(options, nodes.address)
     if options.engine == "mpi":
         become_mpirun(options, command, environment)
-    if hosts:
-        environment["XDEVICE_HOST"] = hosts[node]
-    environment[TOKEN] = _token(options, nodes, node)
-    port = _port(options, nodes)
+    if nodes.hosts:
+        environment["XDEVICE_HOST"] = nodes.hosts[nodes.node]
+    if options.restarts and nodes.count > 1:
+        raise ArgumentError(
+            "--restarts is for a job on one host: the launchers of several hosts do not restart together; leave it "
+            "out, and start all of them again"
+        )
     cores = _pinned(options.n) if options.pin else []
-    plan = Plan(command, options.n, nodes, node, port, environment, cores, None, options.time_limit)
-    _check_ports(plan)
-    if options.log_dir:
-        plan = _with_logs(plan, options.log_dir)
-    return launch(plan)
+
+    def plan_of(attempt: int) -> Plan:
+        """What is started at that attempt: with ports and a token of its own."""
+        own = {**environment, TOKEN: _token(options, nodes), "XDEVICE_RESTART": str(attempt)}
+        port = _port(options, nodes, attempt)
+        plan = Plan(command, options.n, nodes.count, nodes.node, port, own, cores, None, options.time_limit)
+        _check_ports(plan)
+        return _with_logs(plan, options.log_dir) if options.log_dir else plan
+
+    return launch(plan_of, options.restarts)
 
 
 def _command(options: argparse.Namespace) -> list[str]:
@@ -56,24 +64,37 @@ def _command(options: argparse.Namespace) -> list[str]:
     return [sys.executable, "-m", options.script, *options.args]
 
 
-def _nodes(options: argparse.Namespace) -> tuple[int, int, list[str]]:
-    """How many nodes, which of them this is, and the address of each if given."""
+def _nodes(options: argparse.Namespace) -> Nodes:
+    """The job's hosts: those that the options name, else those that the environment tells, else this one."""
+    named = (options.nnodes, options.node_rank, options.hosts, options.master_addr)
+    told = nodes_in() if all(option is None for option in named) and options.engine != "mpi" else None
+    if told is not None:
+        found = replace(told, port=options.master_port or told.port)
+        if found.count > 1 and found.port is None:
+            raise ArgumentError(f"{found.source} does not tell a port; give all launchers the same --master-port")
+        return found if found.count > 1 else Nodes(1, 0, _LOCALHOST, options.master_port)
     hosts = [name.strip() for name in options.hosts.split(",")] if options.hosts is not None else []
-    nodes = options.nnodes or len(hosts) or 1
-    if hosts and (len(hosts) != nodes or not all(hosts)):
-        raise ArgumentError(f"--hosts {options.hosts!r} names {len(list(filter(None, hosts)))} of {nodes} nodes")
-    if nodes > 1:
-        for name, value in (
-            ("--node-rank", options.node_rank),
-            ("--master-addr", options.master_addr or hosts),
-            ("--master-port", options.master_port),
-        ):
-            if value in (None, []):
-                raise ArgumentError(f"{nodes} nodes meet only if each is given {name}; {_WHAT[name]}")
+    count = options.nnodes or len(hosts) or 1
+    if hosts and (len(hosts) != count or not all(hosts)):
+        raise ArgumentError(f"--hosts {options.hosts!r} names {len(list(filter(None, hosts)))} of {count} nodes")
+    if count > 1:
+        _check_named(options, count, hosts)
     node = options.node_rank or 0
-    if node >= nodes:
-        raise ArgumentError(f"no node {node} among {nodes}; --node-rank counts from 0 to {nodes - 1}")
-    return nodes, node, hosts
+    if node >= count:
+        raise ArgumentError(f"no node {node} among {count}; --node-rank counts from 0 to {count - 1}")
+    address = options.master_addr or (hosts[0] if hosts else _LOCALHOST)
+    return Nodes(count, node, address, options.master_port, hosts)
+
+
+def _check_named(options: argparse.Namespace, count: int, hosts: list[str]) -> None:
+    """Raise unless the options say all that the launchers of several hosts must know."""
+    for name, value in (
+        ("--node-rank", options.node_rank),
+        ("--master-addr", options.master_addr or hosts),
+        ("--master-port", options.master_port),
+    ):
+        if value in (None, []):
+            raise ArgumentError(f"{count} nodes meet only if each is given {name}; {_WHAT[name]}")
 
 
 _WHAT = {
@@ -100,17 +121,22 @@ def _environment(options: argparse.Namespace, address: str) -> dict[str, str]:
     return found
 
 
-def _token(options: argparse.Namespace, nodes: int, node: int) -> str:
+def _token(options: argparse.Namespace, nodes: Nodes) -> str:
     """The secret of the job: a new one on one host; on several, what the user gives, or the first launcher prints."""
     if options.token_file is not None:
         return _token_in(options.token_file)
-    if nodes == 1:
+    if nodes.count == 1:
         return new_token()
     if TOKEN in os.environ:
         return checked(os.environ[TOKEN], TOKEN)
-    if node:
+    if nodes.source:
         raise ArgumentError(
-            f"node {node} needs the job's token; set {TOKEN} to what the launcher of node 0 prints, or give all "
+            f"{nodes.source} starts the launchers of {nodes.count} nodes, which need the same token; set {TOKEN} "
+            "before, as from openssl rand -hex 32, or give them the same --token-file"
+        )
+    if nodes.node:
+        raise ArgumentError(
+            f"node {nodes.node} needs the job's token; set {TOKEN} to what the launcher of node 0 prints, or give all "
             "launchers the same --token-file"
         )
     token = new_token()
@@ -146,14 +172,17 @@ def _cores() -> int:
     return min(machine["cores"] or sys.maxsize, machine["threads"] or 1)
 
 
-def _port(options: argparse.Namespace, nodes: int) -> int:
-    count = block_size(nodes * options.n)
-    if options.master_port is None:
+def _port(options: argparse.Namespace, nodes: Nodes, attempt: int) -> int:
+    """The first port of that attempt, which may not have those of an earlier one: the system may keep them a while."""
+    count = block_size(nodes.count * options.n)
+    if nodes.port is None:
         return free_block(count)
-    port: int = options.master_port
-    if port + count > 2**16:
-        raise ArgumentError(f"{count} ports from {port} on do not exist; --master-port is {2**16 - count} at most")
-    return port
+    needed = count * (options.restarts + 1)
+    if nodes.port + needed > 2**16:
+        raise ArgumentError(
+            f"{needed} ports from {nodes.port} on do not exist; --master-port is {2**16 - needed} at most"
+        )
+    return nodes.port + attempt * count
 
 
 def _check_ports(plan: Plan) -> None:

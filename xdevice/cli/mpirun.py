@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-_NOT_HERE = ("nnodes", "node_rank", "master_addr", "master_port", "hosts", "token_file", "log_dir", "pin")
+_NOT_HERE = ("nnodes", "node_rank", "master_addr", "master_port", "hosts", "token_file", "log_dir", "pin", "restarts")
 
 
 def become_mpirun(options: argparse.Namespace, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:

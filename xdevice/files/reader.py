@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xdevice.errors import ArgumentError, FileFormatError, NotSupportedError
+from xdevice.errors import ArgumentError, FileFormatError, NotSupportedError, OutOfMemoryError
 from xdevice.files.format import DTYPES, FOREIGN, OURS, library
 from xdevice.files.outline import rebuilt
 from xdevice.framework.ownership import check_arrival
+from xdevice.hardware.memory import is_out_of_memory
 from xdevice.tensors import creation
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from io import BufferedReader
 
     from xdevice.device import Device
     from xdevice.framework.adapters import Backend
 
     Array = np.ndarray[Any, Any]
+
+
+def opened(path: str) -> BufferedReader:
+    """The file, open for reading. A pipe or a device is refused: opening or reading one may never return."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # the system's own error for a folder is clear
+        raise OSError(errno.EINVAL, "cannot be read: it is a device or a pipe; give a file", path)
+    return open(path, "rb")
+
+
+@contextmanager
+def out_of_memory(file: BufferedReader, path: str) -> Generator[None, None, None]:
+    """Turn the errors of NumPy, the frameworks and the system for too little memory into `OutOfMemoryError`."""
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        size = os.fstat(file.fileno()).st_size
+        raise OutOfMemoryError(
+            f"{path!r} ({size} bytes) does not fit in memory ({error}); load it on a machine or a device with more"
+        ) from error
 
 
 class Reader:

@@ -86,10 +86,12 @@ def load(path: Any, device: Any = None) -> Any:
         The chosen framework does not have the device.
     DeviceSpellingError
         The string does not name a device.
+    OutOfMemoryError
+        A tensor in the file does not fit in memory: nothing is returned.
     BackendNotInstalledError
         The package safetensors is missing.
     OSError
-        There is no such file, or it cannot be read.
+        There is no such file, or it cannot be read; a folder, a device or a pipe is not read at all.
 
     Examples
     --------
@@ -99,9 +101,9 @@ def load(path: Any, device: Any = None) -> Any:
     owner, name = backend(), _spelled(path)
     where = device_of(creation.zeros(())) if device is None else as_device(device)
     require(owner, where)
-    from xdevice.files.reader import Reader, structured
+    from xdevice.files.reader import Reader, opened, out_of_memory, structured
 
-    with open(name, "rb") as file:
+    with opened(name) as file, out_of_memory(file, name):
         reader = Reader(file, name)
         # all of them before the first is read: the error may save minutes
         dtypes = {key: reader.dtype(key, owner) for key in reader.entries}

@@ -66,6 +66,8 @@ def _flush(path: str, flags: int) -> None:
 def _target(path: str) -> str:
     """The file that the path leads to, links followed; a device or a pipe is refused, since a file would replace it."""
     target = os.path.realpath(path)
+    if os.path.islink(target):  # all links that lead somewhere have been followed
+        raise OSError(errno.ELOOP, "cannot be written: its links lead back to themselves; remove one", path)
     if os.path.isdir(target):
         raise IsADirectoryError(errno.EISDIR, "cannot be written: it is a folder; add the file's name", path)
     if os.path.exists(target) and not os.path.isfile(target):

@@ -6,6 +6,7 @@ processes meet by themselves in `xdevice.distributed.init`.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from xdevice.distributed.failing import PEER_FAILED
@@ -19,32 +20,35 @@ from xdevice.launcher.output import Screen
 from xdevice.launcher.terminal import duration, signal_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xdevice.launcher.plan import Plan
 
 TIMED_OUT = 124
 """The exit status of a job that its time limit ends, as that of ``timeout``."""
 
+USAGE = 2
+"""The exit status of a script that does not understand its options, as argparse ends it."""
+
 _SHOWN = 60  # lines of the failing rank's stderr that are repeated
 
 
-def launch(plan: Plan) -> int:
-    """Run the job's processes of this host to their ends; the exit status of the whole comes back.
+def launch(plan_of: Callable[[int], Plan], restarts: int = 0) -> int:
+    """Run the job's processes of this host to their ends, again if they fail; the exit status of the last attempt.
 
     It is 0 if all of them end with 0, else that of the rank that failed (128 and the number of the signal that
-    killed it), `TIMED_OUT` after the time limit, and 128 and its number after a signal to the launcher.
+    killed it), `TIMED_OUT` after the time limit, and 128 and its number after a signal to the launcher. The time
+    limit is for all attempts together; ``plan_of`` is given the number of the attempt, from 0.
     """
-    screen, family = Screen(), Family()
+    screen, began = Screen(), time.monotonic()
     with Signals() as signals:
-        crew = Crew(plan, screen, family, signals)
-        with Guard(family):
-            try:
-                crew.start()
-                crew.watch()
-            finally:  # also after an error of the launcher itself
-                crew.stop()
-        crew.finish()
-        status, text = _outcome(crew)
-        screen.show("err", text)
+        for number in range(restarts + 1):
+            crew = _run(Crew(plan_of(number), screen, Family(), signals, began=began))
+            status, text = _outcome(crew)
+            again = number < restarts and _can_restart(crew)
+            screen.show("err", text + (f"xdevice: restart {number + 1} of {restarts}\n".encode() if again else b""))
+            if not again:
+                break
         while not screen.empty and (screen.write(SETTLING) or signals.received is None):
             continue
     if screen.broken is None or signals.received:
@@ -52,6 +56,24 @@ def launch(plan: Plan) -> int:
     if isinstance(screen.broken, BrokenPipeError):
         raise screen.broken
     raise DistributedError(f"what the processes print cannot be written: {screen.broken.strerror}")
+
+
+def _run(crew: Crew) -> Crew:
+    """The crew, after its job: all of its processes have ended."""
+    with Guard(crew.family):
+        try:
+            crew.start()
+            crew.watch()
+        finally:  # also after an error of the launcher itself
+            crew.stop()
+    crew.finish()
+    return crew
+
+
+def _can_restart(crew: Crew) -> bool:
+    """Whether a process has failed, and not by a mistake in the command, which would fail again."""
+    failing, stopped = crew.failing, crew.signals.received is not None or crew.screen.broken is not None
+    return failing is not None and failing.status != USAGE and not stopped and not crew.out_of_time
 
 
 def _outcome(crew: Crew) -> tuple[int, bytes]:

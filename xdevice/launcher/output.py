@@ -118,7 +118,7 @@ class Screen:
         before = self._waiting
         while self._queue:
             descriptor, text = self._queue[0]
-            if not select.select([], [descriptor], [], patience)[1]:
+            if not _ready(descriptor, patience):
                 break
             patience = 0.0
             try:
@@ -190,6 +190,13 @@ class Stream:
         self.pipe.close()
         if self.log:
             self.log.close()
+
+
+def _ready(descriptor: int, patience: float) -> bool:
+    """Whether the descriptor takes bytes, or fails, within so many seconds; ``select.select`` ends at number 1023."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(1000 * patience))
 
 
 def _descriptor(stream: IO[str] | None) -> int:

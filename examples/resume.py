@@ -1,0 +1,98 @@
+"""Training that a failure interrupts, and that goes on from its last checkpoint, to the very bits.
+
+    xdevice launch -n 2 --backend torch --restarts 3 examples/resume.py --checkpoint net.safetensors
+
+Kill one of the processes while it runs: the launcher starts both again, and they go on at the step of the file. The
+parameters at the end are those of a run without a failure, bit for bit, because everything that a step depends on
+is either in the file (the parameters, the optimizer's state, the number of the step) or follows from the seed and
+that number (the rows of the minibatch).
+
+It names no framework, and runs alone, too. NumPy has no gradients, so the script prints that and ends.
+"""
+
+import argparse
+import os
+import time
+
+import numpy as np
+
+import xdevice
+from xdevice import distributed, namespace, value_and_grad
+
+RATE, MOMENTUM, ROWS = 0.1, 0.9, 64
+
+
+def beginning(seed):
+    """The state before the first step: the same in every process."""
+    random = np.random.default_rng(seed)
+    shapes = {"W1": (8, 16), "b1": (16,), "W2": (16, 1), "b2": (1,)}
+    params = {name: random.normal(scale=0.3, size=shape).astype("float32") for name, shape in shapes.items()}
+    return {
+        "step": 0,
+        "params": {name: xdevice.tensor(values) for name, values in params.items()},
+        "momentum": {name: xdevice.zeros(shape) for name, shape in shapes.items()},
+    }
+
+
+def loss(params, x, y):
+    """Summed over the rows, so that the losses of several processes add up to the whole."""
+    xp = namespace(x)
+    hidden = xp.tanh(xp.matmul(x, params["W1"]) + params["b1"])
+    return xp.sum((xp.matmul(hidden, params["W2"]) + params["b2"] - y) ** 2)
+
+
+def minibatch(seed, step):
+    """This process's rows of that step's minibatch."""
+    random = np.random.default_rng([seed, step])  # of this step alone: no random state has to be kept
+    x = random.normal(size=(ROWS, 8)).astype("float32")
+    y = np.sin(x.sum(axis=1, keepdims=True))
+    own = [np.array_split(rows, distributed.world_size())[distributed.rank()] for rows in (x, y)]
+    return [xdevice.tensor(rows) for rows in own]
+
+
+def stepped(state, seed):
+    """The mean loss of a minibatch, and the state after a step."""
+    value, gradients = value_and_grad(loss)(state["params"], *minibatch(seed, state["step"]))
+    value, gradients = distributed.all_reduce([value, gradients])
+    momentum = {name: MOMENTUM * old + gradients[name] / ROWS for name, old in state["momentum"].items()}
+    params = {name: old - RATE * momentum[name] for name, old in state["params"].items()}
+    return xdevice.to_numpy(value).item() / ROWS, {"step": state["step"] + 1, "params": params, "momentum": momentum}
+
+
+def train(options):
+    state = xdevice.load(options.checkpoint) if os.path.exists(options.checkpoint) else beginning(options.seed)
+    show(f"begins at step {state['step']}")
+    while state["step"] < options.steps:
+        value, state = stepped(state, options.seed)
+        if state["step"] % options.every == 0 or state["step"] == options.steps:
+            xdevice.save(state, options.checkpoint)  # rank 0 writes, the others wait for it
+            show(f"step {state['step']:4}  loss {value:.4f}")
+        time.sleep(options.pause)
+
+
+def show(text):
+    if distributed.rank() == 0:
+        print(text, flush=True)
+
+
+def main():
+    options = parse_arguments()
+    with distributed.process_group():
+        train(options)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description="Train, and go on after a failure.")
+    parser.add_argument("--checkpoint", default="net.safetensors", metavar="FILE", help="the file (%(default)s)")
+    parser.add_argument("--steps", type=int, default=200, help="in all (%(default)s)")
+    parser.add_argument("--every", type=int, default=10, help="steps from one checkpoint to the next (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers (%(default)s)")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds between steps, to try failures (%(default)s)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except xdevice.NotSupportedError as error:
+        raise SystemExit(f"resume.py: {error}") from error

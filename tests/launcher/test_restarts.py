@@ -1,0 +1,95 @@
+"""After a failure the job starts again, as often as it is told to, and only where that may help."""
+
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from xdevice.distributed import ports
+
+TELL = """
+    attempt = os.environ["XDEVICE_RESTART"]
+    print(attempt, os.environ["XDEVICE_MASTER_PORT"], os.environ["XDEVICE_TOKEN"])
+"""
+
+
+def test_a_job_that_fails_starts_again_with_new_ports_and_a_new_token_until_it_succeeds(script, launch):
+    path = script(f"{TELL}\n    rank == 1 and attempt != '2' and sys.exit(3)\n    time.sleep(0.2)")
+    done = launch("-n", 2, "--restarts", 5, path)
+    assert done.returncode == 0
+    said = re.findall("^xdevice: .*", done.stderr.decode(), re.MULTILINE)
+    failed = "xdevice: rank 1 failed with exit status 3; it has printed nothing on stderr"
+    assert said == [failed, "xdevice: restart 1 of 5", failed, "xdevice: restart 2 of 5"]
+    told = {rank: re.findall(rf"^\[{rank}\] (.*)", done.stdout.decode(), re.MULTILINE) for rank in (0, 1)}
+    assert told[0] == told[1]  # both ranks start again, together
+    attempts, first_ports, tokens = zip(*map(str.split, told[0]), strict=True)
+    assert attempts == ("0", "1", "2") and len(set(first_ports)) == len(set(tokens)) == 3
+
+
+def test_the_last_failures_exit_status_is_that_of_the_whole_and_what_was_left_running_is_stopped(
+    script, launch, noted, gone
+):
+    path = script("""
+        attempt = os.environ["XDEVICE_RESTART"]
+        if rank == 0:
+            note(f"pid{attempt}", os.getpid())
+            time.sleep(600)
+        while not os.path.exists(f"pid{attempt}"): time.sleep(0.01)
+        sys.exit(10 + int(attempt))
+    """)
+    done = launch("-n", 2, "--restarts", 2, path)
+    assert done.returncode == 12 and gone(*(int(noted(f"pid{attempt}")) for attempt in range(3)))
+
+
+def test_a_first_port_that_is_given_is_the_first_attempts_and_each_has_a_block_of_its_own(script, launch):
+    first = ports.free_block(10)
+    done = launch("--restarts", 1, "--master-port", first, script(f"{TELL}\n    sys.exit(1)"))
+    assert [int(line.split()[2]) for line in done.stdout.splitlines()] == [first, first + ports.block_size(1)]
+
+
+@pytest.mark.parametrize(("code", "options", "status"), [
+    ("sys.exit(2)", [], 2),  # as argparse ends a script
+    ("time.sleep(600)", ["--time-limit", 1], 124),
+    ("time.sleep(0.6); sys.exit(5)", ["--time-limit", 1, "-n", 1], 124),  # for all attempts together
+])  # fmt: skip
+def test_a_mistake_in_the_options_and_the_time_limit_end_it(script, launch, code, options, status):
+    done = launch("-n", 2, *options, "--restarts", 9, script(f"print('ran')\n{code}"))
+    assert done.returncode == status and done.stdout.count(b"ran") <= 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_launcher_ends_it(script, start, noted, gone, number):
+    path = script("""
+        attempt = os.environ["XDEVICE_RESTART"]
+        note(f"pid{attempt}", os.getpid())
+        attempt == "0" and sys.exit(1)
+        time.sleep(600)
+    """)
+    launcher = start("--restarts", 9, path)
+    pid = int(noted("pid1"))
+    launcher.send_signal(number)
+    _, err = launcher.communicate(timeout=20)
+    assert launcher.returncode == 128 + number and gone(pid)
+    assert err.decode().endswith(f"xdevice: restart 1 of 9\nxdevice: stopped by {number.name}\n")
+
+
+def test_ctrl_c_at_any_moment_of_a_job_that_always_fails_ends_it(script, start, tmp_path):
+    launcher = start("--restarts", 1000, script("open('began', 'w').close(); sys.exit(1)"))
+    while not os.path.exists(tmp_path / "began"):
+        time.sleep(0.01)
+    time.sleep(0.5)
+    launcher.send_signal(signal.SIGINT)
+    _, err = launcher.communicate(timeout=20)
+    assert launcher.returncode in (1, 130) and b"Traceback" not in err and b"restart 1000" not in err
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    (["--nnodes", 2, "--node-rank", 0, "--master-addr", "a", "--master-port", 12000], "--restarts is for a job on one"),
+    (["--engine", "mpi"], "--restarts is not for --engine mpi"),
+    (["--master-port", 65510, "-n", 2], "28 ports from 65510 on do not exist; --master-port is 65508 at most"),
+])  # fmt: skip
+def test_where_it_cannot_restart_nothing_is_started(script, launch, tmp_path, options, says):
+    done = launch("--restarts", 3, *options, script("note('ran')"))
+    assert done.returncode == 2 and says in done.stderr.decode() and not (tmp_path / "ran").exists()
