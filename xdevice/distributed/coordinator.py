@@ -39,6 +39,7 @@ class Coordinator(threading.Thread):
         self.asked: float | None = None  # when the silent were asked where they are
         self.complete = False
         self.last, self.entered = "", 0  # the collective that all have entered, and how many
+        self._to_let_in: set[Member] = set()  # those that wait for the coordinator, not for each other
         self._passed = 0  # the last number of those for which the processes have let each other in
         self._failed_at: float | None = None
         self._own_came = False  # rank 0's own line, on which its main thread waits to be let in, or refused
@@ -191,8 +192,10 @@ class Coordinator(threading.Thread):
         member.asks, member.since = ask, time.monotonic() - ask.waited
         if self.deadline is None:
             self.deadline = member.since + self.timeout
-        asks = [m.asks for m in self.members.values() if m.asks is not None and not m.asks.number]
-        if len(asks) == len(self.members):
+        if not ask.number:
+            self._to_let_in.add(member)
+        if len(self._to_let_in) == len(self.members):
+            self._to_let_in.clear()
             self.deadline = self.asked = None
             self._let_in(self.members[0].asks or ask)
 

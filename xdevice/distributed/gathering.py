@@ -103,7 +103,7 @@ class Head:
         self, pipes: Pipes, others: int, parent: socket.socket | None, children: list[socket.socket], line: int
     ) -> None:
         self._pipes, self._others, self._parent, self._children = pipes, others, parent, children
-        self.number = 0
+        self.number, self._decided = 0, b""
         for one in [*children, *([parent] if parent is not None else [])]:
             one.setblocking(False)
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -127,13 +127,16 @@ class Head:
         alike = all(said == own * (self._due[one] // RECORD.size) for one, said in got.items())
         return digest if alike else DIFFERENT
 
-    def answer(self, found: bytes, patience: Patience) -> bytes:
-        """The root's answer to what this head has gathered."""
-        if self._parent is None:
-            return ASK_RANK_0 if found == DIFFERENT else IN
-        with suppress(OSError):  # it has gone, of which there will be news
-            self._parent.send(RECORD.pack(self.number, found))
-        said = b""
+    def ask(self, found: bytes) -> None:
+        """Ask the head above for what was gathered; the root decides by itself."""
+        self._decided = ASK_RANK_0 if found == DIFFERENT else IN
+        if self._parent is not None:
+            with suppress(OSError):  # it has gone, of which there will be news
+                self._parent.send(RECORD.pack(self.number, found))
+
+    def answer(self, patience: Patience) -> bytes:
+        """The root's answer, once it comes."""
+        said = self._decided if self._parent is None else b""
         while not said:
             for one in patience.wait(self._above):
                 said = self._read(one, 1, self._above)
@@ -149,7 +152,8 @@ class Head:
 
     def enter(self, digest: bytes, patience: Patience) -> bytes:
         """Gather, ask, pass the root's answer on, and return it."""
-        answer = self.answer(self.gather(digest, patience), patience)
+        self.ask(self.gather(digest, patience))
+        answer = self.answer(patience)
         self.let_in(answer)
         return answer
 
