@@ -1,7 +1,7 @@
 """What training on two devices and in two processes brings, beside each framework's own way to do it.
 
     python benchmarks/scaling.py --backend torch,jax --rounds 25      samples per second, and their ratios
-    python benchmarks/scaling.py --gate                               what it costs to ask rank 0
+    python benchmarks/scaling.py --gate                               what the way into a collective costs
     python benchmarks/scaling.py --model                              what 8, 64 and 1024 processes would cost
 
 The lesson's LeNet is trained with plain gradient descent on 64 images for each device or process, whose threads
@@ -27,9 +27,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
-from time import time
 from typing import Any
 
+import scaling_gate
 import scaling_model
 
 import xdevice
@@ -44,9 +44,6 @@ ONE_THREAD = (
 )
 TWO_THREADS = ("TF_NUM_INTEROP_THREADS",)  # for two devices
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
-
-MOST = 16
-"""Processes that are really started to measure the gate."""
 
 JOBS = {"processes": 2, "devices": 1}  # and how many processes each has
 ROWS = {  # of the table, for each job: what it is on, then who is native there and who is ours
@@ -131,28 +128,15 @@ def ratio(rates: list[float] | None, base: list[float] | None) -> str:
     return f"{middle:.2f} ± {(high - low) / 2:.2f}"
 
 
-# The gate
-
-
-def gate_table(counts: list[int]) -> str:
-    """What a collective's first part costs on this host, with no framework; a process stands for several of many."""
-    lines = ["| processes | start to meeting, s | one entry, µs |", "| ---: | ---: | ---: |"]
-    for n in counts:
-        print(f"gate: {n} processes", file=sys.stderr)
-        each = -(-n // MOST)
-        arguments = [max(20, 2000 // n), time(), each]
-        met, entry = map(float, launched("scaling_gate.py", arguments, n // each, "numpy", []).split()[-2:])
-        lines.append(f"| {n} | {f'{met:.2f}' if each == 1 else '–'} | {entry * 1e6:,.0f} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     asked = parsed()
     if asked.model:
         print(scaling_model.table())
         return
-    if asked.gate:
-        print(gate_table([2, 4, 8, 16, 64, 256, 1024]))
+    if asked.gate is not None:
+        counts = [n for n in asked.gate or scaling_gate.COUNTS if n > 1]
+        for line in (*scaling_gate.table(counts), "", *scaling_gate.faults(min(max(counts), scaling_gate.REAL))):
+            print(line, flush=True)
         return
     results: dict[str, dict[str, Rates]] = {}
     print("| " + " | ".join(HEAD) + " |\n| --- | --- |" + " ---: |" * (len(HEAD) - 2))
@@ -172,11 +156,13 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--seconds", type=float, default=0.2, help="of each turn")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
-    parser.add_argument("--gate", action="store_true", help="measure what it costs to ask rank 0, and nothing else")
+    parser.add_argument(
+        "--gate", type=int, nargs="*", metavar="N", help="measure the way into a collective of N processes, and no more"
+    )
     parser.add_argument("--model", action="store_true", help="print what many processes would cost, and nothing else")
     asked = parser.parse_args()
     unknown = [name for name in asked.backend.split(",") if name not in here]
-    if unknown and not (asked.model or asked.gate):
+    if unknown and not (asked.model or asked.gate is not None):
         parser.error(f"no native way for {', '.join(unknown)}; there are {', '.join(here)}")
     if asked.rounds < 1 or asked.seconds <= 0:
         parser.error("--rounds is 1 or more, and --seconds above 0")

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from xdevice.distributed.heads import FAN
+from xdevice.distributed.ports import block_size
+
 
 class Network(NamedTuple):
     """What lies between two hosts."""
@@ -19,20 +22,23 @@ class Network(NamedTuple):
 
 TEN_GIGABIT = Network(1.25e9, 30e-6)
 
-GATE = 40e-6
-"""Seconds that a process alone would take to be let in. See ``--gate``."""
+LEVEL = 40e-6
+"""Seconds until a process that waits for a message runs again, there and back. See ``--gate``."""
 
-GATE_EACH = 25e-6
-"""Seconds of rank 0's for each process that asks. See ``--gate``."""
+EACH = 10e-6
+"""Seconds of a process for each of those below it that ask, and are answered. See ``--gate``."""
 
 GRADIENTS = {"LeNet, 1.7 MB": 1.7e6, "ResNet-50, 100 MB": 100e6}
 STEP = 0.1
 """Seconds that a device computes in each step, for the efficiency."""
 
 
-def gate(processes: int) -> float:
-    """Seconds until all are let into a collective: rank 0 hears and answers one after the other."""
-    return GATE + GATE_EACH * processes
+def gate(processes: int, network: Network = TEN_GIGABIT) -> float:
+    """Seconds until all are let into a collective, in a tree in which each hears `FAN` below."""
+    levels, last = 0, processes - 1
+    while last > 0:
+        levels, last = levels + 1, (last - 1) // FAN
+    return levels * (LEVEL + EACH * min(FAN, processes - 1) + 2 * network.latency)
 
 
 def ring(processes: int, size: float, network: Network = TEN_GIGABIT) -> float:
@@ -51,7 +57,7 @@ def servers(processes: int, size: float, count: int = 1, network: Network = TEN_
 
 def ports(processes: int) -> int:
     """Consecutive ports that the job has on every host."""
-    return 2 + 2 * processes
+    return block_size(processes)
 
 
 def efficiency(processes: int, size: float, step: float = STEP) -> float:

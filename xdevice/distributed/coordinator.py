@@ -2,8 +2,9 @@
 
 Every process holds two lines to it. On the *gate* it asks to enter a collective, and describes it; once all have
 asked for the same, all are let in. So an engine never runs with a process missing, or with other shapes in another
-process, to which engines answer by hanging or with wrong numbers. The *alarm* carries news: a process that raised,
-one that has gone, the question where a process is.
+process, to which engines answer by hanging or with wrong numbers. Where processes can let each other in, see `gate`,
+they say here only that they have waited for a while, and that they wait no longer. The *alarm* carries news: a process
+that raised, one that has gone, the question where a process is.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import time
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
+from xdevice.distributed.asking import Ask
 from xdevice.distributed.door import Door, Guest
-from xdevice.distributed.entry import Entry
 from xdevice.distributed.lines import Line
 from xdevice.distributed.periods import ANSWER, PROVING
-from xdevice.distributed.roll import Member, after, objection, ranks
+from xdevice.distributed.roll import Member, after, objection, ranks, verdict
 
 if TYPE_CHECKING:
     import socket
@@ -38,6 +39,9 @@ class Coordinator(threading.Thread):
         self.deadline: float | None = time.monotonic() + timeout
         self.asked: float | None = None  # when the silent were asked where they are
         self.complete = False
+        self.last, self.entered = "", 0  # the collective that all have entered, and how many
+        self._to_let_in: set[Member] = set()  # those that wait for the coordinator, not for each other
+        self._passed = 0  # the last number of those for which the processes have let each other in
         self._failed_at: float | None = None
         self._own_came = False  # rank 0's own line, on which its main thread waits to be let in, or refused
         self._owners: dict[Line, Member] = {}
@@ -127,7 +131,7 @@ class Coordinator(threading.Thread):
                 if owner is None:
                     return
             elif owner.lines.get("gate") is line:
-                self._at_gate(owner, Entry.read(message))
+                self._at_gate(owner, message)
             else:
                 self._alarmed(owner, message)
 
@@ -177,28 +181,56 @@ class Coordinator(threading.Thread):
 
     # Collectives
 
-    def _at_gate(self, member: Member, entry: Entry | None) -> None:
+    def _at_gate(self, member: Member, message: dict[str, Any]) -> None:
         if self.failure is not None:
             member.lines["gate"].say(**self.failure)
             return
-        member.asks = entry
+        if "passed" in message:
+            self._have_passed(int(message["passed"]))
+            return
+        ask = Ask.read(message)
+        if ask is None or 0 < ask.number <= self._passed:
+            return  # it has been let in since
+        member.asks, member.since = ask, time.monotonic() - ask.waited
         if self.deadline is None:
-            self.deadline = time.monotonic() + self.timeout
-        asked = [m.asks for m in self.members.values() if m.asks is not None]
-        if len(asked) == len(self.members):
+            self.deadline = member.since + self.timeout
+        if not ask.number:
+            self._to_let_in.add(member)
+        if len(self._to_let_in) == len(self.members):
+            self._to_let_in.clear()
             self.deadline = self.asked = None
-            self._let_in(self.members[0].asks or asked[0])
+            self._let_in(self.members[0].asks or ask)
 
-    def _let_in(self, zero: Entry) -> None:
+    def _have_passed(self, number: int) -> None:
+        """The processes have let each other into the collective of this number."""
+        self._passed = max(number, self._passed)
         for member in self.members.values():
-            if member.asks is not None and member.asks != zero:
-                self.fail(f"{member} {member.asks.difference(zero)}", member.hello["rank"])
+            if member.asks is not None and 0 < member.asks.number <= self._passed:
+                member.asks = None
+        self.asked = None
+        self.deadline = min((m.since + self.timeout for m in self.members.values() if m.asks), default=None)
+
+    def _let_in(self, zero: Ask) -> None:
+        for member in self.members.values():
+            if member.asks is not None and member.asks.entry != zero.entry:
+                self.fail(f"{member} {member.asks.entry.difference(zero.entry)}", member.hello["rank"])
                 return
+        asks = {rank: member.asks for rank, member in self.members.items() if member.asks is not None}
+        all_bring = all(ask.brings for ask in asks.values())
+        if zero.brings is None:
+            self.have_entered(zero.name)
         for member in self.members.values():
-            member.entered, member.last, member.asks = member.entered + 1, zero.name, None
-            member.done = zero.name == "shutdown"
+            member.asks, member.done = None, zero.name == "shutdown"
         for member in self._own_last():
-            member.lines["gate"].say(entered=zero.name)
+            ask = asks[member.hello["rank"]]
+            words: dict[str, Any] = {} if ask.brings is None else {"all_bring": all_bring}
+            if ask.wants:
+                words["brought"] = [asks[rank].brings for rank in ask.wants]
+            member.lines["gate"].say(entered=zero.name, **words)
+
+    def have_entered(self, name: str) -> None:
+        """All are in; rank 0's main thread says so, where the processes let each other in."""
+        self.last, self.entered = name, self.entered + 1
 
     # News
 
@@ -215,7 +247,7 @@ class Coordinator(threading.Thread):
 
     def _lost(self, member: Member) -> None:
         self.fail(
-            f"{member} has gone: it was killed, or ended without shutdown(), {after(member)}",
+            f"{member} has gone: it was killed, or ended without shutdown(), {after(self.last, self.entered)}",
             member.hello["rank"],
         )
 
@@ -226,9 +258,7 @@ class Coordinator(threading.Thread):
             self.deadline = self.asked = None
             self._failed_at = time.monotonic()
             self._tell_all("alarm", **self.failure)
-            for member in self.members.values():
-                if (member.asks is not None or not self.complete) and "gate" in member.lines:
-                    member.lines["gate"].say(**self.failure)
+            self._tell_all("gate", **self.failure)  # some wait there of which this is not told
 
     def _tell_all(self, kind: str, **words: Any) -> None:
         for member in self._own_last():
@@ -268,16 +298,5 @@ class Coordinator(threading.Thread):
         )
 
     def _give_up(self) -> None:
-        waiting = [(m.hello["rank"], m.asks.name) for m in self.members.values() if m.asks is not None]
-        late = [m for m in self.members.values() if m.asks is None and not m.done] or list(self.members.values())
-        silent = [m for m in late if m.where is None]
-        culprit = (silent or late)[0]
-        if waiting:
-            before = f"{ranks([rank for rank, _ in waiting])} waited {self.timeout:g} s in {waiting[0][1]}"
-        else:
-            before = f"the processes waited {self.timeout:g} s inside {culprit.last}"
-        if silent:
-            why = f"{culprit} does not answer: it is stopped, or its host is, {after(culprit)}"
-        else:
-            why = f"{culprit} did not come: it is {culprit.where}, {after(culprit)}"
-        self.fail(f"{before}; {why}", culprit.hello["rank"], late=True)
+        message, rank = verdict(list(self.members.values()), self.timeout, self.last, self.entered)
+        self.fail(message, rank, late=True)

@@ -10,8 +10,9 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from xdevice.distributed.failing import blamed, failed
+from xdevice.distributed.gate import Gate
 from xdevice.distributed.meeting import meet, opened
-from xdevice.distributed.periods import AT_GATE, LEAVING, NEWS
+from xdevice.distributed.periods import LEAVING, NEWS
 from xdevice.distributed.watcher import Watcher
 from xdevice.errors import DistributedError, DistributedTimeoutError
 
@@ -41,11 +42,12 @@ class Membership:
         }
         self._coordinator = opened(seat, hello, timeout) if seat.rank == 0 else None
         try:
-            self._gate, self._alarm, self.job = meet(seat, hello, timeout)
+            line, self._alarm, self.job = meet(seat, hello, timeout)
         except BaseException:
             if self._coordinator is not None:
                 self._coordinator.join(1)
             raise
+        self._gate = Gate(line, seat, self.job, self._coordinator.have_entered if self._coordinator else None)
         self._watcher = Watcher(self, self._alarm)
         self._watcher.start()
 
@@ -54,9 +56,8 @@ class Membership:
     def enter(self, entry: Entry) -> None:
         """Return when every process of the job is here, with the same entry."""
         self._check()
-        self._gate.say(**entry.message())
         try:
-            answer = self._gate.next(self.timeout + AT_GATE)
+            answer = self._gate.enter(entry, self.timeout)
         except TimeoutError:
             self.fail(self._late_at_gate(entry.name))
         except BaseException as error:  # Ctrl-C: an answer may come yet, and would be taken for the next one's

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xdevice.distributed.entry import Entry
+    from xdevice.distributed.asking import Ask
     from xdevice.distributed.lines import Line
 
 Hello = dict[str, Any]
@@ -28,9 +28,8 @@ class Member:
     def __init__(self, hello: Hello) -> None:
         self.hello = hello
         self.lines: dict[str, Line] = {}
-        self.asks: Entry | None = None  # while it waits at the gate
-        self.entered = 0
-        self.last = ""
+        self.asks: Ask | None = None  # while it waits at the gate
+        self.since = 0.0  # when it began to wait, as of `time.monotonic`
         self.where: str | None = None
         self.done = False
 
@@ -38,9 +37,27 @@ class Member:
         return f"rank {self.hello['rank']} (process {self.hello['pid']} on {self.hello['name']})"
 
 
-def after(member: Member) -> str:
-    # the first that it enters is the meeting after the engines' start
-    return f"after {member.last}, its number {member.entered - 1}" if member.entered > 1 else "before any collective"
+def after(last: str, entered: int) -> str:
+    # the first that is entered is the meeting after the engines' start
+    return f"after {last}, its number {entered - 1}" if entered > 1 else "before any collective"
+
+
+def verdict(members: list[Member], timeout: float, last: str, entered: int) -> tuple[str, int]:
+    """What the processes have waited for, and the rank to blame, once the others have been asked where they are."""
+    members = sorted(members, key=lambda member: member.hello["rank"])
+    waiting = [(m.hello["rank"], m.asks.name) for m in members if m.asks is not None]
+    late = [m for m in members if m.asks is None and not m.done] or members
+    silent = [m for m in late if m.where is None]
+    culprit = (silent or late)[0]
+    if waiting:
+        before = f"{ranks([rank for rank, _ in waiting])} waited {timeout:g} s in {waiting[0][1]}"
+    else:
+        before = f"the processes waited {timeout:g} s inside {last}"
+    if silent:
+        why = f"{culprit} does not answer: it is stopped, or its host is, {after(last, entered)}"
+    else:
+        why = f"{culprit} did not come: it is {culprit.where}, {after(last, entered)}"
+    return f"{before}; {why}", culprit.hello["rank"]
 
 
 def ranks(numbers: list[int]) -> str:

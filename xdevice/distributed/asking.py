@@ -1,0 +1,49 @@
+"""What a process says to the coordinator on its gate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xdevice.distributed.entry import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A process waits to be let into a collective."""
+
+    entry: Entry
+    waited: float = 0.0
+    """Seconds for which it has waited."""
+    number: int = 0
+    """Of the collective, where the processes let each other in, and this is only to say that one waits; else 0."""
+    brings: Any = None
+    """Something for other processes, while the way in is made; anything that is true if all is well with it."""
+    wants: tuple[int, ...] = ()
+    """The ranks whose ``brings`` it is to be told."""
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    @classmethod
+    def read(cls, message: dict[str, Any]) -> Ask | None:
+        """The question in a message; ``None`` if it has none."""
+        entry = Entry.read(message)
+        if entry is None:
+            return None
+        wants = tuple(message.get("wants", ()))
+        return cls(entry, message.get("waited", 0.0), message.get("number", 0), message.get("brings"), wants)
+
+
+def asking(entry: Entry, *, waited: float = 0.0, number: int = 0) -> dict[str, Any]:
+    """The message of a process that waits."""
+    return {**entry.message(), "waited": waited, "number": number}
+
+
+def bringing(entry: Entry, brings: Any, wants: Sequence[int] = ()) -> dict[str, Any]:
+    """The message of a process that tells others something, and wants to be told what those ranks bring."""
+    return {**entry.message(), "brings": brings, "wants": wants}
