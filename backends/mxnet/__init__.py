@@ -78,6 +78,9 @@ CANNOT: dict[str, str] = {
     "trees": "MXNet keeps no registry of containers; register a class with optree",
     "storage": "it is not needed: NumPy has all of MXNet's dtypes",
     "data": "every array is of numbers",
+    "fft": "it has no complex numbers; take to_numpy(x) to NumPy's",
+    "eig": "it has no complex numbers; take to_numpy(x) to NumPy's",
+    "eigvals": "it has no complex numbers; take to_numpy(x) to NumPy's",
     "nextafter": "it has no operation on the bits of floats; take to_numpy(x) to NumPy's",
 }
 """What this framework cannot do, and why."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below."""
-    return standard(widened(_RAW), _this_module())
+    return {**standard(widened(_RAW), _this_module()), "from_dlpack": paddle.from_dlpack}
 
 
 def widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:

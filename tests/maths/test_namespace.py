@@ -9,7 +9,7 @@ import pytest
 
 import xdevice
 from xdevice import to_numpy
-from xdevice.tensors.names import DTYPE_NAMES, LINALG, NAMES
+from xdevice.tensors.names import DTYPE_NAMES, EXTENSIONS, NAMES
 from xdevice.tensors.namespace import namespace
 
 BY_NATURE = ("broadcast_arrays", "broadcast_shapes", "meshgrid", "result_type")
@@ -19,7 +19,8 @@ BY_NATURE = ("broadcast_arrays", "broadcast_shapes", "meshgrid", "result_type")
 def functions():
     xp = namespace()
     found = {name: getattr(xp, name) for name in dir(xp) if name in NAMES}
-    found |= {f"linalg.{name}": getattr(xp.linalg, name) for name in LINALG}
+    inner = [(part, name) for part, names in EXTENSIONS.items() if part in dir(xp) for name in names]
+    found |= {f"{part}.{name}": getattr(getattr(xp, part), name) for part, name in inner if name in dir(getattr(xp, part))}
     return {name: function for name, function in found.items() if callable(function) and name not in DTYPE_NAMES}
 
 
