@@ -79,7 +79,8 @@ class _LinearAlgebra:
         return self._raw["det"](_square(x, "det"))
 
     def slogdet(self, x: Any, /) -> Slogdet:
-        return Slogdet(*self._raw["slogdet"](_square(x, "slogdet")))
+        sign, size = self._raw["slogdet"](_square(x, "slogdet"))
+        return Slogdet(sign, self._f["real"](size))  # frameworks give a complex one too
 
     def inv(self, x: Any, /) -> Any:
         return self._raw["inv"](_square(x, "inv"))

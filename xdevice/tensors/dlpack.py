@@ -29,6 +29,8 @@ def imported(owner: Backend, share: Callable[[Any], Any], x: Any, device: Any, c
         raise ArgumentTypeError(f"from_dlpack of a {type(x).__name__}, which has no __dlpack__; asarray takes numbers")
     with using(owner):
         where = as_device(device) if device is not None else device_of(x) if known else None
+        if known and 0 in x.shape:  # no memory to share; some frameworks fail with such tensors
+            return creation.tensor(to_numpy(x), device=where)
         try:
             found = share(x)
         except BufferError as error:  # its library refuses, and says why

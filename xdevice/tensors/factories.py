@@ -62,6 +62,8 @@ class Factories:
 
     def full(self, shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
         """A tensor of that shape, of one number."""
+        if dtype is None and isinstance(fill_value, complex):
+            dtype = self.asarray(fill_value).dtype  # some frameworks fill with numbers of twice that size
         with using(self._owner):
             return creation.full(shape, fill_value, dtype=dtype, device=device)
 
