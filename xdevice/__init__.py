@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from xdevice.errors import (
         ArgumentError,
         ArgumentTypeError,
+        AxisError,
         BackendNotInstalledError,
         BrokenBackendError,
         CopyNeededError,
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "errors": (
-        "ArgumentError ArgumentTypeError BackendNotInstalledError BrokenBackendError CopyNeededError "
+        "ArgumentError ArgumentTypeError AxisError BackendNotInstalledError BrokenBackendError CopyNeededError "
         "DeviceFallbackWarning DeviceNotFoundError DeviceSpellingError DeviceTypeError DistributedError "
         "DistributedTimeoutError FileFormatError MisplacedError MixedDeviceError NotATensorError "
         "NotPortableWarning NotSupportedError OutOfMemoryError ScopeError UnknownBackendError "
@@ -111,6 +112,7 @@ _HOME_OF = {name: f"xdevice.{module}" for module, names in _HOMES.items() for na
 __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
+    "AxisError",
     "BackendNotInstalledError",
     "Benchmark",
     "BrokenBackendError",

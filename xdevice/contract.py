@@ -363,6 +363,18 @@ class Linalg(Protocol):
         ...
 
 
+class Fft(Protocol):
+    """The same for the standard's extension ``fft``."""
+
+    def namespace(self) -> Mapping[str, Any]:
+        """Each of `xdevice.tensors.names.FFT` that the framework has, with what it stands for."""
+        ...
+
+    def module(self) -> ModuleType:
+        """The framework's module with the functions that are not in that list."""
+        ...
+
+
 class Storage(Protocol):
     """The bits of numbers that NumPy has no dtype for: bfloat16, floats of 8 bits."""
 
@@ -411,7 +423,7 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
     p.__name__.lower(): _methods(p)
     for p in (
         *(Hardware, Placement, Trees, Data, Models, Creation, Exchange, Sharing, Memory, Gradients, Virtual, Mixing),
-        *(Collectives, Maths, Linalg, Storage, Engine),
+        *(Collectives, Maths, Linalg, Fft, Storage, Engine),
     )
 }
 """Each capability with the functions that it may have."""

@@ -56,6 +56,10 @@ class ArgumentError(XDeviceError, ValueError):
     """A shape, seed, size or option has an invalid value."""
 
 
+class AxisError(ArgumentError, IndexError):
+    """A tensor does not have the axis."""
+
+
 class ArgumentTypeError(ArgumentError, TypeError):
     """A shape, seed, size or option has an invalid type."""
 

@@ -24,7 +24,7 @@ _npx: Any = mx.npx
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below, with the shapes that NumPy has."""
-    made = standard(widened(_RAW), _this_module())
+    made = {**standard(widened(_RAW), _this_module()), "from_dlpack": _from_dlpack}
     return {name: with_shapes(function) for name, function in made.items()}
 
 
@@ -75,6 +75,13 @@ def number(value: Any, name: str, like: Any) -> Any:
 def operand(value: Any, name: str, like: Any) -> Any:
     """The plain number among floats: its operations, and their gradients, take half the time."""
     return float(value) if np.dtype(name).kind == "f" else number(value, name, like)
+
+
+def _from_dlpack(x: Any, /) -> Any:
+    found = mx.nd.from_dlpack(x.__dlpack__()).as_np_ndarray()
+    if dtype(name_of(found.dtype)) is None:  # MXNet 1.9.1 takes other dtypes for one of its own, and so other numbers
+        raise TypeError(f"mxnet has no dtype for the numbers of a {type(x).__name__}")
+    return found
 
 
 def with_shapes(function: Callable[..., Any]) -> Callable[..., Any]:

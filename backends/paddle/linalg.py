@@ -27,7 +27,10 @@ def module() -> ModuleType:
 
 
 _RAW: dict[str, Callable[..., Any]] = {
-    **{name: getattr(paddle.linalg, name) for name in ("cholesky", "det", "eigh", "inv", "slogdet", "solve")},
+    **{
+        name: getattr(paddle.linalg, name)
+        for name in ("cholesky", "det", "eig", "eigh", "eigvals", "inv", "slogdet", "solve")
+    },
     "qr": lambda x, full: paddle.linalg.qr(x, "complete" if full else "reduced"),
     "svd": paddle.linalg.svd,
 }

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below."""
-    return standard(widened(_RAW), _this_module())
+    return {**standard(widened(_RAW), _this_module()), "from_dlpack": paddle.from_dlpack}
 
 
 def widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
@@ -88,9 +88,25 @@ def _nonzero(x: Any, /) -> tuple[Any, ...]:
     return tuple(paddle.unbind(paddle.nonzero(x), 1))
 
 
+def _negative(x: Any, /) -> Any:
+    """PaddlePaddle 3.3.1's own makes 0.0 of 0.0, and not -0.0."""
+    return paddle.multiply(x, number(-1.0, dtype_name(x), x)) if x.is_floating_point() else paddle.neg(x)
+
+
+def _equal(x1: Any, x2: Any) -> Any:
+    """PaddlePaddle 3.3.1's own takes floats that differ by less than 2.2e-16, such as 0 and 1e-16, for equal."""
+    if x1.is_complex():
+        return paddle.logical_and(_equal(paddle.real(x1), paddle.real(x2)), _equal(paddle.imag(x1), paddle.imag(x2)))
+    if x1.is_floating_point():
+        return paddle.logical_and(paddle.less_equal(x1, x2), paddle.greater_equal(x1, x2))
+    return paddle.equal(x1, x2)
+
+
 def _repeat(x: Any, repeats: Any, axis: int) -> Any:
     if isinstance(repeats, int) and not repeats:  # PaddlePaddle 3.3.1 refuses it
         return paddle.slice(x, [axis], [0], [0])
+    if x.is_complex():  # it has none of them
+        return _take(x, paddle.repeat_interleave(paddle.arange(x.shape[axis]), repeats), axis)
     return paddle.repeat_interleave(x, repeats, axis)
 
 
@@ -111,10 +127,10 @@ _SAME = {
     for name in (
         *("acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_left_shift"),
         *("bitwise_or", "bitwise_right_shift", "bitwise_xor", "broadcast_to", "ceil", "concat", "conj"),
-        *("cos", "cosh", "divide", "equal", "exp", "expm1", "flip", "floor", "floor_divide", "greater_equal", "hypot"),
+        *("cos", "cosh", "divide", "exp", "expm1", "flip", "floor", "floor_divide", "greater_equal", "hypot"),
         *("imag", "isfinite", "isinf", "isnan", "less_equal", "log", "log10", "log1p", "log2", "logical_and"),
         *("logical_not", "logical_or", "logical_xor", "matmul", "maximum", "minimum", "multiply", "nextafter"),
-        *("not_equal", "pow", "real", "remainder", "reshape", "roll", "round", "signbit", "sin", "sinh", "sqrt"),
+        *("pow", "real", "remainder", "reshape", "roll", "round", "signbit", "sin", "sinh", "sqrt"),
         *("squeeze", "stack", "subtract", "tan", "tanh", "tile", "trunc", "where"),
     )
 }
@@ -123,7 +139,7 @@ _SAME = {
 _RAW: dict[str, Callable[..., Any]] = {
     **_SAME,
     "abs": lambda x, /: paddle.abs(x),
-    "negative": lambda x, /: paddle.neg(x),
+    "negative": _negative,
     "sign": lambda x, /: paddle.sign(x),
     "bitwise_invert": lambda x, /: paddle.bitwise_not(x),
     "nonzero": _nonzero,
@@ -133,6 +149,8 @@ _RAW: dict[str, Callable[..., Any]] = {
     "tril": _triangle(paddle.tril),
     "triu": _triangle(paddle.triu),
     # of two tensors of one dtype
+    "equal": _equal,
+    "not_equal": lambda x1, x2: paddle.logical_not(_equal(x1, x2)),
     "copysign": lambda x1, x2: _copysign(*paddle.broadcast_tensors([x1, x2])),  # it warns where it broadcasts
     "greater": paddle.greater_than,
     "less": paddle.less_than,

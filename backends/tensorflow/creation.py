@@ -87,6 +87,8 @@ def _tensor(data: Any, dtype: Any) -> Any:
         if dtype is None:
             raise
         made = tf.cast(tf.constant(data), dtype)  # tf.constant takes no 1.5 for an integer, no 1 for a bool
+    except ValueError:
+        made = constant(np.asarray(data).tolist(), dtype)  # nor numbers of several kinds in one list
     if not _is_number(made.dtype):
         raise TypeError(f"{made.dtype.name} is not a numeric dtype")
     return made

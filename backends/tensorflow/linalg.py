@@ -32,7 +32,10 @@ def _svd(x: Any, full: bool) -> tuple[Any, Any, Any]:
 
 
 _RAW: dict[str, Callable[..., Any]] = {
-    **{name: getattr(tf.linalg, name) for name in ("cholesky", "det", "eigh", "inv", "slogdet", "solve")},
+    **{
+        name: getattr(tf.linalg, name)
+        for name in ("cholesky", "det", "eig", "eigh", "eigvals", "inv", "slogdet", "solve")
+    },
     "qr": tf.linalg.qr,
     "svd": _svd,
 }

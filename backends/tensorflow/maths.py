@@ -25,7 +25,7 @@ _running: Any = context.context
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below."""
-    return standard(beside_and_widened(_RAW), _this_module())
+    return {**standard(beside_and_widened(_RAW), _this_module()), "from_dlpack": _from_dlpack}
 
 
 def beside_and_widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
@@ -99,6 +99,10 @@ operand = number  # a plain number would cost as much
 def _number(like: Any, value: Any, name: str) -> Any:
     dtype = tf.as_dtype(name)
     return constant(int(value) if dtype.is_integer else value, dtype)
+
+
+def _from_dlpack(x: Any, /) -> Any:
+    return tf.experimental.dlpack.from_dlpack(x.__dlpack__())
 
 
 def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ import pytest
 
 import xdevice
 from xdevice import to_numpy
-from xdevice.tensors.names import DTYPE_NAMES, LINALG, NAMES
+from xdevice.tensors.names import DTYPE_NAMES, EXTENSIONS, NAMES
 from xdevice.tensors.namespace import namespace
 
 BY_NATURE = ("broadcast_arrays", "broadcast_shapes", "meshgrid", "result_type")
@@ -19,7 +19,9 @@ BY_NATURE = ("broadcast_arrays", "broadcast_shapes", "meshgrid", "result_type")
 def functions():
     xp = namespace()
     found = {name: getattr(xp, name) for name in dir(xp) if name in NAMES}
-    found |= {f"linalg.{name}": getattr(xp.linalg, name) for name in LINALG}
+    for part in EXTENSIONS:
+        inner = getattr(xp, part) if part in dir(xp) else None
+        found |= {f"{part}.{name}": getattr(inner, name) for name in dir(inner) if name in EXTENSIONS[part]}
     return {name: function for name, function in found.items() if callable(function) and name not in DTYPE_NAMES}
 
 
@@ -111,3 +113,48 @@ def test_a_dtype_that_a_framework_lacks_says_so(backend):
     for name in set(DTYPE_NAMES) - set(dir(xp)):
         with pytest.raises(xdevice.NotSupportedError, match=f"{backend} has no {name}: it has no such dtype"):
             getattr(xp, name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+def test_numbers_near_zero_are_not_zero(backend, dtype):
+    xp = namespace()
+    if dtype not in dir(xp):
+        pytest.skip(f"{backend} has no {dtype}")
+    small, zero = xp.asarray([1e-16, 1e-30, 0.0, np.nan], dtype=dtype), xp.zeros((4,), dtype=dtype)
+    assert to_numpy(xp.equal(small, zero)).tolist() == [False, False, True, False]
+    assert to_numpy(xp.not_equal(small, zero)).tolist() == [True, True, False, True]
+    if (str(backend), dtype) != ("torch", "complex64"):  # PyTorch has no order of complex numbers
+        assert xp.unique_values(xp.asarray([0.0, 1e-30, 1e-16], dtype=dtype)).shape[0] == 3
+
+
+def test_the_negative_of_zero_is_negative_zero(backend):
+    xp = namespace()
+    assert np.signbit(to_numpy(xp.negative(xp.asarray([0.0, -0.0])))).tolist() == [True, False]
+
+
+def test_a_remainder_of_zero_has_the_sign_of_the_divisor(backend):
+    if backend == "torch":
+        pytest.skip("array-api-compat has PyTorch's own, which keeps the sign of the first operand")
+    xp = namespace()
+    x1, x2 = xp.asarray([-0.0, 0.0, 4.0, -4.0, 5.0]), xp.asarray([2.0, -2.0, -2.0, 2.0, -3.0])
+    found = to_numpy(xp.remainder(x1, x2))
+    assert found.tolist() == [0, 0, 0, 0, -1]
+    assert np.signbit(found).tolist() == [False, True, True, False, True]
+
+
+def test_an_axis_that_is_not_there_is_an_index_error_and_a_value_error(backend):
+    xp = namespace()
+    for axis in (3, -4):
+        for expected in (IndexError, ValueError, xdevice.XDeviceError):
+            if backend in ("torch", "numpy", "jax") and expected is not IndexError:
+                continue  # their own functions
+            with pytest.raises(expected):
+                xp.expand_dims(xp.zeros((2, 3)), axis=axis)
+
+
+def test_lists_of_several_kinds_of_numbers_become_the_highest_kind(backend):
+    xp = namespace()
+    assert to_numpy(xp.asarray([False, -5])).tolist() == [0, -5]
+    if "complex64" in dir(xp):
+        assert to_numpy(xp.asarray([1, 2j, 3.5])).tolist() == [1, 2j, 3.5]
+        assert xp.full((2,), 1j).dtype == xp.asarray(1j).dtype

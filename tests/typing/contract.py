@@ -5,6 +5,7 @@ from xdevice.backends.jax import collectives as jax_collectives
 from xdevice.backends.jax import creation as jax_creation
 from xdevice.backends.jax import engine as jax_engine
 from xdevice.backends.jax import exchange as jax_exchange
+from xdevice.backends.jax import fft as jax_fft
 from xdevice.backends.jax import gradients as jax_gradients
 from xdevice.backends.jax import hardware as jax_hardware
 from xdevice.backends.jax import linalg as jax_linalg
@@ -34,6 +35,7 @@ from xdevice.backends.numpy import collectives as numpy_collectives
 from xdevice.backends.numpy import creation as numpy_creation
 from xdevice.backends.numpy import data as numpy_data
 from xdevice.backends.numpy import exchange as numpy_exchange
+from xdevice.backends.numpy import fft as numpy_fft
 from xdevice.backends.numpy import hardware as numpy_hardware
 from xdevice.backends.numpy import linalg as numpy_linalg
 from xdevice.backends.numpy import maths as numpy_maths
@@ -45,6 +47,7 @@ from xdevice.backends.paddle import collectives as paddle_collectives
 from xdevice.backends.paddle import creation as paddle_creation
 from xdevice.backends.paddle import engine as paddle_engine
 from xdevice.backends.paddle import exchange as paddle_exchange
+from xdevice.backends.paddle import fft as paddle_fft
 from xdevice.backends.paddle import gradients as paddle_gradients
 from xdevice.backends.paddle import hardware as paddle_hardware
 from xdevice.backends.paddle import linalg as paddle_linalg
@@ -60,6 +63,7 @@ from xdevice.backends.tensorflow import collectives as tensorflow_collectives
 from xdevice.backends.tensorflow import creation as tensorflow_creation
 from xdevice.backends.tensorflow import engine as tensorflow_engine
 from xdevice.backends.tensorflow import exchange as tensorflow_exchange
+from xdevice.backends.tensorflow import fft as tensorflow_fft
 from xdevice.backends.tensorflow import gradients as tensorflow_gradients
 from xdevice.backends.tensorflow import hardware as tensorflow_hardware
 from xdevice.backends.tensorflow import linalg as tensorflow_linalg
@@ -75,6 +79,7 @@ from xdevice.backends.torch import collectives as torch_collectives
 from xdevice.backends.torch import creation as torch_creation
 from xdevice.backends.torch import engine as torch_engine
 from xdevice.backends.torch import exchange as torch_exchange
+from xdevice.backends.torch import fft as torch_fft
 from xdevice.backends.torch import gradients as torch_gradients
 from xdevice.backends.torch import hardware as torch_hardware
 from xdevice.backends.torch import linalg as torch_linalg
@@ -143,6 +148,7 @@ collectives: list[contract.Collectives] = [
 ]
 engine: list[contract.Engine] = [torch_engine, tensorflow_engine, paddle_engine, mxnet_engine, jax_engine]
 maths: list[contract.Maths] = [torch_maths, tensorflow_maths, paddle_maths, mxnet_maths, jax_maths, numpy_maths]
+fft: list[contract.Fft] = [torch_fft, tensorflow_fft, paddle_fft, jax_fft, numpy_fft]
 linalg: list[contract.Linalg] = [torch_linalg, tensorflow_linalg, paddle_linalg, mxnet_linalg, jax_linalg, numpy_linalg]
 storage: list[contract.Storage] = [torch_storage, tensorflow_storage, paddle_storage, jax_storage, numpy_storage]
 sharing: list[contract.Sharing] = [torch_sharing, tensorflow_sharing, paddle_sharing, jax_sharing, numpy_sharing]

@@ -124,6 +124,7 @@ class Backend(str):
     collectives: contract.Collectives
     maths: contract.Maths
     linalg: contract.Linalg
+    fft: contract.Fft
     storage: contract.Storage
     engine: contract.Engine
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from xdevice.errors import ArgumentError, CopyNeededError
+from xdevice.errors import ArgumentError, AxisError, CopyNeededError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,9 +18,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
     for each in given:
         if not -ndim <= each < ndim:
-            raise ArgumentError(
-                f"axis {each!r} does not exist in a tensor of {ndim} axes; count from 0, or from -1 back"
-            )
+            raise AxisError(f"axis {each!r} does not exist in a tensor of {ndim} axes; count from 0, or from -1 back")
     found = tuple(each % ndim for each in given)
     if len(set(found)) < len(found):
         raise ArgumentError(f"axis={axis!r} names an axis twice; name each once")

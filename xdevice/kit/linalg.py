@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from xdevice.kit.promotion import Dtypes
 
 _SIZE_OF_CROSS = 3
+OF_COMPLEX = ("eig", "eigvals")
+"""What a framework without complex numbers cannot have."""
+
+
+class Eig(NamedTuple):
+    """What `eig` returns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
 
 
 class Eigh(NamedTuple):
@@ -52,6 +61,7 @@ def linear_algebra(raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes)
     """The functions, each by its name: of the decompositions ``raw``, and of the functions of the main namespace."""
     functions = _LinearAlgebra(raw, f, dtypes)
     made = {name: getattr(functions, name) for name in vars(_LinearAlgebra) if not name.startswith("_")}
+    made = {name: function for name, function in made.items() if name not in OF_COMPLEX or name in raw}
     return made | {name: f[name] for name in ("matmul", "matrix_transpose", "tensordot", "vecdot")}
 
 
@@ -69,10 +79,17 @@ class _LinearAlgebra:
         return self._raw["det"](_square(x, "det"))
 
     def slogdet(self, x: Any, /) -> Slogdet:
-        return Slogdet(*self._raw["slogdet"](_square(x, "slogdet")))
+        sign, size = self._raw["slogdet"](_square(x, "slogdet"))
+        return Slogdet(sign, self._f["real"](size))  # frameworks give a complex one too
 
     def inv(self, x: Any, /) -> Any:
         return self._raw["inv"](_square(x, "inv"))
+
+    def eig(self, x: Any, /) -> Eig:
+        return Eig(*self._raw["eig"](_square(real(x, self._dtypes), "eig")))
+
+    def eigvals(self, x: Any, /) -> Any:
+        return self._raw["eigvals"](_square(real(x, self._dtypes), "eigvals"))
 
     def eigh(self, x: Any, /) -> Eigh:
         return Eigh(*self._raw["eigh"](_square(x, "eigh")))

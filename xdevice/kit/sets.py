@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from xdevice.kit.parts import Parts
-from xdevice.kit.promotion import INTEGER
+from xdevice.kit.promotion import COMPLEX, INTEGER, kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Sets(Parts):
         if not flat.shape[0]:
             none = cast(flat, INTEGER)
             return UniqueAll(flat, none, self._raw["reshape"](none, tuple(x.shape)), none)
-        order = self._raw["argsort"](flat, 0, False)
+        order = self._order(flat)
         ordered = self._raw["take"](flat, order, 0)
         last = flat.shape[0] - 1
         changes = self._f["not_equal"](ordered[1:], ordered[:last])
@@ -70,6 +70,14 @@ class Sets(Parts):
             self._raw["reshape"](inverse, tuple(x.shape)),
             self._f["subtract"](ends, starts),
         )
+
+    def _order(self, flat: Any) -> Any:
+        """The places of the numbers in order; complex ones by their real parts, then by their imaginary ones."""
+        if kind_of(self._dtypes.dtype_name(flat)) != COMPLEX:
+            return self._raw["argsort"](flat, 0, False)
+        by_imag = self._raw["argsort"](self._raw["imag"](flat), 0, False)
+        by_real = self._raw["argsort"](self._raw["take"](self._raw["real"](flat), by_imag, 0), 0, False)
+        return self._raw["take"](by_imag, by_real, 0)
 
     def _one(self, value: Any, name: str, like: Any) -> Any:
         """A vector of one number."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PROMOTED = (
     *("add", "atan2", "bitwise_left_shift", "bitwise_right_shift", "copysign", "divide", "equal", "floor_divide"),
     *("greater", "greater_equal", "hypot", "less", "less_equal", "logaddexp", "maximum", "minimum", "multiply"),
-    *("nextafter", "not_equal", "pow", "remainder", "subtract"),
+    *("nextafter", "not_equal", "pow", "subtract"),
 )
 TO_REALS = ("atan2", "copysign", "divide", "hypot", "nextafter")
 """Those of two operands that make floats of integers."""
@@ -57,6 +57,7 @@ def standard(raw: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     simple |= {name: _of_parts(raw, name, dtypes) for name in PARTED if name in raw}
     simple |= {name: _of_truth(raw[name], dtypes, 1 if name == "logical_not" else 2) for name in OF_TRUTH}
     simple |= {name: _to_whole(raw[name], dtypes) for name in TO_WHOLE if name in raw}
+    simple["remainder"] = _remainder(raw, promote, dtypes)
     simple |= {name: _reduction(name, raw[name], dtypes) for name in REDUCED if name in raw}
     for name, function in simple.items():
         function.__name__ = function.__qualname__ = name
@@ -71,6 +72,23 @@ def _binary(op: Callable[..., Any], promote: Callable[..., list[Any]], to_reals:
 
     def call(x1: Any, x2: Any, /) -> Any:
         return op(*promote(x1, x2, least=least))
+
+    return call
+
+
+def _remainder(raw: Mapping[str, Any], promote: Callable[..., list[Any]], dtypes: Dtypes) -> Callable[..., Any]:
+    """The remainder; where it is 0 it has the divisor's sign, which frameworks do not see to."""
+    add, subtract, negative = raw["add"], raw["subtract"], raw["negative"]
+
+    def call(x1: Any, x2: Any, /) -> Any:
+        x1, x2 = promote(x1, x2)
+        found = raw["remainder"](x1, x2)
+        name = dtypes.dtype_name(found)
+        if kind_of(name) <= WHOLE:
+            return found
+        zero = dtypes.number(0.0, str(name), found)
+        of_negative = negative(subtract(zero, found))  # -(0 - 0) is -0, and 0 + -0 is 0: no other number changes
+        return raw["where"](raw["less"](x2, zero), of_negative, add(found, zero))
 
     return call
 

@@ -12,7 +12,8 @@ from xdevice.framework.choosing import using
 from xdevice.framework.ownership import tensor_owner
 from xdevice.tensors import creation
 from xdevice.tensors.arguments import native_dtype
-from xdevice.tensors.names import FACTORIES, LIKE
+from xdevice.tensors.dlpack import imported
+from xdevice.tensors.names import FACTORIES, FFT_FACTORIES, LIKE
 from xdevice.tensors.placement import device_of, to_device
 
 TYPE_CHECKING = False
@@ -34,6 +35,10 @@ class Factories:
         """Each by its name."""
         made = {name: getattr(self, name) for name in (*FACTORIES, "astype", "full_like")}
         return made | {name: self._like(self._own[name]) for name in LIKE if name != "full_like"}
+
+    def extra(self, extension: str) -> dict[str, Callable[..., Any]]:
+        """Those of an extension, each by its name."""
+        return {name: getattr(self, name) for name in FFT_FACTORIES} if extension == "fft" else {}
 
     def arange(self, start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
         """The numbers from ``start`` up to but without ``stop``; one number alone is ``stop``."""
@@ -57,6 +62,8 @@ class Factories:
 
     def full(self, shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
         """A tensor of that shape, of one number."""
+        if dtype is None and isinstance(fill_value, complex):
+            dtype = self.asarray(fill_value).dtype  # some frameworks fill with numbers of twice that size
         with using(self._owner):
             return creation.full(shape, fill_value, dtype=dtype, device=device)
 
@@ -100,6 +107,24 @@ class Factories:
         array = np.linspace(start, stop, num, endpoint=endpoint)
         return self._from_host(array, "complex64" if dtype is None and array.dtype.kind == "c" else dtype, device)
 
+    def from_dlpack(self, x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+        """The numbers of another library's tensor, without a copy where that is safe; ``copy=False`` insists."""
+        if tensor_owner(x) == self._owner:
+            return self.asarray(x, device=device, copy=copy)
+        return imported(self._owner, self._own["from_dlpack"], x, device, copy)
+
+    def fftfreq(self, n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+        """The frequencies of `fft` of ``n`` samples that are ``d`` apart."""
+        import numpy as np
+
+        return self._from_host(np.fft.fftfreq(_samples(n), d), dtype, device)
+
+    def rfftfreq(self, n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+        """The frequencies of `rfft` of ``n`` samples that are ``d`` apart."""
+        import numpy as np
+
+        return self._from_host(np.fft.rfftfreq(_samples(n), d), dtype, device)
+
     def full_like(self, x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
         """A tensor of one number, of the shape, dtype and device of another tensor."""
         found = self._own["full_like"](x, fill_value, dtype=native_dtype(self._owner, dtype))
@@ -125,3 +150,9 @@ class Factories:
         with using(self._owner):
             default = self._owner.creation.zeros((0,), None, None).dtype if dtype is None else dtype
             return creation.tensor(array, dtype=default, device=device)
+
+
+def _samples(n: int) -> int:
+    if n < 1:
+        raise ArgumentError(f"the frequencies of {n!r} samples; give 1 or more")
+    return n

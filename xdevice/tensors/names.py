@@ -22,7 +22,7 @@ DTYPES: dict[str, tuple[str, ...]] = {
 
 DTYPE_NAMES: tuple[str, ...] = tuple(name for names in DTYPES.values() for name in names)
 
-FACTORIES = ("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros")
+FACTORIES = ("arange", "asarray", "empty", "eye", "from_dlpack", "full", "linspace", "ones", "zeros")
 LIKE = ("empty_like", "full_like", "ones_like", "zeros_like")
 TUPLES = ("broadcast_arrays", "meshgrid", "unstack")
 """Functions that return a tuple of tensors."""
@@ -53,7 +53,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod"),
         *("std", "sum", "var"),
     ),
-    "matrices": ("linalg", "matmul", "matrix_transpose", "tensordot", "vecdot"),
+    "matrices": ("matmul", "matrix_transpose", "tensordot", "vecdot"),
     "shape": (
         *("broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat", "expand_dims", "flip", "moveaxis"),
         *("permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile", "unstack"),
@@ -61,6 +61,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "indexing": ("take", "take_along_axis"),
     "sorting and searching": ("argmax", "argmin", "argsort", "nonzero", "searchsorted", "sort"),
     "sets": ("isin", "unique_all", "unique_counts", "unique_inverse", "unique_values"),
+    "extensions": ("fft", "linalg"),
 }
 """The names by what they are for."""
 
@@ -68,8 +69,17 @@ NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name in gro
 """Every name that means the same under every framework."""
 
 LINALG: tuple[str, ...] = (
-    *("cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power"),
-    *("matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot"),
-    *("trace", "vecdot", "vector_norm"),
+    *("cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul", "matrix_norm"),
+    *("matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals"),
+    *("tensordot", "trace", "vecdot", "vector_norm"),
 )
 """The names in ``linalg``."""
+
+FFT_FACTORIES = ("fftfreq", "rfftfreq")
+FFT: tuple[str, ...] = (
+    *("fft", "ifft", "fftn", "ifftn", "rfft", "irfft", "rfftn", "irfftn", "hfft", "ihfft", "fftshift", "ifftshift"),
+    *FFT_FACTORIES,
+)
+"""The names in ``fft``."""
+
+EXTENSIONS: dict[str, tuple[str, ...]] = {"fft": FFT, "linalg": LINALG}

@@ -12,7 +12,7 @@ from xdevice.errors import NotPortableWarning, NotSupportedError, did_you_mean
 from xdevice.framework.choosing import backend, using
 from xdevice.tensors.factories import Factories
 from xdevice.tensors.info import Info
-from xdevice.tensors.names import CONSTANTS, DTYPE_NAMES, LINALG, NAMES, TUPLES
+from xdevice.tensors.names import CONSTANTS, DTYPE_NAMES, EXTENSIONS, NAMES, TUPLES
 from xdevice.tensors.placement import owner_of
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from xdevice.contract import Linalg, Maths
+    from xdevice.contract import Fft, Linalg, Maths
     from xdevice.framework.adapters import Backend
 
 _namespaces: dict[Backend, Namespace] = {}
@@ -70,7 +70,9 @@ def namespace(x: Any = None) -> Namespace:
 class Functions:
     """The standard's names, as attributes; other names are looked up in the framework."""
 
-    def __init__(self, owner: Backend, own: Maths | Linalg, names: tuple[str, ...], made: Mapping[str, Any]) -> None:
+    def __init__(
+        self, owner: Backend, own: Maths | Linalg | Fft, names: tuple[str, ...], made: Mapping[str, Any]
+    ) -> None:
         self._owner, self._own, self._names = owner, own, names
         vars(self).update({name: made[name] for name in names if name in made})
 
@@ -101,6 +103,8 @@ class Functions:
     def _why_not(self, name: str) -> str:
         if name in DTYPE_NAMES:
             return "it has no such dtype; use another one"
+        if name in EXTENSIONS:
+            return getattr(self._owner, name).why_not("namespace")  # type: ignore[no-any-return]  # a Capability
         return self._own.why_not(name)  # type: ignore[union-attr, no-any-return]  # a Capability
 
     def __dir__(self) -> list[str]:
@@ -120,17 +124,20 @@ class Namespace(Functions):
         return _of, (self._owner,)
 
 
-class LinearAlgebra(Functions):
-    """One framework's functions of the standard's extension ``linalg``."""
+class Extension(Functions):
+    """One framework's functions of one of the standard's extensions, ``linalg`` or ``fft``."""
 
-    def __init__(self, owner: Backend) -> None:
-        super().__init__(owner, owner.linalg, LINALG, owner.linalg.namespace())
+    def __init__(self, owner: Backend, name: str, factories: Mapping[str, Any]) -> None:
+        own = getattr(owner, name)
+        super().__init__(owner, own, EXTENSIONS[name], {**own.namespace(), **factories})
+        self._name = name
 
     def __repr__(self) -> str:
-        return f"<linalg of xdevice.namespace of {self._owner}: {len(dir(self))} names of the array API standard>"
+        count = len(dir(self))
+        return f"<{self._name} of xdevice.namespace of {self._owner}: {count} names of the array API standard>"
 
-    def __reduce__(self) -> tuple[Callable[..., LinearAlgebra], tuple[Backend]]:
-        return _linalg_of, (self._owner,)
+    def __reduce__(self) -> tuple[Callable[..., Extension], tuple[Backend, str]]:
+        return _extension_of, (self._owner, self._name)
 
 
 def _functions(owner: Backend, own: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,7 +148,13 @@ def _functions(owner: Backend, own: Mapping[str, Any]) -> dict[str, Any]:
     made |= {name: _as_tuple(own[name]) for name in TUPLES}
     made |= CONSTANTS | {name: dtype for name, dtype in dtypes.items() if dtype is not None}
     made |= factories.functions()
-    return made | {"__array_namespace_info__": lambda: Info(owner, factories, own), "linalg": LinearAlgebra(owner)}
+    made |= {name: Extension(owner, name, factories.extra(name)) for name in EXTENSIONS if _has(owner, name)}
+    return made | {"__array_namespace_info__": lambda: Info(owner, factories, own)}
+
+
+def _has(owner: Backend, extension: str) -> bool:
+    found: bool = getattr(owner, extension).has("namespace")
+    return found
 
 
 def _as_tuple(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -159,6 +172,6 @@ def _of(owner: Backend) -> Namespace:
         return namespace()
 
 
-def _linalg_of(owner: Backend) -> LinearAlgebra:
-    found: LinearAlgebra = _of(owner).linalg
+def _extension_of(owner: Backend, name: str) -> Extension:
+    found: Extension = getattr(_of(owner), name)
     return found

@@ -1,0 +1,19 @@
+"""JAX's functions of the array API standard's extension ``fft``: ``jax.numpy.fft`` itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+
+def namespace() -> Mapping[str, Any]:
+    return vars(jnp.fft)
+
+
+def module() -> ModuleType:
+    return jnp.fft

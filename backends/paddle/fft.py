@@ -1,0 +1,29 @@
+"""PaddlePaddle's Fourier transforms, for the array API standard's extension ``fft``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import paddle
+
+from xdevice.backends.paddle import maths
+from xdevice.kit.fourier import fourier_transforms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+_dtypes: Any = maths
+
+
+def namespace() -> Mapping[str, Any]:
+    """Every function of the extension, over the transforms below."""
+    return fourier_transforms(maths.widened(_RAW), maths.namespace(), _dtypes)
+
+
+def module() -> ModuleType:
+    found: ModuleType = paddle.fft
+    return found
+
+
+_RAW: dict[str, Callable[..., Any]] = {name: getattr(paddle.fft, name) for name in ("fft", "ifft", "rfft", "irfft")}

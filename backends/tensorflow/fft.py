@@ -1,0 +1,32 @@
+"""TensorFlow's Fourier transforms, for the array API standard's extension ``fft``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from xdevice.backends.tensorflow import maths
+from xdevice.kit.fourier import fourier_transforms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+_dtypes: Any = maths
+
+
+def namespace() -> Mapping[str, Any]:
+    """Every function of the extension, over the transforms below."""
+    return fourier_transforms(maths.beside_and_widened(_RAW), maths.namespace(), _dtypes)
+
+
+def module() -> ModuleType:
+    found: ModuleType = tf.signal
+    return found
+
+
+_RAW: dict[str, Callable[..., Any]] = {
+    **{name: getattr(tf.signal, name) for name in ("fft", "ifft", "rfft")},
+    "irfft": lambda x, length: tf.signal.irfft(x, [length]),
+}

@@ -1,0 +1,20 @@
+"""PyTorch's functions of the array API standard's extension ``fft``, by array-api-compat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import array_api_compat.torch.fft as xp
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+
+def namespace() -> Mapping[str, Any]:
+    return vars(xp)
+
+
+def module() -> ModuleType:
+    return torch.fft
