@@ -5,6 +5,7 @@ from __future__ import annotations
 from _operator import index as _index  # operator.index, without its 0.3 ms
 
 from xdevice.errors import DeviceSpellingError, DeviceTypeError, XDeviceError, shortened
+from xdevice.tracing import constant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,7 +128,8 @@ class Device:
             return NotImplemented
         return NotImplemented if named is None else named is self
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:  # in Python, so that compilers of Python code can trace it
+        return hash((self.kind, self.index))
 
     def __lt__(self, other: object) -> bool:
         return self._key() < other._key() if isinstance(other, Device) else NotImplemented
@@ -182,6 +184,13 @@ def parse(spelling: str) -> Device:
     found = _spelled.get(spelling)
     if found is not None:
         return found
+    # setdefault: two threads that parse at once agree on one object
+    return _spelled.setdefault(spelling, _device(*_read(spelling)))
+
+
+@constant
+def _read(spelling: str) -> tuple[str, int]:
+    """The kind and the index that a string names."""
     if not _patterns:
         import re  # 5 ms on a bare interpreter: not at import
 
@@ -197,8 +206,7 @@ def parse(spelling: str) -> Device:
     digits = match["index"] or "0"
     if len(digits) > 10 or int(digits) > MAX_INDEX:
         raise DeviceSpellingError(_too_large(f"the index of {shortened(spelling)}"))
-    # setdefault: two threads that parse at once agree on one object
-    return _spelled.setdefault(spelling, _device(_kind(match["kind"]), int(digits)))
+    return _kind(match["kind"]), int(digits)
 
 
 def as_kind(word: str) -> str:

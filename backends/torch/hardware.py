@@ -11,6 +11,7 @@ import torch
 from xdevice.backends.torch.virtual import devices
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
+from xdevice.tracing import constant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +92,11 @@ def gpus() -> tuple[str, int]:
     """The framework's name for its GPUs, and their number; asks NVML, so it creates no context."""
     if devices.count:
         return devices.NAME, devices.count  # real GPUs are hidden
+    return _real_gpus()
+
+
+@constant  # torch.compile cannot trace the questions
+def _real_gpus() -> tuple[str, int]:
     seen = torch.cuda.device_count()
     if seen:
         return "cuda", seen

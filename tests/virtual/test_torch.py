@@ -786,15 +786,34 @@ print(*(xdevice.as_device(name) is d is xdevice.gpu(1) for name in names), xdevi
     assert run(code, **{ENV: "2"}).split()[-5:] == ["True"] * 5
 
 
-def test_torch_compile_breaks_the_graph_at_a_first_use_and_traces_the_next():
-    out = run("""
-compiled = torch.compile(lambda x: x + xdevice.ones(2) if xdevice.device_of(x) == xdevice.cpu() else x, backend="eager")
-print(compiled(torch.ones(2)).tolist())
-host = xdevice.cpu()
-whole = torch.compile(lambda x: xdevice.to_device(x, host) * 2, backend="eager", fullgraph=True)
-print(whole(torch.ones(2)).tolist())
-""")
-    assert out.split("\n")[:2] == ["[2.0, 2.0]", "[2.0, 2.0]"]
+def test_torch_compile_traces_a_first_use_in_one_graph_and_asks_again_on_another_device():
+    code = """
+net = torch.nn.Linear(2, 2)
+def fn(x):
+    here = xdevice.device_of(x)
+    both = xdevice.is_same_device(x, [x]) and xdevice.check_same_device(x, {"x": [x]}) == here
+    made = xdevice.ones(2, device=here) + xdevice.tensor([1.0, 2.0], device=here)
+    tree = xdevice.to_device([x, {"x": x}], "gpu:1")
+    return made * tree[1]["x"].to(made.device), both, tree[0] is tree[1]["x"], here.kind, xdevice.device_of(net).kind
+compiled = torch.compile(fn, backend="eager", fullgraph=True)
+def check(x):
+    made, *rest = compiled(x)
+    print(made.device, made.tolist(), *rest)
+check(torch.ones(2))
+check(torch.ones(2))
+check(torch.nn.Parameter(torch.ones(2, device="vgpu:1")))
+check(torch.ones(2))
+make = torch.compile(lambda x: (x + 1, xdevice.ones(2)), backend="eager")
+def where():
+    return str(make(torch.ones(2))[1].device)
+outside = where()
+with xdevice.scope("gpu:1"):
+    print(outside, where())
+print(where())
+"""
+    on_cpu = "cpu [2.0, 3.0] True True cpu cpu"
+    out = run(code, **{ENV: "2"}).splitlines()
+    assert out[-6:] == [on_cpu, on_cpu, "vgpu:1 [2.0, 3.0] True True gpu cpu", on_cpu, "cpu vgpu:1", "cpu"]
 
 
 def test_another_owner_of_privateuse1_is_an_error_that_names_it():

@@ -13,6 +13,7 @@ from xdevice.errors import (
     XDeviceError,
     did_you_mean,
 )
+from xdevice.tracing import constant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,7 +148,8 @@ class Backend(str):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in _capabilities():
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return self.open(name)
+        _open(str(self), name)
+        return getattr(self, name)
 
     def open(self, name: str) -> Capability:
         """The capability, loaded and kept as an attribute, with what has to be done before and after."""
@@ -174,6 +176,11 @@ class Backend(str):
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return find, (str(self),)
+
+
+@constant
+def _open(name: str, capability: str) -> None:
+    find(name).open(capability)
 
 
 def available() -> list[str]:

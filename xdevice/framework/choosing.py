@@ -7,6 +7,7 @@ from contextvars import ContextVar
 
 from xdevice.errors import BackendNotInstalledError
 from xdevice.framework.adapters import Backend, find, imported, is_installed, not_installed, registered
+from xdevice.tracing import constant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _COMPANION = "numpy"  # every framework imports it, so that it is imported says 
 _process_choice: Backend | None = None
 _guess: Backend | None = None
 _contextual: ContextVar[tuple[using, ...]] = ContextVar("xdevice.using", default=())
+_in_context = False  # whether `using` was ever entered: compilers that trace cannot ask a ContextVar
 
 
 def use(name: str) -> None:
@@ -69,6 +71,8 @@ class using:  # noqa: N801  (reads as a verb: `with using("numpy"):`)
         self.backend = _installed(name)
 
     def __enter__(self) -> Backend:
+        global _in_context
+        _in_context = True
         _contextual.set((*_contextual.get(), self))
         return self.backend
 
@@ -110,7 +114,7 @@ def decided() -> Backend | None:
 
 
 def _chosen() -> Backend | None:
-    scopes = _contextual.get()
+    scopes = _contextual.get() if _in_context else ()
     if scopes:
         return scopes[-1].backend
     if _process_choice is not None:
@@ -132,22 +136,34 @@ def without_last(stack: tuple[Any, ...], entry: object) -> tuple[Any, ...]:
 
 
 def _installed(name: str) -> Backend:
+    name = _checked(name)
+    return registered()[name]
+
+
+@constant
+def _checked(name: str) -> str:
     found = find(name)
     if not is_installed(found):
         raise not_installed(name)
-    return found
+    return str(found)
 
 
 def _guessed() -> Backend:
     global _guess
     if _guess is None:
-        found = _only_one_imported() or next((b for b in registered().values() if is_installed(b)), None)
-        if found is None:
-            raise BackendNotInstalledError(
-                f"no framework is installed; xdevice knows {', '.join(registered()) or 'none'}; pip install numpy"
-            )
-        _guess = found
+        name = _best_guess()
+        _guess = registered()[name]
     return _guess
+
+
+@constant
+def _best_guess() -> str:
+    found = _only_one_imported() or next((b for b in registered().values() if is_installed(b)), None)
+    if found is None:
+        raise BackendNotInstalledError(
+            f"no framework is installed; xdevice knows {', '.join(registered()) or 'none'}; pip install numpy"
+        )
+    return str(found)
 
 
 def _only_one_imported() -> Backend | None:

@@ -12,7 +12,8 @@ from xdevice.errors import (
     VirtualDeviceError,
     misplaced,
 )
-from xdevice.framework.adapters import Backend, imported
+from xdevice.framework.adapters import Backend, imported, registered
+from xdevice.tracing import constant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,11 +60,25 @@ def ownership_of(cls: type) -> Ownership | None:
     known = _owners.get(cls)
     if known is not None or cls in _PLAIN:
         return known
+    name, role = _found(cls)
+    return _remember(cls, Ownership(registered()[name], role)) if role else None
+
+
+@constant
+def _found(cls: type) -> tuple[str, Role | None]:
+    """The name of the framework that owns objects of this type, and their role; its adapter is loaded."""
     for owner in usable(cls):
         role = owner.placement.role(cls)
         if role is not None:
-            return _remember(cls, Ownership(owner, role))
-    return None
+            owner.open("models" if role == "model" else "data")
+            return str(owner), role
+    return "", None
+
+
+def where_in_tree(cls: type) -> Callable[[Any], Device] | None:
+    """What answers for a tensor of this type in a tree, also at first sight; ``None`` for every other type."""
+    ownership_of(cls)
+    return where_in_trees.get(cls)
 
 
 def owned_by(obj: Any) -> Ownership | None:

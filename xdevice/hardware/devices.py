@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from xdevice.device import Device, as_kind, check_index, is_own_word, on_native, parse
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
-from xdevice.framework.adapters import imported
+from xdevice.framework.adapters import find, imported
 from xdevice.framework.choosing import backend, decided
 from xdevice.framework.ownership import ownership_of
 from xdevice.hardware.virtual import is_virtual
+from xdevice.tracing import constant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -235,9 +236,15 @@ def require(owner: Backend, device: Device, what: str = "") -> None:
     """Raise `DeviceNotFoundError`, which lists what there is, unless the framework has the device."""
     if device.index < owner.hardware.count(device.kind):
         return
+    raise DeviceNotFoundError(_missing(str(owner), device.kind, device.index, what))
+
+
+@constant
+def _missing(name: str, kind: str, index: int, what: str) -> str:
+    owner = find(name)
     there = ", ".join(f"virtual {d}" if is_virtual(owner, d) else f"{d}" for d in _devices(owner))
-    hint = f"use try_gpu({device.index}) to fall back to the CPU" if device.kind == "gpu" else "use one of these"
-    raise DeviceNotFoundError(f"{device} does not exist under {owner}, which sees {there}{what}; {hint}")
+    hint = f"use try_gpu({index}) to fall back to the CPU" if kind == "gpu" else "use one of these"
+    return f"{kind}:{index} does not exist under {owner}, which sees {there}{what}; {hint}"
 
 
 def _devices(owner: Backend, kind: str | None = None) -> list[Device]:

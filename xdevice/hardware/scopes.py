@@ -94,10 +94,13 @@ class _Entry:
 
 
 _stack: ContextVar[tuple[_Entry, ...]] = ContextVar("xdevice.scope", default=())
+_in_use = False  # whether a scope was ever entered: compilers that trace cannot ask a ContextVar
 
 
 def innermost() -> Device | None:
     """The device of the innermost scope, if there is one."""
+    if not _in_use:
+        return None
     for entry in reversed(_stack.get()):
         if not entry.closed:
             return entry.device
@@ -106,7 +109,9 @@ def innermost() -> Device | None:
 
 def enter(manager: object, device: Device) -> None:
     """Open a scope on behalf of a context manager, called from its ``__enter__``."""
+    global _in_use
     require(backend(), device)
+    _in_use = True
     flags = _suspendable(sys._getframe(2))  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
     _stack.set((*_stack.get(), _Entry(manager, device, flags)))
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from xdevice.tensors.registered import Opener
 
-_known: dict[type, Container] = {}  # each class of containers seen so far
-
 
 class Container:
     """How objects of one class are opened: into their contents, and the attributes that they have besides."""
@@ -82,6 +80,8 @@ class Contents:
         return len(node)
 
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
+        if type(node) is list:
+            return list(parts)
         new = copied(node)
         if isinstance(new, list):
             list.__setitem__(new, slice(None), parts)
@@ -139,6 +139,8 @@ class _Dict(Contents):
         return tuple(self._order(node))
 
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
+        if type(node) is dict:
+            return {**node, **dict(zip(self._order(node), parts, strict=True))}
         new = copied(node)
         put = (
             OrderedDict.__setitem__ if isinstance(node, OrderedDict) else dict.__setitem__
@@ -288,3 +290,6 @@ _KINDS: dict[type, Contents] = {
     UserDict: _User(),
     UserList: _User(),
 }
+
+# each class of containers seen so far; the usual ones from the start, since compilers cannot trace the search
+_known: dict[type, Container] = {cls: Container(cls, _KINDS[cls]) for cls in (dict, list, tuple)}

@@ -14,6 +14,7 @@ from xdevice.framework.ownership import (
     places_of,
     tensor_owner,
     where_by_type,
+    where_in_tree,
     where_in_trees,
 )
 from xdevice.hardware.devices import as_device, is_device
@@ -65,10 +66,9 @@ def device_of(obj: Any, skip: Collection[str] = ()) -> Device:
     try:
         where = where_by_type[type(obj)]
     except KeyError:
-        found = devices_of(obj, skip=skip)
-        if len(found) > 1:
-            raise _messages().mixed((("", obj),), skip) from None
-        return next(iter(found))
+        if tensor_owner(obj) is None:
+            return _the_device_in(obj, skip)
+        where = where_by_type[type(obj)]
     return where(obj)
 
 
@@ -219,6 +219,13 @@ def owner_of(obj: Any) -> Backend:
     return owner
 
 
+def _the_device_in(obj: Any, skip: Collection[str]) -> Device:
+    found = devices_of(obj, skip=skip)
+    if len(found) > 1:
+        raise _messages().mixed((("", obj),), skip) from None
+    return next(iter(found))
+
+
 def _target(obj: Any, device: Any) -> Device:
     try:
         return as_device(device)
@@ -235,19 +242,31 @@ def _plain_places(tree: Any, only: Device | None = None) -> set[Device] | None:
     nodes: list[Any] = [tree]
     seen: set[int] = set()
     found: set[Device] = set()
+    last = only
     for node in nodes:  # grows while it is walked
-        where = _where_in_trees(type(node))
+        cls = type(node)
+        where = _where_in_trees(cls)
+        if where is None and cls not in _OPENED and cls not in ATOMS:
+            where = where_in_tree(cls)  # the first of its type
+            if where is None:
+                return None
         if where is not None:
             here = where(node)
-            if only is None:
+            if here is not last:
+                if only is not None:
+                    return None
                 found.add(here)
-            elif here is not only:
-                return None
-        elif type(node) in _OPENED and id(node) not in seen:  # else shared, or it contains itself
+                last = here
+        elif cls is dict:
+            if id(node) in seen or not ATOMS.issuperset(map(type, node)):
+                return None  # shared, or it contains itself; or a key may hold a tensor
             seen.add(id(node))
-            nodes += node.values() if type(node) is dict else node
-        elif type(node) not in ATOMS:
-            return None
+            nodes += node.values()
+        elif cls in _OPENED:
+            if id(node) in seen:
+                return None
+            seen.add(id(node))
+            nodes += node
     return found
 
 
