@@ -82,12 +82,12 @@ TOY = {
     """,
     "xdevice_toy/virtual.py": """
         import os, xdevice, xdevice_toy.hardware as hardware
-        def enable(n, force):
+        def enable(n, force, stand_in):
             if "TOO_LATE" in os.environ:
                 raise xdevice.VirtualDeviceError("the toy has been played with")
             if "REAL" in os.environ and not force:
                 raise xdevice.VirtualDeviceError("there is a real toy")
-            print("enabled", n, force)
+            print("enabled", n, force, *["stand-in"] * stand_in)
             hardware.gpus = n
     """,
     "xdevice_toy/mixing.py": """

@@ -22,7 +22,7 @@ _given: dict[Backend, int] = {}  # the frameworks in use, with how many each has
 _lock = RLock()
 
 
-def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
+def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list[Device]:
     """Let ``gpu:0`` … ``gpu:n-1`` be virtual GPUs in this process, and return them.
 
     They behave as GPUs of their own and are backed by host memory: for multi-device code on a machine
@@ -36,12 +36,15 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
         How many, 1 to 64. Asking again for as many does nothing.
     force
         Hide real GPUs, if there are any.
+    stand_in
+        Let them answer to the framework's own names for its GPUs too, so that a program written for real
+        ones runs unedited; stderr says so once. ``XDEVICE_VIRTUAL_GPUS=n:stand-in`` asks the same.
 
     Raises
     ------
     VirtualDeviceError
         Too late for this framework, real GPUs are there and ``force`` is not given, or this process
-        has virtual GPUs already, in another number.
+        has virtual GPUs already, in another number or not standing in.
     NotSupportedError
         The chosen framework, or this system, cannot have them.
     ArgumentError
@@ -56,12 +59,8 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
     number = request.checked(n, f"virtual_gpus({shortened(n)})")
     with _lock:
         before = request.current()
-        if before.number and before.number != number:
-            raise VirtualDeviceError(
-                f"virtual_gpus({number}) comes after {before.source}, and the number is fixed for the process; "
-                f"start again and ask for {number} first"
-            )
-        replaced = request.make(number, force or before.force)
+        _check_unchanged(before, number, stand_in)
+        replaced = request.make(number, force or before.force, stand_in or before.stand_in)
         try:
             _give_to_chosen()
         except Exception:
@@ -91,6 +90,19 @@ def is_virtual(owner: Backend, device: Device) -> bool:
     return device.kind == "gpu" and bool(_given.get(owner))
 
 
+def _check_unchanged(before: request.Request, number: int, stand_in: bool) -> None:
+    if before.number and before.number != number:
+        raise VirtualDeviceError(
+            f"virtual_gpus({number}) comes after {before.source}, and the number is fixed for the process; "
+            f"start again and ask for {number} first"
+        )
+    if stand_in and not before.stand_in and any(_given.values()):
+        raise VirtualDeviceError(
+            f"virtual_gpus({number}, stand_in=True) comes after {before.source}, which has made virtual GPUs that "
+            f"do not stand in; start again with stand_in=True first"
+        )
+
+
 def _give_to_chosen() -> None:
     chosen = decided()
     if chosen is not None and not _given.get(chosen):
@@ -99,7 +111,7 @@ def _give_to_chosen() -> None:
 
 def _give(owner: Backend) -> None:
     wanted = request.current()
-    owner.virtual.enable(wanted.number, wanted.force)
+    owner.virtual.enable(wanted.number, wanted.force, wanted.stand_in)
     _given[owner] = wanted.number
     owner.native_devices.clear()  # other objects stand for the devices from now on
     name_virtual()  # the request may have come from the environment
