@@ -6,10 +6,12 @@ before it is first used: the chosen one gets them at once, any other when xdevic
 
 from __future__ import annotations
 
+import sys
 from _thread import RLock  # threading.RLock, without its 1 ms
 
 from xdevice.device import Device, name_virtual
-from xdevice.errors import VirtualDeviceError, shortened
+from xdevice.errors import ArgumentError, VirtualDeviceError, shortened
+from xdevice.framework import at_import
 from xdevice.framework.adapters import before_opening
 from xdevice.framework.choosing import decided
 from xdevice.kit import virtual_request as request
@@ -70,10 +72,13 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
         for owner in [b for b, got in _given.items() if not got]:
             del _given[owner]  # used already, without any: they are due, or too late, when it is next used
             owner.close()
+        if stand_in:
+            request.hand_down(request.current())
+            at_import.watch(settle)
     return [Device("gpu", i) for i in range(number)]
 
 
-def settle(owner: Backend, capability: str) -> None:
+def settle(owner: Backend, capability: str = "") -> None:
     """Give a framework that is about to be used its virtual GPUs, if any were requested."""
     if owner in _given or capability == "virtual":
         return
@@ -112,9 +117,21 @@ def _give_to_chosen() -> None:
 def _give(owner: Backend) -> None:
     wanted = request.current()
     owner.virtual.enable(wanted.number, wanted.force, wanted.stand_in)
+    if wanted.stand_in and not request.is_said():
+        print(f"{wanted.number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr)
     _given[owner] = wanted.number
     owner.native_devices.clear()  # other objects stand for the devices from now on
     name_virtual()  # the request may have come from the environment
+
+
+def heed_environment() -> None:
+    """Give each framework its virtual GPUs right after its import, in this process and those that it starts."""
+    try:
+        request.hand_down(request.current())
+    except ArgumentError as error:
+        print(f"xdevice: {error}", file=sys.stderr)  # using a framework raises it
+    else:
+        at_import.watch(settle)
 
 
 before_opening.append(settle)

@@ -18,6 +18,7 @@ from xdevice import ArgumentError, Device, NotSupportedError, XDeviceError, avai
 from xdevice.device import as_integer
 from xdevice.framework import choosing
 from xdevice.framework.adapters import is_installed, registered
+from xdevice.hardware.virtual import heed_environment
 from xdevice.kit import virtual_request
 from xdevice.kit.virtual_request import ENV, MOST, STAND_IN
 
@@ -61,6 +62,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     if wanted is not None:
         before = os.environ.get(ENV)
         os.environ[ENV] = wanted
+        if virtual_request.is_in_environment():
+            heed_environment()
         early_config.add_cleanup(lambda: _restore(before))
 
 
