@@ -19,7 +19,9 @@ OLDEST = (2, 10)
 """The first torch whose PrivateUse1 device can be written in Python."""
 
 
-def enable(n: int, force: bool) -> None:
+def enable(n: int, force: bool, stand_in: bool) -> None:
+    if stand_in:
+        raise NotSupportedError("torch's virtual GPUs cannot stand in yet; leave out stand_in")
     from xdevice.backends.torch.hardware import gpus  # which imports devices.py here
 
     if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST:
