@@ -82,12 +82,12 @@ TOY = {
     """,
     "xdevice_toy/virtual.py": """
         import os, xdevice, xdevice_toy.hardware as hardware
-        def enable(n, force):
+        def enable(n, force, stand_in):
             if "TOO_LATE" in os.environ:
                 raise xdevice.VirtualDeviceError("the toy has been played with")
             if "REAL" in os.environ and not force:
                 raise xdevice.VirtualDeviceError("there is a real toy")
-            print("enabled", n, force)
+            print("enabled", n, force, *["stand-in"] * stand_in)
             hardware.gpus = n
     """,
     "xdevice_toy/mixing.py": """
@@ -118,11 +118,17 @@ TOY = {
 
 
 @pytest.fixture
-def run(tmp_path):
-    """Run code in a process of its own, in which a toy framework's adapter is registered as any other would be."""
+def toy_path(tmp_path):
+    """A folder with a toy framework and its adapter, which is registered as any other would be."""
     for name, text in TOY.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(textwrap.dedent(text))
+    return tmp_path
+
+
+@pytest.fixture
+def run(toy_path, tmp_path):
+    """Run code in a process of its own, in which the toy framework can be used."""
 
     def run(code, **env):
         path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])

@@ -9,6 +9,8 @@ Device('cpu:0')
 
 from __future__ import annotations
 
+from os import environ as _environ
+
 from xdevice._version import __version__ as __version__
 from xdevice.device import when_needed as _when_needed
 
@@ -206,3 +208,5 @@ def __dir__() -> list[str]:
 
 
 _when_needed(lambda: _load("xdevice.hardware.scopes"))  # which sets the hooks, as do the modules that it imports
+if _environ.get("XDEVICE_VIRTUAL_GPUS", "0") not in ("", "0"):
+    _load("xdevice.hardware.virtual").heed_environment()

@@ -259,11 +259,13 @@ class Gradients(Protocol):
 class Virtual(Protocol):
     """GPUs that are not there: devices of their own, backed by host memory."""
 
-    def enable(self, n: int, force: bool) -> None:
+    def enable(self, n: int, force: bool, stand_in: bool) -> None:
         """Let ``gpu:0`` … ``gpu:n-1`` be virtual GPUs in this process, for this framework.
 
-        Called at most once with success. Raises `VirtualDeviceError` if it is too late for that, or if real
-        GPUs are there and ``force``, which hides them, is not given; `NotSupportedError` if this system cannot.
+        With ``stand_in`` they also answer to the framework's own names for its GPUs, its questions about them
+        included, and GPU 0 is the default device where a real one would be. Called at most once with success.
+        Raises `VirtualDeviceError` if it is too late for that, or if real GPUs are there and ``force``, which hides
+        them, is not given; `NotSupportedError` if this system cannot.
         """
         ...
 

@@ -17,7 +17,9 @@ from xdevice.machine import gpus
 _ByJax: Any = jax.Device
 
 
-def enable(n: int, force: bool) -> None:
+def enable(n: int, force: bool, stand_in: bool) -> None:
+    if stand_in:
+        raise NotSupportedError("jax's virtual GPUs cannot stand in yet; leave out stand_in")
     settings: Any = jax.config  # JAX has left it without types
     compute = hardware.build()["compute"]
     asked = settings.jax_platforms.split(",") if settings.jax_platforms else []  # none means all that there are

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from xdevice.backends.mxnet import hardware, placement
 from xdevice.device import Device, spell
-from xdevice.errors import VirtualDeviceError
+from xdevice.errors import NotSupportedError, VirtualDeviceError
 
 
-def enable(n: int, force: bool) -> None:
+def enable(n: int, force: bool, stand_in: bool) -> None:
+    if stand_in:
+        raise NotSupportedError("mxnet's virtual GPUs cannot stand in yet; leave out stand_in")
     real = hardware.gpus()
     if real and not force:
         raise VirtualDeviceError(

@@ -20,10 +20,12 @@ from paddle.base import core
 
 from xdevice.backends.paddle import hardware
 from xdevice.backends.paddle.placement import device_of, move
-from xdevice.errors import VirtualDeviceError
+from xdevice.errors import NotSupportedError, VirtualDeviceError
 
 
-def enable(n: int, force: bool) -> None:
+def enable(n: int, force: bool, stand_in: bool) -> None:
+    if stand_in:
+        raise NotSupportedError("paddle's virtual GPUs cannot stand in yet; leave out stand_in")
     real = hardware.real_gpus()
     if real and not force:
         raise VirtualDeviceError(

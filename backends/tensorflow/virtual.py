@@ -10,10 +10,12 @@ import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import is_running, name_virtual
 from xdevice.device import Device, spell
-from xdevice.errors import VirtualDeviceError
+from xdevice.errors import NotSupportedError, VirtualDeviceError
 
 
-def enable(n: int, force: bool) -> None:
+def enable(n: int, force: bool, stand_in: bool) -> None:
+    if stand_in:
+        raise NotSupportedError("tensorflow's virtual GPUs cannot stand in yet; leave out stand_in")
     if is_running():
         raise VirtualDeviceError(
             f"{n} virtual GPUs are too late for tensorflow, which has started; ask for them before the first "

@@ -50,6 +50,25 @@ def test_the_environment_asks_for_them_too(run):
     assert out.splitlines()[:2] == ["enabled 2 False", "2 [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]"]
 
 
+def test_they_stand_in_where_the_call_or_the_environment_says_so_and_only_from_the_start(run):
+    out = run("xdevice.use('toy'); print(xdevice.virtual_gpus(2, stand_in=True)[1])").splitlines()
+    assert out == ["enabled 2 False stand-in", "gpu:1"]
+    code = "xdevice.use('toy'); print(xdevice.count('gpu'), xdevice.virtual_gpus(2, stand_in=True)[1])"
+    assert run(code, XDEVICE_VIRTUAL_GPUS="2:stand-in,force").splitlines() == ["enabled 2 True stand-in", "2 gpu:1"]
+    out = run(
+        SHOW + "xdevice.use('toy'); xdevice.virtual_gpus(2); show(lambda: xdevice.virtual_gpus(2, stand_in=True))"
+    )
+    assert out.endswith("virtual GPUs that do not stand in; start again with stand_in=True first")
+
+
+def test_what_follows_the_number_in_the_environment_is_checked(run):
+    out = run(SHOW + "xdevice.use('toy'); show(xdevice.count)", XDEVICE_VIRTUAL_GPUS="2:standin")
+    assert out == (
+        "ArgumentError: XDEVICE_VIRTUAL_GPUS=2:standin has 'standin' after the number; "
+        "write XDEVICE_VIRTUAL_GPUS=2 or XDEVICE_VIRTUAL_GPUS=2:stand-in"
+    )
+
+
 @pytest.mark.parametrize("nothing", ["", "0"])
 def test_the_environment_may_ask_for_none(run, nothing):
     assert run("xdevice.use('toy'); print(xdevice.count('gpu'))", XDEVICE_VIRTUAL_GPUS=nothing) == "0"

@@ -130,7 +130,9 @@ def test_virtual_gpus_are_asked_for_before_a_conftest_can_use_the_framework(run,
 def test_what_is_no_number_of_gpus_is_a_usage_error_that_shows_it(run, n):
     result = run(ONE, f"--xdevice-virtual-gpus={n}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*{n!r} is not a number of virtual GPUs; give an integer from 0 to 64"])
+    result.stderr.fnmatch_lines(
+        [f"*{n!r} is not a number of virtual GPUs; give an integer from 0 to 64, or 2:stand-in"]
+    )
 
 
 def test_none_may_be_asked_for_whatever_the_environment_says(run, monkeypatch):

@@ -1,4 +1,4 @@
-"""The command line: ``xdevice info``, ``doctor``, ``run``, ``bench``, ``launch``."""
+"""The command line: ``xdevice info``, ``doctor``, ``run``, ``bench``, ``launch``, ``virtual``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ USAGE_ERROR = 2
 _RUN_HELP = """\
 Options come before or after SCRIPT. An option that xdevice run does not know goes to the script,
 and so does everything after --.
+
+--virtual-gpus N gives every framework N virtual GPUs. With --stand-in they answer to the framework's
+own names for its GPUs, so that a script written for CUDA runs unedited. It then runs once, under the
+frameworks that it imports itself: options come before SCRIPT, and everything after it goes to the
+script. --backend NAME is for a script whose imports do not decide, as one that imports Keras.
 
 Exit status: 0 if the script succeeds everywhere, 1 if it fails somewhere (with --strict also if
 outputs differ), 2 for a mistake in the command, 130 after Ctrl-C.
@@ -102,10 +107,22 @@ def _parse(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
         first = cut + 2 if arguments[cut + 1 : cut + 2] and arguments[cut + 1][:1] != "-" else cut + 1
         ours, theirs = arguments[:cut] + arguments[cut + 1 : first], arguments[first:]
     options, unknown = parser.parse_known_args(ours)
+    if options.name == "run" and options.stand_in:
+        return _parse_before_script(parser, arguments, options.script)
     if unknown and (options.name != "run" or ours.index(unknown[0]) < ours.index(options.script)):
         parser.error(f"unknown option {unknown[0]!r}")
     if options.name == "run":
         options.args = unknown + theirs
+    return options
+
+
+def _parse_before_script(parser: _Parser, arguments: list[str], script: str) -> argparse.Namespace:
+    """The options of a run in which everything after the script is the script's."""
+    end = arguments.index(script) + 1
+    options = parser.parse_args([argument for argument in arguments[:end] if argument != "--"])
+    if not (options.stand_in and options.virtual_gpus):
+        parser.error("--stand-in goes with --virtual-gpus N, both before SCRIPT")
+    options.args = arguments[end:]
     return options
 
 
@@ -127,6 +144,8 @@ def _parser() -> _Parser:
     _add_bench_options(
         _command(commands, "bench", "the lessons' experiments, timed on the CPU and on a device", _BENCH_HELP)
     )
+    virtual = _command(commands, "virtual", "let every Python of this environment heed XDEVICE_VIRTUAL_GPUS")
+    virtual.add_argument("action", choices=["install", "uninstall", "status"], help="status says what is installed")
     _add_launch_options(
         _command(commands, "launch", "one script in many processes, on one host or several", _LAUNCH_HELP)
     )
@@ -163,6 +182,8 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     equal = "numbers are equal within T of their size, or within T/1000 (1e-5); whole ones only exactly"
     add("--tolerance", type=_tolerance, default=1e-5, metavar="T", help=equal)
     add("--strict", action="store_true", help="exit with 1 also if outputs differ")
+    add("--virtual-gpus", type=_positive, metavar="N", help="give every framework that can have them N virtual GPUs")
+    add("--stand-in", action="store_true", help="let them stand in for real GPUs; the script runs once, unedited")
     add("--env", choices=["tox"], metavar="tox", help="run each in its tox environment instead of the present one")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,10 @@ from xdevice.cli import environments
 from xdevice.cli.compare import Differ, compare
 from xdevice.cli.report import Report, Run, as_json, rendered
 from xdevice.cli.script import script_at
+from xdevice.errors import ArgumentError
 from xdevice.framework.adapters import available
 from xdevice.framework.choosing import backend
+from xdevice.kit import virtual_request as request
 from xdevice.launcher.children import Child, run_all
 from xdevice.launcher.terminal import Progress, printable, write, write_json
 from xdevice.machine import usable_threads
@@ -27,6 +30,11 @@ COMPARED_LINES = 2000
 def main(options: argparse.Namespace) -> int:
     """Run the script, show what came of it, and give the exit status of the whole."""
     script = script_at(options.script)
+    if options.virtual_gpus:
+        number = request.checked(options.virtual_gpus, f"--virtual-gpus {options.virtual_gpus}")
+        request.hand_down(request.Request(number, False, options.stand_in, "--virtual-gpus"))
+    if options.stand_in:
+        return _run_once(script, options)
     names = environments.names(options.backend) if options.env else _names(options.backend)
     pythons, failed, interrupted = _pythons(names, options)
     children = [
@@ -51,6 +59,19 @@ def main(options: argparse.Namespace) -> int:
 def _names(asked: Sequence[str]) -> list[str]:
     """The frameworks asked for, or all: each of them installed."""
     return [str(backend(name)) for name in asked or available()] or [str(backend())]  # which says what to install
+
+
+def _run_once(script: str, options: argparse.Namespace) -> int:
+    """Become the script's own process: its output, signals and exit status are as without xdevice."""
+    if len(options.backend) > 1 or options.env or options.json:
+        raise ArgumentError("--stand-in runs a script once; leave out --env and --json, and name at most one --backend")
+    for name in options.backend:
+        os.environ["XDEVICE_BACKEND"] = os.environ["KERAS_BACKEND"] = str(backend(name))
+    command = [sys.executable, script, *options.args]
+    if os.name != "nt":  # where the shell would not wait for a process that has been replaced
+        sys.stdout.flush()
+        os.execv(sys.executable, command)
+    return subprocess.call(command)
 
 
 def _jobs() -> int:

@@ -30,7 +30,8 @@ ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
 """Which installed framework is taken when none is chosen; others come after these, by name."""
 
 before_opening: list[Callable[[Backend, str], None]] = []
-"""Called with a backend and the name of a capability before it is loaded; `xdevice.hardware.virtual` adds to it."""
+"""Called with a backend and the name of a capability before it is loaded, or with "" before the framework itself is
+handed out; `xdevice.hardware.virtual` adds to it."""
 
 after_opening: list[Callable[[Backend, str], None]] = []
 """The same, once it is loaded; `xdevice.framework.mixing` adds to it."""
@@ -135,6 +136,7 @@ class Backend(str):
     def framework(self) -> ModuleType:
         """The framework's own module, imported."""
         _load(self, self.module)
+        self._prepare("")
         return sys.modules[str(self)]
 
     def __getattr__(self, name: str) -> Any:
@@ -147,9 +149,7 @@ class Backend(str):
         found: Capability | None = self.__dict__.get(name)
         if found is not None:
             return found
-        load_hooks()  # `before_opening` may still be empty
-        for prepare in before_opening:
-            prepare(self, name)
+        self._prepare(name)
         from importlib.util import find_spec
 
         module = f"{self.module}.{name}"
@@ -158,6 +158,11 @@ class Backend(str):
         for begin in after_opening:
             begin(self, name)
         return opened
+
+    def _prepare(self, name: str) -> None:
+        load_hooks()  # `before_opening` may still be empty
+        for prepare in before_opening:
+            prepare(self, name)
 
     def close(self) -> None:
         """Forget the capabilities and native devices: each is prepared again when it is next used."""

@@ -6,10 +6,12 @@ before it is first used: the chosen one gets them at once, any other when xdevic
 
 from __future__ import annotations
 
+import sys
 from _thread import RLock  # threading.RLock, without its 1 ms
 
 from xdevice.device import Device, name_virtual
-from xdevice.errors import VirtualDeviceError, shortened
+from xdevice.errors import ArgumentError, VirtualDeviceError, shortened
+from xdevice.framework import at_import
 from xdevice.framework.adapters import before_opening
 from xdevice.framework.choosing import decided
 from xdevice.kit import virtual_request as request
@@ -22,7 +24,7 @@ _given: dict[Backend, int] = {}  # the frameworks in use, with how many each has
 _lock = RLock()
 
 
-def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
+def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list[Device]:
     """Let ``gpu:0`` … ``gpu:n-1`` be virtual GPUs in this process, and return them.
 
     They behave as GPUs of their own and are backed by host memory: for multi-device code on a machine
@@ -36,12 +38,15 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
         How many, 1 to 64. Asking again for as many does nothing.
     force
         Hide real GPUs, if there are any.
+    stand_in
+        Let them answer to the framework's own names for its GPUs too, so that a program written for real
+        ones runs unedited; stderr says so once. ``XDEVICE_VIRTUAL_GPUS=n:stand-in`` asks the same.
 
     Raises
     ------
     VirtualDeviceError
         Too late for this framework, real GPUs are there and ``force`` is not given, or this process
-        has virtual GPUs already, in another number.
+        has virtual GPUs already, in another number or not standing in.
     NotSupportedError
         The chosen framework, or this system, cannot have them.
     ArgumentError
@@ -56,12 +61,8 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
     number = request.checked(n, f"virtual_gpus({shortened(n)})")
     with _lock:
         before = request.current()
-        if before.number and before.number != number:
-            raise VirtualDeviceError(
-                f"virtual_gpus({number}) comes after {before.source}, and the number is fixed for the process; "
-                f"start again and ask for {number} first"
-            )
-        replaced = request.make(number, force or before.force)
+        _check_unchanged(before, number, stand_in)
+        replaced = request.make(number, force or before.force, stand_in or before.stand_in)
         try:
             _give_to_chosen()
         except Exception:
@@ -71,10 +72,13 @@ def virtual_gpus(n: int, *, force: bool = False) -> list[Device]:
         for owner in [b for b, got in _given.items() if not got]:
             del _given[owner]  # used already, without any: they are due, or too late, when it is next used
             owner.close()
+        if stand_in:
+            request.hand_down(request.current())
+            at_import.watch(settle)
     return [Device("gpu", i) for i in range(number)]
 
 
-def settle(owner: Backend, capability: str) -> None:
+def settle(owner: Backend, capability: str = "") -> None:
     """Give a framework that is about to be used its virtual GPUs, if any were requested."""
     if owner in _given or capability == "virtual":
         return
@@ -91,6 +95,19 @@ def is_virtual(owner: Backend, device: Device) -> bool:
     return device.kind == "gpu" and bool(_given.get(owner))
 
 
+def _check_unchanged(before: request.Request, number: int, stand_in: bool) -> None:
+    if before.number and before.number != number:
+        raise VirtualDeviceError(
+            f"virtual_gpus({number}) comes after {before.source}, and the number is fixed for the process; "
+            f"start again and ask for {number} first"
+        )
+    if stand_in and not before.stand_in and any(_given.values()):
+        raise VirtualDeviceError(
+            f"virtual_gpus({number}, stand_in=True) comes after {before.source}, which has made virtual GPUs that "
+            f"do not stand in; start again with stand_in=True first"
+        )
+
+
 def _give_to_chosen() -> None:
     chosen = decided()
     if chosen is not None and not _given.get(chosen):
@@ -99,10 +116,22 @@ def _give_to_chosen() -> None:
 
 def _give(owner: Backend) -> None:
     wanted = request.current()
-    owner.virtual.enable(wanted.number, wanted.force)
+    owner.virtual.enable(wanted.number, wanted.force, wanted.stand_in)
+    if wanted.stand_in and not request.is_said():
+        print(f"{wanted.number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr)
     _given[owner] = wanted.number
     owner.native_devices.clear()  # other objects stand for the devices from now on
     name_virtual()  # the request may have come from the environment
+
+
+def heed_environment() -> None:
+    """Give each framework its virtual GPUs right after its import, in this process and those that it starts."""
+    try:
+        request.hand_down(request.current())
+    except ArgumentError as error:
+        print(f"xdevice: {error}", file=sys.stderr)  # using a framework raises it
+    else:
+        at_import.watch(settle)
 
 
 before_opening.append(settle)

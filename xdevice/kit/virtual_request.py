@@ -15,14 +15,20 @@ ENV = "XDEVICE_VIRTUAL_GPUS"
 MOST = 64
 """The most that have been tried."""
 
+_SAID = "XDEVICE_STAND_IN_IS_SAID"
+_AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
+
+STAND_IN, FORCE = "stand-in", "force"
+"""What may follow the number in the environment variable: ``2:stand-in``, ``2:stand-in,force``."""
+
 
 class Request:
-    """How many, 0 for none; whether real GPUs are to be hidden; and what asked for them."""
+    """How many, 0 for none; whether real GPUs are hidden; whether they stand in for real ones; what asked for them."""
 
-    __slots__ = ("force", "number", "source")
+    __slots__ = ("force", "number", "source", "stand_in")
 
-    def __init__(self, number: int, force: bool, source: str) -> None:
-        self.number, self.force, self.source = number, force, source
+    def __init__(self, number: int, force: bool, stand_in: bool, source: str) -> None:
+        self.number, self.force, self.stand_in, self.source = number, force, stand_in, source
 
 
 _made: Request | None = None
@@ -30,11 +36,22 @@ _made: Request | None = None
 
 def current() -> Request:
     """The request of `virtual_gpus` if there is one, else that of the environment."""
-    if _made is not None:
-        return _made
-    text = os.environ.get(ENV, "").strip()
-    source = f"{ENV}={text}"
-    return Request(checked(text, source) if text not in ("", "0") else 0, False, source)
+    return _made if _made is not None else parsed(os.environ.get(ENV, ""), ENV)
+
+
+def parsed(text: str, name: str) -> Request:
+    """The request that the text, the value of ``name``, makes: ``2``, ``2:stand-in`` or ``2:stand-in,force``."""
+    text = text.strip()
+    source = f"{name}={text}"
+    if text in ("", "0"):
+        return Request(0, False, False, source)
+    digits, colon, rest = text.partition(":")
+    words = [word.strip() for word in rest.split(",")] if colon else []
+    wrong = [word for word in words if word not in (STAND_IN, FORCE)]
+    if wrong:
+        raise ArgumentError(f"{source} has {wrong[0]!r} after the number; write {name}=2 or {name}=2:{STAND_IN}")
+    number = checked(int(digits) if digits.isascii() and digits.isdigit() else None, source, ArgumentError)
+    return Request(number, FORCE in words, STAND_IN in words, source)
 
 
 def is_in_environment() -> bool:
@@ -42,10 +59,31 @@ def is_in_environment() -> bool:
     return os.environ.get(ENV, "").strip() not in ("", "0")
 
 
-def make(number: int, force: bool) -> Request | None:
+def in_words(request: Request) -> str:
+    """The request as the environment variable's value."""
+    words = [word for word, given in ((STAND_IN, request.stand_in), (FORCE, request.force)) if given]
+    return f"{request.number}:{','.join(words)}" if words else str(request.number)
+
+
+def hand_down(request: Request) -> None:
+    """Let child processes make the same request at their start, whether or not they import xdevice."""
+    os.environ[ENV] = in_words(request)
+    others = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder not in ("", _AT_START)]
+    os.environ["PYTHONPATH"] = os.pathsep.join([_AT_START, *others])
+
+
+def is_said() -> bool:
+    """Whether this process, or one around it, has said that virtual GPUs stand in; if not, it has now."""
+    said = os.environ.get(_SAID) == "1" or os.environ.get("XDEVICE_RANK", "0") != "0"
+    os.environ[_SAID] = "1"
+    return said
+
+
+def make(number: int, force: bool, stand_in: bool) -> Request | None:
     """Make the request; the one before it comes back, to be put back if this one cannot be met."""
     global _made
-    before, _made = _made, Request(number, force, f"virtual_gpus({number})")
+    option = ", stand_in=True" if stand_in else ""
+    before, _made = _made, Request(number, force, stand_in, f"virtual_gpus({number}{option})")
     return before
 
 
@@ -55,13 +93,10 @@ def put_back(before: Request | None) -> None:
     _made = before
 
 
-def checked(n: Any, source: str) -> int:
-    """The number, if there can be so many."""
-    from_environment = source.startswith(ENV)
-    number = as_integer(int(n) if isinstance(n, str) and n.isascii() and n.isdigit() and from_environment else n)
-    hint = f"give an integer from 1 to {MOST}"
+def checked(n: Any, source: str, error: type[Exception] = ArgumentTypeError) -> int:
+    """The number, if there can be so many; ``error`` is raised for what is not a number."""
+    number, hint = as_integer(n), f"give an integer from 1 to {MOST}"
     if number is None:
-        error = ArgumentError if from_environment else ArgumentTypeError
         raise error(f"{source} is not a number of GPUs; {hint}")
     if not 1 <= number <= MOST:
         raise ArgumentError(f"{source} is out of range; {hint}")

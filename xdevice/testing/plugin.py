@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xdevice import Device, NotSupportedError, XDeviceError, available, devices, gpu, properties, using
+from xdevice import ArgumentError, Device, NotSupportedError, XDeviceError, available, devices, gpu, properties, using
 from xdevice.device import as_integer
 from xdevice.framework import choosing
 from xdevice.framework.adapters import is_installed, registered
-from xdevice.kit.virtual_request import ENV, MOST
+from xdevice.hardware.virtual import heed_environment
+from xdevice.kit import virtual_request
+from xdevice.kit.virtual_request import ENV, MOST, STAND_IN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--xdevice-virtual-gpus",
         metavar="N",
-        type=_number,
-        help=f"give every framework that can have them N virtual GPUs, as {ENV} does; 0: none",
+        type=_request,
+        help=f"give every framework that can have them N virtual GPUs, as {ENV} does; 0: none; "
+        f"N:{STAND_IN}: they also answer to the framework's own names for its GPUs",
     )
     group.addoption(
         "--xdevice-require", action="store_true", help="a test that needs more GPUs than there are fails, not skips"
@@ -55,10 +58,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Ask for virtual GPUs before any conftest.py can use a framework; subprocesses get them too."""
-    wanted: int | None = early_config.known_args_namespace.xdevice_virtual_gpus
+    wanted: str | None = early_config.known_args_namespace.xdevice_virtual_gpus
     if wanted is not None:
         before = os.environ.get(ENV)
-        os.environ[ENV] = str(wanted)
+        os.environ[ENV] = wanted
+        if virtual_request.is_in_environment():
+            heed_environment()
         early_config.add_cleanup(lambda: _restore(before))
 
 
@@ -75,8 +80,9 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     options = ("--xdevice-backend", "--xdevice-virtual-gpus")
     if all(config.getoption(option) is None for option in options):
         return None
-    virtual = os.environ.get(ENV, "0")
-    return f"xdevice: {', '.join(backends_of(config))}" + (f"; {virtual} virtual GPUs" if virtual != "0" else "")
+    virtual = virtual_request.parsed(os.environ.get(ENV, ""), ENV)
+    said = f"; {virtual.number} virtual GPUs{' that stand in' * virtual.stand_in}" if virtual.number else ""
+    return f"xdevice: {', '.join(backends_of(config))}{said}"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -176,10 +182,16 @@ def _asked(given: str) -> list[str]:
     )
 
 
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) > MOST:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of virtual GPUs; give an integer from 0 to {MOST}")
-    return int(text)
+def _request(text: str) -> str:
+    try:
+        if not text:
+            raise ArgumentError
+        virtual_request.parsed(text, ENV)
+    except XDeviceError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of virtual GPUs; give an integer from 0 to {MOST}, or 2:{STAND_IN}"
+        ) from None
+    return text
 
 
 def _restore(before: str | None) -> None:

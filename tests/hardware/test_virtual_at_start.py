@@ -1,0 +1,113 @@
+"""XDEVICE_VIRTUAL_GPUS is heeded right after a framework's import, in any process and whatever it imports first."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import textwrap
+
+import pytest
+
+from xdevice.cli.virtual import LINE, NAME
+from xdevice.kit import virtual_request
+
+ASK = "import sys, toy; print('xdevice_toy.virtual' in sys.modules, toy.__spec__.loader is toy.__loader__)"
+CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
+
+
+@pytest.fixture
+def python(toy_path, tmp_path):
+    """Run Python with the toy framework; what it prints on stdout and stderr comes back."""
+
+    def run(*arguments, status=0, path=(), **env):
+        path = os.pathsep.join([*path, str(toy_path), *filter(None, sys.path)])
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("XDEVICE")}
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            env={**clean, "PYTHONPATH": path, **env},
+            cwd=tmp_path,
+        )
+        assert done.returncode == status, done.stderr
+        return done.stdout.splitlines(), done.stderr.splitlines()
+
+    return run
+
+
+def test_the_framework_has_them_right_after_its_own_import(python):
+    out, _ = python("-c", f"import xdevice\n{ASK}", XDEVICE_VIRTUAL_GPUS="2")
+    assert out == ["enabled 2 False", "True True"]
+    out, _ = python("-c", f"import xdevice\n{ASK}")
+    assert out == ["False True"]
+
+
+def test_child_processes_that_do_not_import_xdevice_have_them_too(python, tmp_path):
+    out, _ = python("-c", f"import xdevice\n{CHILD}", ASK, XDEVICE_VIRTUAL_GPUS="2")
+    assert out == ["enabled 2 False", "True True"]
+    code = f"import xdevice; xdevice.virtual_gpus(3, stand_in=True)\n{CHILD}"
+    out, errors = python("-c", code, ASK)
+    assert out == ["enabled 3 False stand-in", "True True"]
+    assert errors == ["3 virtual GPUs stand in for CUDA's; they compute on the CPU"]
+    spawned = f"""
+        import multiprocessing, xdevice
+        def ask(_):
+            {ASK.replace("; ", chr(10) + " " * 12)}
+        if __name__ == "__main__":
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                pool.map(ask, [0])
+    """
+    (tmp_path / "spawned.py").write_text(textwrap.dedent(spawned))
+    out, _ = python("spawned.py", XDEVICE_VIRTUAL_GPUS="2")
+    assert out == ["enabled 2 False", "True True"]
+
+
+def test_a_foreign_script_runs_with_them_and_its_own_arguments_and_exit_status(python, tmp_path):
+    (tmp_path / "foreign.py").write_text(f"{ASK}\nprint(sys.argv[1:], __file__)\nsys.exit(7)")
+    command = "-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", "foreign.py", "--jobs", "3", "--", "-x"
+    out, errors = python(*command, status=7)
+    assert out == ["enabled 2 False stand-in", "True True", f"['--jobs', '3', '--', '-x'] {tmp_path / 'foreign.py'}"]
+    assert errors == ["2 virtual GPUs stand in for CUDA's; they compute on the CPU"]
+    _, errors = python("-m", "xdevice", "run", "--stand-in", "foreign.py", status=2)
+    assert errors[0].startswith("xdevice: error: --stand-in goes with --virtual-gpus N, both before SCRIPT")
+
+
+def test_another_sitecustomize_is_not_hidden(python, tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "sitecustomize.py").write_text("print('theirs')")
+    show = "import sitecustomize, sys; print(sitecustomize.__file__, any('at_start' in p for p in sys.path))"
+    out, _ = python("-c", show, path=[virtual_request._AT_START, str(theirs)])
+    assert out == ["theirs", f"{theirs / 'sitecustomize.py'} False"]
+    out, errors = python("-c", "print(1)", path=[virtual_request._AT_START])
+    assert out == ["1"] and not errors
+
+
+def test_what_cannot_be_had_is_said_and_the_import_goes_on(python):
+    out, errors = python("-c", f"import xdevice\n{ASK}", XDEVICE_VIRTUAL_GPUS="2", REAL="1")
+    assert out == ["True True"] and errors == ["xdevice: there is a real toy"]
+    out, errors = python("-c", f"import xdevice\n{ASK}", XDEVICE_VIRTUAL_GPUS="two")
+    assert out == ["False True"] and errors[0].startswith("xdevice: XDEVICE_VIRTUAL_GPUS=two is not a number of GPUs")
+    out, errors = python("-c", "import xdevice\ntry: import broken\nexcept OSError as error: print(error)")
+    assert out == ["libbroken.so: cannot open shared object file"] and not errors
+
+
+def test_the_line_for_every_python_looks_at_the_environment_and_no_further(python, tmp_path, monkeypatch):
+    line = f"{LINE}import sys; print('xdevice' in sys.modules)"
+    assert python("-c", line)[0] == ["False"]
+    assert python("-c", line, XDEVICE_VIRTUAL_GPUS="2")[0] == ["True"]
+
+
+def test_the_command_installs_and_removes_it(tmp_path, monkeypatch, capsys):
+    from xdevice.cli import main
+
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    assert main(["virtual", "status"]) == 0
+    assert main(["virtual", "install"]) == 0
+    assert (tmp_path / NAME).read_text() == LINE
+    assert main(["virtual", "status"]) == main(["virtual", "uninstall"]) == main(["virtual", "uninstall"]) == 0
+    assert not (tmp_path / NAME).exists()
+    out = capsys.readouterr().out
+    assert out.startswith("not installed: ") and f"installed: {tmp_path / NAME}; " in out and "is removed" in out
+    assert out.endswith("is not there; nothing was installed\n")

@@ -1,0 +1,28 @@
+"""Lets child processes have virtual GPUs: Python imports it at its start, since its folder is on PYTHONPATH.
+
+`xdevice.kit.virtual_request` puts it there. Another ``sitecustomize``, which it would hide, is imported as well.
+"""
+
+import os
+import sys
+
+
+def begin() -> None:
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]
+    if os.environ.get("XDEVICE_VIRTUAL_GPUS"):
+        try:
+            import xdevice  # noqa: F401  (which watches for frameworks where the variable is set)
+        except ModuleNotFoundError as error:  # the Python of another environment
+            if error.name != "xdevice":
+                raise
+    ours = sys.modules.pop("sitecustomize")
+    try:
+        import sitecustomize  # type: ignore[import-not-found, unused-ignore]  # noqa: F401  (there may be none)
+    except ModuleNotFoundError as error:
+        if error.name != "sitecustomize":
+            raise
+    sys.modules.setdefault("sitecustomize", ours)
+
+
+begin()
