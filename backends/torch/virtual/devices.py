@@ -69,12 +69,12 @@ def is_used() -> bool:
     return _used if plug_in is None else bool(plug_in.used())
 
 
-def use() -> None:
-    """Note that a virtual GPU has been used."""
+def use(whether: bool = True) -> None:
+    """Note that a virtual GPU has been used, or that none has yet."""
     global _used
-    _used = True
+    _used = whether
     if plug_in is not None:
-        plug_in.use()
+        plug_in.use(whether)
 
 
 def is_forked() -> bool:

@@ -27,8 +27,8 @@ from xdevice.backends.torch.virtual import (
     randomness,
     streams,
 )
-from xdevice.backends.torch.virtual.devices import NAME, exchange, existing, index_of
-from xdevice.backends.torch.virtual.internals import core, library, storages
+from xdevice.backends.torch.virtual.devices import NAME, exchange, existing
+from xdevice.backends.torch.virtual.internals import core, library
 
 _libraries: list[Any] = []  # registrations last as long as these objects
 
@@ -47,7 +47,6 @@ def start(n: int) -> None:
     _answer_for_accelerator()
     randomness.take_generators()
     gradients.compute_here()
-    _make_storages()
     _make_like()
     factories.replace()
     if hasattr(os, "register_at_fork"):
@@ -76,25 +75,6 @@ def _stats(index: int) -> dict[str, dict[str, dict[str, int]]]:
     """Allocated bytes under torch's keys; reserved is the same, since freed memory is returned immediately."""
     sums = {"all": {"current": account.allocated(existing(index)), "peak": account.peak(index)}}
     return {"allocated_bytes": sums, "reserved_bytes": sums}
-
-
-def _make_storages() -> None:
-    """Create storages for pickle and torch.load: torch crashes without an allocator in C++."""
-    make = storages.__new__
-
-    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        device = kwargs.get("device")
-        if device is None or torch.device(device).type != NAME:
-            return make(cls, *args, **kwargs)
-        content = args[0] if args else kwargs.get("size", 0)
-        fill = torch.empty if isinstance(content, int) else torch.tensor  # how many bytes, or which
-        host = fill(content, dtype=torch.uint8, device="cpu")
-        return memory.to_virtual(host, index_of(device)).untyped_storage()
-
-    def new_like(self: Any) -> Any:
-        return storages(0, device=self.device)
-
-    storages.__new__, storages.new, storages.resize_ = new, new_like, factories.resizing(storages.resize_)
 
 
 def _make_like() -> None:

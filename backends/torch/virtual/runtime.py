@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from xdevice.backends.torch.virtual import autocast, cells, devices, module, parameters, plug_in, scattering, streams
+from xdevice.backends.torch.virtual import account, autocast, cells, devices, gradients, module, parameters, plug_in, scattering, storages, streams
 from xdevice.backends.torch.virtual.devices import NAME, known
 from xdevice.backends.torch.virtual.internals import core, library
 from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
@@ -33,7 +33,9 @@ def start(n: int, stand_in: bool) -> None:
     if not stand_in:
         parameters.keep()
     scattering.replace()
-    torch.get_device_module(devices.name).manual_seed_all(torch.initial_seed())
+    storages.replace()
+    for generator in devices.generators:
+        generator.manual_seed(torch.initial_seed())
     _probe()
 
 
@@ -51,8 +53,6 @@ def _compiled(stand_in: bool) -> plug_in.PlugIn | None:
 
 def _start_compiled(found: plug_in.PlugIn, n: int, stand_in: bool) -> None:
     devices.plug_in = found
-    everything, ours, errors = library.Library("_", "IMPL"), library.Library("aten", "IMPL"), _mixing()
-    _libraries[:] = [everything, ours, errors]
     if stand_in:
         devices.name = "cuda"
     else:
@@ -60,38 +60,54 @@ def _start_compiled(found: plug_in.PlugIn, n: int, stand_in: bool) -> None:
         torch.utils.generate_methods_for_privateuse1_backend()
         torch._register_device_module(NAME, module)
     found.start(n, stand_in=stand_in, capacity=devices.capacity, limited=devices.limited)
+    ours, errors = library.Library("aten", "IMPL"), library.Library("xdevice_virtual", "IMPL")
+    _libraries[:] = [ours, errors]
+    errors.impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
     cells.register_compiled(ours, "CUDA" if stand_in else "PrivateUse1")
     devices.generators[:] = [torch.Generator(f"{devices.name}:{i}") for i in range(n)]  # the first are the default ones
     if stand_in:
         from xdevice.backends.torch.virtual import stand_in as cuda
 
         cuda.start()
-    else:
-        autocast.register(ours, everything)
-        core._accelerator_getStream = streams.current_stream
-        core._accelerator_setStream = streams.set_stream
+        return
+    everything = library.Library("_", "IMPL")
+    _libraries.append(everything)
+    autocast.register(ours, everything)
+    core._accelerator_getStream = streams.current_stream
+    core._accelerator_setStream = streams.set_stream
 
 
-def _mixing() -> Any:
-    """An operation that raises `MixedDeviceError`, for C++ to call."""
-
-    def raise_mixed(operation: str, a: torch.device, b: torch.device) -> NoReturn:
-        raise mixed(operation, [known(a), known(b)])
-
-    made = library.Library("xdevice_virtual", "DEF")
-    made.define("mixed(str operation, Device a, Device b) -> ()")
-    made.impl("mixed", raise_mixed, "CompositeExplicitAutograd")
-    return made
+def _raise_mixed(operation: str, a: torch.device, b: torch.device) -> NoReturn:
+    """Raise `MixedDeviceError`, for C++."""
+    raise mixed(operation, [known(a), known(b)])
 
 
 def _probe() -> None:
     """Compute a gradient, which fails where torch has changed."""
     try:
-        x = torch.ones(2, device=f"{devices.name}:{devices.count - 1}", requires_grad=True)
-        (x + x).sum().backward()
-        assert x.grad is not None and x.grad.device == x.device and x.grad.tolist() == [2, 2]
+        try:
+            _compute()
+        except RuntimeError as error:
+            if "device_ready_queues_" not in str(error):
+                raise
+            gradients.compute_here()  # the engine started before, with threads for the devices that it saw
+            _compute()
     except Exception as error:
         hint = "" if devices.name != NAME or devices.plug_in is None else "; CXX=none takes the ones written in Python"
         raise VirtualDeviceError(
             f"virtual GPUs compute wrongly under torch {torch.__version__}, which has changed: {error}{hint}"
         ) from error
+    account.forget_peak(devices.count - 1)
+    devices.use(False)
+
+
+def _compute() -> None:
+    last = devices.count - 1
+    if devices.plug_in is None:
+        x = torch.ones(2, device=f"{NAME}:{last}")
+    else:  # in a way that torch does not count as the first use of a GPU
+        x = torch.ops.xdevice_virtual.take(torch.ones(2), last)
+    x.requires_grad_()
+    (x + x).sum().backward()
+    if x.grad is None or x.grad.device != x.device or x.grad.tolist() != [2, 2]:
+        raise RuntimeError(f"the gradient of x + x is {x.grad}")

@@ -119,6 +119,30 @@ void refuse_others() {
   }
 }
 
+// What Python needs: the memory of a virtual tensor as a CPU tensor, the way back, and an error to raise.
+Tensor host(const Tensor& x) { return like(x, host_of(x.storage()), c10::DispatchKey::CPU); }
+
+Tensor take(const Tensor& host, int64_t index) {
+  return like(host, virtual_of(host.storage(), index), KEY);
+}
+
+void refresh(const Tensor& x) {  // after the CPU storage of its memory was given other memory
+  auto* s = x.storage().unsafeGetStorageImpl();
+  Storage own = host_of(x.storage());
+  if (s->data() != own.data() || s->nbytes() != own.nbytes()) take_over(s, own, s->device().index());
+}
+
+void register_for_python() {
+  auto& ours = *new torch::Library(torch::Library::DEF, "xdevice_virtual", std::nullopt, __FILE__, __LINE__);
+  ours.def("mixed(str operation, Device a, Device b) -> ()");
+  ours.def("host(Tensor x) -> Tensor");
+  ours.def("take(Tensor host, int index) -> Tensor");
+  ours.def("refresh(Tensor x) -> ()");
+  ours.impl("host", torch::dispatch(KEY, &host));
+  ours.impl("take", torch::dispatch(c10::DispatchKey::CPU, &take));
+  ours.impl("refresh", torch::dispatch(KEY, &refresh));
+}
+
 struct Quiet : c10::WarningHandler {  // of torch, that kernels are replaced
   void process(const c10::Warning&) override {}
 };
@@ -152,6 +176,7 @@ const char* xdevice_start(int n, int cuda, int64_t bytes, int enforced) {
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     register_operations();
     refuse_others();
+    register_for_python();
 #ifndef _WIN32
     pthread_atfork(nullptr, nullptr, [] { forked = used.load(); });
 #endif
@@ -171,7 +196,7 @@ int xdevice_exchange(int index) {  // which exists; a negative one changes nothi
 }
 int xdevice_used() { return used; }
 int xdevice_forked() { return forked; }
-void xdevice_use() { used = true; }
+void xdevice_use(int whether) { used = whether; }
 void xdevice_forbid(int whether) { forbidden = whether; }
 int64_t xdevice_allocated(int index) { return accounts[index].now; }
 int64_t xdevice_peak(int index) { return accounts[index].peak; }
