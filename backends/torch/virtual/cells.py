@@ -118,18 +118,13 @@ def _no_nested(*args: Any) -> bool:
     return False
 
 
-_RECURRENT = (
-    ("_thnn_fused_lstm_cell", _lstm),
-    ("_thnn_fused_lstm_cell_backward_impl", _lstm_backward),
-    ("_thnn_fused_gru_cell", _gru),
-    ("_thnn_fused_gru_cell_backward", _gru_backward),
-)
-
-
 def register(library: Any) -> None:
     """Register these operations for virtual GPUs that run in Python."""
     for name, call in (
-        *_RECURRENT,
+        ("_thnn_fused_lstm_cell", _lstm),
+        ("_thnn_fused_lstm_cell_backward_impl", _lstm_backward),
+        ("_thnn_fused_gru_cell", _gru),
+        ("_thnn_fused_gru_cell_backward", _gru_backward),
         ("convolution_overrideable", aten.convolution.default),
         ("convolution_backward_overrideable", _convolution_backward),
         ("native_dropout_backward", _dropout_backward),
@@ -137,17 +132,11 @@ def register(library: Any) -> None:
         known = name.removesuffix("_overrideable")  # torch's suffix for kernels that a device has to provide
         library.impl(name, on_host(f"aten::{known}", call), "PrivateUse1")
     library.impl("native_dropout", _dropout, "PrivateUse1")
-    _register_attention(library, "PrivateUse1")
+    register_attention(library, "PrivateUse1")
 
 
-def register_compiled(library: Any, key: str) -> None:
-    """Register those that are not compiled; they compute on virtual GPUs, by ordinary operations."""
-    for name, call in _RECURRENT:
-        library.impl(name, call, key)
-    _register_attention(library, key)
-
-
-def _register_attention(library: Any, key: str) -> None:
+def register_attention(library: Any, key: str) -> None:
+    """Register attention, which the compiled virtual GPUs take from here."""
     for each in (key, f"Autograd{key}"):
         library.impl("scaled_dot_product_attention", _attention, each)
     library.impl("_nested_tensor_from_mask_left_aligned", _no_nested, key)

@@ -63,7 +63,7 @@ def _start_compiled(found: plug_in.PlugIn, n: int, stand_in: bool) -> None:
     ours, errors = library.Library("aten", "IMPL"), library.Library("xdevice_virtual", "IMPL")
     _libraries[:] = [ours, errors]
     errors.impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
-    cells.register_compiled(ours, "CUDA" if stand_in else "PrivateUse1")
+    cells.register_attention(ours, "CUDA" if stand_in else "PrivateUse1")
     devices.generators[:] = [torch.Generator(f"{devices.name}:{i}") for i in range(n)]  # the first are the default ones
     if stand_in:
         from xdevice.backends.torch.virtual import stand_in as cuda

@@ -11,7 +11,7 @@
 #include <pthread.h>
 #endif
 
-#include "operations.h"
+#include "cells.h"
 
 namespace xdevice {
 namespace {
@@ -95,7 +95,8 @@ void register_operations() {
     names.erase(name);
   }
   for (auto* name : {"empty.memory_format", "empty_strided", "_efficientzerotensor", "native_dropout",
-           "native_dropout_backward", "record_stream"})
+           "native_dropout_backward", "record_stream", "_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl",
+           "_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward"})
     names.erase(name);
   for (const auto& name : names) ours.impl(name.c_str(), boxed<&compute>());
   ours.impl("empty.memory_format", &empty);
@@ -104,6 +105,7 @@ void register_operations() {
   ours.impl("native_dropout", &dropout);
   ours.impl("native_dropout_backward", &dropout_backward);
   ours.impl("record_stream", &record_stream);
+  register_cells(ours);
 }
 
 void refuse_others() {
