@@ -178,8 +178,8 @@ def _cumulative_prod(x: Any, axis: int) -> Any:
 
 
 def _shift(op: Callable[..., Any]) -> Callable[..., Any]:
-    """A shift of bits, as a product with or a quotient by a power of 2."""
-    return _in_floats(lambda x1, x2: _np.floor(op(x1, _np.power(2.0, x2))))
+    """A shift of bits, as a product with or a quotient by a power of 2: one that is finite."""
+    return _in_floats(lambda x1, x2: _np.floor(op(x1, _np.power(2.0, _np.minimum(x2, 64.0)))))
 
 
 def _nonzero(x: Any, /) -> tuple[Any, ...]:
@@ -213,6 +213,9 @@ def _searchsorted(ordered: Any, values: Any, right: bool) -> Any:
 def _repeat(x: Any, repeats: Any, axis: int) -> Any:
     if isinstance(repeats, int) and not repeats:  # MXNet 1.9.1 then gives another shape
         return x[(slice(None),) * axis + (slice(0, 0),)]
+    if isinstance(repeats, NDArray):  # it takes no array of them
+        places = np.repeat(np.arange(x.shape[axis]), repeats.asnumpy())
+        return _RAW["take"](x, _np.array(places, dtype="int64", ctx=x.ctx), axis)
     return _np.repeat(x, repeats, axis=axis)
 
 

@@ -9,7 +9,7 @@ import paddle
 
 from xdevice.backends.paddle.creation import dtype as dtype  # noqa: PLC0414  (for the kit)
 from xdevice.backends.paddle.placement import device_of, move
-from xdevice.errors import UnknownPlacementError
+from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit.standard import standard
 from xdevice.kit.widening import Widening
 
@@ -29,6 +29,7 @@ def widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[...,
 
 
 _copysign: Any = paddle.copysign
+_MOST_AXES = 9
 _REFUSALS = ("is not registered", "the data type", "The data type", "dtype of input", "Unsupported", "not support")
 
 
@@ -88,6 +89,12 @@ def _nonzero(x: Any, /) -> tuple[Any, ...]:
     return tuple(paddle.unbind(paddle.nonzero(x), 1))
 
 
+def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
+    if len(shape) > _MOST_AXES:
+        raise NotSupportedError(f"paddle has no tensors of {len(shape)} axes; it has up to {_MOST_AXES}")
+    return paddle.reshape(x, shape)
+
+
 def _negative(x: Any, /) -> Any:
     """PaddlePaddle 3.3.1's own makes 0.0 of 0.0, and not -0.0."""
     return paddle.multiply(x, number(-1.0, dtype_name(x), x)) if x.is_floating_point() else paddle.neg(x)
@@ -130,7 +137,7 @@ _SAME = {
         *("cos", "cosh", "divide", "exp", "expm1", "flip", "floor", "floor_divide", "greater_equal", "hypot"),
         *("imag", "isfinite", "isinf", "isnan", "less_equal", "log", "log10", "log1p", "log2", "logical_and"),
         *("logical_not", "logical_or", "logical_xor", "matmul", "maximum", "minimum", "multiply", "nextafter"),
-        *("pow", "real", "remainder", "reshape", "roll", "round", "signbit", "sin", "sinh", "sqrt"),
+        *("pow", "real", "remainder", "roll", "round", "signbit", "sin", "sinh", "sqrt"),
         *("squeeze", "stack", "subtract", "tan", "tanh", "tile", "trunc", "where"),
     )
 }
@@ -171,6 +178,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     # of shapes
     "expand_dims": paddle.unsqueeze,
     "permute_dims": paddle.transpose,
+    "reshape": _reshape,
     "repeat": _repeat,
     "unstack": paddle.unbind,
     "take": _take,

@@ -6,6 +6,7 @@ import sys
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context  # which scope this thread is in
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _numpy: Any = tf.experimental.numpy
 _running: Any = context.context
+_ALIGNED = 64
 
 
 def namespace() -> Mapping[str, Any]:
@@ -102,6 +104,12 @@ def _number(like: Any, value: Any, name: str) -> Any:
 
 
 def _from_dlpack(x: Any, /) -> Any:
+    try:
+        address = np.from_dlpack(x).ctypes.data
+    except (AttributeError, BufferError, RuntimeError, TypeError):  # not on the host, where alone this matters
+        address = 0
+    if address % _ALIGNED:  # TensorFlow 2.21 takes it, and then ends the process in the first operation that needs it
+        raise ValueError(f"the memory of the {type(x).__name__} does not begin at a multiple of {_ALIGNED} bytes")
     return tf.experimental.dlpack.from_dlpack(x.__dlpack__())
 
 

@@ -46,7 +46,9 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) 
 
 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> torch.Tensor:
-    return _made(torch.arange, start, stop, step, dtype=dtype, device=_native(device))
+    counted = torch.int64 if dtype in (torch.uint16, torch.uint32, torch.uint64) else dtype  # torch 2.13 has no others
+    found = _made(torch.arange, start, stop, step, dtype=counted, device=_native(device))
+    return found if counted is dtype else found.to(dtype)
 
 
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:

@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
 
 def namespace() -> Mapping[str, Any]:
-    return {**vars(xp), "take_along_axis": _take_along_axis, "unique_all": _unique_all}
+    return {
+        **vars(xp),
+        "repeat": _repeat,
+        "take": _take,
+        "take_along_axis": _take_along_axis,
+        "unique_all": _unique_all,
+    }
 
 
 def module() -> ModuleType:
@@ -27,6 +33,18 @@ class UniqueAll(NamedTuple):
     indices: torch.Tensor
     inverse_indices: torch.Tensor
     counts: torch.Tensor
+
+
+def _take(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int | None = None) -> torch.Tensor:
+    narrow = indices.dtype not in (torch.int32, torch.int64)  # torch 2.13 takes no others
+    found: torch.Tensor = xp.take(x, indices.long() if narrow else indices, axis=axis)
+    return found
+
+
+def _repeat(x: torch.Tensor, repeats: int | torch.Tensor, /, *, axis: int | None = None) -> torch.Tensor:
+    counts = repeats.long() if isinstance(repeats, torch.Tensor) else repeats
+    found: torch.Tensor = xp.repeat(x, counts, axis=axis)
+    return found
 
 
 def _take_along_axis(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int = -1) -> torch.Tensor:

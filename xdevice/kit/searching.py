@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from xdevice.kit.axes import axes_of, one_axis, one_of
+from xdevice.kit.axes import axes_of, least_axes, one_axis, one_of
 from xdevice.kit.parts import Parts
+from xdevice.kit.promotion import INTEGER, WHOLE, kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,16 +16,25 @@ class Searching(Parts):
     """Functions whose result is places, or depends on the order of numbers."""
 
     def take(self, x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
-        return self._raw["take"](x, indices, one_axis(x, axis, "take"))
+        return self._raw["take"](x, self._places(indices), one_axis(x, axis, "take"))
 
     def take_along_axis(self, x: Any, indices: Any, /, *, axis: int = -1) -> Any:
-        return self._raw["take_along_axis"](x, indices, *axes_of(axis, len(x.shape)))
+        return self._raw["take_along_axis"](x, self._places(indices), *axes_of(axis, len(x.shape)))
+
+    def nonzero(self, x: Any, /) -> tuple[Any, ...]:
+        least_axes(x, 1, "nonzero")
+        return tuple(self._raw["nonzero"](x))
 
     def argmax(self, x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
         return self._extreme(self._raw["argmax"], x, axis, keepdims)
 
     def argmin(self, x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
         return self._extreme(self._raw["argmin"], x, axis, keepdims)
+
+    def _places(self, indices: Any) -> Any:
+        """Indices in a dtype that every framework takes; narrow integers are not always among them."""
+        name = self._dtypes.dtype_name(indices)
+        return indices if name in ("int32", INTEGER) or kind_of(name) != WHOLE else self._dtypes.cast(indices, INTEGER)
 
     def _extreme(self, op: Callable[..., Any], x: Any, axis: int | None, keepdims: bool) -> Any:
         if axis is not None:

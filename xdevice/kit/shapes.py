@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdevice.errors import ArgumentError
 from xdevice.kit.axes import axes_of, broadcast_shapes, no_copy, one_of
 from xdevice.kit.parts import Parts
+from xdevice.kit.promotion import INTEGER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Shapes(Parts):
         return self._raw["tile"](x, (1,) * -more + tuple(repetitions))
 
     def repeat(self, x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
+        if self._dtypes.dtype_name(repeats) is not None:
+            repeats = self._dtypes.cast(repeats, INTEGER)
         if axis is None:
             return self._raw["repeat"](self._raw["reshape"](x, (-1,)), repeats, 0)
         return self._raw["repeat"](x, repeats, *axes_of(axis, len(x.shape)))

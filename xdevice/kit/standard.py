@@ -42,7 +42,7 @@ OF_TRUTH = ("logical_and", "logical_not", "logical_or", "logical_xor")
 TO_WHOLE = ("ceil", "floor", "round", "trunc")
 REDUCED = ("all", "any", "max", "mean", "min", "prod", "sum")
 AS_THEY_ARE = (
-    *("abs", "bitwise_invert", "empty_like", "negative", "nonzero", "ones_like", "sign", "tril", "triu"),
+    *("abs", "bitwise_invert", "empty_like", "negative", "ones_like", "sign", "tril", "triu"),
     "zeros_like",
 )
 

@@ -24,28 +24,36 @@ def imported(owner: Backend, share: Callable[[Any], Any], x: Any, device: Any, c
     ``copy=None`` shares memory only where both tensors can be written to, or neither: a write through one
     would otherwise change numbers that their framework takes for constant.
     """
-    known = tensor_owner(x) is not None
-    if not known and not hasattr(x, "__dlpack__"):
+    source = tensor_owner(x)
+    if source is None and not hasattr(x, "__dlpack__"):
         raise ArgumentTypeError(f"from_dlpack of a {type(x).__name__}, which has no __dlpack__; asarray takes numbers")
     with using(owner):
-        where = as_device(device) if device is not None else device_of(x) if known else None
-        if known and 0 in x.shape:  # no memory to share; some frameworks fail with such tensors
-            return creation.tensor(to_numpy(x), device=where)
-        try:
-            found = share(x)
-        except BufferError as error:  # its library refuses, and says why
-            raise ArgumentError(f"the {type(x).__name__} cannot be shared: {error}") from error
-        except Exception as error:  # each framework has its own errors for what it cannot share
-            if copy is False or not known:
-                raise CopyNeededError(
-                    f"{owner} cannot share the memory of a {type(x).__name__}; leave copy out"
-                ) from error
-            return creation.tensor(to_numpy(x), device=where)
-        here = device_of(found)
-        if copy is False and not (_share(x, found) and where in (None, here)):
+        where = as_device(device) if device is not None else None if source is None else device_of(x)
+        found = None if copy else _shared(share, x, source, copy)
+        if copy is False and not (_same_memory(x, found) and where in (None, device_of(found))):
             raise CopyNeededError(f"copy=False, but {owner} has to copy the {type(x).__name__}; leave copy out")
-        copied = copy is not False and (copy or not _equally_writable(x, found))
-        return to_device(found, where or here, copy=copied or None)
+        if found is None or (copy is None and not _alike(x, found)):
+            return creation.tensor(_numbers(x, source), device=where)  # at once: a framework's own copy may come later
+        return found if where is None else to_device(found, where)
+
+
+def _shared(share: Callable[[Any], Any], x: Any, source: Backend | None, copy: bool | None) -> Any:
+    """The framework's tensor in the memory of another one; ``None`` where it is to be copied instead."""
+    try:
+        return share(x)
+    except Exception as error:  # each framework has its own errors for what it cannot share
+        what = str(error).partition("\n")[0]
+        if copy is False:
+            raise CopyNeededError(f"copy=False, but the {type(x).__name__} cannot be shared: {what}") from error
+        if isinstance(error, BufferError) and source != "numpy":  # the tensor's own library refuses, and says why
+            raise ArgumentError(f"the {type(x).__name__} cannot be shared: {what}") from error
+        return None
+
+
+def _numbers(x: Any, source: Backend | None) -> Any:
+    import numpy as np
+
+    return to_numpy(x) if source is not None else np.array(np.from_dlpack(x))
 
 
 def _view(x: Any) -> Any:
@@ -58,7 +66,7 @@ def _view(x: Any) -> Any:
         return None
 
 
-def _share(x: Any, found: Any) -> bool:
+def _same_memory(x: Any, found: Any) -> bool:
     """Whether two tensors are in the same memory, as far as that can be seen."""
     import numpy as np
 
@@ -66,8 +74,9 @@ def _share(x: Any, found: Any) -> bool:
     return any(view is None or not view.size for view in views) or np.shares_memory(*views)
 
 
-def _equally_writable(x: Any, found: Any) -> bool:
+def _alike(x: Any, found: Any) -> bool:
+    """Whether both tensors may be written to, or neither, and have one dtype."""
     views = _view(x), _view(found)
     if any(view is None for view in views):
         return False
-    return bool(views[0].flags.writeable == views[1].flags.writeable)
+    return bool(views[0].flags.writeable == views[1].flags.writeable and views[0].dtype == views[1].dtype)
