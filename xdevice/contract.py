@@ -168,8 +168,11 @@ class Trees(Protocol):
         """Whether the class is registered; Python's own containers do not count."""
         ...
 
-    def opened(self, node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any]]:
-        """Its parts, how each would be written behind it (``.x``, ``[0]``), and what rebuilds it from new parts."""
+    def opened(self, node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
+        """Its parts, how each would be written behind it (``.x``, ``[0]``), what rebuilds it from new parts.
+
+        Last, what it keeps besides: static fields, which stay as they are.
+        """
         ...
 
 

@@ -16,6 +16,8 @@ def is_node(cls: type) -> bool:
     return bool(default_registry.is_node(cls))
 
 
-def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any]]:
+def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
+    structure: Any
     named, structure = tree_flatten_with_path(node, is_leaf=lambda part: part is not node)
-    return [part for _, part in named], [keystr(path) for path, _ in named], lambda new: tree_unflatten(structure, new)
+    parts, keys = [part for _, part in named], [keystr(path) for path, _ in named]
+    return parts, keys, lambda new: tree_unflatten(structure, new), structure.node_data()

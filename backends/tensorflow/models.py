@@ -134,6 +134,7 @@ def _check_untraced(handles: list[Any]) -> None:
     Such a function would go on training and answering with the old values, without an error.
     """
     if _traced(handles):
+        _forget_compiled_elsewhere(handles)
         gc.collect()  # functions that cannot be called any more do no harm
         names = _traced(handles)
         if names:
@@ -141,6 +142,14 @@ def _check_untraced(handles: list[Any]) -> None:
                 f"tensorflow cannot move a model that is traced into {' and '.join(sorted(names))}, which would go on "
                 f"with the old values; move it before the first call of a tf.function, or delete the function"
             )
+
+
+def _forget_compiled_elsewhere(handles: list[Any]) -> None:
+    """Drop what Keras has compiled for other models that share these variables; it compiles them anew."""
+    wanted, model = set(map(id, handles)), tf.keras.Model
+    for found in [found for found in gc.get_objects() if issubclass(type(found), model)]:
+        if any(id(variable_of(variable)._handle) in wanted for variable in keras.variables(found)):
+            keras.forget_compiled(found)
 
 
 def _traced(handles: list[Any]) -> set[str]:

@@ -28,6 +28,30 @@ def tensors_of(model: torch.nn.Module | PackedSequence) -> Iterator[tuple[str, t
         return
     yield from model.named_parameters()
     yield from model.named_buffers()
+    yield from _constants(model)
+
+
+def _constants(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """What is neither a parameter nor a buffer and does not move: weights packed for int8, constants of TorchScript."""
+    for name, module in model.named_modules():
+        tensors: list[torch.Tensor] = []
+        if isinstance(module, torch.jit.ScriptModule):
+            nodes = module.graph.findAllNodes("prim::Constant") if hasattr(module, "graph") else ()
+            values = [n.t("value") for n in nodes if n.hasAttribute("value") and n.kindOf("value") == "t"]
+            tensors = [value for value in values if value.ndim]  # a number may be anywhere
+        elif "quantized" in type(module).__module__:
+            tensors = [tensor for value in vars(module).values() for tensor in _packed(value)]
+        yield from ((f"{name}.constant{i}".lstrip("."), tensor) for i, tensor in enumerate(tensors))
+
+
+def _packed(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.ScriptObject):
+        yield from _packed(value.__getstate__())
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _packed(part)
+    elif isinstance(value, torch.Tensor):
+        yield value
 
 
 def move_model(model: Any, device: Device) -> Any:

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from xdevice.contract import Role
 
 _CPU = Device("cpu", 0)
-_DATA = (torch.dtype, torch.layout, torch.memory_format, torch.Size, torch.finfo, torch.iinfo)
+_DATA = (
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+    torch.Size,
+    torch.finfo,
+    torch.iinfo,
+    torch.Stream,
+    torch.Event,
+)
 _known: dict[torch.device, Device] = {}
 
 

@@ -620,6 +620,32 @@ def test_the_gradients_of_a_compiled_function_are_compiled_with_it_once():
         xdevice.value_and_grad(tf.function(lambda w: w))(tf.ones(2))
 
 
+def trained_pair():
+    """Two models that are compiled, trained, and share a layer."""
+    shared = keras.layers.Dense(2)
+    pair = [keras.Sequential([keras.Input((3,)), shared, keras.layers.Dense(1)]) for _ in range(2)]
+    for model in pair:
+        model.compile("adam", "mse")
+        model.fit(np.ones((4, 3)), np.ones((4, 1)), verbose=0)
+    return pair
+
+
+@on_two_cpus
+def test_trained_models_that_share_a_layer_move_together_and_an_optimizer_is_copied_with_its_model_only():
+    pair = trained_pair()
+    with pytest.raises(xdevice.NotSupportedError, match="copy the model that is compiled with it"):
+        to_device(pair[0].optimizer, B, copy=True)
+    copied, optimizer = to_device([pair[0], pair[0].optimizer], B, copy=True)
+    assert copied.optimizer is optimizer
+    assert device_of([copied, optimizer]) is B and device_of(pair) is A
+    moved = to_device(pair, B)
+    assert device_of(moved) is B and moved[0].layers[0] is moved[1].layers[0]
+    before = moved[0].layers[0].kernel.numpy()
+    moved[1].fit(np.ones((4, 3)), np.ones((4, 1)), verbose=0)
+    assert not np.allclose(moved[0].layers[0].kernel.numpy(), before)
+    assert device_of(moved) is B
+
+
 def test_a_seed_inside_a_traced_function_is_an_error():
     @tf.function(autograph=False)
     def draw():

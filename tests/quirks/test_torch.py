@@ -219,3 +219,30 @@ def test_a_step_works_on_in_a_forked_process():
     )
     run = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=100)
     assert run.stdout.strip() == "6", run.stderr
+
+
+def quantized():
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.LSTM(2, 2))
+    return torch.ao.quantization.quantize_dynamic(net, {torch.nn.Linear, torch.nn.LSTM})
+
+
+def frozen():
+    return torch.jit.freeze(torch.jit.script(torch.nn.Linear(3, 2).eval()))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("make", [quantized, frozen])
+def test_weights_that_are_packed_or_frozen_are_on_the_cpu_and_stay_there(make):
+    model, meta = make(), torch.ones(1, device="meta")
+    assert not list(model.parameters())
+    assert device_of(model) is cpu()
+    assert xdevice.devices_of([model, meta]) == {cpu(), Device("meta")}
+    assert to_device([model], "cpu")[0] is model
+    assert device_of(to_device(model, "cpu", copy=True)) is cpu()
+
+
+def test_streams_and_events_are_plain_data():
+    x = torch.ones(1)
+    tree = {"x": x, "stream": torch.Stream("cpu"), "event": torch.Event("cpu")}
+    assert to_device(tree, "cpu", copy=True)["stream"] is tree["stream"]
+    assert device_of(tree) is cpu()

@@ -220,6 +220,10 @@ def test_optree_nodes_are_opened_as_registered():
         moved = xdevice.to_device({"n": original}, "cpu", copy=True)["n"]
         assert moved.x is not original.x and moved.static == "kept"
         assert flatten(original).paths == (".x",)
+        holding = {"n": Node(np.ones(2), [np.ones(2)])}
+        with pytest.raises(xdevice.NotATensorError, match=r"Node\.static holds a tensor .*static.*\['n'\]"):
+            xdevice.device_of(holding)
+        assert xdevice.device_of(holding, skip="static") == xdevice.cpu()
     finally:
         optree.unregister_pytree_node(Node, namespace=optree.registry.__GLOBAL_NAMESPACE)
 

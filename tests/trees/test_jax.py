@@ -4,6 +4,7 @@ import equinox
 import flax
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from flax import linen, nnx
@@ -43,6 +44,17 @@ class Module(nnx.Module):
 
     def __call__(self, x):
         return self.drop(self.norm(self.again(self.first(x))))
+
+
+class Scaled(equinox.Module):
+    weight: jax.Array
+    scale: object = equinox.field(static=True)
+
+
+@flax.struct.dataclass
+class ScaledState:
+    weight: jax.Array
+    scale: object = flax.struct.field(pytree_node=False)
 
 
 def variables():
@@ -132,6 +144,12 @@ def test_what_is_registered_with_jax_moves_whole_and_keeps_its_structure(make, t
     assert not {id(array) for array in arrays(copied)} & {id(array) for array in arrays(tree)}
 
 
+def test_the_function_of_a_partial_moves_too(there):
+    moved = to_device(Partial(network(), jnp.ones(3)), there, copy=True)
+    assert {device_of(array) for array in arrays(moved.func)} == {there}
+    assert type(moved) is Partial
+
+
 @pytest.mark.parametrize("make", [train_state, module, network, TREES["BCOO"]])
 def test_replicas_of_a_registered_tree_are_whole(make, there):
     for replica, device in zip(replicate(make(), [cpu(), there]), [cpu(), there], strict=True):
@@ -154,3 +172,19 @@ def test_a_module_that_holds_its_variables_out_of_sight_is_an_error():
     bound = Network().bind(variables())
     with pytest.raises(xdevice.NotATensorError, match="Scope"):
         to_device(bound, "cpu", copy=True)
+
+
+@pytest.mark.filterwarnings("ignore:A JAX array is being set as static")
+@pytest.mark.parametrize("kind", [Scaled, ScaledState])
+@pytest.mark.parametrize("made", [lambda x: x, np.asarray, lambda x: {"a": (x,)}], ids=["jax", "numpy", "nested"])
+def test_an_array_in_a_static_field_is_an_error_that_names_it(kind, made, there):
+    scale = made(jnp.ones(2))
+    tree = {"net": kind(jnp.ones(2), scale)}
+    for ask in (device_of, lambda t: to_device(t, there, copy=True), lambda t: replicate(t, [there, there])):
+        with pytest.raises(xdevice.NotATensorError, match=r"\.scale holds a tensor.*static.*\['net'\]"):
+            ask(tree)
+    assert device_of(tree, skip=["scale"]) == device_of(tree["net"].weight)
+    moved = to_device(tree, there, copy=True, skip=["scale"])["net"]
+    assert moved.scale is scale
+    assert device_of(moved.weight) == there
+    assert device_of(kind(jnp.ones(2), "text")) == device_of(tree["net"].weight)

@@ -828,6 +828,16 @@ print(where())
     assert out[-6:] == [on_cpu, on_cpu, "vgpu:1 [2.0, 3.0] True True gpu cpu", on_cpu, "cpu vgpu:1", "cpu"]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_packed_and_frozen_weights_do_not_stay_behind_without_an_error():
+    packed = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(3, 2)), {nn.Linear})
+    for model in (packed, torch.jit.freeze(torch.jit.script(nn.Linear(3, 2).eval()))):
+        with pytest.raises(xdevice.MisplacedError, match="chose cpu:0"):
+            to_device([model, torch.ones(1)], gpu(1))
+        with pytest.raises(xdevice.MixedDeviceError, match=r"constant0.*on gpu:1: \[1\]"):
+            device_of([model, torch.ones(1, device=SECOND)])
+
+
 def test_another_owner_of_privateuse1_is_an_error_that_names_it():
     out = run("""
 torch.utils.rename_privateuse1_backend("other")

@@ -108,9 +108,21 @@ def copies(models: list[Any]) -> list[Any]:
             for model, new in zip(ours, made, strict=True):
                 if getattr(model, "optimizer", None) is not None:
                     found[id(model.optimizer)] = new.optimizer
-            return [found[id(model)] if id(model) in found else copy.deepcopy(model) for model in models]
+            return [found[id(model)] if id(model) in found else _copy_of(model) for model in models]
+    except NotSupportedError:
+        raise
     except (NotImplementedError, UnknownPlacementError, TypeError, ValueError, AttributeError) as error:
         raise cannot_copy(models, " ".join(str(error).split())) from error
+
+
+def _copy_of(part: Any) -> Any:
+    """A copy of what is not a layer: an optimizer, a metric, a seed generator."""
+    if getattr(part, "built", False) and hasattr(part, "apply_gradients"):
+        raise NotSupportedError(
+            f"this {type(part).__name__} was built for the variables of a model, and so would be its copy; "
+            "copy the model that is compiled with it, or build another for the copy"
+        )
+    return copy.deepcopy(part)
 
 
 def check_sharing(before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]], models: list[Any]) -> None:

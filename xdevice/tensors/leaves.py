@@ -20,11 +20,12 @@ from xdevice.tensors.containers import container_of, moves_itself
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from typing import Any
 
     from xdevice.device import Device
     from xdevice.framework.adapters import Backend
+    from xdevice.tensors.containers import Container
 
 _MOST = 20_000  # objects that a search looks at
 
@@ -68,6 +69,36 @@ def what_is(leaf: Any) -> Ownership | SelfMoving | None:
     if not isinstance(leaf, _DATA):
         _check_data(leaf)
     return None
+
+
+def check_fixed(container: Container, node: Any, skip: Collection[str] = ()) -> None:
+    """An error if there is a tensor in a container's keys, or in what a registered class keeps beside its parts."""
+    for fixed in container.fixed(node):
+        for _, tensor, _ in _tensors_in(fixed):
+            names = _static_names(container, node, tensor)
+            if names and set(names).isdisjoint(skip):
+                raise NotATensorError(
+                    f"{type(node).__name__}.{names[0]} holds a tensor ({type(tensor).__name__}), but is registered as "
+                    "static, so it does not move; make it an ordinary field, or name it in skip="
+                )
+            if not names:
+                raise NotATensorError(
+                    f"{container.fixed_noun(node)} of this {type(node).__name__} holds a tensor, and does not move; "
+                    "keep tensors in its values"
+                )
+
+
+def _static_names(container: Container, node: Any, tensor: Any) -> list[str]:
+    """The attributes of a registered object in which the tensor is, and which are not among its parts."""
+    if not container.is_registered:
+        return []
+    parts = container.keys(node)
+    inside = attributes(node).items()
+    return [name for name, value in inside if f".{name}" not in parts and _holds(value, tensor)]
+
+
+def _holds(root: Any, tensor: Any) -> bool:
+    return any(found is tensor for _, found, _ in _tensors_in(root))
 
 
 def is_weak(leaf: Any, what: Ownership | SelfMoving) -> bool:

@@ -11,11 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    Opener = Callable[[Any], tuple[list[Any], list[str], Callable[[list[Any]], Any]]]
+    Opened = tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]
+    Opener = Callable[[Any], Opened]
 
 
 def opener_of(cls: type) -> Opener | None:
-    """What opens objects of the class one level deep: into parts, how each is written, and what rebuilds it."""
+    """What opens objects of the class one level deep.
+
+    Into parts, how each is written, what rebuilds it, and what it keeps beside them.
+    """
     optree: Any = sys.modules.get("optree")
     entry = optree.register_pytree_node.get(cls) if hasattr(optree, "register_pytree_node") else None
     if entry is not None and getattr(entry.kind, "name", "") == "CUSTOM":
@@ -26,9 +30,9 @@ def opener_of(cls: type) -> Opener | None:
     return None
 
 
-def _opened_by_optree(entry: Any, node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any]]:
+def _opened_by_optree(entry: Any, node: Any) -> Opened:
     children, metadata, *entries = entry.flatten_func(node)
     parts = list(children)
     names = list(entries[0]) if entries and entries[0] is not None else range(len(parts))
     keys = [f".{name}" if isinstance(name, str) and name.isidentifier() else f"[{name!r}]" for name in names]
-    return parts, keys, lambda new: entry.unflatten_func(metadata, new)
+    return parts, keys, lambda new: entry.unflatten_func(metadata, new), metadata

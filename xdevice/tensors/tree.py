@@ -6,11 +6,13 @@ nothing has changed in is not rebuilt.
 
 from __future__ import annotations
 
+from itertools import islice
 from operator import is_
 
-from xdevice.errors import ArgumentError
+from xdevice.errors import ArgumentError, NotATensorError
 from xdevice.framework.ownership import ATOMS, where_by_type
 from xdevice.tensors.containers import container_of
+from xdevice.tensors.leaves import check_fixed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ _Item = tuple["Container", "Any", "list[Any]"]  # a container: how it is opened,
 class Flat:
     """A tree as its leaves, with the path of each and the way back."""
 
-    __slots__ = ("_items", "_paths", "leaves", "skipped", "tree")
+    __slots__ = ("_items", "_paths", "_with_fixed", "leaves", "skipped", "tree")
 
     def __init__(self, tree: Any, skip: Collection[str] = ()) -> None:
         self.tree = tree
@@ -35,10 +37,14 @@ class Flat:
         self.skipped: set[int] = set()  # which leaves are to be left alone, whatever they are
         self._items: list[_Item | None] = []  # each container before its parts; None for a leaf
         self._paths: tuple[str, ...] | None = None
-        if skip:
-            self._walk_past(frozenset((skip,) if isinstance(skip, str) else skip))
+        self._with_fixed: list[int] = []  # the containers that keep something as it is
+        names = frozenset((skip,) if isinstance(skip, str) else skip)
+        if names:
+            self._walk_past(names)
         else:
             self._walk()
+        for i in self._with_fixed:
+            self._check_fixed(i, names)
 
     def _walk(self) -> None:
         leaves, items = self.leaves, self._items
@@ -52,6 +58,8 @@ class Flat:
                     items.append(None)
                     continue
                 parts = container.parts(node)
+                if container.fixed(node):
+                    self._with_fixed.append(len(items))
                 items.append((container, node, parts))
                 if len(ahead) > _DEEPEST:
                     raise self._too_deep()
@@ -74,6 +82,8 @@ class Flat:
                     self._items.append(None)
                     continue
                 parts = container.parts(node)
+                if container.fixed(node):
+                    self._with_fixed.append(len(self._items))
                 self._items.append((container, node, parts))
                 if len(ahead) > _DEEPEST:
                     raise self._too_deep()
@@ -96,16 +106,28 @@ class Flat:
     def paths(self) -> tuple[str, ...]:
         """The path of each leaf as one would write it: ``['batch'][0].mask``; empty for a tree that is a leaf."""
         if self._paths is None:
-            found: list[str] = []
-            ahead = [""]
-            for item in self._items:
-                prefix = ahead.pop()
-                if item is None:
-                    found.append(prefix)
-                else:
-                    ahead += [prefix + key for key in reversed(item[0].keys(item[1]))]
-            self._paths = tuple(found)
+            named = zip(self._items, self._all_paths(), strict=True)
+            self._paths = tuple(path for item, path in named if item is None)
         return self._paths
+
+    def _all_paths(self) -> Iterator[str]:
+        """The path of each container and leaf."""
+        ahead = [""]
+        for item in self._items:
+            path = ahead.pop()
+            yield path
+            if item is not None:
+                ahead += [path + key for key in reversed(item[0].keys(item[1]))]
+
+    def _check_fixed(self, i: int, skip: frozenset[str]) -> None:
+        item = self._items[i]
+        if item is None:
+            return
+        try:
+            check_fixed(item[0], item[1], skip)
+        except NotATensorError as error:
+            path = next(islice(self._all_paths(), i, None))
+            raise NotATensorError(f"{error} (at {path})" if path else str(error)) from error
 
     @property
     def unordered(self) -> bool:

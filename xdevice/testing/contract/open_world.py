@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter, UserDict, defaultdict
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,10 @@ HOLDERS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: Holder(deep={"a": [x]}), r"Holder\.deep\['a'\]\[0\] is a tensor"),
     (lambda x: (part for part in [x]), "can be read only once"),
     (lambda x: {"a": x}.values(), "cannot be searched"),
+    (lambda x: {Holder(x=x): 1}, "a key of this dict holds a tensor"),
+    (lambda x: Counter([(1, Holder(x=x))]), "a key of this Counter holds a tensor"),
+    (lambda x: UserDict({("a", Holder(x=x)): x}), "a key of this UserDict holds a tensor"),
+    (lambda x: defaultdict(functools.partial(max, x), a=x), "default_factory of this defaultdict holds a tensor"),
 ]
 
 

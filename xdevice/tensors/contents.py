@@ -1,0 +1,157 @@
+"""What is inside of Python's own containers, by position or key; and another one with other parts."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from xdevice.errors import ArgumentError
+from xdevice.framework.ownership import ATOMS
+from xdevice.tensors.attributes import copied
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Contents:
+    """What is inside of a container by position or key; the base is a sequence."""
+
+    def parts(self, node: Any) -> list[Any]:
+        return list(node)
+
+    def keys(self, node: Any) -> list[str]:
+        return [f"[{i}]" for i in range(len(node))]
+
+    def outline(self, node: Any) -> Any:
+        return len(node)
+
+    def fixed(self, node: Any) -> list[Any]:
+        return []
+
+    def rebuilt(self, node: Any, parts: list[Any]) -> Any:
+        if type(node) is list:
+            return list(parts)
+        new = copied(node)
+        if isinstance(new, list):
+            list.__setitem__(new, slice(None), parts)
+        else:
+            new.clear()
+            new.extend(parts)
+        return new
+
+
+class Tuples(Contents):
+    def keys(self, node: Any) -> list[str]:
+        names = getattr(node, "_fields", None)
+        return [f".{name}" for name in names] if names else super().keys(node)
+
+    def outline(self, node: Any) -> Any:
+        return getattr(node, "_fields", len(node))
+
+    def rebuilt(self, node: Any, parts: list[Any]) -> Any:
+        cls: Any = type(node)
+        if cls is tuple:
+            return tuple(parts)
+        return cls(parts) if hasattr(cls, "n_sequence_fields") else tuple.__new__(cls, parts)  # C's named tuples
+
+
+class Sets(Contents):
+    def keys(self, node: Any) -> list[str]:
+        return [f".{{{i}}}" for i in range(len(node))]
+
+    def outline(self, node: Any) -> Any:
+        return "set", len(node)
+
+    def rebuilt(self, node: Any, parts: list[Any]) -> Any:
+        return type(node)(parts)
+
+
+class Dicts(Contents):
+    """A dict: its items in the order of sorted keys, if these are strings or integers, so that dicts correspond."""
+
+    def _order(self, node: Any) -> list[Any]:
+        keys = list(dict.__iter__(node))
+        kinds = set(map(type, keys))
+        if kinds <= {str} or kinds <= {int}:
+            return sorted(keys)
+        return keys  # others may compare as they like
+
+    def parts(self, node: Any) -> list[Any]:
+        return [dict.__getitem__(node, key) for key in self._order(node)]
+
+    def keys(self, node: Any) -> list[str]:
+        return [f"[{key!r}]" for key in self._order(node)]
+
+    def outline(self, node: Any) -> Any:
+        return tuple(self._order(node))
+
+    def fixed(self, node: Any) -> list[Any]:
+        keys = [key for key in dict.__iter__(node) if type(key) not in ATOMS]
+        made_by = getattr(node, "default_factory", None)
+        return keys if made_by is None else [*keys, made_by]
+
+    def rebuilt(self, node: Any, parts: list[Any]) -> Any:
+        if type(node) is dict:
+            return {**node, **dict(zip(self._order(node), parts, strict=True))}
+        new = copied(node)
+        put = (
+            OrderedDict.__setitem__ if isinstance(node, OrderedDict) else dict.__setitem__
+        )  # whatever the class forbids
+        for key, part in zip(self._order(node), parts, strict=True):
+            put(new, key, part)
+        if getattr(node, "__dict__", None) is node:  # attributes and items are one
+            new.__dict__ = new
+        return new
+
+
+class OrderedDicts(Dicts):
+    def _order(self, node: Any) -> list[Any]:
+        return list(OrderedDict.__iter__(node))
+
+
+class Mappings(Contents):
+    """A mapping that is not a dict: rebuilt by its class from a dict, else by assigning to a copy."""
+
+    def parts(self, node: Any) -> list[Any]:
+        return [node[key] for key in node]
+
+    def keys(self, node: Any) -> list[str]:
+        return [f"[{key!r}]" for key in node]
+
+    def outline(self, node: Any) -> Any:
+        return tuple(node)
+
+    def fixed(self, node: Any) -> list[Any]:
+        return list(node)
+
+    def rebuilt(self, node: Any, parts: list[Any]) -> Any:
+        contents = dict(zip(node, parts, strict=True))
+        try:
+            if hasattr(type(node), "__setitem__"):
+                new = copied(node)
+                for key, part in contents.items():
+                    new[key] = part
+            else:
+                new = type(node)(contents)
+            if list(new) == list(contents) and all(new[key] is part for key, part in contents.items()):
+                return new
+        except (TypeError, ValueError, AttributeError, KeyError, NotImplementedError):
+            pass
+        raise ArgumentError(f"this {type(node).__name__} cannot be made from a dict; pass a dict of its items")
+
+
+class Partials(Contents):
+    """`functools.partial`: its function and its arguments."""
+
+    def parts(self, node: Any) -> list[Any]:
+        return [node.func, *node.args, *node.keywords.values()]
+
+    def keys(self, node: Any) -> list[str]:
+        return [".func", *(f".args[{i}]" for i in range(len(node.args))), *(f".keywords[{k!r}]" for k in node.keywords)]
+
+    def outline(self, node: Any) -> Any:
+        return len(node.args), tuple(node.keywords)
+
+    def rebuilt(self, node: Any, parts: list[Any]) -> Any:
+        cut = 1 + len(node.args)
+        return type(node)(*parts[:cut], **dict(zip(node.keywords, parts[cut:], strict=True)))
