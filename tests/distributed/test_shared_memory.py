@@ -37,9 +37,11 @@ def names():
     return {path.name for path in Path("/dev/shm").iterdir() if path.name.startswith("xdevice-")}
 
 
+@pytest.mark.parametrize("small", [0, 1 << 16])  # reduced in parts by all, or whole by each
 @pytest.mark.parametrize("size", [2, 5])
-def test_vectors_longer_and_shorter_than_the_memory_arrive_whole(size, monkeypatch):
+def test_vectors_longer_and_shorter_than_the_memory_arrive_whole(size, small, monkeypatch):
     monkeypatch.setattr(shared_memory, "_BYTES", 2 * size * 4096)  # a page for each row
+    monkeypatch.setattr(shared_memory, "_SMALL", small)
     rng = np.random.default_rng(0)
     for dtype in ("float16", "float32", "float64", "int8", "uint64", "complex128"):
         per_page = 4096 // np.dtype(dtype).itemsize
