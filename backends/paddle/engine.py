@@ -58,17 +58,20 @@ _cpu = Device("cpu", 0)
 _gpu: Device | None = None  # that NCCL uses; all processes have one, or none has
 _hosts: Any = None  # the group that reaches the CPUs; None is the default group
 _joined: tuple[int, tuple[str, ...]] | None = None  # PaddlePaddle can join other processes once in its life
+_patience = 0.0  # seconds that a collective may take
 
 
 def start(job: Job, timeout: float) -> None:
-    global _joined
+    global _joined, _patience
+    _patience = timeout + _LATER
     place = job.rank, job.addresses
     if _joined not in (None, place):
         raise DistributedError("paddle has joined other processes until it ends; start the job anew")
     if _joined is None:
         _join(job, timeout)
         _joined = place
-    dist.all_reduce(paddle.zeros([1]).cpu(), group=_hosts)  # gloo connects the processes when they first compute
+    with _no_sooner_than_the_job():
+        dist.all_reduce(paddle.zeros([1]).cpu(), group=_hosts)  # gloo connects the processes when they first compute
 
 
 def _join(job: Job, timeout: float) -> None:
@@ -144,6 +147,18 @@ def _log_levels() -> Generator[ctypes.c_int]:
             continue
 
 
+@contextmanager
+def _no_sooner_than_the_job() -> Generator[None]:
+    """Let xdevice say which process does not answer: gloo gives up after 30 seconds, and cannot be told otherwise."""
+    end = time.monotonic() + _patience
+    try:
+        yield
+    except RuntimeError as error:
+        if "TIMEOUT" in str(error):
+            time.sleep(max(0.0, end - time.monotonic()))  # this process is ended meanwhile
+        raise
+
+
 def all_reduce(vector: Any, op: str) -> Any:
     there, group = _reachable(vector)
     if op == "mean":
@@ -153,7 +168,8 @@ def all_reduce(vector: Any, op: str) -> Any:
         return _back(_extreme(there, op, group).astype(vector.dtype), vector)
     wide = there.astype(_SUMMED_AS[_word(there)]) if _word(there) in _SUMMED_AS else there
     plain = paddle.as_real(wide) if wide.is_complex() else wide
-    dist.all_reduce(plain, _OPERATIONS[op], group)
+    with _no_sooner_than_the_job():
+        dist.all_reduce(plain, _OPERATIONS[op], group)
     found = paddle.as_complex(plain) if wide.is_complex() else plain
     return _back(found if found.dtype == vector.dtype else found.astype(vector.dtype), vector)
 
@@ -165,7 +181,8 @@ def _extreme(vector: Any, op: str, group: Any) -> Any:
     end = paddle.iinfo(getattr(paddle, integer))
     nan = paddle.full([1], end.max if op == "max" else end.min, integer).cpu()
     keys = paddle.where(paddle.isnan(wide), nan, _in_order(_viewed(wide, getattr(paddle, integer)), end.max))
-    dist.all_reduce(keys, _OPERATIONS[op], group)
+    with _no_sooner_than_the_job():
+        dist.all_reduce(keys, _OPERATIONS[op], group)
     return _viewed(_in_order(keys, end.max), wide.dtype)
 
 
@@ -177,14 +194,16 @@ def _in_order(bits: Any, greatest: int) -> Any:
 def broadcast(vector: Any, root: int) -> Any:
     there, group = _reachable(vector)
     sent = _sendable(there)
-    dist.broadcast(sent, root, group)
+    with _no_sooner_than_the_job():
+        dist.broadcast(sent, root, group)
     return _back(_viewed(sent, there.dtype), vector)
 
 
 def all_gather(vector: Any) -> list[Any]:
     there, group = _reachable(vector)
     found: list[Any] = []
-    dist.all_gather(found, _sendable(there), group)
+    with _no_sooner_than_the_job():
+        dist.all_gather(found, _sendable(there), group)
     return [_back(_viewed(tensor, there.dtype), vector) for tensor in found]
 
 

@@ -1,6 +1,6 @@
 """Several processes: on one host by memory that they share, on several by TensorFlow's own cluster.
 
-TensorFlow's servers run whatever graph they are sent, by anyone who can connect: graphs read and write files. So on one
+TensorFlow's servers run whatever graph any process sends them, and graphs read and write files. So on one
 host none is started, unless the job trusts its network.
 """
 

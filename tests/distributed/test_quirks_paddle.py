@@ -38,3 +38,28 @@ def test_what_gloo_gets_wrong_or_lacks_is_right_and_the_environment_stays_as_it_
     # when this is [2.0, 4.0], float16 needs no float32 any more
     assert done.of(0) == ["native float16 [inf, inf]"] * 2
     assert done.stderr == ""  # no report of each connection
+
+
+FREEZES = """
+import os, signal
+from threading import Timer
+import xdevice
+from xdevice import distributed as dist
+
+with dist.process_group(32):
+    x = xdevice.ones(2_000_000)
+    dist.all_reduce(x)
+    if dist.rank() == 1:
+        Timer(0.5, os.kill, (os.getpid(), signal.SIGSTOP)).start()
+    while True:
+        dist.all_reduce(x)
+"""
+
+
+def test_where_gloo_gives_up_before_the_timeout_the_frozen_rank_is_named_all_the_same(launch, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(FREEZES, encoding="utf-8")
+    done = launch("paddle", script=script)
+    assert done.status == 75, done.stderr
+    assert "the processes waited 32 s inside all_reduce('sum'); rank 1 (process " in done.stderr
+    assert "TIMEOUT" not in done.stderr

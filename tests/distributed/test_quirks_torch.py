@@ -58,3 +58,32 @@ def test_a_script_written_for_torchrun_runs_unedited(launch, tmp_path):
     done = launch("torch", script=script)
     assert done.status == 0, done.stderr
     assert [done.of(rank)[-1] for rank in range(2)] == ["0 2 1.0", "1 2 1.0"]
+
+
+FREEZES = """
+import os, signal
+from datetime import timedelta
+from threading import Timer
+import torch
+import xdevice
+from torch.distributed.distributed_c10d import _get_default_group
+from xdevice import distributed as dist
+
+with dist.process_group(8):
+    assert _get_default_group()._get_backend(torch.device("cpu")).options._timeout > timedelta(seconds=60)
+    x = xdevice.ones(2_000_000)
+    dist.all_reduce(x)
+    if dist.rank() == 1:
+        Timer(0.5, os.kill, (os.getpid(), signal.SIGSTOP)).start()
+    while True:
+        dist.all_reduce(x)
+"""
+
+
+def test_gloos_timeout_is_later_than_ours_which_names_the_frozen_rank(launch, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(FREEZES, encoding="utf-8")
+    done = launch("torch", script=script)
+    assert done.status == 75, done.stderr
+    assert "rank 1 (process " in done.stderr and "does not answer: it is stopped, or its host is" in done.stderr
+    assert "failed on rank" not in done.stderr

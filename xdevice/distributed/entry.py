@@ -32,12 +32,16 @@ class Entry:
         return cls(name, len(tensors), digest=blake2b(text.encode(), digest_size=16).hexdigest())
 
     @classmethod
-    def read(cls, message: dict[str, Any]) -> Entry | None:
-        """The entry of a message; ``None`` if it has none."""
-        found: dict[str, Any] | None = message.get("enter")
-        if not found:
-            return None
-        return cls(found["name"], found["count"], tuple(found["tensors"]), found["digest"])
+    def read(cls, message: dict[str, Any]) -> Entry:
+        """The entry of a message; one that equals no other process's if the message holds anything else."""
+        found: Any = message.get("enter")
+        if not isinstance(found, dict):
+            return _UNREADABLE
+        name, count, tensors, digest = (found.get(key) for key in ("name", "count", "tensors", "digest"))
+        texts = [name, digest, *tensors] if isinstance(tensors, list) else [None]
+        if type(count) is not int or not all(isinstance(text, str) for text in texts):
+            return _UNREADABLE
+        return cls(str(name), count, tuple(map(str, texts[2:])), str(digest))
 
     def message(self) -> dict[str, Any]:
         """What is sent to rank 0."""
@@ -55,3 +59,6 @@ class Entry:
             if mine != its:
                 return f"{gives} {mine} where rank 0 gives {its}; {alike}"
         return f"{gives} {self.count} tensors of other shapes, dtypes or paths than rank 0; {alike}"
+
+
+_UNREADABLE = Entry("something that is not a collective")

@@ -22,6 +22,16 @@ _MUST_AGREE = {
 """What all processes must agree on, and the words for it."""
 
 
+_TYPES = {"line": str, "rank": int, "local_rank": int, "pid": int, "id": str, "host": str, "name": str}
+"""What else a hello has."""
+
+
+def is_hello(message: Hello) -> bool:
+    """Whether the message is one that a process introduces itself with."""
+    typed = all(type(message.get(key)) is kind for key, kind in _TYPES.items())
+    return typed and message["line"] in ("gate", "alarm")
+
+
 class Member:
     """One process of the job."""
 

@@ -1,8 +1,8 @@
 """Collectives of the processes of one host through memory that they share, without any socket.
 
 Each process writes its vector into a row of a file that all of them have mapped. A gate lets all go on together;
-each then reduces its own part of the columns, always in the order of ranks, so that the sums are the same bits in every
-process and in every run. Long vectors go in pieces.
+each then reduces its own part of the columns, or all of a short vector, always in the order of ranks, so that the sums
+are the same bits in every process and in every run. Long vectors go in pieces.
 
 The file and the gate's FIFOs are in a folder of mode 0700, with a name that cannot be guessed, in a file system that
 all users share. The folder is removed as soon as every process has opened what is in it: from then on no name leads to
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _BYTES = 16 << 20
 """Of the memory, whatever the number of processes: it fits into processors' caches, and into a container's /dev/shm."""
 
+_SMALL = 1 << 16  # bytes of all rows together that each process reduces alone, sooner than it would pass a gate
 _ROW = 4096  # a row's length is a multiple of it
 _LOOK = 0.005  # seconds between two looks whether rank 0 has made the folder
 _NARROW = ("float16", "bfloat16", "float8")  # added up in float32, and rounded once
@@ -63,8 +64,11 @@ class SharedMemory:
         for piece, rows in self._pieces(vector):
             rows[self.rank] = vector[piece]
             self._gate()
+            if rows.nbytes <= _SMALL:
+                found[piece] = _reduced(rows, op)
+                continue
             first, last = (number * rows.shape[1] // self.size for number in (self.rank, self.rank + 1))
-            _reduce(rows[:, first:last], op)
+            rows[0, first:last] = _reduced(rows[:, first:last], op)
             self._gate()
             found[piece] = rows[0]
         return found
@@ -178,8 +182,8 @@ def _reserve(file: int, size: int) -> None:
         os.posix_fallocate(file, 0, size)
 
 
-def _reduce(rows: Array, op: str) -> None:
-    """Reduce the rows into the first."""
+def _reduced(rows: Array, op: str) -> Array:
+    """The rows, reduced to one."""
     dtype = rows.dtype
     wide = dtype
     if op == "mean":
@@ -187,7 +191,8 @@ def _reduce(rows: Array, op: str) -> None:
     elif op == "sum" and dtype.name.startswith(_NARROW):
         wide = np.dtype("float32")
     with np.errstate(all="ignore"):  # infinities and NaN are results as any others
-        total = rows[0].astype(wide, copy=False)
+        total = rows[0].astype(wide)
         for row in rows[1:]:
             _COMBINED[op](total, row.astype(wide, copy=False), out=total)
-        rows[0] = total / len(rows) if op == "mean" else total
+        reduced: Array = (total / len(rows) if op == "mean" else total).astype(dtype, copy=False)
+    return reduced

@@ -1,0 +1,136 @@
+"""Collectives through shared memory, with threads in the place of processes."""
+
+import os
+import secrets
+import stat
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+from xdevice.errors import DistributedError  # noqa: E402
+from xdevice.kit import shared_memory  # noqa: E402
+from xdevice.kit.shared_memory import SharedMemory  # noqa: E402
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /dev/shm and /proc")
+
+
+def together(size, act):
+    """What each of so many members gets from this, in the order of ranks."""
+    name = secrets.token_hex(16)
+
+    def take_part(rank):
+        memory = SharedMemory(rank, size, name)
+        try:
+            return act(memory)
+        finally:
+            memory.close()
+
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(take_part, range(size)))
+
+
+def names():
+    return {path.name for path in Path("/dev/shm").iterdir() if path.name.startswith("xdevice-")}
+
+
+@pytest.mark.parametrize("small", [0, 1 << 16])  # reduced in parts by all, or whole by each
+@pytest.mark.parametrize("size", [2, 5])
+def test_vectors_longer_and_shorter_than_the_memory_arrive_whole(size, small, monkeypatch):
+    monkeypatch.setattr(shared_memory, "_BYTES", 2 * size * 4096)  # a page for each row
+    monkeypatch.setattr(shared_memory, "_SMALL", small)
+    rng = np.random.default_rng(0)
+    for dtype in ("float16", "float32", "float64", "int8", "uint64", "complex128"):
+        per_page = 4096 // np.dtype(dtype).itemsize
+        for length in (1, size - 1, per_page - 1, per_page, per_page + 1, 5 * per_page + 3):
+            vectors = rng.integers(0, 20, (size, length)).astype(dtype)
+
+            def act(memory, vectors=vectors):
+                mine = vectors[memory.rank]
+                return memory.all_reduce(mine, "sum"), memory.all_gather(mine), memory.broadcast(mine, size - 1)
+
+            for total, every, last in together(size, act):
+                assert total.dtype == every.dtype == last.dtype == np.dtype(dtype)
+                np.testing.assert_array_equal(total, vectors.sum(0, dtype=dtype))
+                np.testing.assert_array_equal(every, vectors)
+                np.testing.assert_array_equal(last, vectors[size - 1])
+
+
+def test_infinities_and_nan_are_results_as_any_others_and_warn_of_nothing():
+    huge = np.array([60000, np.nan, np.inf, -np.inf, -0.0], "float16")
+    every = together(3, lambda memory: [memory.all_reduce(huge, op).tolist() for op in ("sum", "mean", "max")])
+    for total, mean, largest in every:
+        np.testing.assert_array_equal(total, [np.inf, np.nan, np.inf, -np.inf, 0])
+        np.testing.assert_array_equal(mean, [60000, np.nan, np.inf, -np.inf, 0])
+        np.testing.assert_array_equal(largest, huge.tolist())
+
+
+def test_only_its_user_can_open_it_and_no_process_once_all_have(monkeypatch):
+    before, seen = names(), []
+    mkfifo, reserve = os.mkfifo, shared_memory._reserve
+
+    def looked(path, mode):
+        mkfifo(path, mode)
+        seen.extend(stat.S_IMODE(found.stat().st_mode) for found in (path, path.parent, path.parent / "memory"))
+
+    def reserved(file, size):
+        assert names() == before  # the names are gone before the memory is there
+        assert stat.S_IMODE(os.fstat(file).st_mode) == 0o600
+        reserve(file, size)
+
+    monkeypatch.setattr(os, "mkfifo", looked)
+    monkeypatch.setattr(shared_memory, "_reserve", reserved)
+    together(3, lambda memory: memory.all_reduce(np.ones(3), "sum"))
+    assert set(seen) == {0o600, 0o700} and names() == before
+
+
+def test_a_member_that_leaves_ends_the_wait_of_the_others():
+    def act(memory):
+        if memory.rank == 1:
+            return None
+        with pytest.raises(ConnectionError):
+            memory.all_reduce(np.ones(3), "sum")
+        return "told"
+
+    assert together(4, act) == ["told", None, "told", "told"]
+
+
+def test_where_there_is_no_room_all_members_are_told_and_no_name_is_left(monkeypatch):
+    before = names()
+
+    def full(file, size):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shared_memory, "_reserve", full)
+    name = secrets.token_hex(16)
+
+    def take_part(rank):
+        with pytest.raises(OSError, match=r"No space left|has gone") as raised:
+            SharedMemory(rank, 3, name)
+        return type(raised.value)
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(take_part, range(3))) == [OSError, ConnectionError, ConnectionError]
+    assert names() == before
+
+
+def test_a_folder_of_another_users_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(shared_memory, "_parent", lambda: tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    (tmp_path / "xdevice-name").mkdir()
+    with pytest.raises(DistributedError, match="belongs to another user; start the job anew"):
+        SharedMemory(1, 2, "name")
+
+
+def test_it_keeps_no_descriptor():
+    def open_files():
+        return len(os.listdir("/proc/self/fd"))
+
+    together(2, lambda memory: None)
+    before = open_files()
+    for _ in range(5):
+        together(3, lambda memory: memory.broadcast(np.ones(2), 0))
+    assert open_files() == before
