@@ -21,7 +21,7 @@ from xdevice.testing.plugin import backends_of
 
 HERE = Path(__file__).parent
 
-SAME_EVERYWHERE = {"coordinator", "door", "token"}  # how processes meet: no framework takes part
+SAME_EVERYWHERE = {"coordinator", "door", "endings", "token"}  # how processes meet: no framework takes part
 
 
 def pytest_configure(config):

@@ -12,7 +12,7 @@ import gc
 import io
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from xdevice.distributed.failing import PEER_FAILED, end_after_the_failed
@@ -99,13 +99,21 @@ def _at_exit() -> None:
         _membership.left()
     elif not _broken:
         return
-    null = open(os.devnull, "w")  # noqa: SIM115  (needed until the process has ended)
-    faulthandler.dump_traceback_later(LAST_RESORT, exit=True, file=null)
+    with suppress(OSError, ValueError):  # too many open files, and stderr is closed
+        faulthandler.dump_traceback_later(LAST_RESORT, exit=True, file=_null())
     if _exit_status:
         _flush_open_files()
         if _exit_status == PEER_FAILED:
             end_after_the_failed(seat())
         os._exit(_exit_status)
+
+
+def _null() -> Any:
+    """A file that takes what nobody needs, until the process has ended; stderr where no file can be opened."""
+    try:
+        return open(os.devnull, "w")
+    except OSError:
+        return sys.__stderr__
 
 
 def _flush_open_files() -> None:

@@ -30,7 +30,7 @@ class Member:
         self.lines: dict[str, Line] = {}
         self.asks: Entry | None = None  # while it waits at the gate
         self.entered = 0
-        self.last = ""
+        self.last = "the start of the engine"  # then the collective that it entered last
         self.where: str | None = None
         self.done = False
 

@@ -10,9 +10,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from xdevice.distributed.failing import blamed, end_after_the_failed, failed
+from xdevice.distributed.failing import blamed, end_after_the_failed, failed, without_verdict
 from xdevice.distributed.periods import LEAVING, VERDICT
-from xdevice.errors import DistributedError, DistributedTimeoutError
+from xdevice.errors import DistributedError
 
 if TYPE_CHECKING:
     from xdevice.distributed.lines import Line
@@ -48,7 +48,7 @@ class Watcher(threading.Thread):
         except Exception as error:  # from now on a hanging engine would hang for ever
             rank = self._membership.seat.rank
             message = f"rank {rank} cannot watch the job any more: {error!r}"
-            self._alarm.say(raised=message)
+            self._alarm.say(raised=f"{error!r} in the thread that watches the job")
             self._membership.fail(blamed(DistributedError, message, rank))
             self._leave_engine(LEAVING)
         finally:
@@ -87,11 +87,7 @@ class Watcher(threading.Thread):
             if not self._hear(0.2, patience=0):
                 break
         if membership.inside is inside:
-            seat = membership.seat
-            message = f"rank {seat.rank} was inside {inside[0]} for {membership.timeout:g} s"
-            if seat.rank:  # rank 0 would have said by now which rank does not answer
-                message += f", and rank 0 (at {seat.host}) does not answer: it is stopped, or its host is"
-            self._end(membership.fail(blamed(DistributedTimeoutError, message, 0 if seat.rank else None)))
+            self._end(membership.fail(without_verdict(membership.seat, inside[0], membership.timeout)))
 
     def _leave_engine(self, patience: float) -> None:
         """Give the engine so many seconds to return; then end the process."""
