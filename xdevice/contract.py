@@ -68,6 +68,8 @@ class Job:
     local_ranks: tuple[int, ...]  # of each rank
     port: int
     interface: str | None = None  # the network interface with this process's address, where it is known
+    secret: str = ""  # random, the same in all processes, and known to no other
+    trusts_network: bool = False  # whether the engine may listen where any process can connect to it
 
     @property
     def master(self) -> str:

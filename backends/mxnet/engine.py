@@ -39,6 +39,9 @@ class _Store:
         self.servers = Servers(job)
         with as_worker(job):
             self._native = mx.kv.create("dist_sync")
+        with _plain():
+            self.total(mx.np.zeros(1))  # which connects each worker with each server
+        self.servers.all_have_connected()
         atexit.register(self.leave_alone)
 
     def total(self, vector: Any) -> Any:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
 from typing import IO, TYPE_CHECKING
@@ -14,12 +15,17 @@ from typing import IO, TYPE_CHECKING
 from mxnet.libinfo import find_lib_path
 
 from xdevice.kit.environment import environment
+from xdevice.kit.loopback import is_loopback
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from collections.abc import Generator
 
     from xdevice.contract import Job
 
+_ONLY_OWN = 0o077
+"""The umask of Unix sockets to which only this user can connect."""
+
+_SOCKETS = Path("/tmp")  # where MXNet's library makes them, each with its port for a name
 _PROGRAM = Path(__file__).with_name("server_process.py")
 
 
@@ -30,10 +36,14 @@ class Servers:
         self._outputs: dict[str, IO[bytes]] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ending = False
+        self._sockets = [_SOCKETS / str(_port(job))] if _is_local(job) else []
         roles = {"scheduler": job.rank == 0, "server": job.hosts.index(job.hosts[job.rank]) == job.rank}
         for role, here in roles.items():
             if here:
-                self._start(role, _variables(job, role, job.helper_port(job.rank)))
+                variables = _variables(job, role, job.helper_port(job.rank))
+                self._start(role, variables)
+                if _is_local(job):
+                    self._sockets.append(_SOCKETS / variables["DMLC_PS_ROOT_PORT" if role == "scheduler" else "PORT"])
 
     def _start(self, role: str, variables: dict[str, str]) -> None:
         started: Queue[subprocess.Popen[bytes] | OSError] = Queue()
@@ -57,6 +67,7 @@ class Servers:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,  # Ctrl-C is for this process, with which the server ends
+                umask=_ONLY_OWN,
             )
         except OSError as error:
             started.put(error)
@@ -68,6 +79,11 @@ class Servers:
             print(f"xdevice: mxnet's {role} has failed with status {process.returncode}\n{said}", file=sys.stderr)
             sys.stderr.flush()
             os._exit(1)
+
+    def all_have_connected(self) -> None:
+        """From now on no name leads to the Unix sockets, and none is left when the processes are killed."""
+        for socket in self._sockets:
+            socket.unlink(missing_ok=True)
 
     def will_end(self) -> None:
         """From now on their end is not a failure."""
@@ -85,14 +101,31 @@ class Servers:
             self._outputs[role].close()
 
 
-def as_worker(job: Job) -> AbstractContextManager[None]:
-    """Set the environment variables that MXNet reads in a worker, for as long as it needs them."""
-    return environment(_variables(job, "worker", int(job.addresses[job.rank].rpartition(":")[2])))
+@contextmanager
+def as_worker(job: Job) -> Generator[None]:
+    """Set the environment variables that MXNet reads in a worker, and the umask, for as long as it needs them."""
+    before = os.umask(_ONLY_OWN)
+    try:
+        with environment(_variables(job, "worker", _port(job))):
+            yield
+    finally:
+        os.umask(before)
+
+
+def _port(job: Job) -> int:
+    return int(job.addresses[job.rank].rpartition(":")[2])
+
+
+def _is_local(job: Job) -> bool:
+    """Whether the processes connect through Unix sockets: all are on this host."""
+    return os.name == "posix" and all(map(is_loopback, job.hosts))
 
 
 def _variables(job: Job, role: str, port: int) -> dict[str, str]:
     host, _, root = job.master.rpartition(":")
+    local = {"DMLC_LOCAL": "1"} if _is_local(job) else {}
     return {
+        **local,
         "DMLC_ROLE": role,
         "DMLC_PS_ROOT_URI": host,
         "DMLC_PS_ROOT_PORT": root,

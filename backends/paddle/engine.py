@@ -47,6 +47,9 @@ _SUMMED_AS = {
 _SENT = frozenset(("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool"))
 """What gloo sends as it is; other dtypes are sent as bytes."""
 
+_LATER = 60.0
+"""Seconds by which Paddle's timeouts are longer than xdevice's, which then ends the job and names the right rank."""
+
 _STRIDES = "FLAGS_use_stride_kernel"
 _LIBRARY = os.path.join(os.path.dirname(paddle.__file__), "libs", "libphi_core.so")
 _LOG_LEVEL = "_ZN3fLI17FLAGS_minloglevelE"  # glog's variable; its environment variable counts at import alone
@@ -98,8 +101,8 @@ def _settings(job: Job, timeout: float) -> dict[str, str]:
         "PADDLE_CURRENT_ENDPOINT": job.addresses[job.rank],
         "PADDLE_DISTRI_BACKEND": "nccl" if _gpu else "gloo",
         "FLAGS_selected_gpus": str(job.local_rank),
-        "FLAGS_stop_check_timeout": str(max(1, round(timeout))),
-        "PADDLE_PG_TIMEOUT": str(round(1000 * timeout)),
+        "FLAGS_stop_check_timeout": str(round(timeout + _LATER)),
+        "PADDLE_PG_TIMEOUT": str(round(1000 * (timeout + _LATER))),
     }
     interface = os.environ.get("GLOO_SOCKET_IFNAME") or job.interface
     return {**settings, "GLOO_SOCKET_IFNAME": interface} if interface else settings

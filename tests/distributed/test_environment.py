@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.distributed.seat import FIRST_PORT, NO_LAUNCHER, PORTS, first_of, seat
+from xdevice.distributed.seat import FIRST_PORT, NO_LAUNCHER, PORTS, first_of, seat_in
 
 WORKER = Path(__file__).with_name("worker.py")
 WHERE = {"XDEVICE_MASTER_ADDR": "head", "XDEVICE_MASTER_PORT": "20500"}
@@ -21,15 +21,15 @@ def port_of(job):
 
 
 def told(env):
-    found = seat(env)
+    found = seat_in(env)
     return found.rank, found.world_size, found.local_rank, found.host, found.port
 
 
 def test_without_a_launcher_a_process_is_alone():
-    assert seat({}) is NO_LAUNCHER
+    assert seat_in({}) is NO_LAUNCHER
     assert (NO_LAUNCHER.rank, NO_LAUNCHER.world_size, NO_LAUNCHER.local_rank) == (0, 1, 0)
     # in a Slurm batch script, outside srun, there is one process whatever the job has reserved
-    assert seat({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}) is NO_LAUNCHER
+    assert seat_in({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}) is NO_LAUNCHER
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_the_first_host_of_slurms_short_list(nodes, first):
 )
 def test_variables_that_cannot_be_meant_are_an_error_that_says_what_to_set(env, error, says):
     with pytest.raises(error, match=re.escape(says)):
-        seat(env)
+        seat_in(env)
 
 
 def launched(environment, *command):

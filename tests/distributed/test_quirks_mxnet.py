@@ -3,12 +3,34 @@
 import pytest
 
 WORKS = """
-import os
+import os, stat
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
 import numpy as np, psutil, xdevice
 from xdevice import distributed as dist, tensor, to_numpy
 
+first = int(os.environ["XDEVICE_MASTER_PORT"])
+sockets = [Path("/tmp", str(port)) for port in range(first + 1, first + 7)]  # of Unix, while the processes connect
+modes, connected = {}, Event()
+
+def look():
+    while not connected.wait(0.001):
+        for path in sockets:
+            with suppress(OSError):
+                modes[path] = stat.S_IMODE(path.stat().st_mode)
+
+Thread(target=look, daemon=True).start()
+os.umask(0)
 os.environ["PORT"] = "8080"  # another program's, which MXNet reads too
 dist.init(60)
+connected.set()
+assert os.umask(0o022) == 0
+dist.barrier()
+assert len(modes) >= 3 and set(modes.values()) == {0o700}, modes
+assert not any(path.exists() for path in sockets)
+for process in (psutil.Process(), *psutil.Process().children()):
+    assert not [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
 rank, size = dist.rank(), dist.world_size()
 assert os.environ["PORT"] == "8080" and not any(name.startswith("DMLC_") for name in os.environ)
 assert len(psutil.Process().children()) == (0 if rank else 2)

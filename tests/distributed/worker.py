@@ -6,7 +6,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
-from threading import Thread
+from threading import Thread, Timer
 
 import numpy as np
 import psutil
@@ -246,6 +246,22 @@ def waits(rank, size):
     while True:
         dist.all_reduce(xdevice.ones(3))
         time.sleep(0.05)
+
+
+def computes(rank, size):
+    """Nearly always inside the engine."""
+    x = xdevice.ones(2_000_000)
+    dist.all_reduce(x)
+    print("ready", flush=True)
+    while True:
+        dist.all_reduce(x)
+
+
+def stops(rank, size):
+    """Freezes inside the engine, or nearly."""
+    if rank == 1:
+        Timer(0.5, os.kill, (os.getpid(), signal.SIGSTOP)).start()
+    computes(rank, size)
 
 
 def said(wrong):

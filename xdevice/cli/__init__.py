@@ -205,6 +205,7 @@ def _add_launch_options(launch: argparse.ArgumentParser) -> None:
         "--token-file", type=_file, metavar="FILE", help="the job's secret, the same file on all hosts; made if missing"
     )
     add("--hosts", metavar="A,B,…", help="each host's address, as the others reach it")
+    add("--trust-network", action="store_true", help="let the engine listen where any process can connect to it")
     add("script", metavar="SCRIPT", help="a Python file")
     rest = add("args", nargs=argparse.REMAINDER, metavar="ARGS", help="what the script is given")
     rest.required = False  # or its absence is complained of beside that of SCRIPT

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from xdevice.cli.mpirun import become_mpirun
 from xdevice.cli.script import script_at
+from xdevice.distributed.options import TRUST
 from xdevice.distributed.ports import block_size, first_taken, free_block
 from xdevice.distributed.token import TOKEN, checked, new_token
 from xdevice.errors import ArgumentError, DistributedError, NotSupportedError
@@ -113,6 +114,8 @@ def _environment(options: argparse.Namespace, address: str) -> dict[str, str]:
         found["XDEVICE_TIMEOUT"] = f"{options.timeout:g}"
     if options.engine:
         found["XDEVICE_ENGINE"] = options.engine
+    if options.trust_network:
+        found[TRUST] = "1"
     # each process would take all cores for itself
     if options.n > 1 and "OMP_NUM_THREADS" not in os.environ:
         found["OMP_NUM_THREADS"] = str(max(1, _cores() // options.n))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import selectors
 import threading
 import time
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from xdevice.distributed.door import Door, Guest
@@ -167,7 +168,8 @@ class Coordinator(threading.Thread):
         for line in list(self._unknown):
             self._drop(line)
         all_of = [self.members[r].hello for r in range(self.world_size)]
-        self._tell_all("gate", hosts=[h["host"] for h in all_of], local_ranks=[h["local_rank"] for h in all_of])
+        local_ranks = [h["local_rank"] for h in all_of]
+        self._tell_all("gate", hosts=[h["host"] for h in all_of], local_ranks=local_ranks, secret=token_hex(16))
 
     def _refuse(self, line: Line, failure: dict[str, Any]) -> None:
         line.say(**failure)

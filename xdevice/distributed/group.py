@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xdevice._version import __version__
 from xdevice.contract import Job
 from xdevice.distributed import ending
 from xdevice.distributed.entry import Entry
+from xdevice.distributed.given import seat_given
 from xdevice.distributed.member import Membership
-from xdevice.distributed.options import engine_name, seconds_of
+from xdevice.distributed.options import check_reach, engine_name, seconds_of, trusts_network
 from xdevice.distributed.ports import check_ports
-from xdevice.distributed.seat import NO_LAUNCHER, seat
+from xdevice.distributed.seat import NO_LAUNCHER, seat, take
 from xdevice.errors import DistributedError
 from xdevice.framework.choosing import backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from types import TracebackType
     from typing import TypeVar
 
     from xdevice.contract import Engine
@@ -53,7 +54,18 @@ _group: Group | None = None
 _seats: set[Seat] = set()  # that this process has had: engines may keep the ports for the next group
 
 
-def init(timeout: float | None = None, *, start: float | None = None, engine: str | None = None) -> None:
+def init(  # noqa: PLR0913  (four of them are one thing, the seat)
+    timeout: float | None = None,
+    *,
+    start: float | None = None,
+    engine: str | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    address: str | None = None,
+    local_rank: int | None = None,
+    token: str | None = None,
+    trust_network: bool | None = None,
+) -> None:
     """Join the other processes of the job, which ``xdevice launch`` or another launcher has started.
 
     Returns when all have joined and the engine runs. Without a launcher it starts nothing. Call it before the
@@ -68,18 +80,31 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
     engine
         ``"native"``, the chosen framework's own, or ``"mpi"``, which works on the CPU under all;
         ``XDEVICE_ENGINE``, else ``"native"``.
+    rank, world_size, address
+        This process's place, where no launcher tells it, as in a Dask worker or a Ray actor: its number from 0, how
+        many processes there are, and where they meet, as in ``"10.0.0.1:29400"``: rank 0's host, and the first of
+        ``3 + 2 * world_size`` ports. All three or none.
+    local_rank
+        This process's number on its host, from 0. On one host it is the rank, if not given.
+    token
+        The job's secret, the same for all processes; ``XDEVICE_TOKEN``, else on one host a file that only this user
+        can read.
+    trust_network
+        Whether the engine may listen where any process can connect to it: on several hosts it has to; under
+        TensorFlow also on one, where it otherwise uses shared memory. ``XDEVICE_TRUST_NETWORK``, else False.
 
     Raises
     ------
     DistributedTimeoutError
         Not all processes came in time; the missing ranks are named.
     DistributedError
-        Two processes have the same rank, world sizes differ, a port is taken, the engine does not start, or this
-        process is in a group already.
+        Two processes have the same rank, world sizes differ, a port is taken, the engine does not start, the job
+        spans hosts without ``trust_network``, or this process is in a group already.
     NotSupportedError
         The framework has no engine.
     ArgumentError
-        The engine does not exist, or the launcher's variables contradict each other.
+        The engine does not exist, part of the seat is missing, or the seat contradicts the launcher's variables, or
+        those each other.
 
     Examples
     --------
@@ -94,7 +119,9 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
     global _group
     if _group is not None:
         raise DistributedError("init() was called twice; shutdown() leaves the first group")
-    here = seat()
+    place = {"rank": rank, "world_size": world_size, "address": address, "local_rank": local_rank, "token": token}
+    take(seat_given(place))
+    here, trusts = seat(), trusts_network(trust_network)
     name, seconds = engine_name(engine), seconds_of(timeout)
     at_first = seconds if start is None else seconds_of(start)
     if here.world_size == 1:
@@ -102,12 +129,14 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
         return
     owner = backend()
     running = _engine(owner, name)
+    check_reach(here, trusts, "MPI" if name == "mpi" else f"the engine of {owner}")
     if name == "native" and here not in _seats:
         check_ports(here.rank, here.world_size, here.port)
         _seats.add(here)
-    words = {"backend": str(owner), "engine": name, "version": __version__, "timeout": seconds}
+    kind = f"{name}, with a trusted network" if trusts else name  # on which all must agree
+    words = {"backend": str(owner), "engine": kind, "version": __version__, "timeout": seconds}
     with ending.minded():
-        membership = Membership(here, at_first, words)
+        membership = Membership(replace(here, trusts_network=trusts), at_first, words)
     _group = Group(owner, running, membership, name == "native")
     ending.mind(membership, _forget)
     try:
@@ -115,7 +144,7 @@ def init(timeout: float | None = None, *, start: float | None = None, engine: st
         membership.enter(Entry("the first meeting"))
         membership.wait_at_most(seconds)
     except BaseException as error:
-        _break_off(error)
+        break_off(error)
         raise
 
 
@@ -131,7 +160,7 @@ def shutdown() -> None:
     if group is None:
         return
     if group.membership is not None and group.membership.told:
-        _break_off(DistributedError("the job has failed"))  # which the caller has been told
+        break_off(DistributedError("the job has failed"))  # which the caller has been told
         return
     try:
         if group.membership is not None and group.engine is not None:
@@ -140,38 +169,9 @@ def shutdown() -> None:
                 work(group, "the end of the engine", group.engine.stop)
                 group.membership.enter(Entry("shutdown"))  # after which no process is missed any more
     except BaseException as error:
-        _break_off(error)
+        break_off(error)
         raise
     _leave()
-
-
-class process_group:  # noqa: N801  (reads as what it opens: `with process_group():`)
-    """A ``with`` block between `init` and `shutdown`; parameters and errors are theirs.
-
-    If the block raises, the other processes raise `DistributedError` with this one's rank.
-
-    Examples
-    --------
-    >>> import xdevice
-    >>> from xdevice import distributed
-    >>> with xdevice.using("numpy"), distributed.process_group():
-    ...     distributed.world_size()
-    1
-    """
-
-    def __init__(self, timeout: float | None = None, *, start: float | None = None, engine: str | None = None) -> None:
-        self._timeout, self._start, self._engine = timeout, start, engine
-
-    def __enter__(self) -> None:
-        init(self._timeout, start=self._start, engine=self._engine)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
-            shutdown()
-        else:
-            _break_off(error)
 
 
 def is_initialized() -> bool:
@@ -284,7 +284,7 @@ def _engine(owner: Backend, name: str) -> Engine:
     return owner.engine
 
 
-def _break_off(error: BaseException) -> None:
+def break_off(error: BaseException) -> None:
     """Tell the other processes of the error, and leave the group without them."""
     ending.break_off(error)
     _leave()

@@ -121,8 +121,9 @@ def _introduced(  # noqa: PLR0913, PLR0917  (one call, of what `meet` has)
         raise failed(news)
     hosts = tuple(news["hosts"])
     local_ranks = tuple(news["local_ranks"])
-    interface = interface_with(hosts[seat.rank])
-    return Job(seat.rank, seat.world_size, seat.local_rank, hosts, local_ranks, seat.port, interface)
+    place = seat.rank, seat.world_size, seat.local_rank
+    found_at = interface_with(hosts[seat.rank])
+    return Job(*place, hosts, local_ranks, seat.port, found_at, str(news["secret"]), seat.trusts_network)
 
 
 def _late(seat: Seat, timeout: float, why: str) -> DistributedError:

@@ -1,11 +1,11 @@
-"""Which process of which job this is, as the environment tells: xdevice launch's variables, or another launcher's."""
+"""Which process of which job this is: as `init` was told, else as the variables of a launcher say."""
 
 from __future__ import annotations
 
 import os
 import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xdevice.errors import ArgumentError, DistributedError
@@ -32,14 +32,29 @@ class Seat:
     host: str  # rank 0's
     port: int  # the first of the job's block
     launcher: str
+    token: str = field(default="", repr=False, compare=False)  # where `init` was given one
+    trusts_network: bool = field(default=False, compare=False)  # as `contract.Job`
 
 
 NO_LAUNCHER = Seat(0, 1, 0, LOCALHOST, 0, "no launcher")
 """The seat of a process that was started by itself."""
 
+_taken: Seat | None = None
 
-def seat(env: Mapping[str, str] = os.environ) -> Seat:
-    """This process's place: that of the first launcher whose variables are set.
+
+def take(chosen: Seat | None) -> None:
+    """From now on this is the process's seat; with ``None``, that of the environment."""
+    global _taken
+    _taken = chosen
+
+
+def seat() -> Seat:
+    """This process's place: the one that it has taken, else that of the environment; raises as `seat_in`."""
+    return seat_in(os.environ) if _taken is None else _taken
+
+
+def seat_in(env: Mapping[str, str]) -> Seat:
+    """The place that the variables of a launcher say: of the first launcher whose variables are set.
 
     ``XDEVICE_MASTER_ADDR``, ``XDEVICE_MASTER_PORT`` and ``XDEVICE_LOCAL_RANK`` override what the launcher says.
 
@@ -50,21 +65,29 @@ def seat(env: Mapping[str, str] = os.environ) -> Seat:
     DistributedError
         The launcher does not tell the world size, the local rank, or where rank 0 is.
     """
-    for marks, read in _LAUNCHERS.items():
-        if all(mark in env for mark in marks.split()):
-            found = read(env)
-            break
-    else:
+    marks = marks_in(env)
+    if not marks:
         return NO_LAUNCHER
+    found = _LAUNCHERS[marks](env)
     if not 0 <= found.rank < found.world_size:
         raise ArgumentError(
             f"{found.launcher} says rank {found.rank} of {found.world_size}; ranks count from 0 to one below the number"
         )
-    if found.world_size > 1 and not 0 < found.port <= 65535 - 2 * found.world_size - 2:
+    if found.world_size > 1 and not has_room(found.port, found.world_size):
         raise ArgumentError(
             f"port {found.port} ({found.launcher}) leaves no room for the job's block of ports; set XDEVICE_MASTER_PORT"
         )
     return found
+
+
+def marks_in(env: Mapping[str, str]) -> str:
+    """The variables by which a launcher is known here; an empty string without one."""
+    return next((marks for marks in _LAUNCHERS if all(mark in env for mark in marks.split())), "")
+
+
+def has_room(port: int, world_size: int) -> bool:
+    """Whether a job's block of ports can begin there."""
+    return 0 < port <= 65535 - 2 * world_size - 2
 
 
 def _ours(env: Mapping[str, str]) -> Seat:

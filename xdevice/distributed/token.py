@@ -2,7 +2,8 @@
 
 `xdevice launch` makes one for each job and puts it into the environment of its processes, which only the same user
 can read. Other launchers hand out no secret: on one host, rank 0 leaves one in a file that only the user can read;
-across hosts the user has to set ``XDEVICE_TOKEN``. Without a token a job does not listen beyond loopback.
+across hosts the user has to set ``XDEVICE_TOKEN``, or to give it to `init`. Without a token a job does not listen
+beyond loopback.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ def discard(seat: Seat) -> None:
 
 
 def _given(seat: Seat, env: Mapping[str, str]) -> bytes | None:
+    if seat.token:
+        return seat.token.encode()
     if TOKEN in env:
         return checked(env[TOKEN], TOKEN).encode()
     if is_loopback(seat.host):

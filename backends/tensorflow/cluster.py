@@ -1,0 +1,187 @@
+"""Several processes, by TensorFlow's MultiWorkerMirroredStrategy: a ring of gRPC on the CPU, NCCL on GPUs.
+
+Every process runs a server that accepts any connection, and runs whatever graph it is sent. So this is for several
+hosts, and for those who ask for it.
+
+The strategy makes the cluster; vectors then go through the collective operations that it is built on. These cost
+half of what the strategy's own reduction takes, which traces a function for every shape.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+from tensorflow.python.eager import context  # which settles how TensorFlow starts
+
+from xdevice.backends.tensorflow.collectives import apart
+from xdevice.backends.tensorflow.hardware import count, is_running, is_virtual, scope
+from xdevice.backends.tensorflow.placement import arrived, device_of
+from xdevice.device import Device
+from xdevice.errors import DistributedError
+from xdevice.kit.loopback import is_loopback, loopback_only
+from xdevice.kit.means import summed_in
+
+if TYPE_CHECKING:
+    from xdevice.contract import Job
+
+_REDUCED = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64})
+"""What the ring can add up; other integers are sent as 64 bits."""
+
+_MERGE = {"sum": "Add", "max": "Max", "min": "Min"}
+_ELEMENTWISE = {"max": tf.maximum, "min": tf.minimum}
+_GROUPS = {"cpu": 1905, "gpu": 1906}  # any numbers that no strategy of the user's counts up to
+_CPU = Device("cpu", 0)
+_LIBRARY = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_cc.so.2")
+_WORD = tf.int64  # bits travel in these: TensorFlow keeps int32 on the host
+
+
+class _Ring:
+    """The cluster's processes, and the keys by which TensorFlow matches their operations."""
+
+    def __init__(self, job: Job) -> None:
+        self.rank, self.size, self.addresses = job.rank, job.world_size, job.addresses
+        self._own_gpu = Device("gpu", job.local_rank)
+        self._keys: dict[Any, tf.Tensor] = {}
+        with scope(_CPU):
+            self._size = tf.constant(job.world_size)
+            self._groups = {kind: tf.constant(number) for kind, number in _GROUPS.items()}
+
+    @cached_property
+    def device(self) -> Device:
+        """Where vectors meet: each process's own GPU, by NCCL, if every one has its own; else the CPU."""
+        if is_virtual() or not tf.test.is_built_with_gpu_support():
+            return _CPU
+        with scope(_CPU):
+            own = tf.constant([int(count("gpu") > self._own_gpu.index)], tf.int64)
+            every = tf.raw_ops.CollectiveGatherV2(input=own, **self.matching("GPUs", own, _CPU), ordering_token=[])
+        return self._own_gpu if int(tf.reduce_min(every)) else _CPU
+
+    def matching(self, name: str, vector: tf.Tensor, device: Device | None = None) -> dict[str, tf.Tensor]:
+        """The keys of this operation: TensorFlow wants one per operation, dtype and length."""
+        what = name, vector.dtype, vector.shape[0]
+        if (key := self._keys.get(what)) is None:
+            with scope(_CPU):
+                key = self._keys[what] = tf.constant(len(self._keys))
+        group = self._groups[(device or self.device).kind]
+        return {"group_size": self._size, "group_key": group, "instance_key": key}
+
+
+_ring: _Ring | None = None  # for good: TensorFlow joins one cluster, and never leaves it
+
+
+def join(job: Job) -> None:
+    """Join the cluster of these processes, once in this process's life."""
+    global _ring
+    if _ring is None:
+        if is_running():
+            raise DistributedError(
+                "tensorflow has started already, and can no longer join other processes; "
+                "call xdevice.distributed.init() before the first tensor is made"
+            )
+        _join(job)
+        _ring = _Ring(job)
+    elif (_ring.rank, _ring.addresses) != (job.rank, job.addresses):
+        raise DistributedError("tensorflow stays in its first cluster of processes until it ends; start the job anew")
+
+
+def _join(job: Job) -> None:
+    """Make the cluster, without its coordination service and its health checks.
+
+    The service, which runs in rank 0, makes every process that lives longer print errors, and the checks delay a
+    process's end by half a minute. xdevice itself notices which process has gone.
+    """
+    running: Any = context.context()
+    running.configure_coordination_service(service_type="")
+    strategies: Any = CollectiveAllReduceExtended
+    checks, strategies._enable_check_health = strategies._enable_check_health, False
+    # TensorFlow 2.21 listens on all interfaces, and has no setting for it
+    here_only = loopback_only(_LIBRARY) if all(map(is_loopback, job.hosts)) else nullcontext()
+    try:
+        workers = tf.train.ClusterSpec({"worker": list(job.addresses)})
+        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+            workers, task_type="worker", task_id=job.rank, rpc_layer="grpc"
+        )
+        with here_only:
+            tf.distribute.MultiWorkerMirroredStrategy(resolver)
+    finally:
+        strategies._enable_check_health = checks
+
+
+def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
+    ring, here, dtype = _running(), device_of(vector), vector.dtype
+    if op == "mean":
+        with apart(ring.device):
+            total = all_reduce(tf.cast(arrived(vector, ring.device), summed_in(dtype.name, ring.size)), "sum")
+            return arrived(tf.cast(total / tf.cast(ring.size, total.dtype), dtype), here)
+    if op != "sum" and dtype not in _REDUCED:
+        return _folded(all_gather(vector), op)
+    with apart(ring.device):
+        there = _reducible(arrived(vector, ring.device))
+        found = tf.raw_ops.CollectiveReduceV2(
+            input=there, **ring.matching(op, there), ordering_token=[], merge_op=_MERGE[op], final_op="Id"
+        )
+        return arrived(_as(found, dtype), here)
+
+
+def broadcast(vector: tf.Tensor, root: int) -> tf.Tensor:
+    ring, here = _running(), device_of(vector)
+    with apart(ring.device):
+        words = _words(arrived(vector, ring.device))
+        match = ring.matching(f"from {root}", words)
+        if ring.rank == root:
+            found = tf.raw_ops.CollectiveBcastSendV2(input=words, **match)
+        else:
+            found = tf.raw_ops.CollectiveBcastRecvV2(shape=words.shape, T=words.dtype, **match)
+        return arrived(_unpacked(found, vector), here)
+
+
+def all_gather(vector: tf.Tensor) -> list[tf.Tensor]:
+    ring, here = _running(), device_of(vector)
+    with apart(ring.device):
+        words = _words(arrived(vector, ring.device))
+        found = tf.raw_ops.CollectiveGatherV2(input=words, **ring.matching("gather", words), ordering_token=[])
+        return [arrived(_unpacked(part, vector), here) for part in tf.split(found, ring.size)]
+
+
+def _running() -> _Ring:
+    assert _ring is not None
+    return _ring
+
+
+def _reducible(vector: tf.Tensor) -> tf.Tensor:
+    """The numbers as the ring can add them up: integers in 64 bits, complex numbers as twice as many real ones."""
+    if vector.dtype.is_complex:
+        return tf.reshape(tf.bitcast(vector, vector.dtype.real_dtype), [-1])
+    return vector if vector.dtype in _REDUCED else tf.cast(vector, tf.int64)
+
+
+def _as(reduced: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    return tf.bitcast(tf.reshape(reduced, [-1, 2]), dtype) if dtype.is_complex else tf.cast(reduced, dtype)
+
+
+def _folded(vectors: list[tf.Tensor], op: str) -> tf.Tensor:
+    device = device_of(vectors[0])
+    with apart(device):
+        return arrived(reduce(_ELEMENTWISE[op], vectors), device)
+
+
+def _words(vector: tf.Tensor) -> tf.Tensor:
+    """The vector's bits, filled up with zeros."""
+    octets: Any = tf.reshape(tf.bitcast(tf.cast(vector, tf.uint8) if vector.dtype.is_bool else vector, tf.uint8), [-1])
+    if missing := -octets.shape[0] % _WORD.size:
+        octets = tf.pad(octets, [[0, missing]])
+    return tf.bitcast(tf.reshape(octets, [-1, _WORD.size]), _WORD)
+
+
+def _unpacked(words: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """A vector of that one's dtype and length."""
+    size = like.dtype.size
+    octets = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[: like.shape[0] * size]
+    if like.dtype.is_bool:
+        return tf.cast(octets, tf.bool)
+    return tf.bitcast(tf.reshape(octets, [-1, size]) if size > 1 else octets, like.dtype)

@@ -1,0 +1,193 @@
+"""Collectives of the processes of one host through memory that they share, without any socket.
+
+Each process writes its vector into a row of a file that all of them have mapped. A gate lets all go on together;
+each then reduces its own part of the columns, always in the order of ranks, so that the sums are the same bits in every
+process and in every run. Long vectors go in pieces.
+
+The file and the gate's FIFOs are in a folder of mode 0700, with a name that cannot be guessed, in a file system that
+all users share. The folder is removed as soon as every process has opened what is in it: from then on no name leads to
+the memory, and the system frees it with the last process, however that ends.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import time
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xdevice.errors import DistributedError
+from xdevice.kit.means import summed_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Array = np.ndarray[Any, Any]
+
+_BYTES = 16 << 20
+"""Of the memory, whatever the number of processes: it fits into processors' caches, and into a container's /dev/shm."""
+
+_ROW = 4096  # a row's length is a multiple of it
+_LOOK = 0.005  # seconds between two looks whether rank 0 has made the folder
+_NARROW = ("float16", "bfloat16", "float8")  # added up in float32, and rounded once
+_COMBINED = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
+
+
+class SharedMemory:
+    """One process's part in the collectives; ``name`` is a secret of the job, and unlike that of any other job."""
+
+    def __init__(self, rank: int, size: int, name: str) -> None:
+        self.rank, self.size = rank, size
+        self._room = max(_ROW, _BYTES // (2 * size) // _ROW * _ROW)  # of a row, of which a half has one per process
+        self._half = 0
+        self._to: list[int] = []  # FIFOs: rank 0 has one for every other process, the others have rank 0's
+        self._from: list[int] = []
+        folder = _parent() / f"xdevice-{name}"
+        try:
+            self._memory = self._made(folder) if rank == 0 else self._opened(folder)
+        except BaseException:
+            self.close()
+            raise
+
+    def all_reduce(self, vector: Array, op: str) -> Array:
+        """The ``sum``, ``mean``, ``max`` or ``min`` of every process's vector; NaN where one has NaN.
+
+        Floating-point numbers of 16 bits and fewer are added up in ``float32`` and rounded once.
+        """
+        found = np.empty_like(vector)
+        for piece, rows in self._pieces(vector):
+            rows[self.rank] = vector[piece]
+            self._gate()
+            first, last = (number * rows.shape[1] // self.size for number in (self.rank, self.rank + 1))
+            _reduce(rows[:, first:last], op)
+            self._gate()
+            found[piece] = rows[0]
+        return found
+
+    def broadcast(self, vector: Array, root: int) -> Array:
+        """The vector of process ``root``."""
+        found = np.empty_like(vector)
+        for piece, rows in self._pieces(vector):
+            if self.rank == root:
+                rows[root] = vector[piece]
+            self._gate()
+            found[piece] = rows[root]
+        return found
+
+    def all_gather(self, vector: Array) -> Array:
+        """Every process's vector, in the order of ranks: one row for each."""
+        found = np.empty((self.size, vector.size), vector.dtype)
+        for piece, rows in self._pieces(vector):
+            rows[self.rank] = vector[piece]
+            self._gate()
+            found[:, piece] = rows
+        return found
+
+    def close(self) -> None:
+        """Leave: a process that still waits at the gate gets an error."""
+        for descriptor in (*self._to, *self._from):
+            os.close(descriptor)
+        self._to, self._from = [], []
+
+    def _pieces(self, vector: Array) -> Iterator[tuple[slice, Array]]:
+        """Parts of the vector, and the rows of the memory for each.
+
+        The halves of the memory take turns: a process that writes into one has passed the gate of the other, at which
+        every process arrives when it has read what it wanted of this one.
+        """
+        step = self._room // vector.itemsize
+        for begin in range(0, vector.size, step):
+            count = min(step, vector.size - begin)
+            offset, strides = self._half * self.size * self._room, (self._room, vector.itemsize)
+            rows: Array = np.ndarray((self.size, count), vector.dtype, self._memory, offset, strides)
+            yield slice(begin, begin + count), rows
+            self._half = 1 - self._half
+
+    def _gate(self) -> None:
+        """Return when every process is here. The kernel orders what was written to the memory before a FIFO."""
+        try:
+            if self.rank:
+                self._tell()
+            for descriptor in self._from:
+                if not os.read(descriptor, 1):
+                    raise ConnectionError("another process has gone")
+            if self.rank == 0:
+                self._tell()
+        except BaseException:
+            self.close()  # the others would wait for this process
+            raise
+
+    def _tell(self) -> None:
+        for descriptor in self._to:
+            os.write(descriptor, b".")
+
+    # The start. Opening a FIFO waits for the process at its other end.
+
+    def _made(self, folder: Path) -> mmap.mmap:
+        """Rank 0 makes everything, and removes the names once all have opened it."""
+        new = Path(tempfile.mkdtemp(prefix="xdevice-", dir=folder.parent))
+        try:
+            memory = os.open(new / "memory", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            for rank in range(1, self.size):
+                os.mkfifo(new / f"from-{rank}", 0o600)
+                os.mkfifo(new / f"to-{rank}", 0o600)
+            new = new.rename(folder)  # complete, as the others see it
+            for rank in range(1, self.size):
+                self._from.append(os.open(new / f"from-{rank}", os.O_RDONLY))
+                self._to.append(os.open(new / f"to-{rank}", os.O_WRONLY))
+                os.read(self._from[-1], 1)
+        finally:
+            rmtree(new, ignore_errors=True)
+        _reserve(memory, 2 * self.size * self._room)  # not before: a job that fails until then leaves no memory behind
+        self._tell()
+        return self._mapped(memory)
+
+    def _opened(self, folder: Path) -> mmap.mmap:
+        while not folder.exists():
+            time.sleep(_LOOK)
+        if folder.stat().st_uid != os.geteuid():
+            raise DistributedError(f"{str(folder)!r} belongs to another user; start the job anew")
+        self._to.append(os.open(folder / f"from-{self.rank}", os.O_WRONLY))
+        self._from.append(os.open(folder / f"to-{self.rank}", os.O_RDONLY))
+        memory = os.open(folder / "memory", os.O_RDWR)
+        self._gate()
+        return self._mapped(memory)
+
+    def _mapped(self, memory: int) -> mmap.mmap:
+        try:
+            return mmap.mmap(memory, 2 * self.size * self._room)
+        finally:
+            os.close(memory)
+
+
+def _parent() -> Path:
+    """Where files are memory; elsewhere than on Linux, files of the system's cache."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+
+
+def _reserve(file: int, size: int) -> None:
+    """Let the file have so many bytes: where there is no space for them, a write into the mapping would kill."""
+    os.ftruncate(file, size)
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, size)
+
+
+def _reduce(rows: Array, op: str) -> None:
+    """Reduce the rows into the first."""
+    dtype = rows.dtype
+    wide = dtype
+    if op == "mean":
+        wide = np.dtype(summed_in(dtype.name, len(rows)))
+    elif op == "sum" and dtype.name.startswith(_NARROW):
+        wide = np.dtype("float32")
+    with np.errstate(all="ignore"):  # infinities and NaN are results as any others
+        total = rows[0].astype(wide, copy=False)
+        for row in rows[1:]:
+            _COMBINED[op](total, row.astype(wide, copy=False), out=total)
+        rows[0] = total / len(rows) if op == "mean" else total
