@@ -1,6 +1,7 @@
 """A job of several processes under each framework's own engine: it agrees, or it ends and says with whom."""
 
 import random
+import re
 import socket
 from contextlib import closing
 
@@ -69,13 +70,11 @@ def test_a_process_that_fails_ends_the_job_which_names_it_in_seconds(backend, la
 def test_a_process_that_is_frozen_at_any_moment_ends_the_job_which_names_it(backend, launch):
     where = random.choice(["gate", "work", "end"])
     done = launch(backend, "frozen", where)
-    waited = {
-        "gate": "rank 0 waited 4 s in all_reduce('sum'); rank 1 (process ",
-        "work": "; rank 1 (process ",
-        "end": "rank 0 waited 4 s in shutdown; rank 1 (process ",
-    }
     assert done.status == 75, (where, done.stderr)
-    assert waited[where] in done.stderr and "does not answer: it is stopped" in done.stderr, (where, done.stderr)
+    assert re.search(r" waited 4 s in.*; rank 1 \(process .*does not answer: it is stopped", done.stderr), (
+        where,
+        done.stderr,
+    )
     assert done.seconds < 60
 
 
