@@ -106,3 +106,75 @@ def test_a_process_without_a_descriptor_left_says_so_and_is_not_waited_for(play)
     """)
     assert done.status == 1 and done.seconds < 15, done.stderr
     assert "rank 1 cannot connect to rank 0: Too many open files; raise the limit with ulimit -n" in done.last
+
+
+LEAVES = {
+    "execs": ("os.execvp('sleep', ['sleep', '600'])", 75, "rank 1 (process "),
+    "ends with 0": ("os._exit(0)", 75, "has gone: it was killed, or ended without shutdown()"),
+    "ends in its handler of SIGTERM": (
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); os.kill(os.getpid(), signal.SIGTERM)",
+        75,
+        "ended without shutdown()",
+    ),
+    "raises in an excepthook": ("sys.excepthook = lambda *_: 1 / 0; raise ValueError('v')", 1, "ValueError: v"),
+    "raises before a handler that does not return": (
+        "import atexit; atexit.register(time.sleep, 600); raise ValueError('v')",
+        75,  # the other one has ended, and this one was stopped
+        "raised ValueError: v",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", LEAVES)
+def test_however_a_process_leaves_the_job_ends_and_names_it(play, how):
+    code, status, says = LEAVES[how]
+    done = play(f"""
+        watched = member(30.0)
+        watched.enter(Entry("work"))
+        if rank == 1:
+            exec({code!r})
+        watched.enter(Entry("more work"))
+    """)
+    assert done.status == status and done.seconds < 25, done.stderr
+    assert "rank 1 " in done.stderr and says in done.last, done.stderr
+
+
+def test_threads_that_go_on_do_not_keep_a_failed_job(play):
+    done = play("""
+        import threading
+        watched = member(30.0)
+        watched.enter(Entry("work"))
+        threading.Thread(target=time.sleep, args=[600]).start()
+        if rank == 1:
+            raise ValueError("v")
+        watched.enter(Entry("more work"))
+    """)
+    assert done.status in (1, 75) and done.seconds < 30, done.stderr
+    assert "rank 1 " in done.stderr and "ValueError: v" in done.last, done.stderr
+
+
+@pytest.mark.parametrize("how", ["os.close(1); os.close(2)", "full()"])
+def test_a_process_that_cannot_say_why_ends_all_the_same(play, how):
+    done = play(f"""
+        import threading
+
+        def full():
+            readable, writable = os.pipe()  # which nothing reads: who writes to it waits
+            os.set_blocking(writable, False)
+            try:
+                while True:
+                    os.write(writable, b"x" * 4096)
+            except BlockingIOError:
+                os.set_blocking(writable, True)
+            os.dup2(writable, 2)
+            threading.Thread(target=print, args=("x",), kwargs={{"file": sys.stderr}}, daemon=True).start()
+
+        watched = member(2.0)
+        watched.enter(Entry("work"))
+        watched.watch_over("work")
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        {how}
+        time.sleep(600)
+    """)
+    assert done.status == 75 and done.seconds < 30, done.stderr

@@ -12,6 +12,8 @@ import gc
 import io
 import os
 import sys
+import threading
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -83,14 +85,26 @@ def break_off(error: BaseException) -> None:
 
 def _on_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     global _exit_status
-    _hook(kind, error, trace)
-    break_off(error)
+    try:
+        _hook(kind, error, trace)
+    finally:  # also where a hook of the user's fails
+        break_off(error)
     if not _broken:
         return
     if isinstance(error, DistributedError) and error.rank not in (None, seat().rank):
         _exit_status = PEER_FAILED
     else:
         _exit_status = 130 if isinstance(error, KeyboardInterrupt) else 1
+    if not (sys.flags.interactive or hasattr(sys, "ps1")):  # else the process goes on
+        with suppress(RuntimeError):  # no more threads
+            threading.Thread(target=_end_late, daemon=True).start()
+
+
+def _end_late() -> None:
+    """End the process though a thread of the user's, or a handler that runs before ours, does not let it end."""
+    time.sleep(LAST_RESORT)
+    _flush_open_files()
+    os._exit(_exit_status)
 
 
 def _at_exit() -> None:

@@ -8,10 +8,11 @@ import selectors
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from xdevice.distributed.failing import blamed, end_after_the_failed, failed, without_verdict
-from xdevice.distributed.periods import LEAVING, VERDICT
+from xdevice.distributed.periods import ANSWER, LEAVING, VERDICT
 from xdevice.errors import DistributedError
 
 if TYPE_CHECKING:
@@ -114,7 +115,17 @@ class Watcher(threading.Thread):
 
     def _end(self, error: BaseException | None) -> NoReturn:
         """End the process: its main thread is in an engine that does not return."""
+        with suppress(RuntimeError):  # no more threads
+            # in a thread of its own: stderr may be a full pipe, or closed, or locked by a thread that waits for ever
+            farewell = threading.Thread(target=_say_why, args=(error,), daemon=True)
+            farewell.start()
+            farewell.join(ANSWER)
+        end_after_the_failed(self._membership.seat)
+
+
+def _say_why(error: BaseException | None) -> None:
+    with suppress(Exception):
         print(f"xdevice: {error}", file=sys.stderr, flush=True)
         faulthandler.dump_traceback(all_threads=True)
+    with suppress(Exception):
         sys.stdout.flush()
-        end_after_the_failed(self._membership.seat)
