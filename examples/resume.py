@@ -75,20 +75,21 @@ def show(text):
         print(text, flush=True)
 
 
-def main():
-    options = parse_arguments()
-    with distributed.process_group():
+def main(arguments=None, **place):
+    """Train in the job that a launcher has started, or at this place in a job: rank, world_size, address, token."""
+    options = parse_arguments(arguments)
+    with distributed.process_group(**place):
         train(options)
 
 
-def parse_arguments():
+def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description="Train, and go on after a failure.")
     parser.add_argument("--checkpoint", default="net.safetensors", metavar="FILE", help="the file (%(default)s)")
     parser.add_argument("--steps", type=int, default=200, help="in all (%(default)s)")
     parser.add_argument("--every", type=int, default=10, help="steps from one checkpoint to the next (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers (%(default)s)")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds between steps, to try failures (%(default)s)")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

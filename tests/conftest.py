@@ -21,7 +21,8 @@ from xdevice.testing.plugin import backends_of
 
 HERE = Path(__file__).parent
 
-SAME_EVERYWHERE = {"coordinator", "door", "token"}  # how processes meet: no framework takes part
+SAME_EVERYWHERE = {"coordinator", "door", "endings", "token"}  # how processes meet: no framework takes part
+ONE_ENGINE = {"clusters": "torch"}  # how processes are started: one engine stands for all
 
 
 def pytest_configure(config):
@@ -32,6 +33,8 @@ def pytest_ignore_collect(collection_path, config):
     folder, name = collection_path.parent.name, collection_path.stem.removeprefix("test_")
     if folder == "distributed" and name in SAME_EVERYWHERE:
         return True if "numpy" not in backends_of(config) else None
+    if folder == "distributed" and name in ONE_ENGINE:
+        return True if ONE_ENGINE[name] not in backends_of(config) else None
     if folder == "distributed" and name.startswith("quirks_"):
         return True if name.removeprefix("quirks_") not in backends_of(config) else None
     if folder not in ("quirks", "virtual") or name == collection_path.stem:

@@ -1,5 +1,7 @@
 """A job of several processes under each framework's own engine: it agrees, or it ends and says with whom."""
 
+import random
+import re
 import socket
 from contextlib import closing
 
@@ -53,7 +55,6 @@ def test_processes_that_cannot_meet_say_which_is_missing_which_disagrees_and_whi
 @pytest.mark.parametrize(
     ("scenario", "status", "says"),
     [
-        ("frozen", 75, "rank 0 waited 4 s in all_reduce('sum'); rank 1 (process "),
         ("killed", 128 + 14, "rank 1 was killed by SIGALRM"),
         ("raising", 1, "ValueError: a mistake of rank 1"),
     ],
@@ -62,6 +63,18 @@ def test_a_process_that_fails_ends_the_job_which_names_it_in_seconds(backend, la
     done = launch(backend, scenario)
     assert done.status == status, done.stderr
     assert says in done.stderr[-1500:], done.stderr
+    assert done.seconds < 60
+
+
+@has_engine
+def test_a_process_that_is_frozen_at_any_moment_ends_the_job_which_names_it(backend, launch):
+    where = random.choice(["gate", "work", "end"])
+    done = launch(backend, "frozen", where)
+    assert done.status == 75, (where, done.stderr)
+    assert re.search(r" waited 4 s in.*; rank 1 \(process .*does not answer: it is stopped", done.stderr), (
+        where,
+        done.stderr,
+    )
     assert done.seconds < 60
 
 

@@ -135,3 +135,25 @@ def test_the_time_limit_stops_all_and_says_who_was_at_work(script, launch):
     done = launch("-n", 3, "--time-limit", 1, script("time.sleep(0 if rank == 1 else 600)"))
     assert done.returncode == 124 and time.monotonic() - began < 10
     assert last_words(done) == "xdevice: stopped after the time limit of 1.00 s; still at work: rank 0, 2\n"
+
+
+def test_where_the_others_have_ended_a_process_that_stays_stopped_ends_the_job(script, launch, noted, gone):
+    path = script("""
+        if rank == 1:
+            note("pid", os.getpid())
+            os.kill(os.getpid(), signal.SIGSTOP)
+    """)
+    done = launch("-n", 2, "--time-limit", 50, path)
+    assert done.returncode == 128 + signal.SIGSTOP and gone(int(noted("pid")))
+    assert last_words(done) == "xdevice: rank 1 is stopped, as by SIGSTOP, and the others have ended\n"
+
+
+def test_a_process_that_is_stopped_for_a_moment_goes_on(script, launch):
+    path = script("""
+        if rank == 1:
+            subprocess.Popen(["sh", "-c", f"sleep 2; kill -CONT {os.getpid()}"])
+            os.kill(os.getpid(), signal.SIGSTOP)
+            print("goes on")
+    """)
+    done = launch("-n", 2, "--time-limit", 50, path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"[1] goes on\n", b"")

@@ -39,7 +39,7 @@ class Coordinator(threading.Thread):
         self.deadline: float | None = time.monotonic() + timeout
         self.asked: float | None = None  # when the silent were asked where they are
         self.complete = False
-        self.last, self.entered = "", 0  # the collective that all have entered, and how many
+        self.last, self.entered = "the start of the engine", 0  # the collective that all have entered, and how many
         self._to_let_in: set[Member] = set()  # those that wait for the coordinator, not for each other
         self._passed = 0  # the last number of those for which the processes have let each other in
         self._failed_at: float | None = None

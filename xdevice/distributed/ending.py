@@ -12,7 +12,9 @@ import gc
 import io
 import os
 import sys
-from contextlib import contextmanager
+import threading
+import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from xdevice.distributed.failing import PEER_FAILED, end_after_the_failed
@@ -83,14 +85,26 @@ def break_off(error: BaseException) -> None:
 
 def _on_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     global _exit_status
-    _hook(kind, error, trace)
-    break_off(error)
+    try:
+        _hook(kind, error, trace)
+    finally:  # also where a hook of the user's fails
+        break_off(error)
     if not _broken:
         return
     if isinstance(error, DistributedError) and error.rank not in (None, seat().rank):
         _exit_status = PEER_FAILED
     else:
         _exit_status = 130 if isinstance(error, KeyboardInterrupt) else 1
+    if not (sys.flags.interactive or hasattr(sys, "ps1")):  # else the process goes on
+        with suppress(RuntimeError):  # no more threads
+            threading.Thread(target=_end_late, daemon=True).start()
+
+
+def _end_late() -> None:
+    """End the process though a thread of the user's, or a handler that runs before ours, does not let it end."""
+    time.sleep(LAST_RESORT)
+    _flush_open_files()
+    os._exit(_exit_status)
 
 
 def _at_exit() -> None:
@@ -99,13 +113,21 @@ def _at_exit() -> None:
         _membership.left()
     elif not _broken:
         return
-    null = open(os.devnull, "w")  # noqa: SIM115  (needed until the process has ended)
-    faulthandler.dump_traceback_later(LAST_RESORT, exit=True, file=null)
+    with suppress(OSError, ValueError):  # too many open files, and stderr is closed
+        faulthandler.dump_traceback_later(LAST_RESORT, exit=True, file=_null())
     if _exit_status:
         _flush_open_files()
         if _exit_status == PEER_FAILED:
             end_after_the_failed(seat())
         os._exit(_exit_status)
+
+
+def _null() -> Any:
+    """A file that takes what nobody needs, until the process has ended; stderr where no file can be opened."""
+    try:
+        return open(os.devnull, "w")
+    except OSError:
+        return sys.__stderr__
 
 
 def _flush_open_files() -> None:

@@ -30,6 +30,15 @@ def failed(news: dict[str, Any]) -> DistributedError:
     return blamed(cls, str(news.get("error", "rank 0 has refused this process")), news.get("rank"))
 
 
+def without_verdict(seat: Seat, what: str, timeout: float) -> DistributedError:
+    """The error of a process whose time in the engine is over, where rank 0 does not say who is to blame."""
+    message = f"rank {seat.rank} was inside {what} for {timeout:g} s"
+    if seat.rank == 0:
+        return blamed(DistributedTimeoutError, message, None)
+    message += f", and rank 0 (at {seat.host}) does not answer: it is stopped, or its host is"
+    return blamed(DistributedTimeoutError, message, 0)
+
+
 def end_after_the_failed(seat: Seat) -> NoReturn:
     """End the process, but not first: other launchers take the first process that ends for the one that failed."""
     if seat.launcher != OURS:

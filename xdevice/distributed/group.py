@@ -165,8 +165,9 @@ def shutdown() -> None:
     try:
         if group.membership is not None and group.engine is not None:
             with group.one_at_a_time("shutdown"):
-                group.membership.enter(Entry("shutdown"))
+                group.membership.enter(Entry("shutdown()"))
                 work(group, "the end of the engine", group.engine.stop)
+                group.membership.enter(Entry("shutdown"))  # after which no process is missed any more
     except BaseException as error:
         break_off(error)
         raise

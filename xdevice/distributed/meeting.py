@@ -85,6 +85,9 @@ def _connected(seat: Seat, timeout: float, deadline: float) -> Line:
             raise DistributedError(f"what answers at {seat.host}:{seat.port} {error}; {hint}") from error
         except OSError as error:  # rank 0 does not listen yet, or too many connections have come at once
             _close(connection)
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # waiting does not help
+                why = f"rank {seat.rank} cannot connect to rank 0: {error.strerror}; raise the limit with ulimit -n"
+                raise blamed(DistributedError, why, seat.rank) from error
             refused += isinstance(error, HungUpError) and error.asked
             if refused == _REFUSALS:
                 hint = f"give all processes of the job the same {TOKEN}"

@@ -9,10 +9,10 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from xdevice.distributed.failing import blamed, failed
+from xdevice.distributed.failing import blamed, failed, without_verdict
 from xdevice.distributed.gate import Gate
 from xdevice.distributed.meeting import meet, opened
-from xdevice.distributed.periods import LEAVING, NEWS
+from xdevice.distributed.periods import LEAVING, NEWS, VERDICT
 from xdevice.distributed.watcher import Watcher
 from xdevice.errors import DistributedError, DistributedTimeoutError
 
@@ -48,8 +48,13 @@ class Membership:
                 self._coordinator.join(1)
             raise
         self._gate = Gate(line, seat, self.job, self._coordinator.have_entered if self._coordinator else None)
-        self._watcher = Watcher(self, self._alarm)
-        self._watcher.start()
+        try:
+            self._watcher = Watcher(self, self._alarm)
+            self._watcher.start()
+        except BaseException:  # too many open files or threads: the others hear at once that this process has gone
+            self._gate.close()
+            self._alarm.close()
+            raise
 
     # Collectives
 
@@ -112,13 +117,21 @@ class Membership:
 
     def explained(self, error: Exception, what: str) -> DistributedError:
         """Why the engine's work has failed: because of another process, if there is news of one."""
-        self.inside = None
+        inside, self.inside = self.inside, None
         if not self._news.wait(LEAVING):
+            if inside is not None and time.monotonic() - inside[1] > self.timeout:
+                self._ask_who_is_to_blame(what)
             self.raised(error)
         failure, self.told = self.failure, True
         if failure is None or getattr(failure, "rank", None) == self.seat.rank:
             return DistributedError(f"{what} failed on rank {self.seat.rank}: {error}")
         return failure
+
+    def _ask_who_is_to_blame(self, what: str) -> None:
+        """The engine's time was over: it has failed because of a process that rank 0 finds, or of rank 0 itself."""
+        self._alarm.say(stuck=what)
+        if not self._news.wait(VERDICT) and self.seat.rank:
+            self.fail(without_verdict(self.seat, what, self.timeout))
 
     def fail(self, error: DistributedError) -> DistributedError:
         """The job has failed with this error; with an earlier one, if there is one."""

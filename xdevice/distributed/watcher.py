@@ -8,11 +8,12 @@ import selectors
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from xdevice.distributed.failing import blamed, end_after_the_failed, failed
-from xdevice.distributed.periods import LEAVING, VERDICT
-from xdevice.errors import DistributedError, DistributedTimeoutError
+from xdevice.distributed.failing import blamed, end_after_the_failed, failed, without_verdict
+from xdevice.distributed.periods import ANSWER, LEAVING, VERDICT
+from xdevice.errors import DistributedError
 
 if TYPE_CHECKING:
     from xdevice.distributed.lines import Line
@@ -48,7 +49,7 @@ class Watcher(threading.Thread):
         except Exception as error:  # from now on a hanging engine would hang for ever
             rank = self._membership.seat.rank
             message = f"rank {rank} cannot watch the job any more: {error!r}"
-            self._alarm.say(raised=message)
+            self._alarm.say(raised=f"{error!r} in the thread that watches the job")
             self._membership.fail(blamed(DistributedError, message, rank))
             self._leave_engine(LEAVING)
         finally:
@@ -87,11 +88,7 @@ class Watcher(threading.Thread):
             if not self._hear(0.2, patience=0):
                 break
         if membership.inside is inside:
-            seat = membership.seat
-            message = f"rank {seat.rank} was inside {inside[0]} for {membership.timeout:g} s"
-            if seat.rank:  # rank 0 would have said by now which rank does not answer
-                message += f", and rank 0 (at {seat.host}) does not answer: it is stopped, or its host is"
-            self._end(membership.fail(blamed(DistributedTimeoutError, message, 0 if seat.rank else None)))
+            self._end(membership.fail(without_verdict(membership.seat, inside[0], membership.timeout)))
 
     def _leave_engine(self, patience: float) -> None:
         """Give the engine so many seconds to return; then end the process."""
@@ -118,7 +115,17 @@ class Watcher(threading.Thread):
 
     def _end(self, error: BaseException | None) -> NoReturn:
         """End the process: its main thread is in an engine that does not return."""
+        with suppress(RuntimeError):  # no more threads
+            # in a thread of its own: stderr may be a full pipe, or closed, or locked by a thread that waits for ever
+            farewell = threading.Thread(target=_say_why, args=(error,), daemon=True)
+            farewell.start()
+            farewell.join(ANSWER)
+        end_after_the_failed(self._membership.seat)
+
+
+def _say_why(error: BaseException | None) -> None:
+    with suppress(Exception):
         print(f"xdevice: {error}", file=sys.stderr, flush=True)
         faulthandler.dump_traceback(all_threads=True)
+    with suppress(Exception):
         sys.stdout.flush()
-        end_after_the_failed(self._membership.seat)

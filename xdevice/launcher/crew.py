@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from xdevice.distributed.failing import PEER_FAILED
 from xdevice.distributed.periods import SETTLING, TERMINATION, UNKILLABLE
 from xdevice.errors import DistributedError
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from xdevice.launcher.plan import Plan
 
 _TICK = 0.02
+_LOOKING = 0.5  # seconds between two looks at whether the processes that are left are stopped
+_LOOKS = 8  # counted, as the system may stop the launcher, too, and its clock goes on meanwhile
 _ROUNDS = 32  # of reading what the pipes still hold: a process that has escaped may have one, and write for ever
 
 
@@ -54,6 +58,9 @@ class Crew:
     pipes: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     began: float = field(default_factory=time.monotonic)
     first_failure: float | None = None
+    frozen: list[int] = field(default_factory=list)  # the ranks that are stopped, and for which the others have waited
+    _looks: int = 0
+    _next_look: float = 0.0
 
     def start(self) -> None:
         """Start them all."""
@@ -98,6 +105,16 @@ class Crew:
         while not self._decided():
             self._pass_on(_TICK)
             self.ended += self._reaped()
+            if self.ended and time.monotonic() >= self._next_look:
+                self._look_for_frozen()
+
+    def _look_for_frozen(self) -> None:
+        """Notice that all that are left are stopped and stay so: after shutdown() no other process waits for them."""
+        left = [rank for rank in self.ranks if rank.status is None]
+        self._next_look = time.monotonic() + _LOOKING
+        self._looks = self._looks + 1 if left and all(map(_is_stopped, left)) else 0
+        if self._looks == _LOOKS:
+            self.frozen = [rank.rank for rank in left]
 
     def _reaped(self) -> list[Rank]:
         """The processes that have just ended."""
@@ -118,6 +135,7 @@ class Crew:
             or self.signals.received is not None
             or self.screen.broken is not None
             or self.out_of_time
+            or bool(self.frozen)
         )
 
     @property
@@ -170,3 +188,11 @@ class Crew:
                 self.pipes.unregister(key.fileobj)
         self.screen.write()
         return bool(ready)
+
+
+def _is_stopped(rank: Rank) -> bool:
+    """Whether the process is stopped, as by SIGSTOP; a debugger's is not."""
+    try:
+        return psutil.Process(rank.process.pid).status() == psutil.STATUS_STOPPED
+    except psutil.Error:  # it has just ended
+        return False

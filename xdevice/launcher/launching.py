@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 TIMED_OUT = 124
 """The exit status of a job that its time limit ends, as that of ``timeout``."""
 
+STOPPED = 128 + 19
+"""The exit status of a job whose last processes are stopped: that of one that SIGSTOP had killed."""
+
 USAGE = 2
 """The exit status of a script that does not understand its options, as argparse ends it."""
 
@@ -73,7 +76,8 @@ def _run(crew: Crew) -> Crew:
 def _can_restart(crew: Crew) -> bool:
     """Whether a process has failed, and not by a mistake in the command, which would fail again."""
     failing, stopped = crew.failing, crew.signals.received is not None or crew.screen.broken is not None
-    return failing is not None and failing.status != USAGE and not stopped and not crew.out_of_time
+    failed = bool(crew.frozen) or (failing is not None and failing.status != USAGE)
+    return failed and not stopped and not crew.out_of_time
 
 
 def _outcome(crew: Crew) -> tuple[int, bytes]:
@@ -83,11 +87,18 @@ def _outcome(crew: Crew) -> tuple[int, bytes]:
         return _exit_status(failing), _last_words(failing)
     if received is not None:
         return 128 + received, f"xdevice: stopped by {signal_name(-received)}\n".encode()
+    if crew.frozen:
+        those, verb = _named(crew.frozen), "is" if len(crew.frozen) == 1 else "are"
+        return STOPPED, f"xdevice: {those} {verb} stopped, as by SIGSTOP, and the others have ended\n".encode()
     if crew.out_of_time and len(crew.ended) < len(crew.ranks):
-        running = ", ".join(str(rank.rank) for rank in crew.ranks if rank not in crew.ended)
+        running = _named([rank.rank for rank in crew.ranks if rank not in crew.ended])
         limit = duration(crew.plan.time_limit or 0.0)
-        return TIMED_OUT, f"xdevice: stopped after the time limit of {limit}; still at work: rank {running}\n".encode()
+        return TIMED_OUT, f"xdevice: stopped after the time limit of {limit}; still at work: {running}\n".encode()
     return 0, b""
+
+
+def _named(ranks: list[int]) -> str:
+    return f"rank {', '.join(map(str, ranks))}"
 
 
 def _exit_status(rank: Rank) -> int:

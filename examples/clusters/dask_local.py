@@ -1,0 +1,40 @@
+"""Dask: a job whose processes are the two workers of a cluster on this host.
+
+    XDEVICE_BACKEND=torch python examples/clusters/dask_local.py [PORT]
+
+It needs ``pip install "dask[distributed]"``. Dask tells its workers no ranks, so `xdevice.distributed.init` is given
+them. PORT is the first of the job's ports. Start a new cluster for each job: a framework's engine often starts only
+once in a process.
+"""
+
+import secrets
+import sys
+from pathlib import Path
+
+from dask.distributed import Client, LocalCluster
+
+EXAMPLES = str(Path(__file__).resolve().parents[1])
+
+
+def train(arguments, place):
+    """What every process does."""
+    sys.path.insert(0, EXAMPLES)
+    import resume
+
+    resume.main(arguments, **place)
+
+
+def main(port="29400", *arguments):
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        job = {"world_size": 2, "address": f"127.0.0.1:{port}", "token": secrets.token_hex(32)}
+        workers = list(client.scheduler_info()["workers"])
+        # each on a worker of its own, and never again: a task that is repeated would come to a job that has ended
+        tasks = [
+            client.submit(train, arguments, {"rank": rank, **job}, workers=[worker], pure=False, retries=0)
+            for rank, worker in enumerate(workers)
+        ]
+        client.gather(tasks)  # waits, and raises where a process has failed
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

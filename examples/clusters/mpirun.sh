@@ -1,0 +1,7 @@
+#!/bin/sh
+# Open MPI's mpirun: two processes on this host; each uses its framework's own engine, or MPI with XDEVICE_ENGINE=mpi.
+#
+#     XDEVICE_BACKEND=torch sh examples/clusters/mpirun.sh
+#
+# --bind-to none: by default each process is kept on one core. --oversubscribe: also where there are fewer cores.
+exec mpirun -n 2 --oversubscribe --bind-to none "${PYTHON:-python}" "$(dirname "$0")/../resume.py" "$@"

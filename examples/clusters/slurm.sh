@@ -1,0 +1,16 @@
+#!/bin/sh
+#SBATCH --job-name=resume
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=2
+#SBATCH --time=10
+# Slurm: srun starts the processes, and xdevice reads its variables.
+#
+#     XDEVICE_BACKEND=torch sbatch examples/clusters/slurm.sh     from the project's folder
+#
+# On several nodes add XDEVICE_TRUST_NETWORK=1: engines do not check who connects to them. The token is for these.
+# For one launcher on each node, which stops everything when a process fails:
+#
+#     srun --ntasks-per-node=1 xdevice launch -n 4 examples/resume.py
+XDEVICE_TOKEN=$(openssl rand -hex 32)
+export XDEVICE_TOKEN
+srun "${PYTHON:-python}" examples/resume.py "$@"
