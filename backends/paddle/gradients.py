@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import paddle
 
 from xdevice.backends.paddle import placement
+from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +25,27 @@ def value_and_gradients(
         value, aux = call(variables)
         if value.stop_gradient:  # it depends on no variable
             return value.detach(), aux, [_zeros(p) for p in variables]
+        if nested and _through_compiled(value.grad_fn):
+            raise NotSupportedError(
+                "paddle has no gradients of gradients of what paddle.jit.to_static has compiled; differentiate the "
+                "function itself"
+            )
         found = paddle.grad(value, variables, create_graph=nested, allow_unused=True)
     return value if nested else value.detach(), aux, [_beside(p, g) for p, g in zip(variables, found, strict=True)]
+
+
+def _through_compiled(node: Any) -> bool:
+    """Whether a compiled program is among the operations; the gradient of its gradient would be zero (3.3.1)."""
+    seen, left = set[int](), [node]
+    while left:
+        node = left.pop()
+        if node is None or node.node_ptr() in seen:
+            continue
+        if node.name() == "Dy2StGradNode":
+            return True
+        seen.add(node.node_ptr())
+        left += node.next_functions
+    return False
 
 
 def _variable(parameter: Any, nested: bool) -> Any:

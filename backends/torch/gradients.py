@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from xdevice.backends.torch import in_keras
+from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +25,27 @@ def value_and_gradients(
         value, aux = call(variables)
         if not value.requires_grad:  # it depends on no variable
             return value, aux, [torch.zeros_like(p) for p in variables]
+        if nested and _through_compiled(value.grad_fn):
+            raise NotSupportedError(
+                "torch has no gradients of gradients of what torch.compile has compiled; differentiate the function "
+                "itself"
+            )
         found = torch.autograd.grad(value, variables, create_graph=nested, allow_unused=True, materialize_grads=True)
     return value if nested else value.detach(), aux, list(found)
+
+
+def _through_compiled(node: Any) -> bool:
+    """Whether a compiled graph is among the operations; the gradient of its gradient would be zero (2.13.0)."""
+    seen, left = set[Any](), [node]
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        if node.name() == "CompiledFunctionBackward":
+            return True
+        seen.add(node)
+        left += [before for before, _ in node.next_functions]
+    return False
 
 
 def _variable(parameter: torch.Tensor, nested: bool) -> torch.Tensor:

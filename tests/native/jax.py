@@ -16,6 +16,16 @@ def owned():
     return [jnp.ones(1), jnp.float32(1), jax.random.key(0), jnp.ones(3)[0]]
 
 
+def compiled_loss():
+    compilations = []
+
+    def loss(p, x):
+        compilations.append(None)  # runs only while JAX traces
+        return ((x @ p["w"] + p["b"]) ** 2).sum()
+
+    return jax.jit(loss), compilations
+
+
 def gradient(move):
     """The gradient of sum(2 * move(x)) with respect to x, which is 2 everywhere."""
     return jax.grad(lambda x: (2 * move(x)).sum())(jnp.ones(3)).tolist()

@@ -60,6 +60,19 @@ def parameters(model):
     return list(model.collect_params().values())
 
 
+def compiled_loss():
+    compilations = []
+
+    class Loss(gluon.HybridBlock):
+        def hybrid_forward(self, F, x, w, b):  # noqa: N803  (Gluon's name)
+            compilations.append(None)  # runs only while Gluon builds the graph
+            return F.np.sum((F.np.dot(x, w) + b) ** 2)
+
+    net = Loss()
+    net.hybridize()
+    return lambda p, x: net(x, p["w"], p["b"]), compilations
+
+
 def gradient(move):
     """The gradient of sum(2 * move(x)) with respect to x, which is 2 everywhere."""
     x = mx.np.ones(3)

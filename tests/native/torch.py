@@ -1,6 +1,10 @@
 """PyTorch's own words for what the contract suite needs."""
 
+import warnings
+
 import torch
+from functorch.compile import make_boxed_func, nop
+from torch._dynamo.backends.common import aot_autograd
 
 
 def ones():
@@ -43,6 +47,24 @@ def output(model, x):
 
 def parameters(model):
     return list(model.parameters())
+
+
+def compiled_loss():
+    compilations = []
+
+    def counting(module, inputs):  # what the default compiler does, but for the C++
+        compilations.append(module)
+        return make_boxed_func(module.forward)
+
+    backend = aot_autograd(fw_compiler=counting, bw_compiler=nop)
+    compiled = torch.compile(lambda p, x: ((x @ p["w"] + p["b"]) ** 2).sum(), backend=backend)
+
+    def loss(p, x):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the compiler asks a tensor that is not a leaf for its .grad
+            return compiled(p, x)
+
+    return loss, compilations
 
 
 def gradient(move):

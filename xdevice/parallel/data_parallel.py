@@ -201,6 +201,8 @@ def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Flat]:
                 f"replica {i} is on {place}, and was to be on {device}; make them with replicate(params, devices)"
             )
     flats = [flatten(tree) for tree in replicas]
+    if len(flats) == 1:
+        return flats
     check_alike(flats)
     for leaves_alike in zip(*[flat.leaves for flat in flats], strict=True):
         if len({(str(leaf.dtype), tuple(leaf.shape)) for leaf in leaves_alike if hasattr(leaf, "dtype")}) > 1:

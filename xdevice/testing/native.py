@@ -69,6 +69,13 @@ class Native(Protocol):
         """The gradient of ``sum(2 * move(x))`` with respect to a new x of three ones: 2 everywhere."""
         ...
 
+    def compiled_loss(self) -> tuple[Callable[[Any, Any], Any], list[Any]]:
+        """``loss(params, x)`` in the framework's compiled form, and a list that is longer each time it is compiled.
+
+        The loss is the sum of the squares of ``x @ params["w"] + params["b"]``, one number.
+        """
+        ...
+
     def mixing_gradient(self, x: Any, y: Any) -> Callable[[], Any]:
         """A function that runs a backward pass in which x's gradient, on its device, meets y, on another.
 

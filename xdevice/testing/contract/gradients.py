@@ -11,6 +11,8 @@ from xdevice import (
     ArgumentError,
     NotSupportedError,
     XDeviceError,
+    cpu,
+    data_parallel,
     device_of,
     ones,
     scope,
@@ -29,6 +31,12 @@ def total(x: Any) -> Any:
     squares = row * row
     with scope(device_of(squares)):
         return squares @ ones((squares.shape[1], 1), device=device_of(squares))
+
+
+def of_loss() -> tuple[dict[str, Any], Any]:
+    """The parameters of `Native.compiled_loss`, and two rows."""
+    params = {"w": tensor([[1.0], [2.0]], device="cpu"), "b": tensor([0.5], device="cpu")}
+    return params, tensor([[1.0, 2.0], [3.0, 4.0]], device="cpu")
 
 
 class Gradients(Promises):
@@ -143,6 +151,51 @@ class Gradients(Promises):
             return
         assert to_numpy(value).item() == 20
         assert to_numpy(gradient).tolist() == [8, 16]
+
+    @needs("gradients.value_and_gradients", "compiled_loss")
+    def test_a_compiled_function_is_differentiated_and_compiled_once(self, backend: str, native: Any) -> None:
+        loss, compilations = native.compiled_loss()
+        params, x = of_loss()
+        for _ in range(3):
+            value, gradient = value_and_grad(loss)(params, x)
+            assert to_numpy(value).item() == 162.5
+            assert to_numpy(gradient["w"]).tolist() == [[80], [114]]
+            assert to_numpy(gradient["b"]).tolist() == [34]
+        assert len(compilations) == 1
+
+    @needs("gradients.value_and_gradients", "collectives.reduce", "compiled_loss")
+    def test_a_compiled_function_trains_on_several_devices_and_is_compiled_once(
+        self, backend: str, native: Any
+    ) -> None:
+        loss, compilations = native.compiled_loss()
+        params, x = of_loss()
+        step = data_parallel(loss, ["cpu", "cpu"], reduction="sum")
+        before = 0
+        for _ in range(3):
+            value, gradient = step(params, x)
+            assert to_numpy(value).item() == 162.5
+            assert to_numpy(gradient["w"]).tolist() == [[80], [114]]
+            assert before in (0, len(compilations))
+            before = len(compilations)
+        assert 0 < before <= 2  # a framework may compile it for each thread
+
+    @needs("gradients.value_and_gradients", "compiled_loss")
+    def test_the_gradient_of_a_compiled_functions_gradient_is_right_or_refused(self, backend: str, native: Any) -> None:
+        loss, _ = native.compiled_loss()
+        params, x = of_loss()
+        with cpu():
+            one = ones((1, 2))
+
+        def inner(w: Any) -> Any:
+            gradient = value_and_grad(loss)({"w": w, "b": params["b"]}, x)[1]["w"]
+            return one @ (gradient * gradient)
+
+        try:
+            value, gradient = value_and_grad(inner)(params["w"])
+        except NotSupportedError:
+            return
+        assert to_numpy(value).item() == 19396
+        assert to_numpy(gradient).tolist() == [[9584], [13600]]
 
     @needs("gradients.value_and_gradients")
     def test_an_argument_named_twice_is_an_error(self, backend: str) -> None:
