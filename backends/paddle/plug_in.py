@@ -5,6 +5,7 @@ PaddlePaddle loads plug-ins only while it is imported, so all of this happens be
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -41,6 +42,8 @@ def in_place(n: int, force: bool) -> Generator[None]:
         "FLAGS_use_stride_kernel": "0",  # only CPU kernels support views (PaddlePaddle 3.0 and 3.3.1)
         _LOG: os.environ.get(_LOG, "1"),  # otherwise it logs each step of loading
     }
+    # First, and for all to see: it defines symbols that are to be found before PaddlePaddle's own
+    ctypes.CDLL(f"{settings['CUSTOM_DEVICE_ROOT']}/{_LIBRARY}", ctypes.RTLD_GLOBAL)
     with environment(settings):
         yield
 

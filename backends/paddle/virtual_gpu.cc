@@ -2,13 +2,15 @@
 //
 // PaddlePaddle's C interface for devices (device_ext.h, in its wheel) asks for a table of functions. A
 // virtual GPU is synchronous, so streams and events do nothing. PaddlePaddle itself counts the allocated
-// memory. The plug-in uses no symbols of PaddlePaddle. The number of devices is read from the environment
-// when PaddlePaddle loads the plug-in.
+// memory. The plug-in uses no symbols of PaddlePaddle; it defines four, at its end, that are found before
+// PaddlePaddle's own, since it is loaded first. The number of devices is read from the environment when
+// PaddlePaddle loads the plug-in.
 
 #include <array>  // device_ext.h uses it and does not include it
 #include <cstdlib>
 #include <cstring>
 
+#include "paddle/phi/backends/callback_manager.h"
 #include "paddle/phi/backends/device_ext.h"
 
 namespace {
@@ -203,6 +205,25 @@ void FillTable(C_DeviceInterface* table) {
 }
 
 }  // namespace
+
+// PaddlePaddle 3.0 to 3.3.1 makes a stream for each copy to, from or on a device, and with it a thread pool,
+// which starts a thread and joins it: nine tenths of the time of a small operation. All work on a virtual GPU
+// is done when it is asked for, so a callback runs at once.
+namespace phi {
+CallbackManager::CallbackManager(stream::Stream* stream) : stream_(stream) {}
+void CallbackManager::AddCallback(std::function<void()> callback) const { callback(); }
+void CallbackManager::Wait() const {}
+
+// Gloo's process group refuses tensors that are not on the CPU. A virtual GPU's memory is the host's.
+class DenseTensor;
+enum class AllocationType : int8_t;
+namespace distributed {
+struct CommStaticCheck {
+  static void CheckPlace(const DenseTensor&, AllocationType);
+};
+void CommStaticCheck::CheckPlace(const DenseTensor&, AllocationType) {}
+}  // namespace distributed
+}  // namespace phi
 
 extern "C" void InitPlugin(CustomRuntimeParams* params) {
   PADDLE_CUSTOM_RUNTIME_CHECK_VERSION(params);
