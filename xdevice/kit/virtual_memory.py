@@ -1,0 +1,32 @@
+"""How much memory each virtual GPU is to have: the environment variable ``XDEVICE_VIRTUAL_MEMORY``."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from xdevice.errors import ArgumentError
+
+ENV = "XDEVICE_VIRTUAL_MEMORY"
+_UNITS = {"": 1, "B": 1} | {f"{p}iB": 1024**i for i, p in enumerate("KMGT", 1)}
+_UNITS |= {f"{p}B": 1000**i for i, p in enumerate("KMGT", 1)}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+
+
+def limit() -> int | None:
+    """The bytes of each virtual GPU, or None where no limit is asked for.
+
+    Raises
+    ------
+    ArgumentError
+        The variable is not a size, such as ``4GiB``, ``512 MiB`` or a number of bytes.
+    """
+    text = os.environ.get(ENV, "").strip()
+    if not text:
+        return None
+    found = _SIZE.fullmatch(text)
+    units = {unit.lower(): factor for unit, factor in _UNITS.items()}
+    size = int(float(found[1]) * units.get(found[2].lower(), 0)) if found else 0
+    if not size:
+        raise ArgumentError(f"{ENV}={text} is not a size in memory; write {ENV}=4GiB, or a number of bytes")
+    return size
