@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice.errors import NotSupportedError, VirtualDeviceError
+from xdevice.kit import virtual_memory
 from xdevice.kit.environment import environment
 
 _SOURCE = Path(__file__).with_name("virtual_gpu.cc")
@@ -39,6 +40,7 @@ def in_place(n: int, force: bool) -> Generator[None]:
     settings = {
         "CUSTOM_DEVICE_ROOT": str(_folder()),
         "XDEVICE_PADDLE_VIRTUAL_GPUS": str(n),
+        "XDEVICE_PADDLE_VIRTUAL_MEMORY": str(virtual_memory.limit() or 0),
         "FLAGS_use_stride_kernel": "0",  # only CPU kernels support views (PaddlePaddle 3.0 and 3.3.1)
         _LOG: os.environ.get(_LOG, "1"),  # otherwise it logs each step of loading
     }
