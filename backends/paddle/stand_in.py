@@ -36,7 +36,7 @@ _CHOOSE = {
 """Of PaddlePaddle's modules, those that only choose a device."""
 
 _CAPABILITY = 8, 0  # automatic mixed precision asks for 7.0 (float16) and 8.0 (bfloat16)
-_Properties = namedtuple("_gpuDeviceProperties", "name major minor total_memory multi_processor_count")
+_gpuDeviceProperties = namedtuple("_gpuDeviceProperties", "name major minor total_memory multi_processor_count")
 
 
 def start(n: int) -> None:
@@ -171,7 +171,7 @@ def _describe(total: int) -> None:
 
     def get_device_properties(*args: Any) -> Any:
         if len(args) == 1 or args[0] in (WORD, "gpu"):
-            return _Properties("xdevice virtual GPU", *_CAPABILITY, total, 1)
+            return _gpuDeviceProperties("xdevice virtual GPU", *_CAPABILITY, total, 1)
         return properties(*args)
 
     core.get_device_properties = get_device_properties
