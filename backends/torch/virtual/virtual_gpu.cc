@@ -60,6 +60,21 @@ Tensor dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
 
 void record_stream(Tensor&, Stream) {}
 
+// Whether a library for GPUs computes this: none does.
+void no(const c10::OperatorHandle& op, Stack* stack) {
+  torch::jit::drop(*stack, op.schema().arguments().size());
+  torch::jit::push(*stack, false);
+}
+
+std::vector<std::string> questions() {
+  std::vector<std::string> found;
+  for (auto* library : {"_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"})
+    for (auto* overload : {"", "Tensor"})
+      if (c10::Dispatcher::singleton().findSchema({std::string("aten::") + library, overload}))
+        found.push_back(std::string(library) + (*overload ? "." : "") + overload);
+  return found;
+}
+
 // Operations that torch would otherwise compose from others, which round differently from the CPU's, or compute
 // for its own devices alone.
 std::set<std::string> direct() {
@@ -98,6 +113,10 @@ void register_operations() {
            "native_dropout_backward", "record_stream", "_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl",
            "_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward"})
     names.erase(name);
+  for (auto& name : questions()) {
+    ours.impl(name.c_str(), boxed<&no>());
+    names.erase(name);
+  }
   for (const auto& name : names) ours.impl(name.c_str(), boxed<&compute>());
   ours.impl("empty.memory_format", &empty);
   ours.impl("empty_strided", &empty_strided);
