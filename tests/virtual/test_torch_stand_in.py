@@ -61,6 +61,49 @@ def test_spawned_processes_of_a_program_share_a_models_memory(tmp_path):
     assert error.count("stand in for CUDA's") == 1, "once for the job"
 
 
+DISTRIBUTED = """
+import json, os
+import torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+rank = int(os.environ["LOCAL_RANK"])
+gpu = torch.cuda.is_available()
+device = torch.device("cuda", rank) if gpu else torch.device("cpu")
+if gpu:
+    torch.cuda.set_device(rank)
+dist.init_process_group("nccl" if gpu else "gloo")
+x, parts = torch.full((3,), rank + 1.0, device=device), [torch.zeros(1, device=device) for _ in range(2)]
+work = dist.all_reduce(x, async_op=True)
+work.wait()
+dist.all_gather(parts, torch.ones(1, device=device) * rank)
+names = [None, None]
+dist.all_gather_object(names, rank)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to(device)
+model = DistributedDataParallel(model, device_ids=[rank] if gpu else None)
+optimiser = torch.optim.Adam(model.parameters(), 0.01)
+for _ in range(3):
+    optimiser.zero_grad()
+    loss = model(torch.arange(20.0).view(5, 4).to(device) * (rank + 1) / 10).square().sum()
+    loss.backward()
+    optimiser.step()
+dist.barrier()
+if rank == 0:
+    values = [loss, *model.parameters(), x, *parts]
+    print(json.dumps([*(value.tolist() for value in values), names, {value.device.type for value in values} == {device.type}]))
+dist.destroy_process_group()
+"""
+
+
+def test_distributed_data_parallel_under_torchrun_gives_the_cpus_numbers(tmp_path):
+    program = tmp_path / "distributed.py"
+    program.write_text("import xdevice\n" + DISTRIBUTED)
+    launch = ("-W", "ignore", "-m", "torch.distributed.run", "--nproc_per_node", "2", str(program))
+    found, expected = (run(*launch, OMP_NUM_THREADS="1", **{ENV: wish})[0] for wish in ("2:stand-in", ""))
+    assert found == expected and found.endswith("[0, 1], true]\n")
+
+
 TOO_MUCH = """
 import xdevice, torch
 kept, x = [], torch.zeros(1 << 18, device="cuda:1")
@@ -83,4 +126,4 @@ def test_memory_ends_where_it_is_told_to_and_a_program_says_once_that_its_gpus_a
 
 def test_without_a_compiler_the_message_says_what_to_install():
     _, error = run("-c", "import xdevice; xdevice.use('torch'); xdevice.count()", status=1, CXX="absent")
-    assert "virtual GPUs stand in for CUDA's only where they are compiled" in error and "apt install g++" in error
+    assert "virtual GPUs that stand in for CUDA's must be compiled" in error and "apt install g++" in error

@@ -3,6 +3,7 @@
 // The device type is a parameter: PrivateUse1, named vgpu, or CUDA while the virtual GPUs stand in for CUDA's.
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
+#include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 #include <torch/library.h>
 
 #include <set>
@@ -164,6 +165,12 @@ void register_for_python() {
   ours.impl("refresh", torch::dispatch(KEY, &refresh));
 }
 
+// DistributedDataParallel takes times with a timer of the device type; the CPU's serves.
+void register_timer() {
+  c10d::TimerRegistry()->Register(
+      TYPE, [](Device) { return c10d::TimerRegistry()->Create(kCPU, Device(kCPU)); }, c10::REGISTRY_PREFERRED);
+}
+
 struct Quiet : c10::WarningHandler {  // of torch, that kernels are replaced
   void process(const c10::Warning&) override {}
 };
@@ -198,6 +205,7 @@ const char* xdevice_start(int n, int cuda, int64_t bytes, int enforced) {
     register_operations();
     refuse_others();
     register_for_python();
+    register_timer();
 #ifndef _WIN32
     pthread_atfork(nullptr, nullptr, [] { forked = used.load(); });
 #endif
