@@ -51,7 +51,7 @@ def as_device(native: torch.device) -> Device:
     if native.type == "cpu":
         return Device("cpu", 0)  # torch accepts cpu:1 and means the CPU
     index = _current(native.type) if native.index is None else native.index
-    return Device("gpu" if native.type == devices.NAME else native.type, index)
+    return Device("gpu" if native.type == devices.name else native.type, index)
 
 
 def scope(device: Device) -> AbstractContextManager[Any]:
@@ -90,7 +90,7 @@ def properties(device: Device) -> Properties:
 def gpus() -> tuple[str, int]:
     """The framework's name for its GPUs, and their number; asks NVML, so it creates no context."""
     if devices.count:
-        return devices.NAME, devices.count  # real GPUs are hidden
+        return devices.name, devices.count  # real GPUs are hidden
     seen = torch.cuda.device_count()
     if seen:
         return "cuda", seen
@@ -109,7 +109,7 @@ def runtime(kind: str, device: Device) -> Any:
     NotSupportedError
         This build has no CUDA, although the GPU is counted: FakeTensorMode and tests replace the count.
     """
-    if kind == "cuda" and not (torch.version.cuda or torch.version.hip):
+    if kind == "cuda" and not (devices.count or torch.version.cuda or torch.version.hip):
         raise NotSupportedError(
             f"{device} is counted, but torch {torch.__version__} is built for the CPU only and cannot be asked "
             "about it; install a build for CUDA"
@@ -118,7 +118,7 @@ def runtime(kind: str, device: Device) -> Any:
 
 
 def _current(kind: str) -> int:
-    if kind in ("cuda", "xpu", devices.NAME) and _in_use(kind):
+    if kind in ("cuda", "xpu", devices.name) and _in_use(kind):
         return int(getattr(torch, kind).current_device())
     return 0  # the initial value; and the only one where there is a single device
 

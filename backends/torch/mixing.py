@@ -36,7 +36,7 @@ class forbid:  # noqa: N801  (the contract calls it as a function)
         self._thread = get_ident()
 
     def __enter__(self) -> None:
-        devices.forbidden = True
+        devices.forbid(True)
         self._thread = get_ident()
         if self._mode is not None:
             self._mode.__enter__()
@@ -44,7 +44,7 @@ class forbid:  # noqa: N801  (the contract calls it as a function)
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        devices.forbidden = False
+        devices.forbid(False)
         if self._mode is not None:
             self._mode.over = True  # the mode stack of another thread is out of reach
             if self._thread == get_ident():

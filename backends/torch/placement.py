@@ -46,7 +46,7 @@ def device_of(tensor: torch.Tensor) -> Device:
 
 
 def _place(where: torch.device) -> Device:
-    if devices.count and where.type in ("cuda", "xpu", "mps"):
+    if devices.count and where.type in ("cuda", "xpu", "mps") and where.type != devices.name:
         raise UnknownPlacementError(
             f"a tensor on {where} is on a real GPU, which virtual_gpus(force=True) hides; start again without it"
         )

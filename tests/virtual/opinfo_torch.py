@@ -1,6 +1,6 @@
 """PyTorch's own database of operations, OpInfo, run on a virtual GPU against the CPU.
 
-    python tests/virtual/opinfo_torch.py [--ops add,mm,...] [--samples 4] [--jobs 2] [--json FILE]
+    python tests/virtual/opinfo_torch.py [--ops add,mm,...] [--samples 4] [--jobs 2] [--json FILE] [--stand-in]
 
 For each operation, PyTorch's own sample inputs: forward, in place, with ``out=``, and backward, on ``gpu:1``
 and on the CPU. Exit status 1 if fewer than 98 % of the operations that run on the CPU agree, or if
@@ -48,6 +48,7 @@ def main():
     parser.add_argument("--samples", type=int, default=4, help="of each operation's sample inputs, at most so many")
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
     parser.add_argument("--json", help="write the results to this file")
+    parser.add_argument("--stand-in", action="store_true", help="under CUDA's device type, not vgpu")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # this is such a process
     options = parser.parse_args()
     names = options.ops.split(",") if options.ops else [full_name(op) for op in op_db]
@@ -71,16 +72,17 @@ def run_all(names, options):
     chunks = [names[i :: -(-len(names) // CHUNK)] for i in range(-(-len(names) // CHUNK))]
     results = {}
     with ThreadPoolExecutor(options.jobs) as pool:
-        for found in pool.map(lambda chunk: run_chunk(chunk, options.samples), chunks):
+        for found in pool.map(lambda chunk: run_chunk(chunk, options), chunks):
             results.update(found)
     return {name: results[name] for name in names}
 
 
-def run_chunk(names, samples):
+def run_chunk(names, options):
     """The verdicts of a few operations; after a crash the rest goes on in another process."""
     results, todo = {}, list(names)
     while todo:
-        command = [sys.executable, __file__, "--here", "--ops", ",".join(todo), "--samples", str(samples)]
+        command = [sys.executable, __file__, "--here", "--ops", ",".join(todo), "--samples", str(options.samples)]
+        command += ["--stand-in"] * options.stand_in
         process = subprocess.run(command, capture_output=True, text=True, timeout=600)
         started = None
         for line in process.stdout.splitlines():
@@ -214,7 +216,7 @@ def same(a, b, shapes_only):
         assert repr(a) == repr(b) or isinstance(b, torch.device), f"{a!r} instead of {b!r}"
         return True
     assert (a.shape, a.dtype) == (b.shape, b.dtype), f"{a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
-    assert a.device.type == "vgpu" or not b.numel(), f"a result on {a.device}"
+    assert a.device.type == torch.device(xdevice.native("gpu:1")).type or not b.numel(), f"a result on {a.device}"
     if shapes_only:
         return True
     a, b = a.detach().cpu(), b.detach()
@@ -230,6 +232,6 @@ def first_line(error):
 if __name__ == "__main__":
     xdevice.use("torch")
     if "--here" in sys.argv:
-        xdevice.virtual_gpus(2)
+        xdevice.virtual_gpus(2, stand_in="--stand-in" in sys.argv)
         torch.set_num_threads(1)
     sys.exit(main())

@@ -1,9 +1,11 @@
 """Virtual GPUs: torch's PrivateUse1 device, named ``vgpu``, whose memory is the host's.
 
-A tensor on ``vgpu:1`` uses memory allocated for a CPU tensor; only the device label differs
-(`memory.py`). An operation runs on CPU tensors that share the memory of its arguments
-(`kernels.py`), so results equal the CPU's bit for bit. Everything is written in Python. torch allows
-one PrivateUse1 device per process, and it cannot be removed.
+A tensor on ``vgpu:1`` uses memory allocated for a CPU tensor; only the device label differs. An operation
+runs on CPU tensors that share the memory of its arguments, so results equal the CPU's bit for bit. That is
+compiled at first use (``virtual_gpu.cc``), and without a C++ compiler it is in Python (`in_python`), five
+times slower for small operations. torch allows one PrivateUse1 device per process, and it cannot be removed.
+
+While they stand in for real GPUs, the device type is CUDA's instead (`stand_in`), which must be compiled.
 
 Virtual GPUs can be enabled at any time; existing tensors stay where they are.
 """
@@ -20,8 +22,6 @@ OLDEST = (2, 10)
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
-    if stand_in:
-        raise NotSupportedError("torch's virtual GPUs cannot stand in yet; leave out stand_in")
     from xdevice.backends.torch.hardware import gpus  # which imports devices.py here
 
     if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST:
@@ -35,7 +35,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"use {'them' if real > 1 else 'it'}, or write virtual_gpus({n}, force=True)"
         )
     taken = core._get_privateuse1_backend_name()
-    if taken != "privateuseone":
+    if taken != "privateuseone" and not stand_in:
         raise VirtualDeviceError(
             f"virtual GPUs need torch's PrivateUse1, which {taken!r} has taken in this process; "
             f"start again without importing the package that provides {taken!r}"
@@ -43,5 +43,5 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     from xdevice.backends.torch.placement import forget
     from xdevice.backends.torch.virtual import runtime  # replaces parts of torch, so only on request
 
-    runtime.start(n)
+    runtime.start(n, stand_in)
     forget()

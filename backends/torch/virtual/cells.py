@@ -62,7 +62,7 @@ def _biased(gates: Tensor, bias: tuple[Tensor | None, ...]) -> Tensor:
 
 
 def _bias_grad(grad: Tensor, has_bias: bool) -> Tensor:
-    return grad.sum(0) if has_bias else torch.empty(0)
+    return grad.sum(0) if has_bias else grad.new_empty(0)
 
 
 def _convolution_backward(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
@@ -119,7 +119,7 @@ def _no_nested(*args: Any) -> bool:
 
 
 def register(library: Any) -> None:
-    """Register these operations for virtual GPUs."""
+    """Register these operations for virtual GPUs that run in Python."""
     for name, call in (
         ("_thnn_fused_lstm_cell", _lstm),
         ("_thnn_fused_lstm_cell_backward_impl", _lstm_backward),
@@ -132,6 +132,11 @@ def register(library: Any) -> None:
         known = name.removesuffix("_overrideable")  # torch's suffix for kernels that a device has to provide
         library.impl(name, on_host(f"aten::{known}", call), "PrivateUse1")
     library.impl("native_dropout", _dropout, "PrivateUse1")
-    for key in ("PrivateUse1", "AutogradPrivateUse1"):
-        library.impl("scaled_dot_product_attention", _attention, key)
-    library.impl("_nested_tensor_from_mask_left_aligned", _no_nested, "PrivateUse1")
+    register_attention(library, "PrivateUse1")
+
+
+def register_attention(library: Any, key: str) -> None:
+    """Register attention, which the compiled virtual GPUs take from here."""
+    for each in (key, f"Autograd{key}"):
+        library.impl("scaled_dot_product_attention", _attention, each)
+    library.impl("_nested_tensor_from_mask_left_aligned", _no_nested, key)

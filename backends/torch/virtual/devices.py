@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 import torch
 
 from xdevice.device import Device
 
+if TYPE_CHECKING:
+    from xdevice.backends.torch.virtual.plug_in import PlugIn
+
 NAME = "vgpu"
+
+name = NAME
+"""Their device type in torch: ``vgpu``, or ``cuda`` while they stand in for CUDA's."""
 
 count = 0
 """The number of virtual GPUs; 0 until `enable`."""
 
-used = False
-"""Whether a virtual GPU has been used: ``torch.vgpu.is_initialized()``."""
+plug_in: PlugIn | None = None
+"""The compiled implementation; ``None`` for the one in Python."""
+
+capacity = 0
+"""Bytes of memory of each, as far as they are told."""
+
+limited = False
+"""Whether memory ends there, with torch's error."""
 
 forbidden = False
 """Whether a strict block is open: then mixing devices raises `MixedDeviceError`."""
 
-forked = False
-"""Whether this process was forked from one with virtual GPUs; they cannot be used here."""
+_used = False
+_forked = False
 
 generators: list[torch.Generator] = []
 """One per device, as on real GPUs: drawing on the CPU does not affect them."""
@@ -34,41 +47,77 @@ _current = _Current()
 
 
 def current() -> int:
-    """This thread's current device, meant by ``vgpu`` without an index."""
-    return _current.index
+    """This thread's current device, meant by a device type without an index."""
+    return _current.index if plug_in is None else plug_in.current()
 
 
 def exchange(index: int) -> int:
     """Set this thread's current device and return the previous one. A negative index changes nothing."""
-    global used
+    if index >= 0:
+        existing(index)
+    if plug_in is not None:
+        return plug_in.exchange(index)
     before = _current.index
     if index >= 0:
-        _current.index = existing(index)
-        used = True
+        _current.index = index
+        use()
     return before
+
+
+def is_used() -> bool:
+    """Whether a virtual GPU has been used: ``is_initialized()`` of ``torch.vgpu`` and ``torch.cuda``."""
+    return _used if plug_in is None else bool(plug_in.used())
+
+
+def use(whether: bool = True) -> None:
+    """Note that a virtual GPU has been used, or that none has yet."""
+    global _used
+    _used = whether
+    if plug_in is not None:
+        plug_in.use(whether)
+
+
+def is_forked() -> bool:
+    """Whether this process was forked from one that had used virtual GPUs; they cannot be used here."""
+    return _forked if plug_in is None else bool(plug_in.forked())
+
+
+def close() -> None:
+    """Note that this process was forked."""
+    global _forked
+    _forked = True
+
+
+def forbid(whether: bool) -> None:
+    """Let mixing devices raise `MixedDeviceError`, or torch's error again."""
+    global forbidden
+    forbidden = whether
+    if plug_in is not None:
+        plug_in.forbid(whether)
 
 
 def existing(index: int) -> int:
     """The index if the device exists; otherwise an error as CUDA raises it."""
     if not 0 <= index < count:
-        raise RuntimeError(f"{NAME} error: invalid device ordinal {index}; there are {NAME}:0 to {NAME}:{count - 1}")
+        word = "CUDA" if name == "cuda" else name
+        raise RuntimeError(f"{word} error: invalid device ordinal {index}; there are {name}:0 to {name}:{count - 1}")
     return index
 
 
 def index_of(device: torch.device | str | int | None) -> int:
     """The index of the device, or of the current one where none is given."""
     if device is None:
-        return _current.index
+        return current()
     if isinstance(device, int):
-        return existing(device) if device >= 0 else _current.index
+        return existing(device) if device >= 0 else current()
     device = torch.device(device)
-    if device.type != NAME:
-        raise ValueError(f"expected a {NAME} device, but got {device}")
-    return _current.index if device.index is None else existing(device.index)
+    if device.type != name:
+        raise ValueError(f"expected a {name} device, but got {device}")
+    return current() if device.index is None else existing(device.index)
 
 
 def known(device: torch.device) -> Device:
     """The `Device` of a torch device."""
-    if device.type == NAME:
+    if device.type == name:
         return Device("gpu", device.index)
     return Device(device.type, 0 if device.type == "cpu" or device.index is None else device.index)

@@ -109,19 +109,3 @@ def replace() -> None:
         _script._register_builtin(made, _script._find_builtin(plain))  # TorchScript cannot compile the wrapper
     tensor: Any = torch.Tensor
     tensor.to, tensor.new_tensor = _Method(tensor.to), _Method(tensor.new_tensor)
-
-
-def resizing(resize: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
-    """`UntypedStorage.resize_` with a clear error for virtual GPUs."""
-
-    def resize_(self: Any, size: int) -> Any:
-        if self.device.type != NAME:
-            return resize(self, size)
-        if size != self.nbytes():
-            raise NotImplementedError(
-                f"torch resizes storages of devices written in C++ only, and {self.device} is virtual; "
-                "resize the tensor with resize_, or make another one"
-            )
-        return self
-
-    return resize_

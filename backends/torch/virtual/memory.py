@@ -60,7 +60,7 @@ _labels = {i: _label(_EXTENSION, i) for i in range(64)}
 def close() -> None:
     """Make virtual GPUs unusable in a forked process, as real GPUs are."""
     global _labels
-    devices.forked = True
+    devices.close()
     _labels = _Forked()
 
 

@@ -27,16 +27,16 @@ def is_available() -> bool:
 
 def is_initialized() -> bool:
     """Whether a virtual GPU has been used. Until then `DeviceMesh` sets the current device."""
-    return devices.used
+    return devices.is_used()
 
 
 def init() -> None:
-    devices.used = True
+    devices.use()
 
 
 def __getattr__(name: str) -> Any:
     if name == "_initialized":  # gradient checkpointing saves random states only where it is true
-        return devices.used
+        return devices.is_used()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -85,12 +85,14 @@ def get_device_name(device: _Which = None) -> str:
 
 
 def get_device_properties(device: _Which = None) -> SimpleNamespace:
-    return SimpleNamespace(name=get_device_name(device), total_memory=host_memory()[0], is_virtual=True)
+    return SimpleNamespace(name=get_device_name(device), total_memory=mem_get_info(device)[1], is_virtual=True)
 
 
 def mem_get_info(device: _Which = None) -> tuple[int | None, int | None]:
-    """Free and total memory of the host in bytes; ``None`` where unknown."""
-    index_of(device)
+    """Free and total memory in bytes, of the host where the virtual GPU has no limit; ``None`` where unknown."""
+    index = index_of(device)
+    if devices.limited:
+        return devices.capacity - account.allocated(index), devices.capacity
     total, free = host_memory()
     return free, total
 
@@ -160,7 +162,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def _is_in_bad_fork() -> bool:  # pyright: ignore[reportUnusedFunction]  # torch asks for it by name
-    return devices.forked
+    return devices.is_forked()
 
 
 class Scheduling:

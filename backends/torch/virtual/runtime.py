@@ -1,159 +1,126 @@
-"""Starting virtual GPUs: what is registered with torch, and which of its functions are replaced.
-
-torch's guard for devices written in Python reports one device, which is always current
-(torch/csrc/acc/Module.cpp), so the functions that ask it are replaced here.
-"""
+"""Starting virtual GPUs: compiled where a compiler is there, else in Python."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+import warnings
+from typing import Any, NoReturn
 
 import torch
-from torch.cuda import nccl
-from torch.utils.backend_registration import (
-    _setup_privateuseone_for_python_backend,  # pyright: ignore[reportPrivateUsage]  # the only way there is
-)
 
 from xdevice.backends.torch.virtual import (
     account,
     autocast,
     cells,
     devices,
-    factories,
     gradients,
-    kernels,
-    memory,
     module,
     parameters,
-    randomness,
+    plug_in,
+    process_groups,
+    scattering,
+    storages,
     streams,
 )
-from xdevice.backends.torch.virtual.devices import NAME, exchange, existing, index_of
-from xdevice.backends.torch.virtual.internals import core, library, storages
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from xdevice.backends.torch.virtual.devices import NAME, known
+from xdevice.backends.torch.virtual.internals import core, library
+from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
+from xdevice.kit import compiled, virtual_memory
+from xdevice.machine import host_memory
 
 _libraries: list[Any] = []  # registrations last as long as these objects
 
 
-def start(n: int) -> None:
-    """Make ``vgpu:0`` … ``vgpu:n-1`` devices of torch."""
-    devices.count = n
-    account.open_for(n)
-    devices.generators[:] = [torch.Generator() for _ in range(n)]
-    module.manual_seed_all(torch.initial_seed())
-    _setup_privateuseone_for_python_backend(NAME, backend_module=module, device_guard=gradients.Guard())
-    everything, ours = library.Library("_", "IMPL"), library.Library("aten", "IMPL")
-    kernels.register(ours, everything)
-    memory.register(ours)
-    cells.register(ours)
+def start(n: int, stand_in: bool) -> None:
+    """Make ``vgpu:0`` … ``vgpu:n-1`` devices of torch, or ``cuda:0`` … while they stand in for CUDA's."""
+    limit = virtual_memory.limit()
+    found = _compiled(stand_in)
+    devices.count, devices.limited = n, limit is not None
+    devices.capacity = limit or host_memory()[0] or 0
+    if found is not None:
+        _start_compiled(found, n, stand_in)
+    else:
+        from xdevice.backends.torch.virtual import in_python
+
+        in_python.start(n)
+    if not stand_in:
+        parameters.keep()
+    scattering.replace()
+    storages.replace()
+    for generator in devices.generators:
+        generator.manual_seed(torch.initial_seed())
+    _probe()
+
+
+def _compiled(stand_in: bool) -> plug_in.PlugIn | None:
+    """The compiled implementation, if there is one."""
+    try:
+        return plug_in.load()
+    except NotSupportedError as error:
+        if stand_in:
+            raise NotSupportedError(f"virtual GPUs that stand in for CUDA's must be compiled: {error}") from error
+        if compiled.compiler() is not None:
+            warnings.warn(f"{error}; these virtual GPUs run in Python, which is slower", RuntimeWarning, stacklevel=2)
+        return None
+
+
+def _start_compiled(found: plug_in.PlugIn, n: int, stand_in: bool) -> None:
+    devices.plug_in = found
+    if stand_in:
+        devices.name = "cuda"
+    else:
+        torch.utils.rename_privateuse1_backend(NAME)
+        torch.utils.generate_methods_for_privateuse1_backend()
+        torch._register_device_module(NAME, module)
+    found.start(n, stand_in=stand_in, capacity=devices.capacity, limited=devices.limited)
+    ours, errors = library.Library("aten", "IMPL"), library.Library("xdevice_virtual", "IMPL")
+    _libraries[:] = [ours, errors]
+    errors.impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
+    cells.register_attention(ours, "CUDA" if stand_in else "PrivateUse1")
+    devices.generators[:] = [torch.Generator(f"{devices.name}:{i}") for i in range(n)]  # the first are the default ones
+    process_groups.replace()
+    if stand_in:
+        from xdevice.backends.torch.virtual import stand_in as cuda
+
+        cuda.start()
+        return
+    everything = library.Library("_", "IMPL")
+    _libraries.append(everything)
     autocast.register(ours, everything)
-    _libraries[:] = [everything, ours]
-    _answer_for_accelerator()
-    parameters.keep()
-    randomness.take_generators()
-    gradients.compute_here()
-    _make_storages()
-    _make_like()
-    factories.replace()
-    _scatter_and_gather()
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=memory.close)
-
-
-def _answer_for_accelerator() -> None:
-    """Replace the functions of ``torch.accelerator`` that ask the guard."""
-    core._accelerator_getDeviceIndex = devices.current
-    core._accelerator_setDeviceIndex = exchange
-    core._accelerator_exchangeDevice = exchange
-    core._accelerator_maybeExchangeDevice = exchange
-    core._accelerator_synchronizeDevice = existing
     core._accelerator_getStream = streams.current_stream
     core._accelerator_setStream = streams.set_stream
-    core._accelerator_isAllocatorInitialized = module.is_available
-    core._accelerator_getDeviceStats = _stats
-    core._accelerator_resetPeakStats = account.forget_peak
-    core._accelerator_resetAccumulatedStats = existing
-    core._accelerator_getMemoryInfo = module.mem_get_info
-    core._accelerator_emptyCache = module.empty_cache
-    core._accelerator_emptyHostCache = module.empty_cache
 
 
-def _stats(index: int) -> dict[str, dict[str, dict[str, int]]]:
-    """Allocated bytes under torch's keys; reserved is the same, since freed memory is returned immediately."""
-    sums = {"all": {"current": account.allocated(existing(index)), "peak": account.peak(index)}}
-    return {"allocated_bytes": sums, "reserved_bytes": sums}
+def _raise_mixed(operation: str, a: torch.device, b: torch.device) -> NoReturn:
+    """Raise `MixedDeviceError`, for C++."""
+    raise mixed(operation, [known(a), known(b)])
 
 
-def _make_storages() -> None:
-    """Create storages for pickle and torch.load: torch crashes without an allocator in C++."""
-    make = storages.__new__
-
-    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        device = kwargs.get("device")
-        if device is None or torch.device(device).type != NAME:
-            return make(cls, *args, **kwargs)
-        content = args[0] if args else kwargs.get("size", 0)
-        fill = torch.empty if isinstance(content, int) else torch.tensor  # how many bytes, or which
-        host = fill(content, dtype=torch.uint8, device="cpu")
-        return memory.to_virtual(host, index_of(device)).untyped_storage()
-
-    def new_like(self: Any) -> Any:
-        return storages(0, device=self.device)
-
-    storages.__new__, storages.new, storages.resize_ = new, new_like, factories.resizing(storages.resize_)
-
-
-def _make_like() -> None:
-    """Replace `Tensor.new`, which asks the guard for the device."""
-    make = torch.Tensor.new
-
-    def new(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        with module.device_of(self):
-            return make(self, *args, **kwargs)
-
-    tensor: Any = torch.Tensor
-    tensor.new = new
+def _probe() -> None:
+    """Compute a gradient, which fails where torch has changed."""
+    try:
+        try:
+            _compute()
+        except RuntimeError as error:
+            if "device_ready_queues_" not in str(error):
+                raise
+            gradients.compute_here()  # the engine started before, with threads for the devices that it saw
+            _compute()
+    except Exception as error:
+        hint = "" if devices.name != NAME or devices.plug_in is None else "; CXX=none takes the ones written in Python"
+        raise VirtualDeviceError(
+            f"virtual GPUs compute wrongly under torch {torch.__version__}, which has changed: {error}{hint}"
+        ) from error
+    account.forget_peak(devices.count - 1)
+    devices.use(False)
 
 
-def _scatter_and_gather() -> None:
-    """Replace the functions under DataParallel, which torch has for CUDA only."""
-    core._scatter, core._gather, core._broadcast = _scatter, _gather, _broadcast
-    core._broadcast_coalesced = _broadcast_coalesced
-    collectives: Any = nccl
-    ask = collectives.is_available
-
-    def is_available(tensors: Any) -> bool:  # which warns where torch was built without NCCL
-        return all(tensor.device.type != NAME for tensor in tensors) and ask(tensors)
-
-    collectives.is_available = is_available
-
-
-def _device(index: int | torch.device) -> torch.device:
-    if isinstance(index, torch.device):
-        return index
-    return torch.device("cpu") if index < 0 else torch.device(NAME, index)
-
-
-def _scatter(
-    tensor: Any, targets: Sequence[int], sizes: Sequence[int] | None = None, dim: int = 0, streams: Any = None
-) -> list[torch.Tensor]:
-    parts = tensor.split(list(sizes), dim) if sizes else tensor.chunk(len(targets), dim)
-    return [part.to(_device(target)) for part, target in zip(parts, targets, strict=False)]  # fewer rows than devices
-
-
-def _broadcast(tensor: torch.Tensor, targets: Sequence[int]) -> list[torch.Tensor]:
-    return [tensor.to(_device(target)) for target in targets]  # the first is where it is: itself, as on CUDA
-
-
-def _broadcast_coalesced(
-    tensors: Sequence[torch.Tensor], targets: Sequence[int], size: int
-) -> list[list[torch.Tensor]]:
-    return [[tensor.to(_device(target)) for tensor in tensors] for target in targets]
-
-
-def _gather(tensors: Sequence[torch.Tensor], dim: int, target: int | None) -> torch.Tensor:
-    where = _device(devices.current() if target is None else target)
-    return torch.cat([tensor.to(where) for tensor in tensors], dim)
+def _compute() -> None:
+    last = devices.count - 1
+    if devices.plug_in is None:
+        x = torch.ones(2, device=f"{NAME}:{last}")
+    else:  # in a way that torch does not count as the first use of a GPU
+        x = torch.ops.xdevice_virtual.take(torch.ones(2), last)
+    x.requires_grad_()
+    (x + x).sum().backward()
+    if x.grad is None or x.grad.device != x.device or x.grad.tolist() != [2, 2]:
+        raise RuntimeError(f"the gradient of x + x is {x.grad}")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch.virtual import devices
-from xdevice.backends.torch.virtual.devices import NAME, exchange, index_of
+from xdevice.backends.torch.virtual.devices import exchange, index_of
 from xdevice.backends.torch.virtual.internals import core
 
 _Which = torch.device | str | int | None
@@ -50,7 +50,7 @@ class Event(torch.Event):
     _at: float | None = None
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
-        made: Event = super().__new__(cls, NAME, enable_timing=enable_timing, blocking=blocking)
+        made: Event = super().__new__(cls, devices.name, enable_timing=enable_timing, blocking=blocking)
         made._timed = enable_timing
         return made
 
@@ -60,9 +60,9 @@ class Event(torch.Event):
     def elapsed_time(self, other: Any) -> float:
         """Milliseconds from this event to the other."""
         if not (self._timed and other._timed):
-            raise ValueError("both events need enable_timing=True")
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._at is None or other._at is None:
-            raise ValueError("record both events before asking for the time between them")
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
         return float(1000 * (other._at - self._at))
 
 

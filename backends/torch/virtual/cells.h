@@ -1,0 +1,96 @@
+// Cells of LSTM and GRU, which torch computes off the CPU by fused kernels. Here they are of the CPU's operations, in
+// the CPU's order; shapes are (batch, features), with the gates concatenated along the features.
+#pragma once
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/library.h>
+
+#include "operations.h"
+
+namespace xdevice {
+using MaybeTensor = std::optional<Tensor>;
+
+// The host's twins of virtual tensors on one device, and the way back.
+struct Twins {
+  AutoDispatchBelowADInplaceOrView below;
+  c10::impl::ExcludeDispatchKeyGuard full{c10::DispatchKey::AutocastCPU};
+  const char* operation;
+  std::optional<Device> here;
+
+  explicit Twins(const char* name) : operation(name) { check_usable(); }
+  Tensor in(const Tensor& t) {
+    if (!t.defined()) return t;
+    if (!here) here = t.device();
+    if (t.device() != *here || here->type() != TYPE) mixed(operation, *here, t.device());
+    return like(t, host_of(t.storage()), c10::DispatchKey::CPU);
+  }
+  Tensor in(const MaybeTensor& t) { return t ? in(*t) : Tensor(); }
+  Tensor out(const Tensor& t) {
+    return t.defined() ? like(t, virtual_of(t.storage(), here->index()), KEY) : t;
+  }
+};
+
+inline Tensor biased(const Tensor& gates, const Tensor& bias) { return bias.defined() ? gates.add(bias) : gates; }
+
+inline Tensor rest(const Tensor& share) { return share.neg().add_(1); }
+
+inline Tensor joined(std::initializer_list<Tensor> parts) { return at::cat(std::vector<Tensor>(parts), 1); }
+
+inline std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& cell,
+                                               const MaybeTensor& input_bias, const MaybeTensor& hidden_bias) {
+  Twins twins("aten::_thnn_fused_lstm_cell");
+  Tensor x = biased(twins.in(input_gates), twins.in(input_bias));
+  Tensor all = biased(twins.in(hidden_gates), twins.in(hidden_bias)).add(x);  // and then what backward needs
+  auto gates = all.chunk(4, 1);
+  gates[0].sigmoid_(), gates[1].sigmoid_(), gates[2].tanh_(), gates[3].sigmoid_();
+  Tensor cy = gates[1].mul(twins.in(cell)).add_(gates[0].mul(gates[2]));
+  return {twins.out(gates[3].mul(cy.tanh())), twins.out(cy), twins.out(all)};
+}
+
+inline std::tuple<Tensor, Tensor, Tensor> lstm_backward(const MaybeTensor& grad_hy, const MaybeTensor& grad_cy,
+                                                        const Tensor& cell, const Tensor& cell_after,
+                                                        const Tensor& workspace, bool has_bias) {
+  Twins twins("aten::_thnn_fused_lstm_cell_backward_impl");
+  Tensor cx = twins.in(cell), cy = twins.in(cell_after), squashed = cy.tanh(), all = twins.in(workspace);
+  auto gates = all.chunk(4, 1);
+  Tensor i = gates[0], f = gates[1], g = gates[2], o = gates[3], grad_h = twins.in(grad_hy), given = twins.in(grad_cy);
+  if (!grad_h.defined()) grad_h = at::zeros_like(cy);
+  Tensor grad_c = grad_h.mul(o).mul_(rest(squashed.mul(squashed)));
+  if (given.defined()) grad_c.add_(given);
+  Tensor grad = joined({grad_c.mul(g).mul_(i).mul_(rest(i)), grad_c.mul(cx).mul_(f).mul_(rest(f)),
+                         grad_c.mul(i).mul_(rest(g.mul(g))), grad_h.mul(squashed).mul_(o).mul_(rest(o))});
+  Tensor bias = has_bias ? grad.sum(0) : grad.new_empty({0});
+  return {twins.out(grad), twins.out(grad_c.mul(f)), twins.out(bias)};
+}
+
+inline std::tuple<Tensor, Tensor> gru(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hidden,
+                                      const MaybeTensor& input_bias, const MaybeTensor& hidden_bias) {
+  Twins twins("aten::_thnn_fused_gru_cell");
+  auto x = biased(twins.in(input_gates), twins.in(input_bias)).chunk(3, 1);
+  auto h = biased(twins.in(hidden_gates), twins.in(hidden_bias)).chunk(3, 1);
+  Tensor hx = twins.in(hidden), r = h[0].add(x[0]).sigmoid_(), z = h[1].add(x[1]).sigmoid_();
+  Tensor n = x[2].add(h[2].mul(r)).tanh_();
+  return {twins.out(hx.sub(n).mul_(z).add_(n)), twins.out(joined({r, z, n, hx, h[2]}))};
+}
+
+inline std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_backward(const Tensor& grad_hy, const Tensor& workspace,
+                                                                       bool has_bias) {
+  Twins twins("aten::_thnn_fused_gru_cell_backward");
+  Tensor given = twins.in(grad_hy);
+  auto kept = twins.in(workspace).chunk(5, 1);
+  Tensor r = kept[0], z = kept[1], n = kept[2], hx = kept[3], hn = kept[4];
+  Tensor grad_n = given.mul(rest(z)).mul_(rest(n.mul(n)));
+  Tensor grad_z = given.mul(hx.sub(n)).mul_(z).mul_(rest(z));
+  Tensor grad_r = grad_n.mul(hn).mul_(r).mul_(rest(r));
+  Tensor of_input = joined({grad_r, grad_z, grad_n}), of_hidden = joined({grad_r, grad_z, grad_n.mul(r)});
+  auto bias = [&](const Tensor& grad) { return twins.out(has_bias ? grad.sum(0) : grad.new_empty({0})); };
+  return {twins.out(of_input), twins.out(of_hidden), twins.out(given.mul(z)), bias(of_input), bias(of_hidden)};
+}
+
+inline void register_cells(torch::Library& library) {
+  library.impl("_thnn_fused_lstm_cell", &lstm);
+  library.impl("_thnn_fused_lstm_cell_backward_impl", &lstm_backward);
+  library.impl("_thnn_fused_gru_cell", &gru);
+  library.impl("_thnn_fused_gru_cell_backward", &gru_backward);
+}
+}  // namespace xdevice

@@ -1,0 +1,143 @@
+// What torch's C++ asks about devices: the guard, streams and events, generators, and the hooks.
+#pragma once
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <chrono>
+
+#include "memory.h"
+
+namespace xdevice {
+
+inline void check_exists(DeviceIndex index) {
+  TORCH_CHECK(index < count, TYPE == c10::DeviceType::CUDA ? "CUDA" : "vgpu", " error: invalid device ordinal ",
+      int(index), "; there are ", name_of(0), " to ", name_of(count - 1));
+}
+
+struct Streams {
+  c10::StreamId of[MOST] = {};
+};
+inline thread_local Streams streams;
+inline std::atomic<c10::StreamId> last_stream = 0;
+
+// An operation is done when its call returns, so a stream is an empty queue and an event is a time.
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  using Clock = std::chrono::steady_clock;
+  DeviceType type() const override { return TYPE; }
+  Device getDevice() const override { return {TYPE, current}; }
+  void setDevice(Device d) const override {
+    if (d.index() == current || d.index() < 0) return;
+    check_exists(d.index());
+    current = d.index();
+  }
+  void uncheckedSetDevice(Device d) const noexcept override {
+    if (d.index() >= 0) current = d.index();
+  }
+  Device exchangeDevice(Device d) const override {
+    Device old = getDevice();
+    setDevice(d);
+    return old;
+  }
+  DeviceIndex deviceCount() const noexcept override { return count; }
+  Device resolved(Device d) const { return d.has_index() ? d : getDevice(); }
+  Stream getStream(Device d) const override {
+    d = resolved(d);
+    return Stream(Stream::UNSAFE, d, streams.of[d.index()]);
+  }
+  Stream getDefaultStream(Device d) const override { return Stream(Stream::DEFAULT, resolved(d)); }
+  Stream getNewStream(Device d, int) const override { return Stream(Stream::UNSAFE, resolved(d), ++last_stream); }
+  Stream getStreamFromGlobalPool(Device d, bool) const override { return getNewStream(d, 0); }
+  Stream exchangeStream(Stream s) const override {
+    Stream old = getStream(s.device());
+    streams.of[s.device_index()] = s.id();
+    return old;
+  }
+  void* getStreamNativeHandle(const Stream s) const override { return reinterpret_cast<void*>(s.id()); }
+  void record(void** event, const Stream&, const DeviceIndex, const c10::EventFlag) const override {
+    if (!*event) *event = new Clock::time_point;
+    *static_cast<Clock::time_point*>(*event) = Clock::now();
+  }
+  void destroyEvent(void* event, const DeviceIndex) const noexcept override {
+    delete static_cast<Clock::time_point*>(event);
+  }
+  void block(void*, const Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  bool queryStream(const Stream&) const override { return true; }
+  void synchronizeStream(const Stream&) const override {}
+  void synchronizeEvent(void*) const override {}
+  void synchronizeDevice(const DeviceIndex) const override {}
+  double elapsedTime(void* a, void* b, const DeviceIndex) const override {
+    std::chrono::duration<double, std::milli> between =
+        *static_cast<Clock::time_point*>(b) - *static_cast<Clock::time_point*>(a);
+    return between.count();
+  }
+};
+
+// A virtual GPU's random numbers are those of a CPU generator.
+struct Draws final : GeneratorImpl {
+  Generator host;
+  Draws(DeviceIndex i, Generator h) : GeneratorImpl(Device(TYPE, i), DispatchKeySet(KEY)), host(std::move(h)) {}
+  void set_current_seed(uint64_t s) override { host.set_current_seed(s); }
+  void set_offset(uint64_t n) override { host.set_offset(n); }
+  uint64_t get_offset() const override { return host.get_offset(); }
+  uint64_t current_seed() const override { return host.current_seed(); }
+  uint64_t seed() override { return host.seed(); }
+  void set_state(const c10::TensorImpl& s) override { host.unsafeGetGeneratorImpl()->set_state(s); }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override { return host.unsafeGetGeneratorImpl()->get_state(); }
+  Draws* clone_impl() const override { return new Draws(device().index(), host.clone()); }
+};
+
+inline std::array<Generator, MOST>& generators = *new std::array<Generator, MOST>;  // the default ones
+
+inline Generator new_generator(DeviceIndex i) {  // the first one of each device is its default, made at start
+  i = i < 0 ? current : i;
+  check_exists(i);
+  auto made = make_generator<Draws>(i, at::detail::createCPUGenerator());
+  if (!generators[i].defined()) generators[i] = made;
+  return made;
+}
+
+template <class Base>
+struct Answers : Base {
+  using Base::Base;
+  void init() const override {}
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return count > 0; }
+  bool hasPrimaryContext(DeviceIndex) const override { return true; }
+  DeviceIndex deviceCount() const override { return count; }
+  DeviceIndex getCurrentDevice() const override { return current; }
+  void setCurrentDevice(DeviceIndex i) const override { Guard().setDevice({TYPE, i}); }
+  DeviceIndex exchangeDevice(DeviceIndex i) const override { return Guard().exchangeDevice({TYPE, i}).index(); }
+  DeviceIndex maybeExchangeDevice(DeviceIndex i) const override { return exchangeDevice(i); }
+  Allocator* getPinnedMemoryAllocator() const override { return &pinned; }
+  bool isPinnedPtr(const void* pointer) const override { return pinned.holds(pointer); }
+  const Generator& getDefaultGenerator(DeviceIndex i) const override { return generators.at(i < 0 ? current : i); }
+  Generator getNewGenerator(DeviceIndex i) const override { return new_generator(i); }
+};
+
+struct PrivateHooks final : Answers<PrivateUse1HooksInterface> {
+  void resizePrivateUse1Bytes(const Storage& s, size_t n) const override { resize(s.unsafeGetStorageImpl(), n); }
+};
+
+// The base class says that there is no cuDNN, no MAGMA and no driver, also on a build with CUDA.
+struct CudaHooks final : Answers<CUDAHooksInterface> {
+  bool hasCUDA() const override { return count > 0; }
+  DeviceIndex current_device() const override { return current; }
+  int getNumGPUs() const override { return count; }
+  void deviceSynchronize(DeviceIndex) const override {}
+  Allocator* getCUDADeviceAllocator() const override { return &memory; }
+};
+static_assert(sizeof(CudaHooks) == sizeof(CUDAHooksInterface), "it is built in the place of one");
+
+// Answers in place of torch's own hooks, guard and allocator for the device type.
+inline void answer() {
+  c10::SetAllocator(TYPE, &memory, 1);
+  static c10::impl::DeviceGuardImplRegistrar guard(TYPE, new Guard);
+  if (TYPE == c10::DeviceType::CUDA)  // torch made them when it was imported, and keeps no way to change them
+    new (const_cast<CUDAHooksInterface*>(&at::detail::getCUDAHooks())) CudaHooks;
+  else
+    RegisterPrivateUse1HooksInterface(new PrivateHooks);
+}
+}  // namespace xdevice

@@ -1,0 +1,94 @@
+"""``torch.cuda.Stream``, ``Event`` and ``CUDAGraph``; an operation is done when its call returns."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import torch
+
+from xdevice.backends.torch.virtual import streams
+from xdevice.backends.torch.virtual.devices import exchange, index_of
+from xdevice.backends.torch.virtual.internals import core
+
+_CUDA = int(core._autograd.DeviceType.CUDA)
+
+
+class Stream(torch.Stream):
+    """A queue that is always empty."""
+
+    def __new__(cls, device: Any = None, priority: int = 0, **options: Any) -> Stream:
+        if "stream_id" not in options:
+            made = torch.Stream(torch.device("cuda", index_of(device)), priority=priority)
+            options = {"stream_id": made.stream_id, "device_index": made.device_index, "device_type": _CUDA}
+        found: Stream = super().__new__(cls, **options)
+        return found
+
+    @property
+    def cuda_stream(self) -> int:
+        return int(self.stream_id)
+
+    def wait_stream(self, stream: torch.Stream) -> None:
+        """Does nothing: the other stream's work is done."""
+
+    def wait_event(self, event: torch.Event) -> None:
+        """Does nothing: the event has happened."""
+
+    def record_event(self, event: torch.Event | None = None) -> torch.Event:
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x} (virtual)>"
+
+
+class Event(streams.Event):
+    """The time at which it was recorded."""
+
+    def __new__(
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
+    ) -> Event:
+        if interprocess:
+            raise NotImplementedError("virtual GPUs share no events between processes")
+        made = super().__new__(cls, enable_timing, blocking)
+        assert isinstance(made, Event)
+        return made
+
+    def wait(self, stream: torch.Stream | None = None) -> None:
+        """Does nothing: the event has happened."""
+
+    @property
+    def cuda_event(self) -> int:
+        return id(self)
+
+
+class CUDAGraph:
+    """A stand-in for the class of that name, which needs CUDA's driver."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError("virtual GPUs record no CUDA graphs; run the operations themselves")
+
+
+def current(index: int) -> tuple[int, int, int]:
+    """The current stream of a device: its number, the device's and CUDA's."""
+    stream = core._accelerator_getStream(index)
+    return stream.stream_id, index, _CUDA
+
+
+def default(index: int) -> tuple[int, int, int]:
+    return 0, index, _CUDA
+
+
+def choose(stream_id: int, device_index: int, device_type: int) -> None:
+    """Make the stream and its device current."""
+    core._accelerator_setStream(torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
+    exchange(device_index)
+
+
+def replace() -> None:
+    """Put these classes in place of torch's."""
+    cuda: Any = torch.cuda
+    for place in (cuda, cuda.streams):
+        place.Stream, place.Event = Stream, Event
+    for place in (cuda, cuda.graphs):
+        place.CUDAGraph = CUDAGraph

@@ -1,0 +1,114 @@
+"""What stands on ``torch.cuda`` and is replaced whole: torch.compile, default tensor types, cuDNN, sharing tensors."""
+
+from __future__ import annotations
+
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import torch
+from torch.multiprocessing import reductions
+
+from xdevice.backends.torch.virtual.internals import core
+
+
+def replace() -> None:
+    """Replace them."""
+    _types()
+    _compile()
+    _profile()
+    _without_cudnn()
+    _share()
+
+
+def _types() -> None:
+    """``torch.set_default_tensor_type("torch.cuda.FloatTensor")``, by torch's newer functions."""
+    inside: Any = torch
+    old = inside.set_default_tensor_type
+
+    def set_default_tensor_type(t: Any) -> None:
+        name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
+        if not name.startswith("torch.cuda."):
+            torch.set_default_device(None)
+            old(t)
+            return
+        torch.set_default_dtype(getattr(torch, name.rpartition(".")[2]).dtype)
+        torch.set_default_device("cuda")
+
+    inside.set_default_tensor_type = set_default_tensor_type
+
+
+def _compile() -> None:
+    """inductor's code for GPUs needs Triton and a real one: a graph on virtual ones runs by aot_eager."""
+    wrapper: Any = torch._TorchCompileInductorWrapper  # pyright: ignore[reportPrivateUsage]
+    own = wrapper.__call__
+
+    def call(self: Any, model: Any, inputs: Any, **kwargs: Any) -> Any:
+        held = [*inputs, *model.parameters(), *model.buffers()]
+        if any(isinstance(x, torch.Tensor) and x.is_cuda for x in held):
+            from torch._dynamo.backends.debugging import aot_eager
+
+            return aot_eager(model, inputs)
+        return own(self, model, inputs, **kwargs)
+
+    wrapper.__call__ = call
+
+
+def _profile() -> None:
+    """Profile the CPU, where everything runs: recording CUDA's events needs a driver."""
+    from torch.profiler import ProfilerActivity, profiler
+
+    kineto: Any = profiler._KinetoProfile
+    legacy: Any = torch.autograd.profiler.profile
+    made, plain = kineto.__init__, legacy.__init__
+
+    def init(self: Any, *, activities: Any = None, **kwargs: Any) -> None:
+        kept = set(activities or ()) - {ProfilerActivity.CUDA}
+        made(self, activities=kept or {ProfilerActivity.CPU}, **kwargs)
+
+    def init_legacy(self: Any, enabled: bool = True, *, use_cuda: bool = False, **kwargs: Any) -> None:
+        if kwargs.get("use_device") == "cuda":
+            kwargs["use_device"] = None
+        plain(self, enabled, **kwargs)
+
+    kineto.__init__, legacy.__init__ = init, init_legacy
+    profiler.supported_activities = lambda: {ProfilerActivity.CPU}
+
+
+def _without_cudnn() -> None:
+    """cuDNN is not there: who asks gets the truth, also on a build that has it."""
+    core._has_cudnn = False
+    core._jit_override_can_fuse_on_gpu(False)
+    cudnn: Any = torch.backends.cudnn
+    inside = getattr(cudnn, "m", cudnn)  # what its functions read is behind a PropModule
+    inside._cudnn, inside._init, inside.is_acceptable = None, lambda: False, lambda tensor: False
+
+
+def _share() -> None:
+    """Send tensors to other processes in shared memory of the host, instead of by CUDA's handles."""
+    plain = reductions.reduce_tensor
+
+    def reduce_tensor(tensor: Any) -> Any:
+        if not tensor.is_cuda or type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_sparse:
+            return plain(tensor)
+        if tensor.requires_grad and not tensor.is_leaf:
+            raise RuntimeError(
+                "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
+                "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor "
+                "before serializing (e.g., putting it on the queue)."
+            )
+        with torch.no_grad():
+            host = torch.ops.xdevice_virtual.host(tensor.detach())
+            host.share_memory_()
+            torch.ops.xdevice_virtual.refresh(tensor.detach())
+        return _received, (host, tensor.get_device(), type(tensor) is torch.nn.Parameter, tensor.requires_grad)
+
+    inside: Any = reductions
+    inside.reduce_tensor = reduce_tensor
+    for cls in (torch.Tensor, torch.nn.Parameter):
+        ForkingPickler.register(cls, reduce_tensor)
+
+
+def _received(host: torch.Tensor, index: int, parameter: bool, requires_grad: bool) -> torch.Tensor:
+    torch.cuda.init()
+    made: torch.Tensor = torch.ops.xdevice_virtual.take(host, index)
+    return torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)
