@@ -22,7 +22,7 @@ def program(tmp_path):
         clean = {name: value for name, value in os.environ.items() if name != ENV and not name.endswith("IS_SAID")}
         start = ["-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in"] if gpus else []
         done = subprocess.run(
-            [sys.executable, *start, str(path)], capture_output=True, text=True, timeout=300, env={**clean, **env}
+            [sys.executable, *start, str(path)], capture_output=True, text=True, timeout=150, env={**clean, **env}
         )
         assert done.returncode == 0, done.stderr[-5000:]
         assert (SAID in done.stderr) == gpus, done.stderr

@@ -22,8 +22,8 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_sel
 from torch.utils.data import DataLoader, TensorDataset
 
 import xdevice
-from xdevice.backends.torch.virtual import devices
 from xdevice import cpu, device_of, gpu, strict, to_device
+from xdevice.backends.torch.virtual import devices
 from xdevice.kit.virtual_request import ENV
 
 FIRST, SECOND = "vgpu:0", "vgpu:1"
@@ -351,7 +351,7 @@ def test_pinned_memory_says_that_it_is_pinned():
     made = [torch.empty(2, pin_memory=True), torch.zeros(2).pin_memory(), torch.tensor([1.0], pin_memory=True)]
     assert [x.is_pinned() for x in made] == [True] * 3 and not torch.zeros(2).is_pinned()
     assert made[0][1:].is_pinned() and not made[0].to(SECOND).is_pinned()
-    with pytest.raises(RuntimeError, match="(?i)only dense CPU tensors can be pinned"):
+    with pytest.raises(RuntimeError, match=r"(?i)only dense CPU tensors can be pinned"):
         torch.empty(2, pin_memory=True, device=SECOND)
 
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any, NoReturn
 
 import torch
 
-from xdevice.backends.torch.virtual import account, autocast, cells, devices, gradients, module, parameters, plug_in, scattering, storages, streams
+from xdevice.backends.torch.virtual import (
+    account,
+    autocast,
+    cells,
+    devices,
+    gradients,
+    module,
+    parameters,
+    plug_in,
+    process_groups,
+    scattering,
+    storages,
+    streams,
+)
 from xdevice.backends.torch.virtual.devices import NAME, known
 from xdevice.backends.torch.virtual.internals import core, library
 from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
@@ -45,7 +57,7 @@ def _compiled(stand_in: bool) -> plug_in.PlugIn | None:
         return plug_in.load()
     except NotSupportedError as error:
         if stand_in:
-            raise NotSupportedError(f"virtual GPUs stand in for CUDA's only where they are compiled: {error}") from error
+            raise NotSupportedError(f"virtual GPUs that stand in for CUDA's must be compiled: {error}") from error
         if compiled.compiler() is not None:
             warnings.warn(f"{error}; these virtual GPUs run in Python, which is slower", RuntimeWarning, stacklevel=2)
         return None
@@ -65,6 +77,7 @@ def _start_compiled(found: plug_in.PlugIn, n: int, stand_in: bool) -> None:
     errors.impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
     cells.register_attention(ours, "CUDA" if stand_in else "PrivateUse1")
     devices.generators[:] = [torch.Generator(f"{devices.name}:{i}") for i in range(n)]  # the first are the default ones
+    process_groups.replace()
     if stand_in:
         from xdevice.backends.torch.virtual import stand_in as cuda
 

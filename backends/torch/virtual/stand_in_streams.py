@@ -1,4 +1,4 @@
-"""``torch.cuda.Stream``, ``Event`` and ``CUDAGraph`` on virtual GPUs, where an operation is done when its call returns."""
+"""``torch.cuda.Stream``, ``Event`` and ``CUDAGraph``; an operation is done when its call returns."""
 
 from __future__ import annotations
 
@@ -81,9 +81,7 @@ def default(index: int) -> tuple[int, int, int]:
 
 def choose(stream_id: int, device_index: int, device_type: int) -> None:
     """Make the stream and its device current."""
-    core._accelerator_setStream(
-        torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type)
-    )
+    core._accelerator_setStream(torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
     exchange(device_index)
 
 

@@ -75,7 +75,7 @@ def _statistics(index: int) -> dict[str, Any]:
         found[name] = {"all": dict(held), "small_pool": dict(none), "large_pool": dict(held)}
     for name in ("inactive_split_bytes", "allocation", "active", "segment", "inactive_split"):
         found[name] = {"all": dict(none), "small_pool": dict(none), "large_pool": dict(none)}
-    counts = "num_alloc_retries num_ooms num_sync_all_streams num_device_alloc num_device_free".split()
+    counts = ["num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free"]
     return found | dict.fromkeys(("oversize_allocations", "oversize_segments"), none) | dict.fromkeys(counts, 0)
 
 

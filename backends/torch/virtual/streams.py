@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch.virtual import devices
-from xdevice.backends.torch.virtual.devices import NAME, exchange, index_of
+from xdevice.backends.torch.virtual.devices import exchange, index_of
 from xdevice.backends.torch.virtual.internals import core
 
 _Which = torch.device | str | int | None

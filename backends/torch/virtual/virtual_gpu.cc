@@ -3,6 +3,7 @@
 // The device type is a parameter: PrivateUse1, named vgpu, or CUDA while the virtual GPUs stand in for CUDA's.
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
+#include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 #include <torch/library.h>
 
 #include <set>
@@ -60,6 +61,21 @@ Tensor dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
 
 void record_stream(Tensor&, Stream) {}
 
+// Whether a library for GPUs computes this: none does.
+void no(const c10::OperatorHandle& op, Stack* stack) {
+  torch::jit::drop(*stack, op.schema().arguments().size());
+  torch::jit::push(*stack, false);
+}
+
+std::vector<std::string> questions() {
+  std::vector<std::string> found;
+  for (auto* library : {"_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"})
+    for (auto* overload : {"", "Tensor"})
+      if (c10::Dispatcher::singleton().findSchema({std::string("aten::") + library, overload}))
+        found.push_back(std::string(library) + (*overload ? "." : "") + overload);
+  return found;
+}
+
 // Operations that torch would otherwise compose from others, which round differently from the CPU's, or compute
 // for its own devices alone.
 std::set<std::string> direct() {
@@ -98,6 +114,10 @@ void register_operations() {
            "native_dropout_backward", "record_stream", "_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl",
            "_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward"})
     names.erase(name);
+  for (auto& name : questions()) {
+    ours.impl(name.c_str(), boxed<&no>());
+    names.erase(name);
+  }
   for (const auto& name : names) ours.impl(name.c_str(), boxed<&compute>());
   ours.impl("empty.memory_format", &empty);
   ours.impl("empty_strided", &empty_strided);
@@ -145,6 +165,12 @@ void register_for_python() {
   ours.impl("refresh", torch::dispatch(KEY, &refresh));
 }
 
+// DistributedDataParallel takes times with a timer of the device type; the CPU's serves.
+void register_timer() {
+  c10d::TimerRegistry()->Register(
+      TYPE, [](Device) { return c10d::TimerRegistry()->Create(kCPU, Device(kCPU)); }, c10::REGISTRY_PREFERRED);
+}
+
 struct Quiet : c10::WarningHandler {  // of torch, that kernels are replaced
   void process(const c10::Warning&) override {}
 };
@@ -179,6 +205,7 @@ const char* xdevice_start(int n, int cuda, int64_t bytes, int enforced) {
     register_operations();
     refuse_others();
     register_for_python();
+    register_timer();
 #ifndef _WIN32
     pthread_atfork(nullptr, nullptr, [] { forked = used.load(); });
 #endif

@@ -1,0 +1,288 @@
+"""What programs for CUDA do, on two virtual GPUs that stand in for CUDA's; `test_torch_stand_in` runs these."""
+
+import copy
+import io
+import multiprocessing
+import os
+import pickle
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812  (everybody's name for it)
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import xdevice
+from xdevice import device_of, gpu, strict
+
+FIRST, SECOND = "cuda:0", "cuda:1"
+
+
+@pytest.fixture(autouse=True)
+def chosen():
+    with xdevice.using("torch"):
+        xdevice.count()
+        yield
+
+
+def on_both(call):
+    """The call's tensors on the CPU and on a virtual GPU, from equal random numbers."""
+    found = []
+    for device in ("cpu", SECOND):
+        torch.manual_seed(0)
+        found.append([tensor.detach().cpu() for tensor in call(device)])
+    return zip(*found, strict=True)
+
+
+# ---------------------------------------------------------------- torch.cuda
+
+
+def test_torch_cuda_says_what_is_there_and_that_it_is_virtual():
+    cuda = torch.cuda
+    assert cuda.is_available() and cuda.device_count() == torch.accelerator.device_count() == 2
+    assert torch.accelerator.current_accelerator(check_available=True) == torch.device("cuda")
+    assert cuda.get_device_name(1) == "virtual GPU 1 (xdevice, on the CPU)" and cuda.get_device_properties(0).is_virtual
+    assert cuda.get_device_capability() == (0, 0) and cuda.get_arch_list() == []
+    assert not torch.backends.cudnn.is_available() and cuda.can_device_access_peer(0, 1)
+    assert xdevice.native(gpu(1)) == torch.device(SECOND) and device_of(torch.ones(1).cuda(1)) is gpu(1)
+    properties = xdevice.properties(gpu(1))
+    assert properties["virtual"] and "virtual" in repr(gpu(1)) and properties["total_memory"]
+
+
+def test_the_current_device_is_what_cuda_means():
+    with torch.cuda.device(1):
+        x = torch.ones(2)
+        made = [x.cuda(), x.to("cuda"), torch.tensor([1.0], device="cuda"), torch.empty(1, device="cuda")]
+        made += [nn.Linear(1, 1).cuda().weight, x.to(0).to("cuda"), torch.cuda.Stream()]
+        assert {y.device for y in made} == {torch.device(SECOND)} and torch.cuda.current_device() == 1
+    assert torch.ones(1).cuda().device == torch.device(FIRST) and torch.cuda.current_device() == 0
+    torch.cuda.set_device(SECOND)
+    assert torch.ones(1, device=0).is_cuda and torch.cuda.current_device() == 1
+    torch.cuda.set_device(0)
+
+
+def test_memory_is_counted():
+    torch.cuda.reset_peak_memory_stats(1)
+    before = torch.cuda.memory_allocated(1)
+    x = torch.zeros(1000, device=SECOND)
+    assert torch.cuda.memory_allocated(1) == torch.cuda.memory_reserved(1) == before + 4000
+    del x
+    assert torch.cuda.memory_allocated(1) == before and torch.cuda.max_memory_allocated(1) == before + 4000
+    free, total = torch.cuda.mem_get_info(1)
+    assert 0 < free <= total and "allocated memory" in torch.cuda.memory_summary(1).lower()
+    torch.cuda.empty_cache()
+    storage = torch.ones(2, device=SECOND).untyped_storage()
+    assert storage.resize_(100).nbytes() == 100 and torch.cuda.memory_allocated(1) == before + 100
+
+
+def test_streams_and_events_take_real_time():
+    stream, start, end = torch.cuda.Stream(), *(torch.cuda.Event(enable_timing=True) for _ in range(2))
+    x = torch.ones(64, 64, device="cuda")
+    with torch.cuda.stream(stream):
+        assert torch.cuda.current_stream() == stream != torch.cuda.default_stream()
+        start.record()
+        for _ in range(20):
+            x = x @ x
+        end.record()
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    torch.cuda.current_stream().wait_stream(stream)
+    stream.wait_event(stream.record_event())
+    torch.cuda.synchronize()
+    x.record_stream(stream)
+    assert end.query() and stream.query() and 0 < start.elapsed_time(end) < 60_000
+
+
+def test_random_numbers_are_the_devices_own():
+    torch.manual_seed(3)
+    first, second, state = torch.rand(3, device=FIRST), torch.rand(3, device=SECOND), torch.cuda.get_rng_state(1)
+    torch.rand(5)
+    after = torch.rand(3, device=SECOND)
+    torch.cuda.set_rng_state(state, 1)
+    assert torch.equal(first.cpu(), second.cpu()) and torch.equal(torch.rand(3, device=SECOND), after)
+    torch.cuda.manual_seed_all(3)
+    assert torch.equal(torch.rand(3, device=SECOND), second) and torch.cuda.initial_seed() == 3
+    generator = torch.Generator(SECOND).manual_seed(3)
+    assert torch.equal(torch.rand(3, device=SECOND, generator=generator), second)
+
+
+def test_what_people_get_wrong_raises_as_on_cuda():
+    a, b, host = torch.ones(3, device=FIRST), torch.ones(3, device=SECOND), torch.ones(3)
+    mixed = "Expected all tensors to be on the same device, but found at least two devices, "
+    for error, words, call in (
+        (RuntimeError, mixed + "cuda:0 and cuda:1!", lambda: a + b),
+        (RuntimeError, mixed + "cuda:0 and cpu!", lambda: a + host),
+        (RuntimeError, mixed + "cuda:0 and cpu!", lambda: nn.Linear(3, 3).cuda()(host)),
+        (RuntimeError, mixed + "cuda:0 and cuda:1!", lambda: a[torch.tensor([0], device=SECOND)]),
+        (RuntimeError, "Expected a 'cuda' device type for generator", lambda: a.uniform_(generator=torch.Generator())),
+        (TypeError, "can't convert cuda:0 device type tensor to numpy", a.numpy),
+        (TypeError, "can't convert cuda:0 device type tensor to numpy", lambda: np.asarray(a)),
+        (RuntimeError, "CUDA error: invalid device ordinal", lambda: torch.ones(1, device="cuda:2")),
+        (RuntimeError, "CUDA error: invalid device ordinal", lambda: torch.cuda.set_device(5)),
+        (torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate", lambda: torch.empty(10**14, device="cuda")),
+        (NotImplementedError, "record no CUDA graphs", torch.cuda.CUDAGraph),
+        (NotImplementedError, "virtual GPUs hold dense ones only", lambda: a.to_sparse()),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+    with strict(), pytest.raises(xdevice.MixedDeviceError, match="was given tensors on gpu:0 and gpu:1"):
+        a + b
+    assert (a + torch.tensor(1.0)).tolist() == [2, 2, 2] and a[torch.tensor([0])].tolist() == [1]
+
+
+# ---------------------------------------------------------------- training
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.rnn, self.head = getattr(nn, kind)(8, 6, 2, batch_first=True, bidirectional=True), nn.Linear(12, 10)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[0][:, -1])
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(20, 16), nn.Linear(16, 10)
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1, batch_first=True), 2)
+
+    def forward(self, x):
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1], device=x.device)
+        return self.head(self.encoder(self.embed(x), mask=mask, is_causal=True).mean(1))
+
+
+def lenet():
+    return nn.Sequential(
+        *(nn.Conv2d(1, 6, 5, padding=2), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 8, 3), nn.Dropout2d(0.2), nn.Flatten(), nn.Dropout(0.3), nn.Linear(8 * 12 * 12, 10)),
+    )
+
+
+NETWORKS = {
+    "lenet": (lenet, lambda: torch.randn(8, 1, 28, 28), True),
+    "attention": (Attention, lambda: torch.randint(0, 20, (4, 7)), True),
+    "lstm": (lambda: Recurrent("LSTM"), lambda: torch.randn(4, 7, 8), False),
+    "gru": (lambda: Recurrent("GRU"), lambda: torch.randn(4, 7, 8), False),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_training_equals_the_cpus(name):
+    build, make, exactly = NETWORKS[name]
+    torch.manual_seed(2)
+    x, target = make(), torch.arange(8)
+
+    def train(device):
+        torch.manual_seed(0)
+        model, optimiser = build(), None
+        if device != "cpu":
+            model.cuda(1)
+        optimiser = torch.optim.Adam(model.parameters(), 1e-2)
+        torch.manual_seed(1)
+        for _ in range(4):
+            optimiser.zero_grad()
+            loss = F.cross_entropy(model(x.to(device)), target[: len(x)].to(device))
+            loss.backward()
+            optimiser.step()
+        return [loss, *model.state_dict().values()]
+
+    for a, b in on_both(train):
+        torch.testing.assert_close(a, b, rtol=0 if exactly else 1e-5, atol=0 if exactly else 1e-5)
+
+
+def test_mixed_precision_and_its_scaler():
+    model = nn.Sequential(nn.Conv1d(1, 2, 3), nn.Flatten(), nn.Linear(12, 3)).cuda()
+    optimiser, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler("cuda")
+    before = model[0].weight.detach().clone()
+    with torch.autocast("cuda"):
+        made = model(torch.ones(2, 1, 8).cuda())
+        loss = F.cross_entropy(made, torch.tensor([0, 1]).cuda())
+    assert (made.dtype, loss.dtype) == (torch.float16, torch.float32)
+    scaler.scale(loss).backward()
+    scaler.step(optimiser)
+    scaler.update()
+    assert not torch.equal(before, model[0].weight)
+
+
+def test_data_parallel_a_lazy_module_and_pinned_batches():
+    model = nn.DataParallel(nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, 2)).cuda())
+    model.module(torch.ones(1, 3).cuda())  # the shapes are known from now on
+    data = TensorDataset(torch.arange(24.0).view(8, 3))
+    for (x,) in DataLoader(data, 4, pin_memory=True, num_workers=1):
+        assert x.is_pinned()
+        made = model(x.cuda(non_blocking=True))
+        made.square().sum().backward()
+        torch.testing.assert_close(made, model.module(x.cuda()))
+    assert made.device == torch.device(FIRST) and model.module[0].weight.grad.is_cuda
+    assert torch.ones(2).pin_memory().is_pinned() and not torch.ones(2).is_pinned()
+
+
+def test_parameters_move_by_their_data_and_keep_their_optimiser():
+    model = nn.Linear(2, 2)
+    kept, optimiser = model.weight, torch.optim.SGD(model.parameters(), 0.1)
+    model.to(SECOND)
+    assert model.weight is kept and kept.is_cuda
+    kept.data = kept.data.cpu()
+    model.bias.data = model.bias.data.cpu()
+    model(torch.ones(1, 2)).sum().backward()
+    optimiser.step()
+
+
+def test_files_and_copies_keep_their_device():
+    model = nn.Linear(2, 2).to(SECOND)
+    for where, expected in ((None, SECOND), ("cpu", "cpu"), (FIRST, FIRST), ({SECOND: FIRST}, FIRST)):
+        file = io.BytesIO()
+        torch.save(model.state_dict(), file)
+        file.seek(0)
+        loaded = torch.load(file, map_location=where)
+        assert loaded["weight"].device == torch.device(expected)
+        assert torch.equal(loaded["weight"].cpu(), model.weight.cpu())
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert copied.weight.device == torch.device(SECOND) and torch.equal(copied.weight, model.weight)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_compiled_traced_and_profiled_code_runs():
+    def make(x):
+        return (x.sin() + torch.ones(3, device=x.device)).relu()
+
+    x = torch.ones(3, device=SECOND)
+    for call in (torch.compile(make), torch.jit.trace(make, (x,)), torch.jit.script(nn.Softmax(0).cuda())):
+        assert call(x).device == x.device
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as seen, torch.cuda.nvtx.range("sum"):
+        x + x
+    assert "aten::add" in {event.key for event in seen.key_averages()}
+    torch.backends.cudnn.benchmark = torch.backends.cuda.matmul.allow_tf32 = True
+    torch.set_default_device("cuda")
+    try:
+        assert torch.ones(1).is_cuda
+    finally:
+        torch.set_default_device(None)
+
+
+# ---------------------------------------------------------------- processes
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_process_cannot_use_them():
+    torch.ones(1).cuda()
+    read, write = multiprocessing.Pipe(False)
+
+    def use():
+        for call in (torch.cuda.current_device, lambda: torch.ones(1, device="cuda"), lambda: SHARED + 1):
+            try:
+                write.send(call())
+            except RuntimeError as error:
+                write.send(str(error))
+
+    child = multiprocessing.get_context("fork").Process(target=use)
+    child.start()
+    said = [read.recv() for _ in range(3)]
+    child.join(60)
+    assert all("Cannot re-initialize CUDA in forked subprocess" in line for line in said)
+
+
+SHARED = torch.ones(1, device=FIRST) if os.environ.get("XDEVICE_VIRTUAL_GPUS", "").startswith("2:stand-in") else None

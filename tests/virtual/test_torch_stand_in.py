@@ -1,0 +1,129 @@
+"""PyTorch's virtual GPUs under CUDA's own device type: each job here has processes of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from xdevice.kit.virtual_memory import ENV as MEMORY
+from xdevice.kit.virtual_request import ENV
+
+
+def run(*arguments, status=0, **environment):
+    """What the command prints, on two virtual GPUs that stand in."""
+    env = os.environ | {ENV: "2:stand-in"} | environment
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=280, env=env, cwd=Path(__file__).parent
+    )
+    assert done.returncode == status, done.stdout[-6000:] + done.stderr[-3000:]
+    return done.stdout, done.stderr
+
+
+def test_programs_for_cuda_run_and_give_the_cpus_numbers():
+    run("-m", "pytest", "-q", "-p", "no:cacheprovider", "--xdevice-virtual-gpus=2:stand-in", "stand_in_torch.py")
+
+
+def test_some_of_pytorchs_operations_agree_with_the_cpu():
+    names = "add,addmm,cat,index_put,linalg.svd,nn.functional.conv2d,nn.functional.rms_norm,nn.functional.ctc_loss,sort"
+    out, _ = run("-W", "ignore", "opinfo_torch.py", "--stand-in", "--samples", "2", "--ops", names, **{ENV: ""})
+    assert "9 of 9 runnable operations agree" in out
+
+
+SHARED = """
+import torch
+from torch import multiprocessing, nn
+
+def add_one(model, queue):
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    queue.put([torch.cuda.get_device_name(0), *(str(parameter.device) for parameter in model.parameters())])
+
+if __name__ == "__main__":
+    model = nn.Linear(2, 2).to("cuda:1")
+    nn.init.zeros_(model.weight)
+    model.share_memory()
+    context = multiprocessing.get_context("spawn")
+    queue = context.SimpleQueue()
+    children = [context.Process(target=add_one, args=(model, queue)) for _ in range(2)]
+    for child in children:
+        child.start()
+        child.join()
+    print([queue.get() for _ in children][1], model.weight.tolist())
+"""
+
+
+def test_spawned_processes_of_a_program_share_a_models_memory(tmp_path):
+    program = tmp_path / "shared.py"
+    program.write_text(SHARED)
+    out, error = run("-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", str(program))
+    assert out == "['virtual GPU 0 (xdevice, on the CPU)', 'cuda:1', 'cuda:1'] [[2.0, 2.0], [2.0, 2.0]]\n"
+    assert error.count("stand in for CUDA's") == 1, "once for the job"
+
+
+DISTRIBUTED = """
+import json, os
+import torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+rank = int(os.environ["LOCAL_RANK"])
+gpu = torch.cuda.is_available()
+device = torch.device("cuda", rank) if gpu else torch.device("cpu")
+if gpu:
+    torch.cuda.set_device(rank)
+dist.init_process_group("nccl" if gpu else "gloo")
+x, parts = torch.full((3,), rank + 1.0, device=device), [torch.zeros(1, device=device) for _ in range(2)]
+work = dist.all_reduce(x, async_op=True)
+work.wait()
+dist.all_gather(parts, torch.ones(1, device=device) * rank)
+names = [None, None]
+dist.all_gather_object(names, rank)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to(device)
+model = DistributedDataParallel(model, device_ids=[rank] if gpu else None)
+optimiser = torch.optim.Adam(model.parameters(), 0.01)
+for _ in range(3):
+    optimiser.zero_grad()
+    loss = model(torch.arange(20.0).view(5, 4).to(device) * (rank + 1) / 10).square().sum()
+    loss.backward()
+    optimiser.step()
+dist.barrier()
+if rank == 0:
+    values = [loss, *model.parameters(), x, *parts]
+    print(json.dumps([*(value.tolist() for value in values), names, {value.device.type for value in values} == {device.type}]))
+dist.destroy_process_group()
+"""
+
+
+def test_distributed_data_parallel_under_torchrun_gives_the_cpus_numbers(tmp_path):
+    program = tmp_path / "distributed.py"
+    program.write_text("import xdevice\n" + DISTRIBUTED)
+    launch = ("-W", "ignore", "-m", "torch.distributed.run", "--nproc_per_node", "2", str(program))
+    found, expected = (run(*launch, OMP_NUM_THREADS="1", **{ENV: wish})[0] for wish in ("2:stand-in", ""))
+    assert found == expected and found.endswith("[0, 1], true]\n")
+
+
+TOO_MUCH = """
+import xdevice, torch
+kept, x = [], torch.zeros(1 << 18, device="cuda:1")
+try:
+    while True:
+        kept.append(x + 1)
+except torch.cuda.OutOfMemoryError as error:
+    print(len(kept), str(error))
+kept.clear()
+print((x + 1).device, torch.cuda.get_device_properties(1).total_memory, torch.cuda.mem_get_info(0))
+"""
+
+
+def test_memory_ends_where_it_is_told_to_and_a_program_says_once_that_its_gpus_are_virtual():
+    out, error = run("-c", TOO_MUCH, **{MEMORY: "8MiB"})
+    assert out.startswith("7 CUDA out of memory. Tried to allocate 1.00 MiB. GPU 1 has a total capacity of 8.00 MiB of")
+    assert out.endswith(f"cuda:1 {8 << 20} ({8 << 20}, {8 << 20})\n")
+    assert error.splitlines() == ["2 virtual GPUs stand in for CUDA's; they compute on the CPU"]
+
+
+def test_without_a_compiler_the_message_says_what_to_install():
+    _, error = run("-c", "import xdevice; xdevice.use('torch'); xdevice.count()", status=1, CXX="absent")
+    assert "virtual GPUs that stand in for CUDA's must be compiled" in error and "apt install g++" in error
