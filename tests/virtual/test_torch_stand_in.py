@@ -65,6 +65,8 @@ DISTRIBUTED = """
 import json, os
 import torch, torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 rank = int(os.environ["LOCAL_RANK"])
@@ -79,24 +81,33 @@ work.wait()
 dist.all_gather(parts, torch.ones(1, device=device) * rank)
 names = [None, None]
 dist.all_gather_object(names, rank)
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to(device)
-model = DistributedDataParallel(model, device_ids=[rank] if gpu else None)
-optimiser = torch.optim.Adam(model.parameters(), 0.01)
-for _ in range(3):
-    optimiser.zero_grad()
-    loss = model(torch.arange(20.0).view(5, 4).to(device) * (rank + 1) / 10).square().sum()
-    loss.backward()
-    optimiser.step()
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to(device)
+
+def train(model):
+    optimiser = torch.optim.Adam(model.parameters(), 0.01)
+    for _ in range(3):
+        optimiser.zero_grad()
+        loss = model(torch.arange(20.0).view(5, 4).to(device) * (rank + 1) / 10).square().sum()
+        loss.backward()
+        optimiser.step()
+    return [loss, *model.parameters()]
+
+values = train(DistributedDataParallel(network(), device_ids=[rank] if gpu else None))
+sharded = train(fully_shard(network(), mesh=init_device_mesh(device.type, (2,))))
+whole = [value.full_tensor() if hasattr(value, "full_tensor") else value for value in sharded]
 dist.barrier()
 if rank == 0:
-    values = [loss, *model.parameters(), x, *parts]
-    print(json.dumps([*(value.tolist() for value in values), names, {value.device.type for value in values} == {device.type}]))
+    found = [*values, *whole, x, *parts]
+    on_it = {value.device.type for value in found} == {device.type}
+    print(json.dumps([*(value.tolist() for value in found), names, on_it]))
 dist.destroy_process_group()
 """
 
 
-def test_distributed_data_parallel_under_torchrun_gives_the_cpus_numbers(tmp_path):
+def test_data_parallel_and_sharded_training_under_torchrun_give_the_cpus_numbers(tmp_path):
     program = tmp_path / "distributed.py"
     program.write_text("import xdevice\n" + DISTRIBUTED)
     launch = ("-W", "ignore", "-m", "torch.distributed.run", "--nproc_per_node", "2", str(program))
