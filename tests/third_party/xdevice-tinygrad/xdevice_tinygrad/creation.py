@@ -6,7 +6,13 @@ from tinygrad.dtype import _from_np_dtype, _to_np_dtype
 
 from xdevice_tinygrad import hardware
 
-_NAMES = ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float16", "float32", "float64")
+_NAMES = (
+    "bool",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    "float16",
+    "float32",
+    "float64",
+)
 
 
 def dtype(name):
@@ -18,7 +24,9 @@ def tensor(data, dtype, device):
         data = data.numpy()
     numbers = np.array(data, dtype and _to_np_dtype(dtype))
     if not isinstance(data, (np.ndarray, np.generic)) and dtype is None:
-        numbers = numbers.astype({"f": "float32", "i": "int32"}.get(numbers.dtype.kind, numbers.dtype), casting="same_kind")
+        numbers = numbers.astype(
+            {"f": "float32", "i": "int32"}.get(numbers.dtype.kind, numbers.dtype), casting="same_kind"
+        )
     if numbers.dtype.name not in _NAMES:
         raise TypeError(f"tinygrad has no {numbers.dtype}")
     return _on(numbers, device)
