@@ -69,6 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # also on a terminal that cannot show a character
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = _parser()
+    if not arguments:
+        parser.print_help()
+        return 0
     try:
         options = _parse(parser, arguments)
         return int(options.command(options))
