@@ -266,7 +266,7 @@ def _found_beside() -> bool:
     """In a checkout, which a Python started there imports, the adapters are beside the package and not in it."""
     from os.path import dirname, isfile, join
 
-    path: list[str] = sys.modules["xdevice"].__path__
+    path = sys.modules["xdevice"].__path__
     beside = dirname(path[0])
     if beside in path or not all(isfile(join(beside, name)) for name in ("pyproject.toml", "backends/__init__.py")):
         return False
