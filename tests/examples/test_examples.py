@@ -179,7 +179,7 @@ def test_a_network_split_over_two_gpus_is_the_network_of_one(backend, split):
 @on_two_gpus
 def test_automatic_parallelism_times_each_gpu_and_both(backend):
     printed = output(backend, "auto_parallel.py", "--scale", "0.001")
-    timed = dict(re.findall(r"^  (.+), \d+ times: ([\d.]+) sec$", printed, re.MULTILINE))
+    timed = dict(re.findall(r"^  (.+), \d+ times: ([\d.]+) ms each \([\d.]+ to [\d.]+\)$", printed, re.MULTILINE))
     assert {"on virtual gpu:0", "on virtual gpu:1"} < set(timed)
     assert {"as many on each, in turn", "as many on each, at once"} < set(timed)
     assert {"computed, then fetched", "computed and fetched, overlapped"} < set(timed)
