@@ -5,35 +5,36 @@
     xdevice run examples/auto_parallel.py --backend all                every framework
     xdevice bench parallel overlap                                     the same work as a table
 
-``Benchmark`` waits for both devices, so each time is that of the work and not of queueing it. On a machine
+Both devices are waited for, so each time is that of the work and not of queueing it; it is the median of several
+turns, with its quartiles. On a machine
 with fewer than two GPUs the script uses two virtual ones, which share the cores, so they run in parallel only
 as far as the cores do. The script is the same on real GPUs.
 """
 
 import argparse
 
+import _needed  # noqa: F401  (says what is not installed)
 from two_gpus import two_gpus
 
 import xdevice
-from xdevice import Benchmark, machine
-from xdevice.experiments import find, setting, title
+from xdevice import machine
+from xdevice.experiments import find, rows, setting, title, too_busy
 
 
 def timed(name, where):
-    """The seconds of each part of an experiment, by its label."""
+    """The times of each part of an experiment, by its label."""
     print(title(find(name)))
-    seconds = {}
-    for work in find(name)(where):
-        work.run(work.warm_up)  # loading and compiling are not timed
-        with Benchmark(f"  {work.label}, {work.times} times") as benchmark:
-            kept = work.run(work.times)
-        del kept
-        seconds[work.label] = benchmark.seconds
-    return seconds
+    found = rows(find(name), where)
+    for row in found:
+        each, low, high = (1e3 * row[f"seconds_{word}"] for word in ("each", "low", "high"))
+        print(f"  {row['label']}, {row['times']} times: {each:.4f} ms each ({low:.4f} to {high:.4f})")
+    if too_busy(found):
+        print(f"  {too_busy(found)}")
+    return {row["label"]: row for row in found}
 
 
-def compare(seconds, one, other):
-    print(f"  {other} takes {seconds[other] / seconds[one]:.2f} of the time of {one}")
+def compare(times, one, other):
+    print(f"  {other} takes {times[other]['seconds_each'] / times[one]['seconds_each']:.2f} of the time of {one}")
 
 
 def main():

@@ -6,6 +6,7 @@
 On a machine with fewer than two GPUs the script uses two virtual ones. It names no framework.
 """
 
+import _needed  # noqa: F401  (says what is not installed)
 from two_gpus import two_gpus
 
 import xdevice

@@ -3,15 +3,18 @@
     XDEVICE_BACKEND=torch python examples/cpu_or_gpu.py          all of them, at a tenth of their size
     python examples/cpu_or_gpu.py large transfer --scale 1       two of them, at full size
 
-They show that large operations are far faster on a GPU and tiny ones are not, that copying there and back each
-time costs more than computing there saves, and that many small transfers cost more than one large one. The
-experiments are those of ``xdevice bench``, which compares frameworks, counts bytes, and plots.
+Each time is the median of several turns, with its quartiles. The experiments show that large operations are far
+faster on a GPU and tiny ones are not, that copying there and back each time costs more than computing there saves,
+and that many small transfers cost more than one large one. They are those of ``xdevice bench``, which compares
+frameworks, counts bytes, and plots.
 """
 
 import argparse
 
+import _needed  # noqa: F401  (says what is not installed)
+
 import xdevice
-from xdevice.experiments import find, rows, setting, title
+from xdevice.experiments import find, rows, setting, title, too_busy
 
 LESSON = ["elementwise", "large", "tiny", "log", "transfer", "copies"]
 
@@ -30,11 +33,13 @@ def main():
         print("there is no GPU: the CPU is compared with itself")
     for experiment in experiments:
         print(f"\n{title(experiment)}")
-        for row in rows(experiment, where):
-            each = 1e6 * row["seconds_each"]
-            print(
-                f"  {row['label']:46} {row['times']:6} × {each:12.1f} µs  {row['ratio_to_cpu']:8.2f} × the CPU's speed"
-            )
+        found = rows(experiment, where)
+        for row in found:
+            each, low, high = (1e6 * row[f"seconds_{word}"] for word in ("each", "low", "high"))
+            speed = f"{row['ratio_to_cpu']:8.2f} × the CPU's speed"
+            print(f"  {row['label']:46} {row['times']:6} × {each:10.1f} µs ({low:.1f} to {high:.1f})  {speed}")
+        if too_busy(found):
+            print(f"  {too_busy(found)}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ gradients, so the script prints that and ends.
 
 import argparse
 
+import _needed  # noqa: F401  (says what is not installed)
 import native
 import numpy as np
 from sklearn.datasets import load_digits

@@ -9,6 +9,7 @@ On a machine with fewer than two GPUs the script uses two virtual ones. It names
 gradients and only one device, so the script prints that and ends.
 """
 
+import _needed  # noqa: F401  (says what is not installed)
 import numpy as np
 from two_gpus import two_gpus
 

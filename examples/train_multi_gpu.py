@@ -16,9 +16,14 @@ are in ``native/``. NumPy has no gradients, so the script prints that and ends.
 """
 
 import argparse
+import sys
+from importlib.util import find_spec
 
+import _needed  # noqa: F401  (says what is not installed)
 import native
 import numpy as np
+from rich.console import Console
+from rich.progress import track
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from two_gpus import ask_for_gpus, gpus
@@ -134,7 +139,8 @@ def train(options, devices):
         order = np.random.default_rng([options.seed, epoch]).permutation(len(labels))
         timer.start()
         losses = []
-        for rows in order[: len(order) // options.batch_size * options.batch_size].reshape(-1, options.batch_size):
+        batches = order[: len(order) // options.batch_size * options.batch_size].reshape(-1, options.batch_size)
+        for rows in progress(batches, f"epoch {epoch} of {options.epochs}"):
             loss, replicas = train_batch(step, replicas, images[rows], labels[rows], options.rate)
             losses.append(loss)
         speed = len(losses) * options.batch_size / timer.stop()
@@ -162,18 +168,16 @@ def speed_up(options, step, replicas, devices):
     """The speed of all devices with a minibatch each, relative to one device with one minibatch."""
     images, labels, *_ = load(options.seed)
     one = data_parallel(native.compiled(cross_entropy), devices[:1], reduction="sum")
-    seconds = {}
-    for k, (of_k, params) in {1: (one, Replicas(replicas[:1])), len(devices): (step, replicas)}.items():
-        rows = np.resize(np.arange(len(labels)), options.batch_size * k * distributed.world_size())
-        batch = images[rows], labels[rows]
-        train_batch(of_k, params, *batch, options.rate)  # the first loads and compiles
-        timer = xdevice.Timer()
-        for _ in range(10):
-            timer.start()
-            train_batch(of_k, params, *batch, options.rate)
-            timer.stop()
-        seconds[k] = timer.avg() / k
-    return seconds[1] / seconds[len(devices)]
+    timers = {1: xdevice.Timer(), len(devices): xdevice.Timer()}
+    for turn in range(11):  # in turn, so that a busy machine slows both
+        for k, of_k, params in ((1, one, Replicas(replicas[:1])), (len(devices), step, replicas)):
+            rows = np.resize(np.arange(len(labels)), options.batch_size * k * distributed.world_size())
+            timers[k].start()
+            train_batch(of_k, params, images[rows], labels[rows], options.rate)
+            if turn:  # the first loads and compiles
+                timers[k].stop()
+    alone, together = (np.median(timer.times) / k for k, timer in timers.items())
+    return alone / together
 
 
 def on_device(params, device):
@@ -211,44 +215,57 @@ def devices_of_this_process(k):
     return gpus(k)
 
 
+def progress(parts, what):
+    """The parts, with a progress bar on a terminal, in the first process."""
+    hidden = distributed.rank() != 0 or not sys.stderr.isatty()
+    return track(parts, what, console=Console(stderr=True), transient=True, disable=hidden)
+
+
 def show(text):
     if distributed.rank() == 0:
         print(text, flush=True)
 
 
-def plot(history, path):
-    import matplotlib
+def plot(history, path, gpus, gain):
+    """Loss, accuracy and speed, each on axes of its own."""
+    from matplotlib.figure import Figure
 
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    losses, rights, speeds = zip(*history, strict=True)
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
+    world = distributed.world_size()
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
     epochs = range(1, len(history) + 1)
-    left.plot(epochs, losses, label="training loss")
-    left.plot(epochs, rights, label="test accuracy")
-    left.legend()
-    right.bar(epochs, speeds)
-    right.set_ylabel("samples per second")
-    for axes in (left, right):
+    kinds = ("training loss", "test accuracy in %", "samples per second")
+    factors, colours = (1, 100, 1), ("#0072B2", "#D55E00", "#009E73")  # for any kind of colour vision
+    for axes, kind, values, factor, colour in zip(
+        figure.subplots(1, 3), kinds, zip(*history, strict=True), factors, colours, strict=True
+    ):
+        axes.plot(epochs, [factor * value for value in values], marker="o", color=colour)
+        axes.set_ylabel(kind)
         axes.set_xlabel("epoch")
-    figure.suptitle(f"LeNet under {xdevice.backend()}")
-    figure.savefig(path)
+        axes.set_xticks(range(1, len(history) + 1, max(1, len(history) // 8)))
+        axes.set_ylim(0, 1.08 * factor * max(values))
+        axes.spines[["top", "right"]].set_visible(False)
+    virtual = "virtual " if xdevice.properties(gpus[0])["virtual"] else ""
+    devices = f"{f'{world} × ' if world > 1 else ''}{len(gpus)} {virtual}GPUs"
+    gained = f"; {gain:.2f} times the speed of one device" if gain else ""
+    figure.suptitle(f"LeNet under {xdevice.backend()} on {devices}{gained}")
+    figure.savefig(path, dpi=150)
 
 
 def main():
     options = parse_arguments()
     k = options.devices or (2 if distributed.world_size() == 1 else 1)
     ask_for_gpus(k)  # before the processes meet, for which some frameworks start
+    gain = None
     with distributed.process_group():
         devices = devices_of_this_process(k)
         there = " ".join(map(str, devices)) + (", virtual" if xdevice.properties(devices[0])["virtual"] else "")
         show(f"{distributed.world_size()} × {len(devices)} devices: {there}")
         step, replicas, history = train(options, devices)
         if len(devices) > 1:
-            show(f"speed-up: {speed_up(options, step, replicas, devices):.2f} on {len(devices)} devices")
-    if options.plot and distributed.rank() == 0:
-        plot(history, options.plot)
+            gain = speed_up(options, step, replicas, devices)
+            show(f"speed-up: {gain:.2f} on {len(devices)} devices")
+        if options.plot and distributed.rank() == 0:
+            plot(history, options.plot, devices, gain)
 
 
 def parse_arguments():
@@ -260,8 +277,11 @@ def parse_arguments():
     )
     parser.add_argument("--rate", type=float, default=0.15, help="the learning rate (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers (%(default)s)")
-    parser.add_argument("--plot", metavar="FILE", help="draw loss and throughput: a .png, .svg or .pdf")
-    return parser.parse_args()
+    parser.add_argument("--plot", metavar="FILE", help="draw loss, accuracy and speed: a .png, .svg or .pdf")
+    options = parser.parse_args()
+    if options.plot and find_spec("matplotlib") is None:
+        parser.error("--plot needs matplotlib; pip install matplotlib")
+    return options
 
 
 def positive(text):

@@ -8,6 +8,7 @@ The script names no framework, and on one machine all of them print the same lin
 is on ``cpu:0``. Only the model is built with the framework's own layers, in ``native/``.
 """
 
+import _needed  # noqa: F401  (says what is not installed)
 import native
 
 import xdevice

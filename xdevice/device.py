@@ -244,7 +244,7 @@ def spell(device: Device, spellings: Iterable[str]) -> None:
 
 
 def is_own_word(device: Device) -> bool:
-    """Whether the kind is a word that only one framework may understand: a string of its own may mean another device."""
+    """Whether the kind is a word that one framework alone may know, which may use it for a GPU."""
     return device.kind not in _COMMON
 
 

@@ -9,7 +9,9 @@ import sys
 import pytest
 
 import xdevice
-from xdevice.experiments import EXPERIMENTS, setting
+from xdevice.cli.benchmarks import progress
+from xdevice.experiments import EXPERIMENTS, Work, measured, setting, too_busy
+from xdevice.experiments.work import quartiles
 
 NAMES = xdevice.available()
 ONE = NAMES[-1]  # the lightest
@@ -86,16 +88,48 @@ def test_two_virtual_gpus_are_two_devices_and_are_called_virtual(tmp_path, backe
 
 def test_a_table_shows_time_ratio_and_bytes():
     done = bench("transfer", "--backend", ONE, *SMALL)
-    for heading in ("times", "time each", "ratio to CPU", "bytes moved"):
+    for heading in ("times", "time each", "quartiles", "ratio to CPU", "bytes moved"):
         assert heading in done.stdout
-    assert re.search(r"sent there and fetched each time +10 +\S+ .?s +\S+ × +4\.6 MiB", done.stdout)
+    assert re.search(r"sent there and fetched each time +10 +\S+ .?s +\S+ to \S+ .?s +\S+ × +4\.6 MiB", done.stdout)
 
 
-@pytest.mark.parametrize(("suffix", "begins"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
+@pytest.mark.parametrize(("suffix", "begins"), [(".png", b"\x89PNG"), (".pdf", b"%PDF")])
 def test_the_plot_is_of_the_kind_that_its_name_says(tmp_path, suffix, begins):
     file = tmp_path / f"times{suffix}"
     assert bench("tiny", "--backend", ONE, *SMALL, "--plot", file).returncode == 0
     assert file.read_bytes().startswith(begins)
+
+
+def test_each_experiment_has_a_picture_with_units_a_legend_and_speed_ups(tmp_path):
+    done = bench("tiny", "transfer", "--backend", ONE, *SMALL, "--plot", tmp_path / "times.svg", "--dark")
+    assert done.returncode == 0
+    drawn = {file.name: file.read_text(encoding="utf-8") for file in tmp_path.iterdir()}
+    assert sorted(drawn) == ["times-tiny.svg", "times-transfer.svg"] and all(name in done.stderr for name in drawn)
+    for picture in drawn.values():
+        assert picture.startswith("<?xml") and "#1e1e1e" in picture  # for a dark slide
+        words = [word.strip() for word in re.findall(r"<text[^>]*>([^<]*)</text>", picture)]
+        assert re.search(r"time each in (s|ms|µs): median and quartiles", "\n".join(words))
+        assert "speed-up over the first line" in words and any(word.startswith(f"{ONE} ") for word in words)
+        assert "1.00 ×" in words
+
+
+def test_work_is_done_in_turns_and_its_time_is_their_median():
+    done = []
+    with xdevice.using(ONE):
+        works = [Work(name, (xdevice.cpu(),), 10, lambda n, name=name: done.append((name, n))) for name in "ab"]
+        rows = measured(works)
+    assert done == [("a", 3), ("a", 2), ("b", 3), ("b", 2), *[("a", 2), ("b", 2)] * 4]  # warmed up first
+    for row in rows:
+        assert (row["times"], row["turns"]) == (10, 5)
+        assert row["seconds_low"] <= row["seconds_each"] <= row["seconds_high"]
+    assert quartiles([3.0]) == (3, 3, 3) and quartiles([1.0, 2.0, 3.0, 4.0, 100.0]) == (2, 3, 4)
+
+
+def test_times_that_differ_too_much_are_not_believed():
+    steady = {"label": "a @ b", "seconds_low": 1.0, "seconds_high": 1.9}
+    assert too_busy([steady]) is None
+    said = too_busy([steady, {**steady, "seconds_high": 3.2}])
+    assert "'a @ b' differ by a factor of 3.2" in said and "too busy" in said
 
 
 @pytest.mark.parametrize(("arguments", "says"), [
@@ -144,3 +178,8 @@ def test_sizes_are_made_to_fit_the_memory_that_is_free():
     assert little.fitting(10_000, 16, power=2) == 100
     assert little.fitting(50, 16, power=2) == 50
     assert type(small)(small.device, None, 1.0, memory=None).fitting(10_000, 16, power=2) == 10_000
+
+
+def test_the_progress_bar_says_what_runs_before_the_first_result():
+    assert progress([]) == (0, "importing the framework")
+    assert progress([{"about": {}}, {"experiment": "tiny", "title": "", "working": "10 × 10"}]) == (0, "tiny: 10 × 10")

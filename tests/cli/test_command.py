@@ -23,6 +23,36 @@ def test_the_installed_command_and_the_module_are_one():
     assert run("--version", start=[script]).stdout == run("--version").stdout == f"xdevice {xdevice.__version__}\n"
 
 
+def test_the_command_alone_shows_its_help():
+    alone = run()
+    assert alone.returncode == 0 and alone.stderr == ""
+    assert alone.stdout == run("--help").stdout
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.skipif(not ONE, reason="no framework is installed")
+@pytest.mark.parametrize(
+    ("start", "says"),
+    [
+        (["-c", "import xdevice; print(xdevice.__file__, xdevice.device_of(xdevice.ones(2)))"], "cpu:0"),
+        (
+            ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/contract", "-k", "Contract and always_there"],
+            "1 pass",
+        ),
+        (["-m", "xdevice", "info", "--backend", str(ONE)], "cpu:0"),
+    ],
+    ids=["REPL", "pytest", "xdevice"],
+)
+def test_a_python_started_in_a_clone_of_the_project_finds_the_adapters(start, says):
+    env = {**os.environ, "XDEVICE_BACKEND": ONE, "PYTEST_ADDOPTS": f"--xdevice-backend={ONE}"}
+    done = subprocess.run([sys.executable, *start], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert says in done.stdout
+    assert "-c" not in start or str(ROOT) in done.stdout  # the clone's own files
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["info", "--help"], ["doctor", "--help"], ["run", "--help"]])
 def test_help_is_given_in_lines_that_fit(arguments):
     done = run(*arguments, env={**os.environ, "COLUMNS": "120"})
@@ -30,7 +60,7 @@ def test_help_is_given_in_lines_that_fit(arguments):
     assert max(map(len, done.stdout.splitlines())) <= 120
 
 
-MISTAKES = [[], ["inform"], ["info", "extra"], ["doctor", "--jsno"], ["info", "--timeout", "x"]]
+MISTAKES = [["inform"], ["info", "extra"], ["doctor", "--jsno"], ["info", "--timeout", "x"]]
 
 
 @pytest.mark.parametrize("arguments", MISTAKES)

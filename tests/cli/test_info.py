@@ -1,6 +1,9 @@
 """``xdevice info``: the machine, and every framework in a process of its own."""
 
 import json
+import os
+import pty
+import subprocess
 import sys
 
 import pytest
@@ -46,6 +49,20 @@ def test_a_crash_is_shown_in_the_table(with_toy):
     done = with_toy("segfaults", "info", "--backend", "toy", status=0)
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("toy ")]
     assert "✗" in line and "crashed: killed by SIGSEGV" in line
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_command_is_on_one_line_however_narrow_the_terminal(toy, tmp_path, columns):
+    env = {**toy.write(tmp_path, "broken", True), "COLUMNS": str(columns), "TERM": "xterm"}
+    outer, inner = pty.openpty()
+    command = [sys.executable, "-m", "xdevice", "info", "--backend", "toy,ghost"]
+    done = subprocess.run(command, stdout=inner, stderr=subprocess.DEVNULL, env=env, timeout=120, cwd=tmp_path)
+    os.close(inner)
+    said = os.read(outer, 2**16).decode()
+    os.close(outer)
+    assert done.returncode == 0
+    assert "not installed; pip install ghost" in said
+    assert "OSError: libtoy.so: cannot open shared object file" in said
 
 
 def test_what_a_framework_prints_does_not_disturb_the_answer(rows):

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -105,9 +106,6 @@ def test_a_class_may_be_for_one_framework(run):
     run(code, "--xdevice-backend=numpy,pages").assert_outcomes(passed=1)
 
 
-# ---------------------------------------------------------------- virtual GPUs
-
-
 SEES_TWO = """
     import os, subprocess, sys, xdevice
     def test_it(backend):
@@ -115,6 +113,59 @@ SEES_TWO = """
         code = "import xdevice; xdevice.use('pages'); print(xdevice.count('gpu'))"
         assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "2"
 """
+
+
+def test_tests_of_a_class_that_do_not_take_the_fixture_run_under_its_framework_too(run):
+    code = """
+        import pytest, xdevice
+        xdevice.use("numpy")
+        class TestPages:
+            backend = "pages"
+            def test_it(self): assert xdevice.backend() == "pages"
+            @pytest.mark.multi_device
+            def test_of_two(self): assert xdevice.count("gpu") == 2
+        class TestOther:
+            backend = "agg"  # not a framework: somebody's own
+            def test_it(self): assert xdevice.backend() == "numpy"
+    """
+    run(code, "--xdevice-virtual-gpus=2", "--xdevice-require").assert_outcomes(passed=3)
+    run(code, "--xdevice-backend=numpy", "-k", "Pages").assert_outcomes(deselected=3)
+
+
+UNITTEST = """
+    import unittest, pytest, xdevice
+    @pytest.mark.usefixtures("backend")
+    class TestIt(unittest.TestCase):{own}
+        def test_it(self): assert xdevice.backend() == "pages"
+        def test_made(self): assert type(xdevice.ones(2)).__module__ == "pages"
+"""
+
+
+def test_a_unittest_class_may_use_the_fixture(run):
+    run(UNITTEST.format(own=""), "--xdevice-backend=pages").assert_outcomes(passed=2)
+    run(UNITTEST.format(own=" backend = 'pages'").replace("TestCase):", "TestCase):\n       ")).assert_outcomes(
+        passed=2
+    )
+    several = run(UNITTEST.format(own=""), "--xdevice-backend=pages,numpy")
+    several.assert_outcomes(errors=2)
+    several.stdout.fnmatch_lines(["a unittest class runs under one framework, and pages, numpy are asked for; *"])
+
+
+@pytest.mark.skipif(find_spec("xdist") is None, reason="pytest-xdist is not installed")
+def test_workers_of_xdist_have_the_same_frameworks_and_virtual_gpus(run):
+    code = (
+        SEES_TWO
+        + """
+    def test_each(device): assert xdevice.count("gpu") == 2
+    def test_both(two_gpus): assert xdevice.backend() == "pages"
+    """
+    )
+    result = run(code, "--xdevice-backend=pages", "--xdevice-virtual-gpus=2", "-n2")
+    result.assert_outcomes(passed=5)
+    result.stdout.fnmatch_lines(["*2 workers*"])
+
+
+# ---------------------------------------------------------------- virtual GPUs
 
 
 def test_virtual_gpus_are_there_in_tests_and_in_their_subprocesses(run):
@@ -208,7 +259,7 @@ def test_a_test_that_needs_more_than_there_is_is_skipped_with_what_is_there_and_
     options = "--xdevice-backend=pages", f"--xdevice-virtual-gpus={virtual}"
     result = run(NEEDS.format(mark=mark), *options)
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines([f"SKIPPED * {reason}"])
+    result.stdout.fnmatch_lines([f"SKIPPED [[]1] test_it.py:2: {reason}"])
 
 
 @pytest.mark.parametrize(("mark", "virtual", "reason"), WITHOUT)

@@ -40,7 +40,9 @@ ALIAS = "made = array.to(hardware.native(device)); made.numbers = array.numbers;
         ("creation", "def seed(n): pass", "test_a_seed_makes_random_numbers_repeat"),
     ],
 )
-def test_an_adapter_that_lies_is_caught(run, elsewhere, tmp_path, capability, lie, caught):
+def test_an_adapter_that_lies_is_caught(  # noqa: PLR0913, PLR0917  (three fixtures, and the parts of a case)
+    run, elsewhere, tmp_path, capability, lie, caught
+):
     lying = shutil.copytree(elsewhere, tmp_path / "lying")
     file = lying / "site" / "xdevice_pages" / f"{capability}.py"
     file.write_text(f"{file.read_text(encoding='utf-8')}\n\n{lie}\n", encoding="utf-8")

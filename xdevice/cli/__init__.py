@@ -44,8 +44,10 @@ _BENCH_HELP = """\
 xdevice bench --list names the experiments. Each framework has a process of its own, one after the
 other. Sizes are the lessons' own times the scale, and smaller where memory is short.
 
-Every time is that of work that is done: all devices have been waited for. The ratio to the CPU is
-the time of an experiment's first line, on the CPU, over this line's.
+Every time is that of work that is done: all devices have been waited for. It is the median of up to
+five turns, in which an experiment's lines are timed one after the other; where the quartiles of the
+same work differ by more than a factor of 2, a line says that the machine is too busy. The ratio to the CPU is the
+time of an experiment's first line, on the CPU, over this line's.
 
 Exit status: 0 if all went well, 1 if a framework or an experiment failed, 2 for a mistake in the
 command, 130 after Ctrl-C. An experiment that a framework cannot do, on two devices where there is
@@ -77,6 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # also on a terminal that cannot show a character
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = _parser()
+    if not arguments:
+        parser.print_help()
+        return 0
     try:
         options = _parse(parser, arguments)
         return int(options.command(options))
@@ -198,7 +203,8 @@ def _add_bench_options(bench: argparse.ArgumentParser) -> None:
     add("--scale", type=_scale, default=0.1, metavar="S", help="1 is the lessons' own size and number of times (0.1)")
     add("--timeout", type=_seconds, metavar="S", help="stop a framework after so many seconds")
     add("--json", type=_file, metavar="FILE", help="write the results, with versions and devices, into a file")
-    add("--plot", type=_file, metavar="FILE", help="draw the times: a .png, .svg or .pdf")
+    add("--plot", type=_file, metavar="FILE", help="draw the times: a .png, .svg or .pdf for each experiment")
+    add("--dark", action="store_true", help="draw for a dark slide")
     add("--list", action="store_true", help="say which experiments there are, and do nothing")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdevice._version import __version__
-from xdevice.cli import benchmarks
+from xdevice.cli import benchmarks, figures
 from xdevice.device import parse
 from xdevice.errors import ArgumentError
 from xdevice.experiments import EXPERIMENTS, find, title
@@ -49,7 +49,8 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         _save(options.json, found, options.scale)
     if options.plot:
-        benchmarks.plot(found, options.plot)
+        for file in figures.plot(found, options.plot, dark=options.dark):
+            print(f"drawn: {file}", file=sys.stderr)
     if interrupted:
         return 128 + interrupted
     return int(any(framework["status"] != "ok" for framework in found))

@@ -1,4 +1,4 @@
-"""The results of the processes of ``xdevice bench``, as tables, as a picture and as JSON."""
+"""The results of the processes of ``xdevice bench``, as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from xdevice.cli.figures import unit_of
 from xdevice.launcher.terminal import duration, exit_text, printable, size, table
 
 if TYPE_CHECKING:
@@ -32,8 +33,10 @@ def read(file: Path) -> list[Answer]:
 
 def progress(told: Sequence[Answer]) -> tuple[int, str]:
     """How many experiments are done, and what runs now."""
+    if not told:
+        return 0, "importing the framework"
     done = sum(1 for answer in told if answer.keys() & {"done", "skipped"} or ("error" in answer and len(answer) > 1))
-    last = told[-1] if told else {}
+    last = told[-1]
     return done, f"{last['experiment']}: {last['working']}" if "working" in last else last.get("experiment", "")
 
 
@@ -59,13 +62,20 @@ def answer(child: Child, told: Sequence[Answer], names: Sequence[str]) -> Answer
 
 
 def _empty(each: Answer) -> Answer:
-    return {"name": each["experiment"], "title": each["title"], "rows": [], "skipped": None, "error": None}
+    return {
+        "name": each["experiment"],
+        "title": each["title"],
+        "rows": [],
+        "skipped": None,
+        "busy": None,
+        "error": None,
+    }
 
 
 def _note(experiment: Answer, each: Answer) -> None:
     if "row" in each:
         experiment["rows"].append(each["row"])
-    for key in ("skipped", "error"):
+    for key in ("skipped", "busy", "error"):
         experiment[key] = each.get(key, experiment[key])
 
 
@@ -95,6 +105,8 @@ def rendered(found: Sequence[Answer]) -> Iterator[RenderableType]:
         for experiment in framework["experiments"]:
             if experiment["skipped"]:
                 yield Text(f"– {experiment['name']} is skipped: {experiment['skipped']}", style="dim")
+            if experiment["busy"]:
+                yield Text(f"! {experiment['name']}: {experiment['busy']}", style="yellow")
             if experiment["error"]:
                 yield Text(f"✗ {experiment['name']}: {experiment['error']}", style="red")
         if framework["error"]:
@@ -107,7 +119,7 @@ def _where(framework: Answer) -> str:
 
 
 def _table(experiments: Sequence[Answer]) -> Table:
-    figures = ("times", "time each", "ratio to CPU", "bytes moved")
+    figures = ("times", "time each", "quartiles", "ratio to CPU", "bytes moved")
     made = table("experiment", *figures, right=figures)
     for experiment in experiments:
         if experiment["rows"]:
@@ -115,50 +127,16 @@ def _table(experiments: Sequence[Answer]) -> Table:
         for row in experiment["rows"]:
             each, ratio = _time(row["seconds_each"]), f"{row['ratio_to_cpu']:.2f} ×"
             moved = size(row["bytes_moved"]) if row["bytes_moved"] else "–"
-            made.add_row(f"  {row['label']}", str(row["times"]), each, ratio, moved)
+            spread = _spread(row["seconds_low"], row["seconds_high"])
+            made.add_row(f"  {row['label']}", str(row["times"]), each, spread, ratio, moved)
     return made
 
 
 def _time(seconds: float) -> str:
-    for unit, name in ((1, "s"), (1e-3, "ms")):
-        if seconds >= unit:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds * 1e6:.3g} µs"
+    unit, name = unit_of(seconds)
+    return f"{seconds / unit:.3g} {name}"
 
 
-def plot(found: Sequence[Answer], file: Path) -> None:
-    """Draw the times, one panel per experiment, in the format that the file's suffix names."""
-    from matplotlib.figure import Figure
-
-    panels = _panels(found)
-    heights = [len(bars) + 3 for bars in panels.values()] or [3]
-    figure: Any = Figure(figsize=(11, 0.24 * sum(heights) + 0.8), layout="constrained")
-    figure.suptitle(", ".join(f"{framework['name']} {framework['version'] or ''}".strip() for framework in found))
-    rows: Any = figure.subplots(len(heights), squeeze=False, height_ratios=heights)
-    for axes, (heading, bars) in zip(rows[:, 0], panels.items(), strict=False):
-        _draw(axes, heading, bars)
-    if not panels:
-        rows[0, 0].set_title("nothing was timed")
-    figure.savefig(file, dpi=120)
-
-
-def _panels(found: Sequence[Answer]) -> dict[str, list[tuple[int, str, float]]]:
-    """The bars of each experiment: the framework's position, the label and the seconds."""
-    panels: dict[str, list[tuple[int, str, float]]] = {}
-    for place, framework in enumerate(found):
-        for experiment in framework["experiments"]:
-            for row in experiment["rows"]:
-                bar = place, f"{framework['name']}: {row['label']}", row["seconds_each"]
-                panels.setdefault(f"{experiment['name']}: {experiment['title']}", []).append(bar)
-    return panels
-
-
-def _draw(axes: Any, heading: str, bars: Sequence[tuple[int, str, float]]) -> None:
-    rows = range(len(bars))
-    drawn = axes.barh(rows, [seconds for _, _, seconds in bars], color=[f"C{place}" for place, _, _ in bars])
-    axes.bar_label(drawn, [_time(seconds) for _, _, seconds in bars], padding=3, fontsize=8)
-    axes.set_yticks(rows, [label for _, label, _ in bars], fontsize=8)
-    axes.set_title(heading, fontsize=10, loc="left")
-    axes.set_xlabel("seconds each", fontsize=8)
-    axes.margins(x=0.12)
-    axes.invert_yaxis()
+def _spread(low: float, high: float) -> str:
+    unit, name = unit_of(high)
+    return f"{low / unit:.3g} to {high / unit:.3g} {name}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Group
 from rich.text import Text
 
 from xdevice._version import __version__
@@ -15,7 +16,9 @@ from xdevice.machine import gpus, host, same_gpu
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
+    from rich.console import RenderableType
     from rich.table import Table
 
 
@@ -30,7 +33,7 @@ def main(options: argparse.Namespace) -> int:
         write_json({"xdevice": __version__, "python": platform.python_version(),
                     "platform": platform.platform(), "machine": machine, "backends": backends})  # fmt: skip
     else:
-        write(_machine(machine), "", _backends(backends))
+        write(_machine(machine), "", *_backends(backends))
     return 0
 
 
@@ -64,12 +67,19 @@ def _machine(machine: dict[str, Any]) -> Table:
     return found
 
 
-def _backends(backends: list[dict[str, Any]]) -> Table:
+def _backends(backends: list[dict[str, Any]]) -> Iterator[RenderableType]:
+    answered = [backend for backend in backends if backend["status"] == "ok"]
+    if answered:
+        yield _answered(answered)
+    if len(answered) < len(backends):
+        if answered:
+            yield ""
+        yield Group(*_without_answer(backends))  # printed by itself, a Text forgets that it is not to be wrapped
+
+
+def _answered(backends: list[dict[str, Any]]) -> Table:
     found = table("framework", "version", "built for", "import", "device", "", "memory", right=("import", "memory"))
     for backend in backends:
-        if backend["status"] != "ok":
-            found.add_row(backend["name"], *_state(backend))
-            continue
         built = " ".join(filter(None, (backend["compute"], backend["toolkit"])))
         head = [backend["name"], backend["version"] or "?", built or "?", duration(backend["import_seconds"])]
         for device in backend["devices"] or [{"device": "none"}]:
@@ -78,13 +88,17 @@ def _backends(backends: list[dict[str, Any]]) -> Table:
     return found
 
 
-def _state(backend: dict[str, Any]) -> tuple[Text, ...]:
-    """The cells of a framework that has not answered; the reason stands where its devices would."""
-    if backend["installed"]:
-        sign, why, style = "✗", f"{backend['status']}: {printable(backend['error'])}", "red"
-    else:
-        sign, why, style = "–", f"not installed; {backend['install']}", "dim"
-    return Text(sign, style=style), Text(), Text(), Text(), Text(why, style=style)
+def _without_answer(backends: list[dict[str, Any]]) -> Iterator[Text]:
+    """A line for each framework that has not answered, never wrapped: a command in it can be copied."""
+    silent = [backend for backend in backends if backend["status"] != "ok"]
+    width = max((len(backend["name"]) for backend in silent), default=0)
+    for backend in silent:
+        if backend["installed"]:
+            sign, why, style = "✗", f"{backend['status']}: {printable(backend['error'])}", "red"
+        else:
+            sign, why, style = "–", f"not installed; {backend['install']}", "dim"
+        name = f"{backend['name']:<{width}}  "
+        yield Text.assemble(name, (f"{sign} {why}", style), no_wrap=True, overflow="ignore")
 
 
 def _about(device: dict[str, Any]) -> str:

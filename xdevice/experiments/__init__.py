@@ -14,7 +14,7 @@ from xdevice.errors import ArgumentError
 from xdevice.experiments.arithmetic import elementwise, large, log, tiny
 from xdevice.experiments.parallel import overlap, parallel
 from xdevice.experiments.transfers import copies, transfer
-from xdevice.experiments.work import Setting, Work, measured, setting
+from xdevice.experiments.work import Setting, Work, measured, setting, too_busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Experiment = Callable[[Setting], Iterator[Work]]
 
-__all__ = ["EXPERIMENTS", "Setting", "Work", "find", "measured", "rows", "setting", "title"]
+__all__ = ["EXPERIMENTS", "Setting", "Work", "find", "measured", "rows", "setting", "title", "too_busy"]
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.__name__: experiment
@@ -50,17 +50,12 @@ def title(experiment: Experiment) -> str:
     return (experiment.__doc__ or experiment.__name__).splitlines()[0]
 
 
-def rows(experiment: Experiment, where: Setting, before: Callable[[Work], object] = lambda work: None) -> Iterator[Row]:
-    """The rows of the result, each when its work is done; ``before`` is called with each piece of work first.
+def rows(experiment: Experiment, where: Setting, before: Callable[[Work], object] = lambda work: None) -> list[Row]:
+    """The rows of the result; ``before`` is called with each piece of work before each of its turns.
 
     Raises
     ------
     NotSupportedError
         The chosen framework has no second device, which the experiment needs.
     """
-    reference: float | None = None
-    for work in experiment(where):
-        before(work)
-        row = measured(work, reference)
-        reference = reference or row["seconds_each"]  # the first line is the CPU's
-        yield row
+    return measured(list(experiment(where)), before)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdevice import backend, is_out_of_memory, properties
 from xdevice.errors import NotSupportedError, XDeviceError
-from xdevice.experiments import EXPERIMENTS, rows, setting, title
+from xdevice.experiments import EXPERIMENTS, rows, setting, title, too_busy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,8 +62,10 @@ def _ran(name: str, where: Setting, tell: Any) -> bool:
 
     tell(**began)
     try:
-        for row in rows(EXPERIMENTS[name], where, before):
+        found = rows(EXPERIMENTS[name], where, before)
+        for row in found:
             tell(**began, row=row)
+        tell(**began, busy=too_busy(found))
     except NotSupportedError as error:
         tell(**began, skipped=str(error))
     except Exception as error:

@@ -1,8 +1,9 @@
-"""What an experiment is made of: a setting, and pieces of work that are timed one by one."""
+"""What an experiment is made of: a setting, and pieces of work that are timed in turn."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import quantiles
 from typing import TYPE_CHECKING, Any
 
 from xdevice import Timer, as_device, backend, cpu, device_of, memory_stats, properties, rand, try_gpu
@@ -11,7 +12,7 @@ from xdevice.hardware import devices as hardware
 from xdevice.machine import host_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import TypedDict
 
     from xdevice.device import Device
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
         label: str
         devices: list[str]  # where it is computed
         times: int
+        turns: int  # in which they were done, in turn with the experiment's other work
         seconds: float  # for all of them
-        seconds_each: float
+        seconds_each: float  # the median of the turns
+        seconds_low: float  # the quartiles: half of the turns are between these
+        seconds_high: float
         ratio_to_cpu: float  # the CPU's seconds for each, by this line's: above 1 is faster than the CPU
         bytes_moved: int  # between the host's arrays or the CPU and the device
 
@@ -35,6 +39,12 @@ SHARE = 4
 """An experiment's tensors may take one part in this many of the free memory."""
 
 LARGEST = 10.0
+
+TURNS = 5
+"""How many turns a work's number of times is divided into."""
+
+UNSTEADY = 2.0
+"""Times of the same work that differ by more than this factor say nothing."""
 
 
 @dataclass(frozen=True)
@@ -108,23 +118,73 @@ def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
     return Setting(first, second, scale, _free([first, *([second] if second else [])]))
 
 
-def measured(work: Work, reference: float | None = None) -> Row:
-    """The row of a work that has been done; ``reference`` is what each time takes on the CPU, if not here."""
-    _ = work.run(work.warm_up)
+def measured(works: Sequence[Work], before: Callable[[Work], object] = lambda work: None) -> list[Row]:
+    """The rows of an experiment: each work has several turns, in which all take their part one after the other.
+
+    So a machine that is busy for a while slows all of them, and not one. A row has the median of its turns, and
+    the quartiles: a single turn that was disturbed does not count.
+    """
+    found: list[list[float]] = [[] for _ in works]
+    for turn in range(TURNS):
+        for work, each in zip(works, found, strict=True):
+            if turn < work.times:
+                before(work)
+                each.append(_one_turn(work, turn))
+    reference = quartiles(found[0])[1]
+    return [_row(work, each, reference) for work, each in zip(works, found, strict=True)]
+
+
+def _one_turn(work: Work, turn: int) -> float:
+    """The seconds that each time takes in one turn; before the first, what loads and compiles is done."""
+    if turn == 0:
+        _ = work.run(work.warm_up)
+    times = _times(work)
     timer = Timer()
-    kept = work.run(work.times)
+    kept = work.run(times)
     seconds = max(timer.stop(), 1e-9)  # no clock is finer
     del kept  # held until the clock is read: a framework may not wait for a result that is already freed
-    each = seconds / work.times
+    return seconds / times
+
+
+def _times(work: Work) -> int:
+    """How many times in each turn: all turns together do the work's number, or nearly."""
+    return max(1, round(work.times / TURNS))
+
+
+def _row(work: Work, each: Sequence[float], reference: float) -> Row:
+    times = _times(work) * len(each)
+    low, middle, high = quartiles(each)
     return {
         "label": work.label,
         "devices": [str(device) for device in work.devices],
-        "times": work.times,
-        "seconds": seconds,
-        "seconds_each": each,
-        "ratio_to_cpu": (reference or each) / each,
-        "bytes_moved": work.moved * work.times,
+        "times": times,
+        "turns": len(each),
+        "seconds": sum(each) * _times(work),
+        "seconds_each": middle,
+        "seconds_low": low,
+        "seconds_high": high,
+        "ratio_to_cpu": reference / middle,
+        "bytes_moved": work.moved * times,
     }
+
+
+def quartiles(each: Sequence[float]) -> tuple[float, float, float]:
+    """The first quartile, the median and the third quartile; of one time, itself three times."""
+    low, middle, high = quantiles([*each, *each] if len(each) == 1 else each, n=4, method="inclusive")
+    return low, middle, high
+
+
+def too_busy(found: Iterable[Row]) -> str | None:
+    """Why the times of an experiment say nothing, if the machine was too busy; else ``None``."""
+    unsteady = [row for row in found if row["seconds_high"] > UNSTEADY * row["seconds_low"]]
+    if not unsteady:
+        return None
+    worst = max(unsteady, key=lambda row: row["seconds_high"] / row["seconds_low"])
+    factor = worst["seconds_high"] / worst["seconds_low"]
+    return (
+        f"the machine is too busy for these times to say anything: those of {worst['label']!r} differ by a factor of "
+        f"{factor:.1f}; close other programs, or give a larger --scale"
+    )
 
 
 def random(shape: tuple[int, ...], device: Device, mean: float = 0.5) -> Any:

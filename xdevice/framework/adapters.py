@@ -268,11 +268,25 @@ def _load(owner: Backend, module: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name == owner:
             raise not_installed(owner) from error
+        if error.name == "xdevice.backends" and _found_beside():
+            return _load(owner, module)
         raise _broken(owner, error) from error
     except XDeviceError:
         raise  # the adapter's own error
     except Exception as error:
         raise _broken(owner, error) from error
+
+
+def _found_beside() -> bool:
+    """In a checkout, which a Python started there imports, the adapters are beside the package and not in it."""
+    from os.path import dirname, isfile, join
+
+    path = sys.modules["xdevice"].__path__
+    beside = dirname(path[0])
+    if beside in path or not all(isfile(join(beside, name)) for name in ("pyproject.toml", "backends/__init__.py")):
+        return False
+    path.append(beside)
+    return True
 
 
 def _broken(owner: Backend, error: Exception) -> BrokenBackendError:

@@ -256,7 +256,7 @@ def _devices(owner: Backend, kind: str | None = None) -> list[Device]:
 def _named_by(obj: Any) -> Device | None:
     """The device that a framework's own object names; ``None`` if it is not one.
 
-    A string is one if the chosen framework's native devices are strings: its adapter then says that ``str`` is a device.
+    A string is one where the chosen framework's native devices are strings: then ``role(str)`` is ``device``.
     """
     if isinstance(obj, str):
         chosen = decided()

@@ -42,7 +42,7 @@ def write(*parts: RenderableType) -> None:
     out = console()
     with out.capture() as captured:
         for part in parts:
-            out.print(part)
+            out.print(part, crop=False)  # what is not to be wrapped is left to the terminal
     text = captured.get()
     if not out.is_terminal:
         text = "\n".join(line.rstrip() for line in text.split("\n"))

@@ -123,19 +123,31 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 _need(item.config, wanted, real=real)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Choose a class's own framework, also for those of its tests that do not take the fixture."""
+    own = _own_backend(item)
+    if own is None:
+        return (yield)
+    with using(own):
+        return (yield)
+
+
 @pytest.fixture
 def xdevice_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """Each framework asked for, chosen while the test runs."""
-    with using(request.param or choosing.backend()) as chosen:
+    name = request.param if hasattr(request, "param") else _the_one(request)
+    with using(name or choosing.backend()) as chosen:
         yield chosen
 
 
 @pytest.fixture
 def xdevice_device(request: pytest.FixtureRequest, xdevice_backend: Backend) -> Device:
     """Each device of each framework asked for."""
-    if request.param:
+    if getattr(request, "param", None):
         return Device(request.param)
-    return devices()[0]  # it could not be asked at collection: the error belongs to this test
+    # a unittest class has no parameters, or it could not be asked at collection: then the error belongs to this test
+    return devices()[0]
 
 
 @pytest.fixture
@@ -211,7 +223,30 @@ def _devices_of(name: str) -> list[str]:
 def _backend_of(item: pytest.Item) -> str | None:
     """The framework for which this test runs, if the plugin has said so."""
     callspec = getattr(item, "callspec", None)
-    return callspec.params.get("xdevice_backend") if callspec else None
+    named: str | None = callspec.params.get("xdevice_backend") if callspec else None
+    return _own_backend(item) if named is None else named
+
+
+def _own_backend(item: pytest.Item) -> str | None:
+    """The framework that a class names for its tests, if one of them does not come with the fixture's parameter."""
+    own = getattr(getattr(item, "cls", None), "backend", None)
+    takes = "xdevice_backend" in getattr(item, "fixturenames", ()) and hasattr(item, "callspec")
+    return own if isinstance(own, str) and not takes and own in registered() and is_installed(own) else None
+
+
+def _the_one(request: pytest.FixtureRequest) -> str | None:
+    """The framework of a test that cannot have parameters: one of unittest's classes."""
+    own = getattr(request.cls, "backend", None)
+    if isinstance(own, str):
+        return own
+    asked = backends_of(request.config) if request.config.getoption("--xdevice-backend") is not None else []
+    if len(asked) > 1:
+        pytest.fail(
+            f"a unittest class runs under one framework, and {', '.join(asked)} are asked for; "
+            f"run pytest for each of them, or set backend = {asked[0]!r} in the class",
+            pytrace=False,
+        )
+    return asked[0] if asked else None
 
 
 def _is_ours(config: pytest.Config, mark: str) -> bool:
@@ -247,7 +282,7 @@ def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:
         hint = _virtual_hint(wanted, "CUDA_VISIBLE_DEVICES= " if there and not virtual else "")
     if config.getoption("--xdevice-require"):
         pytest.fail(f"{what}; {hint}", pytrace=False)
-    pytest.skip(f"{what}; {hint}")
+    raise pytest.skip.Exception(f"{what}; {hint}", _use_item_location=True)  # as pytest does for its own marks
 
 
 def _virtual_hint(wanted: int, hiding: str) -> str:

@@ -38,7 +38,7 @@ def count(kind):
         return 1
     if kind != "gpu":
         return 0
-    return virtual or (int(os.environ.get("TINYGRAD_GPUS", 1)) if MAKER else 0)
+    return virtual or (int(os.environ.get("TINYGRAD_GPUS", "1")) if MAKER else 0)
 
 
 def native(device):

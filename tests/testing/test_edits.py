@@ -1,0 +1,66 @@
+"""An adapter that comes with xdevice is five edits: each has been made for every adapter, in full."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from xdevice.contract import CAPABILITIES
+
+ROOT = Path(__file__).parents[2]
+ADAPTERS = sorted(folder.name for folder in (ROOT / "backends").iterdir() if (folder / "__init__.py").is_file())
+
+
+def text(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def names(file, pattern):
+    """The names of adapters in the part of a file that the pattern finds."""
+    (part,) = re.findall(pattern, text(file), re.MULTILINE | re.DOTALL)
+    return {name for name in ADAPTERS if re.search(rf"(?<![\w.-]){name}(?![\w-])", part)}
+
+
+CONTRACT = text("tests/typing/contract.py")
+
+
+@pytest.mark.parametrize(
+    ("file", "pattern"),
+    [
+        ("pyproject.toml", r'^\[project\.entry-points\."xdevice\.backends"\]\n(.*?)\n\n'),
+        ("pyproject.toml", r"^\[project\.optional-dependencies\]\n(.*?)\n\n"),
+        ("tox.ini", r"^env_list =\n(.*?)\n(?=\w)"),
+        (".github/workflows/tests.yml", r"environment: \[(.*?)\]"),
+    ],
+    ids=["entry point", "extra", "tox", "workflow"],
+)
+def test_every_folder_is_named_where_it_must_be(file, pattern):
+    assert names(file, pattern) == set(ADAPTERS)
+
+
+def test_every_folder_is_a_package_and_has_words_for_the_suite():
+    packages = re.findall(r'^    "xdevice\.backends\.(\w+)",$', text("pyproject.toml"), re.MULTILINE)
+    assert sorted(packages) == ADAPTERS
+    assert sorted(file.stem for file in (ROOT / "tests" / "native").glob("*.py")) == ADAPTERS
+
+
+def test_every_capability_of_every_adapter_is_in_the_typing_contract():
+    imported = re.findall(
+        r"^from xdevice\.backends\.(\w+) import (\w+) as (\w+)$", text("tests/typing/contract.py"), re.M
+    )
+    there = {
+        (name, capability)
+        for name in ADAPTERS
+        for capability in CAPABILITIES
+        if (ROOT / "backends" / name / f"{capability}.py").is_file() or (ROOT / "backends" / name / capability).is_dir()
+    }
+    assert {(name, capability) for name, capability, _ in imported} == there
+    lists = CONTRACT.partition("\n\n")[2]
+    assert all(len(re.findall(rf"\b{alias}\b", lists)) == 1 + lists.count(f"as {alias}\n") for _, _, alias in imported)
+
+
+def test_the_page_says_these_five():
+    page = text("docs/adapters.md").partition("five edits")[2].partition("\n## ")[0]
+    assert len(re.findall(r"^\d\. ", page, re.MULTILINE)) == 5
+    for file in ("backends/", "pyproject.toml", "tox.ini", "tests/typing/contract.py", "tests/native/NAME.py"):
+        assert f"`{file}`" in page
