@@ -55,8 +55,9 @@ def test_child_processes_that_do_not_import_xdevice_have_them_too(python, tmp_pa
         def ask(_):
             {ASK.replace("; ", chr(10) + " " * 12)}
         if __name__ == "__main__":
-            with multiprocessing.get_context("spawn").Pool(1) as pool:
-                pool.map(ask, [0])
+            child = multiprocessing.get_context("spawn").Process(target=ask, args=(0,))
+            child.start()
+            child.join()
     """
     (tmp_path / "spawned.py").write_text(textwrap.dedent(spawned))
     out, _ = python("spawned.py", XDEVICE_VIRTUAL_GPUS="2")

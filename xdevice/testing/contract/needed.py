@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dis
+from importlib import import_module
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-import xdevice
 from xdevice.contract import CAPABILITIES
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _OPTIONAL = {
     **{name: (f"creation.{name}",) for name in CAPABILITIES["creation"] if name != "dtype"},
     "to_numpy": ("exchange.to_numpy",),
+    "convert": ("exchange.to_numpy", "creation.tensor", "creation.dtype"),
     "save": ("exchange.to_numpy",),
     "load": ("creation.zeros", "creation.tensor"),
     "split_batch": ("collectives.split",),
@@ -23,7 +24,7 @@ _OPTIONAL = {
 }
 """Public functions that use what an adapter may lack, with the functions of capabilities that they use."""
 
-_needs = {getattr(xdevice, name): needs for name, needs in _OPTIONAL.items()}
+_needs = {getattr(import_module("xdevice"), name): needs for name, needs in _OPTIONAL.items()}
 
 
 def needed_by(promise: Any) -> set[str]:
