@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 
+import array_api_strict as strict
 import numpy as np
 import pytest
 
@@ -23,6 +24,27 @@ def functions():
         inner = getattr(xp, part) if part in dir(xp) else None
         found |= {f"{part}.{name}": getattr(inner, name) for name in dir(inner) if name in EXTENSIONS[part]}
     return {name: function for name, function in found.items() if callable(function) and name not in DTYPE_NAMES}
+
+
+UNSIGNED = {"uint16", "uint32", "uint64"}
+LACKING = {
+    "paddle": UNSIGNED,
+    "mxnet": {*UNSIGNED, "int16", "complex64", "complex128", "fft", "nextafter", "linalg.eig", "linalg.eigvals"},
+}
+"""What a framework cannot have, of all that the standard names."""
+
+
+def test_every_name_of_the_standard_is_there_but_those_that_are_listed(backend):
+    xp = namespace()
+    known = {name for name in strict.__all__ if not name.endswith("_flags") and not name.startswith("ArrayAPIStrict")}
+    assert known - set(NAMES) <= {"Device", "__array_api_strict_version__", "__version__"}
+    for part, names in EXTENSIONS.items():
+        assert set(getattr(strict, part).__all__) <= set(names)
+    parts = [part for part in EXTENSIONS if part in dir(xp)]
+    there = set(dir(xp)) | {f"{part}.{name}" for part in parts for name in dir(getattr(xp, part))}
+    lacking = set(NAMES) - there
+    lacking |= {f"{part}.{name}" for part in parts for name in EXTENSIONS[part]} - there
+    assert lacking == LACKING.get(backend, set())
 
 
 def test_every_function_names_its_arguments(backend):
