@@ -90,6 +90,30 @@ def test_places_and_counts_are_of_every_integer_dtype(backend):
         assert to_numpy(xp.repeat(x, places)).tolist() == [1, 1, 3]
 
 
+def test_one_count_repeats_every_number(backend):
+    xp = namespace()
+    x = xp.asarray([1.0, 2.0])
+    assert to_numpy(xp.repeat(x, xp.asarray([2]))).tolist() == [1, 1, 2, 2]
+
+
+def test_vectors_of_two_lengths_have_no_product(backend):
+    if backend in ("torch", "numpy", "jax"):
+        pytest.skip("their own functions have their own errors, or none")
+    xp = namespace()
+    with pytest.raises(xdevice.ArgumentError, match="vecdot of vectors of 1 and 3 numbers; give some of one length"):
+        xp.vecdot(xp.ones((2, 1)), xp.ones((2, 3)))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "float64"])
+def test_sums_and_products_have_the_dtype_that_is_asked_for(backend, dtype):
+    xp = namespace()
+    if (backend, dtype) == ("jax", "float64"):
+        pytest.skip("JAX has it only when told")
+    x, wanted = xp.asarray([1, 2, 3], dtype="int32"), getattr(xp, dtype)
+    for name in ("sum", "prod", "cumulative_sum", "cumulative_prod"):
+        assert getattr(xp, name)(x, dtype=wanted).dtype == wanted
+
+
 def test_a_shift_beyond_every_bit_leaves_the_sign(backend):
     xp = namespace()
     shifts = xp.asarray([70, 1000], dtype="int32")
