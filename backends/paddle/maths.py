@@ -97,7 +97,7 @@ def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
 
 def _negative(x: Any, /) -> Any:
     """PaddlePaddle 3.3.1's own makes 0.0 of 0.0, and not -0.0."""
-    return paddle.multiply(x, number(-1.0, dtype_name(x), x)) if x.is_floating_point() else paddle.neg(x)
+    return paddle.multiply(x, number(-1.0, str(dtype_name(x)), x)) if x.is_floating_point() else paddle.neg(x)
 
 
 def _equal(x1: Any, x2: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 
+import array_api_strict as strict
 import numpy as np
 import pytest
 
@@ -23,6 +24,27 @@ def functions():
         inner = getattr(xp, part) if part in dir(xp) else None
         found |= {f"{part}.{name}": getattr(inner, name) for name in dir(inner) if name in EXTENSIONS[part]}
     return {name: function for name, function in found.items() if callable(function) and name not in DTYPE_NAMES}
+
+
+UNSIGNED = {"uint16", "uint32", "uint64"}
+LACKING = {
+    "paddle": UNSIGNED,
+    "mxnet": {*UNSIGNED, "int16", "complex64", "complex128", "fft", "nextafter", "linalg.eig", "linalg.eigvals"},
+}
+"""What a framework cannot have, of all that the standard names."""
+
+
+def test_every_name_of_the_standard_is_there_but_those_that_are_listed(backend):
+    xp = namespace()
+    known = {name for name in strict.__all__ if not name.endswith("_flags") and not name.startswith("ArrayAPIStrict")}
+    assert known - set(NAMES) <= {"Device", "__array_api_strict_version__", "__version__"}
+    for part, names in EXTENSIONS.items():
+        assert set(getattr(strict, part).__all__) <= set(names)
+    parts = [part for part in EXTENSIONS if part in dir(xp)]
+    there = set(dir(xp)) | {f"{part}.{name}" for part in parts for name in dir(getattr(xp, part))}
+    lacking = set(NAMES) - there
+    lacking |= {f"{part}.{name}" for part in parts for name in EXTENSIONS[part]} - there
+    assert lacking == LACKING.get(backend, set())
 
 
 def test_every_function_names_its_arguments(backend):
@@ -66,6 +88,30 @@ def test_places_and_counts_are_of_every_integer_dtype(backend):
         assert to_numpy(xp.take(x, places)).tolist() == [3, 1, 2]
         assert to_numpy(xp.take_along_axis(x, places)).tolist() == [3, 1, 2]
         assert to_numpy(xp.repeat(x, places)).tolist() == [1, 1, 3]
+
+
+def test_one_count_repeats_every_number(backend):
+    xp = namespace()
+    x = xp.asarray([1.0, 2.0])
+    assert to_numpy(xp.repeat(x, xp.asarray([2]))).tolist() == [1, 1, 2, 2]
+
+
+def test_vectors_of_two_lengths_have_no_product(backend):
+    if backend in ("torch", "numpy", "jax"):
+        pytest.skip("their own functions have their own errors, or none")
+    xp = namespace()
+    with pytest.raises(xdevice.ArgumentError, match="vecdot of vectors of 1 and 3 numbers; give some of one length"):
+        xp.vecdot(xp.ones((2, 1)), xp.ones((2, 3)))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "float64"])
+def test_sums_and_products_have_the_dtype_that_is_asked_for(backend, dtype):
+    xp = namespace()
+    if (backend, dtype) == ("jax", "float64"):
+        pytest.skip("JAX has it only when told")
+    x, wanted = xp.asarray([1, 2, 3], dtype="int32"), getattr(xp, dtype)
+    for name in ("sum", "prod", "cumulative_sum", "cumulative_prod"):
+        assert getattr(xp, name)(x, dtype=wanted).dtype == wanted
 
 
 def test_a_shift_beyond_every_bit_leaves_the_sign(backend):

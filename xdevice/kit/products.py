@@ -34,6 +34,9 @@ class Products(Parts):
     def vecdot(self, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
         if kind_of(self._dtypes.dtype_name(x1)) == COMPLEX:
             x1 = self._raw["conj"](x1)
+        sizes = [x.shape[axes_of(axis, len(x.shape))[0]] for x in (x1, x2)]
+        if sizes[0] != sizes[1] and None not in sizes:
+            raise ArgumentError(f"vecdot of vectors of {sizes[0]} and {sizes[1]} numbers; give some of one length")
         product = self._f["multiply"](x1, x2)
         return self._raw["sum"](product, axes_of(axis, len(product.shape)), False)
 

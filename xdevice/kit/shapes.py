@@ -67,11 +67,12 @@ class Shapes(Parts):
         return self._raw["tile"](x, (1,) * -more + tuple(repetitions))
 
     def repeat(self, x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
-        if self._dtypes.dtype_name(repeats) is not None:
-            repeats = self._dtypes.cast(repeats, INTEGER)
         if axis is None:
-            return self._raw["repeat"](self._raw["reshape"](x, (-1,)), repeats, 0)
-        return self._raw["repeat"](x, repeats, *axes_of(axis, len(x.shape)))
+            x, axis = self._raw["reshape"](x, (-1,)), 0
+        (along,) = axes_of(axis, len(x.shape))
+        if self._dtypes.dtype_name(repeats) is not None:  # one number may stand for all
+            repeats = self._raw["broadcast_to"](self._dtypes.cast(repeats, INTEGER), (x.shape[along],))
+        return self._raw["repeat"](x, repeats, along)
 
     def concat(self, arrays: Any, /, *, axis: int | None = 0) -> Any:
         parts = self._promote(*arrays)

@@ -149,6 +149,8 @@ def _reduction(name: str, op: Callable[..., Any], dtypes: Dtypes) -> Callable[..
         return op(x, axes, keepdims) if axes else x
 
     def add_up(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-        return reduce(wide(x, dtype, dtypes), axis=axis, keepdims=keepdims)
+        x = wide(x, dtype, dtypes)
+        found, wanted = reduce(x, axis=axis, keepdims=keepdims), dtypes.dtype_name(x)
+        return found if dtypes.dtype_name(found) == wanted else dtypes.cast(found, wanted)
 
     return add_up if name in ("sum", "prod") else reduce

@@ -38,7 +38,8 @@ class Statistics(Parts):
 
     def _running(self, name: str, x: Any, axis: int | None, dtype: Any, initial: int | None) -> Any:
         along = one_axis(x, axis, name)
-        found = self._raw[name](wide(x, dtype, self._dtypes), along)
+        x = wide(x, dtype, self._dtypes)
+        found = self._kept(self._raw[name](x, along), self._dtypes.dtype_name(x))
         if initial is None:
             return found
         shape = [1 if i == along else n for i, n in enumerate(x.shape)]
