@@ -7,6 +7,7 @@ import functools
 import pathlib
 import types
 from collections import OrderedDict, UserDict, UserList, UserString, defaultdict, deque, namedtuple
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -308,6 +309,9 @@ def test_dates_decimals_and_patterns_pass_through():
         (lambda x: iter([x]), "can be read only once"),
         (lambda x: {"a": x}.values(), "cannot be searched"),
         (lambda x: ValueError("x", x), "ValueError.args[1] is a tensor"),
+        (lambda x: slice(x, None), "slice is a tensor"),
+        (lambda x: ContextVar("context", default=x), "ContextVar is a tensor"),
+        (lambda x: Holder(many=[*((i,) for i in range(20_000)), (x,)]), "too much in it to be searched"),
     ],
 )
 def test_what_holds_a_tensor_and_cannot_be_rebuilt_is_an_error_with_its_path(holder, path):
@@ -318,6 +322,17 @@ def test_what_holds_a_tensor_and_cannot_be_rebuilt_is_an_error_with_its_path(hol
         assert path in str(error.value) and "['held']" in str(error.value)
     assert xdevice.device_of(root, skip=["held"]) == xdevice.cpu()
     assert xdevice.to_device(root, "cpu", copy=True, skip=["held"])["held"] is root["held"]
+
+
+def test_an_array_of_objects_that_is_alone_in_a_tree_is_searched_too():
+    root = [np.array([np.ones(3), None], object)]
+    for ask in (
+        xdevice.device_of,
+        lambda r: xdevice.to_device(r, "cpu"),
+        lambda r: xdevice.to_device(r, "cpu", copy=True),
+    ):
+        with pytest.raises(xdevice.NotATensorError, match=r"flat\[0\] is a tensor"):
+            ask(root)
 
 
 class Raising(Boxes):

@@ -207,7 +207,10 @@ def _tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
     """Each tensor and model that can be reached through containers and attributes, with its path."""
     seen: set[int] = set()
     ahead: deque[tuple[str, Any]] = deque([("", root)])
-    while ahead and len(seen) < _MOST:
+    while ahead:
+        if len(seen) > _MOST:
+            kind = type(root).__name__
+            raise NotATensorError(f"an object of type {kind} has too much in it to be searched for tensors; {_HINT}")
         path, node = ahead.popleft()
         if id(node) in seen or isinstance(node, _DATA):
             continue
