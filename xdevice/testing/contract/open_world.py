@@ -77,9 +77,7 @@ class OpenWorld(Promises):
         assert device_of(tree, skip=["held"]) == cpu()
         assert to_device(tree, "cpu", copy=True, skip=["['held']"])["held"] is tree["held"]
 
-    def test_a_container_where_a_tensor_is_needed_is_an_error_with_a_path(
-        self, backend: str, x: Any
-    ) -> None:
+    def test_a_container_where_a_tensor_is_needed_is_an_error_with_a_path(self, backend: str, x: Any) -> None:
         with pytest.raises(NotATensorError, match=r"a dict is not a tensor; .* at \['a'\]\[0\]"):
             to_numpy({"a": [x]})
 
