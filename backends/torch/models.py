@@ -36,7 +36,8 @@ def _constants(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for name, module in model.named_modules():
         tensors: list[torch.Tensor] = []
         if isinstance(module, torch.jit.ScriptModule):
-            nodes = module.graph.findAllNodes("prim::Constant") if hasattr(module, "graph") else ()
+            graph: Any = getattr(module, "graph", None)
+            nodes = graph.findAllNodes("prim::Constant") if graph is not None else ()
             values = [n.t("value") for n in nodes if n.hasAttribute("value") and n.kindOf("value") == "t"]
             tensors = [value for value in values if value.ndim]  # a number may be anywhere
         elif "quantized" in type(module).__module__:

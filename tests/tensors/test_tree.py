@@ -6,7 +6,9 @@ import enum
 import functools
 import pathlib
 import types
-from collections import OrderedDict, UserDict, UserList, UserString, defaultdict, deque, namedtuple
+from collections import ChainMap, OrderedDict, UserDict, UserList, UserString, defaultdict, deque, namedtuple
+from collections.abc import MutableMapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -308,6 +310,9 @@ def test_dates_decimals_and_patterns_pass_through():
         (lambda x: iter([x]), "can be read only once"),
         (lambda x: {"a": x}.values(), "cannot be searched"),
         (lambda x: ValueError("x", x), "ValueError.args[1] is a tensor"),
+        (lambda x: slice(x, None), "slice is a tensor"),
+        (lambda x: ContextVar("context", default=x), "ContextVar is a tensor"),
+        (lambda x: Holder(many=[*((i,) for i in range(20_000)), (x,)]), "too much in it to be searched"),
     ],
 )
 def test_what_holds_a_tensor_and_cannot_be_rebuilt_is_an_error_with_its_path(holder, path):
@@ -318,6 +323,49 @@ def test_what_holds_a_tensor_and_cannot_be_rebuilt_is_an_error_with_its_path(hol
         assert path in str(error.value) and "['held']" in str(error.value)
     assert xdevice.device_of(root, skip=["held"]) == xdevice.cpu()
     assert xdevice.to_device(root, "cpu", copy=True, skip=["held"])["held"] is root["held"]
+
+
+class Items(MutableMapping):
+    """Keeps its items in an attribute, which a shallow copy shares."""
+
+    def __init__(self, items):
+        self._items = dict(items)
+
+    def __getitem__(self, key):
+        return self._items[key]
+
+    def __setitem__(self, key, value):
+        self._items[key] = value
+
+    def __delitem__(self, key):
+        del self._items[key]
+
+    def __len__(self):
+        return len(self._items)
+
+    def __iter__(self):
+        return iter(self._items)
+
+
+@pytest.mark.parametrize("make", [Items, lambda items: Items({"inner": Items(items)}), ChainMap])
+def test_copying_a_mapping_does_not_write_into_the_original(make):
+    items = {"a": np.ones(2), "b": [np.ones(3)]}
+    tree, expected = make(items), make(items)
+    moved = xdevice.to_device({"m": tree}, "cpu", copy=True)["m"]
+    assert type(moved) is type(tree)
+    assert all(x is y for x, y in zip(flatten(tree).leaves, flatten(expected).leaves, strict=True))
+    assert not {id(x) for x in flatten(moved).leaves} & {id(x) for x in flatten(tree).leaves}
+
+
+def test_an_array_of_objects_that_is_alone_in_a_tree_is_searched_too():
+    root = [np.array([np.ones(3), None], object)]
+    for ask in (
+        xdevice.device_of,
+        lambda r: xdevice.to_device(r, "cpu"),
+        lambda r: xdevice.to_device(r, "cpu", copy=True),
+    ):
+        with pytest.raises(xdevice.NotATensorError, match=r"flat\[0\] is a tensor"):
+            ask(root)
 
 
 class Raising(Boxes):

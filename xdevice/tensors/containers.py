@@ -65,6 +65,10 @@ class Container:
         if self._contents is None:
             return with_attributes(blank(node), node, dict(zip(own, parts, strict=True)))
         cut = len(parts) - len(own)
+        if own and isinstance(self._contents, Mappings):  # its items are usually in an attribute
+            new = with_attributes(blank(node), node, dict(zip(own, parts[cut:], strict=True)))
+            if self._contents.agrees(new, node, parts[:cut]):
+                return new
         new = self._contents.rebuilt(node, parts[:cut])
         return with_attributes(new, node, dict(zip(own, parts[cut:], strict=True)))
 

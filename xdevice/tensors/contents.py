@@ -6,11 +6,13 @@ from collections import OrderedDict
 
 from xdevice.errors import ArgumentError
 from xdevice.framework.ownership import ATOMS
-from xdevice.tensors.attributes import copied
+from xdevice.tensors.attributes import attributes, copied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+_FROM_USERS = (TypeError, ValueError, AttributeError, KeyError, NotImplementedError)  # what their classes may raise
 
 
 class Contents:
@@ -127,17 +129,27 @@ class Mappings(Contents):
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
         contents = dict(zip(node, parts, strict=True))
         try:
-            if hasattr(type(node), "__setitem__"):
-                new = copied(node)
-                for key, part in contents.items():
-                    new[key] = part
-            else:
-                new = type(node)(contents)
-            if list(new) == list(contents) and all(new[key] is part for key, part in contents.items()):
-                return new
-        except (TypeError, ValueError, AttributeError, KeyError, NotImplementedError):
-            pass
-        raise ArgumentError(f"this {type(node).__name__} cannot be made from a dict; pass a dict of its items")
+            new = self._made(node, contents)
+        except _FROM_USERS:
+            new = None
+        if new is None or not self.agrees(new, node, parts):
+            raise ArgumentError(f"this {type(node).__name__} cannot be made from a dict; pass a dict of its items")
+        return new
+
+    def agrees(self, new: Any, node: Any, parts: list[Any]) -> bool:
+        """Whether the new mapping has the node's keys and these parts."""
+        try:
+            return list(new) == list(node) and all(new[k] is part for k, part in zip(node, parts, strict=True))
+        except _FROM_USERS:
+            return False
+
+    def _made(self, node: Any, contents: dict[Any, Any]) -> Any:
+        if not hasattr(type(node), "__setitem__") or (attributes(node) and not hasattr(type(node), "__copy__")):
+            return type(node)(contents)  # a copy would share the attribute in which the items are
+        new = copied(node)
+        for key, part in contents.items():
+            new[key] = part
+        return new
 
 
 class Partials(Contents):

@@ -6,6 +6,7 @@ a tensor is found, or that cannot be searched, is named in an error.
 
 from __future__ import annotations
 
+import gc
 import sys
 import types
 from collections import deque
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _MOST = 20_000  # objects that a search looks at
 
 _DATA = (
-    *(str, bytes, int, float, complex, bytearray, memoryview, range, slice, type, Enum),
+    *(str, bytes, int, float, complex, bytearray, memoryview, range, type, Enum),
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType, types.ModuleType),
     *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GenericAlias, types.CodeType),
     *(type(Ellipsis), type(NotImplemented)),
@@ -193,15 +194,23 @@ def _can_be_searched(leaf: Any) -> bool:
         return True  # a function made in C
     if bool(cls.__flags__ & _MADE_IN_PYTHON) and (hasattr(leaf, "__dict__") or "__slots__" in vars(cls)):
         return True
-    root = cls.__module__.partition(".")[0]
-    return root == "array" or (root in sys.stdlib_module_names and not hasattr(cls, "__iter__"))
+    return cls.__module__ == "array" or _is_simple(cls)
+
+
+def _is_simple(cls: type) -> bool:
+    """Whether it is a class of the standard library, such as locks and slices, that is not iterated over."""
+    own = cls.__module__.partition(".")[0] in sys.stdlib_module_names
+    return own and not hasattr(cls, "__iter__")
 
 
 def _tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
     """Each tensor and model that can be reached through containers and attributes, with its path."""
     seen: set[int] = set()
     ahead: deque[tuple[str, Any]] = deque([("", root)])
-    while ahead and len(seen) < _MOST:
+    while ahead:
+        if len(seen) > _MOST:
+            kind = type(root).__name__
+            raise NotATensorError(f"an object of type {kind} has too much in it to be searched for tensors; {_HINT}")
         path, node = ahead.popleft()
         if id(node) in seen or isinstance(node, _DATA):
             continue
@@ -235,6 +244,8 @@ def _inside(node: Any, path: str) -> list[tuple[str, Any]]:
         found = []
     if isinstance(node, BaseException):
         found += [(f"{path}.args[{i}]", part) for i, part in enumerate(node.args)]
+    if _is_simple(type(node)) and not callable(node):
+        found += [(path, part) for part in gc.get_referents(node)]
     if isinstance(node, (dict, list, tuple, set, frozenset)):  # of a class that moves itself
         contents = node.values() if isinstance(node, dict) else node
         found += [(f"{path}[{i}]", part) for i, part in enumerate(contents)]

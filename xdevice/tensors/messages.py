@@ -36,6 +36,9 @@ def not_a_tensor(obj: Any) -> NotATensorError:
     flat = flatten(obj)
     if flat.is_leaf:
         return NotATensorError(f"no framework owns this {kind}; pass a tensor, a model, or containers of these")
+    held = next((path for path, leaf in flat.named() if owned_by(leaf)), None)
+    if held is not None:
+        return NotATensorError(f"a {kind} is not a tensor; pass what is in it one by one, at {held} for example")
     inside = [f"{path} is of type {type(leaf).__name__}" for path, leaf in flat.named()]
     return NotATensorError(f"no tensor in this {kind}: {_shortened(inside) if inside else 'it is empty'}")
 

@@ -15,7 +15,7 @@ from xdevice.errors import (
     listed,
     misplaced,
 )
-from xdevice.framework.ownership import Ownership, places_of, where_by_type, where_in_trees
+from xdevice.framework.ownership import Ownership, places_of, where_in_trees
 from xdevice.hardware.devices import require
 from xdevice.tensors import messages
 from xdevice.tensors.leaves import SelfMoving, is_weak, moved_by_itself, owner_of_self_moving, places, what_is
@@ -66,7 +66,7 @@ class Move:
         several = len(flat.leaves) > 1
         for i, leaf in enumerate(flat.leaves):
             try:
-                if i in flat.skipped or id(leaf) in todo or (not self.copy and self._is_there(leaf, several)):
+                if i in flat.skipped or id(leaf) in todo or (not self.copy and self._is_there(leaf)):
                     continue
                 what = what_is(leaf)
                 if what is not None:
@@ -77,8 +77,8 @@ class Move:
                 raise messages.at_path(error, flat.paths[i]) from error
         return list(todo.values())
 
-    def _is_there(self, leaf: Any, several: bool = False) -> bool:
-        where = (where_in_trees if several else where_by_type).get(type(leaf))
+    def _is_there(self, leaf: Any) -> bool:
+        where = where_in_trees.get(type(leaf))
         try:
             return where is not None and where(leaf) is self.target
         except (MixedDeviceError, NotATensorError):
@@ -90,7 +90,7 @@ class Move:
         role = what.role
         if isinstance(what, Ownership):
             owner = what.backend
-            if several and is_weak(obj, what):
+            if is_weak(obj, what) and several:
                 return None
         elif not here or (here == {self.target} and not self.copy):
             return None

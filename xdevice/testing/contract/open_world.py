@@ -77,6 +77,10 @@ class OpenWorld(Promises):
         assert device_of(tree, skip=["held"]) == cpu()
         assert to_device(tree, "cpu", copy=True, skip=["['held']"])["held"] is tree["held"]
 
+    def test_a_container_where_a_tensor_is_needed_is_an_error_with_a_path(self, backend: str, x: Any) -> None:
+        with pytest.raises(NotATensorError, match=r"a dict is not a tensor; .* at \['a'\]\[0\]"):
+            to_numpy({"a": [x]})
+
     def test_an_object_without_tensors_passes_through(self, backend: str, x: Any) -> None:
         own = {name: getattr(x, name) for name in ("shape", "dtype") if hasattr(x, name)}
         config = Holder(rate=0.1, names=["a", "b"], nested=Holder(size=3), **own)
