@@ -29,7 +29,7 @@ def start(job: Job, timeout: float) -> None:
     if job.trusts_network or not all(map(is_loopback, job.hosts)) or not hasattr(os, "mkfifo"):
         cluster.join(job)
     else:
-        _memory = SharedMemory(job.rank, job.world_size, job.secret)
+        _memory = SharedMemory(job.rank, job.world_size, job.secret, timeout / 2)
 
 
 def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:

@@ -122,6 +122,19 @@ def test_beyond_loopback_an_engine_starts_only_where_the_network_is_trusted(monk
         check_reach(near, False, "the engine of torch")
 
 
+@pytest.mark.needs("gradient")
+def test_without_trust_init_raises_before_anything_listens(backend, monkeypatch):
+    monkeypatch.setattr(seats, "_taken", None)
+    monkeypatch.delenv("XDEVICE_TRUST_NETWORK", raising=False)
+    place = {"rank": 0, "world_size": 2, "address": "10.0.0.1:29400", "local_rank": 0, "token": "k" * 32}
+    with (
+        xdevice.using(backend),
+        pytest.raises(xdevice.DistributedError, match=f"the engine of {backend} lets any process"),
+    ):
+        dist.init(**place)
+    assert not dist.is_initialized()
+
+
 def test_trust_is_said_by_the_argument_or_the_variable(monkeypatch):
     monkeypatch.delenv("XDEVICE_TRUST_NETWORK", raising=False)
     assert not trusts_network(None) and trusts_network(True)

@@ -73,6 +73,7 @@ import xdevice
 from xdevice import distributed
 xdevice.ones(1)
 distributed.init(60)
+distributed.shutdown()
 """
 
 
@@ -101,7 +102,8 @@ def test_a_strategy_of_ones_own_works_beside_it_after_a_barrier(run):
 
 
 def test_after_the_first_tensor_it_is_too_late_to_join_a_cluster_and_not_too_late_for_memory(run):
-    assert run(LATE).status == 0
+    done = run(LATE)
+    assert done.status == 0, done.stderr
     done = run(LATE, XDEVICE_TRUST_NETWORK="1")
     assert done.status != 0
     assert "call xdevice.distributed.init() before the first tensor is made" in done.stderr

@@ -11,7 +11,7 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from xdevice.errors import DistributedError  # noqa: E402
+from xdevice.errors import DistributedError, DistributedTimeoutError  # noqa: E402
 from xdevice.kit import shared_memory  # noqa: E402
 from xdevice.kit.shared_memory import SharedMemory  # noqa: E402
 
@@ -23,7 +23,7 @@ def together(size, act):
     name = secrets.token_hex(16)
 
     def take_part(rank):
-        memory = SharedMemory(rank, size, name)
+        memory = SharedMemory(rank, size, name, 10)
         try:
             return act(memory)
         finally:
@@ -109,7 +109,7 @@ def test_where_there_is_no_room_all_members_are_told_and_no_name_is_left(monkeyp
 
     def take_part(rank):
         with pytest.raises(OSError, match=r"No space left|has gone") as raised:
-            SharedMemory(rank, 3, name)
+            SharedMemory(rank, 3, name, 10)
         return type(raised.value)
 
     with ThreadPoolExecutor(3) as pool:
@@ -122,7 +122,16 @@ def test_a_folder_of_another_users_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     (tmp_path / "xdevice-name").mkdir()
     with pytest.raises(DistributedError, match="belongs to another user; start the job anew"):
-        SharedMemory(1, 2, "name")
+        SharedMemory(1, 2, "name", 10)
+
+
+def test_where_rank_0_does_not_make_it_the_error_says_why_that_may_be():
+    with pytest.raises(DistributedTimeoutError) as raised:
+        SharedMemory(1, 2, secrets.token_hex(16), 0.1)
+    assert str(raised.value) == (
+        "rank 0 has made no shared memory in '/dev/shm' for 0.1 s: it is stopped, or in another container; let the "
+        "containers share that folder, or start with trust_network=True"
+    )
 
 
 def test_it_keeps_no_descriptor():

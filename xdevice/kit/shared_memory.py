@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xdevice.errors import DistributedError
+from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.kit.means import summed_in
 
 if TYPE_CHECKING:
@@ -40,10 +40,18 @@ _COMBINED = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum
 
 
 class SharedMemory:
-    """One process's part in the collectives; ``name`` is a secret of the job, and unlike that of any other job."""
+    """One process's part in the collectives; ``name`` is a secret of the job, and unlike that of any other job.
 
-    def __init__(self, rank: int, size: int, name: str) -> None:
-        self.rank, self.size = rank, size
+    Raises
+    ------
+    DistributedTimeoutError
+        Rank 0 does not make the memory within ``patience`` seconds, or makes it where this process does not see it.
+    DistributedError
+        What has that name belongs to another user.
+    """
+
+    def __init__(self, rank: int, size: int, name: str, patience: float) -> None:
+        self.rank, self.size, self._patience = rank, size, patience
         self._room = max(_ROW, _BYTES // (2 * size) // _ROW * _ROW)  # of a row, of which a half has one per process
         self._half = 0
         self._to: list[int] = []  # FIFOs: rank 0 has one for every other process, the others have rank 0's
@@ -152,7 +160,14 @@ class SharedMemory:
         return self._mapped(memory)
 
     def _opened(self, folder: Path) -> mmap.mmap:
+        deadline = time.monotonic() + self._patience
         while not folder.exists():
+            if time.monotonic() > deadline:
+                where = f"rank 0 has made no shared memory in {str(folder.parent)!r} for {self._patience:g} s"
+                raise DistributedTimeoutError(
+                    f"{where}: it is stopped, or in another container; let the containers share that folder, or start "
+                    "with trust_network=True"
+                )
             time.sleep(_LOOK)
         if folder.stat().st_uid != os.geteuid():
             raise DistributedError(f"{str(folder)!r} belongs to another user; start the job anew")
