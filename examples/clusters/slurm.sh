@@ -10,7 +10,7 @@
 # On several nodes add XDEVICE_TRUST_NETWORK=1: engines do not check who connects to them. The token is for these.
 # For one launcher on each node, which stops everything when a process fails:
 #
-#     srun --ntasks-per-node=1 xdevice launch -n 4 examples/resume.py
+#     srun --ntasks-per-node=1 xdevice launch -n 4 --trust-network examples/resume.py
 XDEVICE_TOKEN=$(openssl rand -hex 32)
 export XDEVICE_TOKEN
 srun "${PYTHON:-python}" examples/resume.py "$@"

@@ -193,6 +193,6 @@ class Crew:
 def _is_stopped(rank: Rank) -> bool:
     """Whether the process is stopped, as by SIGSTOP; a debugger's is not."""
     try:
-        return psutil.Process(rank.process.pid).status() == psutil.STATUS_STOPPED
+        return bool(psutil.Process(rank.process.pid).status() == psutil.STATUS_STOPPED)
     except psutil.Error:  # it has just ended
         return False
