@@ -104,6 +104,10 @@ class Call(Protocol):
     @property
     def how(self) -> Differentiation: ...
 
+    def paths(self) -> list[str]:
+        """Where the tensors to differentiate for are in their arguments, in order."""
+        ...
+
     def __call__(self, variables: list[Any]) -> tuple[Any, Any]:
         """A tensor of one number, and whatever else the function returns."""
         ...

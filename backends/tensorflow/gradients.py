@@ -38,7 +38,9 @@ def is_floating(tensor: Any) -> bool:
 
 def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
     if isinstance(call.fn, tf.types.experimental.PolymorphicFunction) and not nested and tf.executing_eagerly():
-        value, aux, found = _compiled(call)(parameters, list(call.args), call.kwargs)
+        # tf.function takes mappings with the same keys for the same: one in another order has to be traced anew
+        order = " ".join(call.paths())
+        value, aux, found = _compiled(call)(order, parameters, list(call.args), call.kwargs)
     else:
         value, aux, found = _differentiated(call, parameters)
     return value, aux, [_beside(p, g) for p, g in zip(parameters, found, strict=True)]
@@ -63,7 +65,7 @@ def _compiled(call: Call) -> Callable[..., Any]:
 
 
 def _compile(function: weakref.ref[Any], how: Differentiation) -> Callable[..., Any]:  # weak: its fn keeps this
-    def compiled(parameters: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def compiled(order: str, parameters: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         fn: Any = function()  # alive while it is called
         return _differentiated(how.bind(fn, args, kwargs), parameters)
 

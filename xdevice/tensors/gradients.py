@@ -113,6 +113,10 @@ class Call:
     ) -> None:
         self.fn, self.args, self.kwargs, self.how, self._flats = fn, args, kwargs, how, flats
 
+    def paths(self) -> list[str]:
+        """The paths of the chosen arguments' leaves, in order."""
+        return [path for flat in self._flats for path in flat.paths]
+
     def __call__(self, variables: list[Any]) -> tuple[Any, Any]:
         new = list(self.args)
         for i, tree in zip(self.how.chosen, _rebuilt(self._flats, variables), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,16 @@ class Gradients(Promises):
             assert to_numpy(gradient["w"]).tolist() == [[80], [114]]
             assert to_numpy(gradient["b"]).tolist() == [34]
         assert len(compilations) == 1
+
+    @needs("gradients.value_and_gradients", "compiled_loss")
+    def test_a_compiled_function_takes_its_parameters_by_name_in_any_order(self, backend: str, native: Any) -> None:
+        loss, _ = native.compiled_loss()
+        params = {"w": tensor([[2.0]], device="cpu"), "b": tensor([[0.5]], device="cpu")}  # of one shape
+        for names in (["w", "b"], ["b", "w"]):
+            given = OrderedDict((name, params[name]) for name in names)
+            value, gradient = value_and_grad(loss)(given, tensor([[1.0], [3.0]], device="cpu"))
+            assert list(gradient) == names and to_numpy(value).item() == 48.5
+            assert {name: to_numpy(gradient[name]).item() for name in names} == {"w": 44, "b": 18}
 
     @needs("gradients.value_and_gradients", "collectives.reduce", "compiled_loss")
     def test_a_compiled_function_trains_on_several_devices_and_is_compiled_once(
