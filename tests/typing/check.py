@@ -18,11 +18,16 @@ def main() -> int:
         tree = Path(folder)
         shutil.copytree(ROOT / "xdevice", tree / "xdevice", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(ROOT / "backends", tree / "xdevice" / "backends", ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("contract.py", "public.py"):
+        for name in ("contract.py", "public.py", "frameworks.py"):
             shutil.copy(ROOT / "tests" / "typing" / name, tree / name)
-        for name in ("mypy.ini", "pyrightconfig.json"):
+        for name in ("mypy.ini", "pyrightconfig.json", "users.json"):
             shutil.copy(ROOT / "tests" / "typing" / name, tree / name)
-        checks = (["mypy", "xdevice", "contract.py", "public.py"], ["pyright", "--pythonpath", sys.executable])
+        pyright = ["pyright", "--pythonpath", sys.executable]
+        checks = (
+            ["mypy", "xdevice", "contract.py", "public.py", "frameworks.py"],
+            pyright,
+            [*pyright, "--project", "users.json"],
+        )
         return max(subprocess.run([sys.executable, "-m", *check], cwd=tree, check=False).returncode for check in checks)
 
 

@@ -28,3 +28,21 @@ def train(batch_size: int) -> int:
 found: int = train()
 
 xdevice.try_gpus()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]  # a misspelt name
+
+# arguments in the wrong order, and of the wrong type
+
+xdevice.full((2, 3), 7.0, device=d)
+xdevice.full(7.0, (2, 3))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.zeros((2, 3), "cpu")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.ones(2, device=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.arange("5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.ones(2, devise="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+# a namespace has the standard's names, with their parameters
+
+xp, array = xdevice.namespace(), np.ones((2, 3))
+xp.reshape(xp.exp(array), (3, 2))
+xp.reshape((3, 2), array)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xp.concatt([array, array])  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+xp.sum(array, axes=0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+xp.linalg.inverse(array)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]

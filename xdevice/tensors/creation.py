@@ -21,15 +21,16 @@ from xdevice.tensors.placement import device_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
+    from typing import Any, SupportsFloat, SupportsIndex
 
-    from xdevice.device import Device
+    from xdevice.device import Device, DeviceLike
     from xdevice.framework.adapters import Backend
 
-    Shape = int | Sequence[int]
+    Shape = int | SupportsIndex | Sequence[int]
+    Number = complex | SupportsFloat | SupportsIndex
 
 
-def tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def tensor(data: Any, *, dtype: Any = None, device: DeviceLike | None = None) -> Any:
     """A tensor with that data, always a copy of it.
 
     ``data`` is a number, nested sequences of numbers, a NumPy array, or a tensor. A tensor's copy
@@ -62,7 +63,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Any:
     return _create(owner, "tensor", dtype, device, data)
 
 
-def empty(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
+def empty(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) -> Any:
     """A tensor of that shape with whatever the memory held.
 
     ``empty((2, 3))`` and ``empty(2, 3)`` are the same.
@@ -86,7 +87,7 @@ def empty(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
     return _create(backend(), "empty", dtype, device, shape_of(shape))
 
 
-def zeros(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
+def zeros(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) -> Any:
     """A tensor of that shape full of zeros.
 
     ``zeros((2, 3))`` and ``zeros(2, 3)`` are the same.
@@ -110,7 +111,7 @@ def zeros(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
     return _create(backend(), "zeros", dtype, device, shape_of(shape))
 
 
-def ones(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
+def ones(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) -> Any:
     """A tensor of that shape full of ones.
 
     ``ones((2, 3))`` and ``ones(2, 3)`` are the same.
@@ -134,7 +135,7 @@ def ones(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
     return _create(backend(), "ones", dtype, device, shape_of(shape))
 
 
-def full(shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def full(shape: Shape, fill_value: Number, *, dtype: Any = None, device: DeviceLike | None = None) -> Any:
     """A tensor of that shape with one number everywhere.
 
     Raises
@@ -156,7 +157,9 @@ def full(shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None
     return _create(backend(), "full", dtype, device, shape_of((shape,)), number(fill_value))
 
 
-def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
+def arange(
+    start: Number, stop: Number | None = None, step: Number = 1, *, dtype: Any = None, device: DeviceLike | None = None
+) -> Any:
     """The numbers from ``start`` up to but without ``stop``; one number alone is ``stop``.
 
     Raises
@@ -175,18 +178,17 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, de
     ...     xdevice.arange(2, 8, 3)
     array([2, 5])
     """
-    if stop is None:
-        start, stop = 0, start
-    start, stop, step = (number(value) for value in (start, stop, step))
-    if step == 0 or not all(isinstance(v, (int, float)) and math.isfinite(v) for v in (start, stop, step)):
-        raise ArgumentError(f"arange({start!r}, {stop!r}, {step!r}) never arrives; give real numbers, the step not 0")
-    if (stop - start) / step <= 0:
+    first, last = (0, start) if stop is None else (start, stop)
+    low, high, by = (number(value) for value in (first, last, step))
+    if by == 0 or not all(isinstance(v, (int, float)) and math.isfinite(v) for v in (low, high, by)):
+        raise ArgumentError(f"arange({low!r}, {high!r}, {by!r}) never arrives; give real numbers, the step not 0")
+    if (high - low) / by <= 0:
         # nothing lies between: an empty tensor under every framework, of floats if any of the numbers is one
-        start = stop = float(start) if any(isinstance(v, float) for v in (start, stop, step)) else start
-    return _create(backend(), "arange", dtype, device, start, stop, step)
+        low = high = float(low) if any(isinstance(v, float) for v in (low, high, by)) else low
+    return _create(backend(), "arange", dtype, device, low, high, by)
 
 
-def rand(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
+def rand(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) -> Any:
     """A tensor of that shape, uniform random in [0, 1); `seed` makes it repeatable.
 
     ``rand((2, 3))`` and ``rand(2, 3)`` are the same.
@@ -210,7 +212,7 @@ def rand(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
     return _create(backend(), "rand", dtype, device, shape_of(shape))
 
 
-def randn(*shape: Shape, dtype: Any = None, device: Any = None) -> Any:
+def randn(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) -> Any:
     """A tensor of that shape, normal random with mean 0 and variance 1; `seed` makes it repeatable.
 
     ``randn((2, 3))`` and ``randn(2, 3)`` are the same.

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
     from xdevice.contract import Fft, Linalg, Maths
     from xdevice.framework.adapters import Backend
+    from xdevice.tensors.signatures import ArrayNamespace
 
 _namespaces: dict[Backend, Namespace] = {}
 
 
-def namespace(x: Any = None) -> Namespace:
+def namespace(x: Any = None) -> ArrayNamespace:
     """The array API standard's functions for the framework of a tensor, or for the chosen one.
 
     ``dir()`` of a namespace lists its names, and ``linalg`` has more of them. Results are on the
@@ -61,10 +62,12 @@ def namespace(x: Any = None) -> Namespace:
     array([0., 1.])
     """
     owner = backend() if x is None else owner_of(x)
+    found: Any  # a checker is told the standard's names, which are looked up at run time
     try:
-        return _namespaces[owner]
+        found = _namespaces[owner]
     except KeyError:
-        return _namespaces.setdefault(owner, Namespace(owner))  # threads agree on one
+        found = _namespaces.setdefault(owner, Namespace(owner))  # threads agree on one
+    return found  # type: ignore[no-any-return]
 
 
 class Functions:
@@ -169,7 +172,8 @@ def _as_tuple(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _of(owner: Backend) -> Namespace:
     with using(owner):
-        return namespace()
+        found: Any = namespace()
+    return found  # type: ignore[no-any-return]
 
 
 def _extension_of(owner: Backend, name: str) -> Extension:

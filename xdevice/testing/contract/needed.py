@@ -24,6 +24,8 @@ _OPTIONAL = {
 }
 """Public functions that use what an adapter may lack, with the functions of capabilities that they use."""
 
+_SUITE = __name__.rpartition(".")[0]
+
 _needs = {getattr(import_module("xdevice"), name): needs for name, needs in _OPTIONAL.items()}
 
 
@@ -42,7 +44,7 @@ def needed_by(promise: Any) -> set[str]:
         seen.add(used)
         if used in _needs:
             found.update(_needs[used])
-        elif used.__module__.startswith(__package__):
+        elif used.__module__.startswith(_SUITE):
             waiting += [used.__globals__.get(name) for name in _globals_of(used.__code__)]
     return found
 

@@ -1,0 +1,33 @@
+"""What a type checker knows of a namespace is what the array API standard says."""
+
+import inspect
+
+import array_api_strict as strict
+import pytest
+
+from xdevice.tensors.names import CONSTANTS, DTYPE_NAMES, LINALG, NAMES
+from xdevice.tensors.signatures import ArrayNamespace, LinearAlgebra
+
+
+def names(protocol):
+    functions = {name for name, found in vars(protocol).items() if inspect.isfunction(found)}
+    return {name for name in functions | set(protocol.__annotations__) if name in NAMES or not name.startswith("_")}
+
+
+def test_every_name_is_declared_and_no_other():
+    assert names(ArrayNamespace) == set(NAMES)
+    assert names(LinearAlgebra) == set(LINALG)
+
+
+FUNCTIONS = [
+    *((ArrayNamespace, name, strict) for name in NAMES if name not in (*CONSTANTS, *DTYPE_NAMES, "linalg")),
+    *((LinearAlgebra, name, strict.linalg) for name in LINALG),
+]
+
+
+@pytest.mark.parametrize(("protocol", "name", "home"), FUNCTIONS, ids=[f"{p.__name__}-{n}" for p, n, _ in FUNCTIONS])
+def test_every_function_has_the_standards_parameters(protocol, name, home):
+    _, *declared = inspect.signature(getattr(protocol, name)).parameters.values()
+    expected = inspect.signature(getattr(home, name)).parameters.values()
+    assert [(p.name, p.kind) for p in declared] == [(p.name, p.kind) for p in expected]
+    assert [p.default is p.empty for p in declared] == [p.default is p.empty for p in expected]
