@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-SIZES = 12_000, 512
+SIZES = 10_512, 256
 """Examples to train and to test with; programs often keep 10 000 of the first to validate with."""
 
 
