@@ -85,7 +85,7 @@ def _without_cudnn() -> None:
 
 def _share() -> None:
     """Send tensors to other processes in shared memory of the host, instead of by CUDA's handles."""
-    plain = reductions.reduce_tensor
+    plain: Any = reductions.reduce_tensor
 
     def reduce_tensor(tensor: Any) -> Any:
         if not tensor.is_cuda or type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_sparse:
@@ -98,7 +98,7 @@ def _share() -> None:
             )
         with torch.no_grad():
             host = torch.ops.xdevice_virtual.host(tensor.detach())
-            host.share_memory_()
+            host.untyped_storage().share_memory_()
             torch.ops.xdevice_virtual.refresh(tensor.detach())
         return _received, (host, tensor.get_device(), type(tensor) is torch.nn.Parameter, tensor.requires_grad)
 
@@ -109,6 +109,7 @@ def _share() -> None:
 
 
 def _received(host: torch.Tensor, index: int, parameter: bool, requires_grad: bool) -> torch.Tensor:
-    torch.cuda.init()
+    cuda: Any = torch.cuda
+    cuda.init()
     made: torch.Tensor = torch.ops.xdevice_virtual.take(host, index)
     return torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)
