@@ -18,6 +18,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xdevice.backends.jax.collectives import kind
+from xdevice.backends.jax.hardware import every_device
 from xdevice.backends.jax.placement import device_of, move
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback
@@ -164,7 +165,7 @@ def _mesh_over(platform: str) -> Mesh:
     """One device of each process: that of its local rank, or the CPU, if not every process has its own."""
     found = []
     for rank, place in enumerate(_running().local_ranks):
-        own = [device for device in jax.devices(platform) if device.process_index == rank]
+        own = [device for device in every_device(platform) if device.process_index == rank]
         local = 0 if platform == "cpu" else place
         if local >= len(own):
             return _mesh_over("cpu")

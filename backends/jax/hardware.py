@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _tokens: dict[Any, jax.Array] = {}  # a number on each device, for `synchronize` to compute with
 _successor = jax.jit(lambda number: number + 1)
 _nothing_traced: Any = getattr(core, "trace_state_clean", lambda: False)
+every_device: Any = jax.devices
+"""JAX's own list, also while `lists` or `stand_in` replaces it."""
+_ordinal: Any = jax.Device.local_hardware_id  # likewise
 _virtual = 0  # host devices that stand for GPUs; the first host device is the CPU
 
 
@@ -113,6 +116,23 @@ def is_virtual() -> bool:
     return _virtual > 0
 
 
+def virtual_gpus() -> int:
+    """How many host devices stand for GPUs."""
+    return _virtual
+
+
+def ordinal(native: Any) -> int:
+    """Which of its process's host devices it is: 0 is the CPU, and ``i + 1`` stands for ``gpu:i``."""
+    number: int = _ordinal.__get__(native)
+    return number if number <= _virtual else 0
+
+
+def every_local_device(kind: str | None = None) -> list[Any]:
+    """What JAX itself lists for this process."""
+    here = jax.process_index()
+    return [device for device in every_device(kind) if device.process_index == here]
+
+
 def local_devices(kind: str) -> list[Any]:
     """Those of this process that are of the kind."""
     if not _virtual or kind not in ("cpu", "gpu"):
@@ -124,7 +144,7 @@ def local_devices(kind: str) -> list[Any]:
 def _of_platform(kind: str) -> list[Any]:
     """JAX raises where it has none of the kind, and for unknown kinds."""
     try:
-        return list(jax.local_devices(backend=kind))
+        return every_local_device(kind)
     except RuntimeError:
         return []
 

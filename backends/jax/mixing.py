@@ -16,7 +16,7 @@ import jax
 from jax._src import pjit  # where JAX checks devices; it is not public
 from jax.core import Tracer
 
-from xdevice.backends.jax.hardware import as_device
+from xdevice.backends.jax.hardware import as_device, every_device
 from xdevice.backends.jax.placement import concrete, device_of
 from xdevice.errors import MixedDeviceError, UnknownPlacementError, mixed
 
@@ -60,7 +60,7 @@ def _translating(run: Callable[..., Any]) -> Callable[..., Any]:
 
 def _translated(message: str, arguments: list[Any]) -> MixedDeviceError:
     operation = _OPERATION.search(message)
-    there = {(d.platform.lower(), d.id): d for d in jax.devices()}
+    there = {(d.platform.lower(), d.id): d for d in every_device()}
     named = {
         as_device(there[platform.lower(), int(number)])
         for numbers, platform in _PLACES.findall(message)

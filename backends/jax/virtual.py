@@ -1,6 +1,7 @@
 """Virtual GPUs under JAX: host devices, of which the first stays the CPU.
 
-``gpu:i`` is JAX's ``CpuDevice(id=i+1)``. Each has memory of its own, and JAX refuses to mix them.
+``gpu:i`` is JAX's ``CpuDevice(id=i+1)``. Each has memory of its own, and JAX refuses to mix them. JAX's lists leave
+out the CPU (`lists`), and its own names for GPUs mean them where they stand in (`stand_in`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Any
 
 import jax
 
-from xdevice.backends.jax import hardware
+from xdevice.backends.jax import hardware, lists
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.machine import gpus
@@ -18,8 +19,6 @@ _ByJax: Any = jax.Device
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
-    if stand_in:
-        raise NotSupportedError("jax's virtual GPUs cannot stand in yet; leave out stand_in")
     settings: Any = jax.config  # JAX has left it without types
     compute = hardware.build()["compute"]
     asked = settings.jax_platforms.split(",") if settings.jax_platforms else []  # none means all that there are
@@ -30,7 +29,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"{n} virtual GPUs were asked for, but this machine has {real} real and jax its {compute} plug-in; "
             f"use these, or hide them with virtual_gpus({n}, force=True)"
         )
-    if without_host and not force:
+    if without_host and not force and not stand_in:
         raise VirtualDeviceError(
             f"{n} virtual GPUs were asked for, but jax_platforms={settings.jax_platforms} leaves out the host, which "
             f"provides them; start with JAX_PLATFORMS=cpu, or ask for virtual_gpus({n}, force=True)"
@@ -47,7 +46,13 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     if real or without_host:
         settings.update("jax_platforms", "cpu")
     hardware.name_virtual(n)
-    _name(n)
+    if stand_in:
+        from xdevice.backends.jax import stand_in as gpus_of_jax  # replaces parts of JAX, so only on request
+
+        gpus_of_jax.start()
+    else:
+        lists.leave_out_the_cpu()
+        _name(n)
 
 
 def _name(n: int) -> None:

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 
 
 _virtual = 0  # CPU contexts that stand for GPUs; the first context is the CPU
+_stands_in = False  # whether these have the names of GPUs
 
 
-def name_virtual(n: int) -> None:
+def name_virtual(n: int, *, stand_in: bool) -> None:
     """From now on the CPU contexts behind the first are GPUs."""
-    global _virtual
-    _virtual = n
+    global _virtual, _stands_in
+    _virtual, _stands_in = n, stand_in
+
+
+def stands_in() -> bool:
+    """Whether ``mx.gpu(i)`` is a virtual GPU."""
+    return _stands_in
 
 
 def is_virtual() -> bool:
@@ -47,7 +53,7 @@ def count(kind: str) -> int:
 
 
 def native(device: Device) -> Any:
-    if _virtual and device.kind == "gpu":
+    if _virtual and device.kind == "gpu" and not _stands_in:
         return mx.cpu(device.index + 1)
     return mx.Context(device.kind, device.index)
 

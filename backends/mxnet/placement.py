@@ -10,7 +10,7 @@ from mxnet import autograd
 from mxnet.gluon import Block, Parameter, ParameterDict
 from mxnet.ndarray import NDArray
 
-from xdevice.backends.mxnet.hardware import as_device, is_virtual, native
+from xdevice.backends.mxnet.hardware import as_device, is_virtual, native, stands_in
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError
 
@@ -42,7 +42,7 @@ def device_of(tensor: Any) -> Device:
 
 def holder(context: mx.Context) -> Device:
     """The device whose memory an array is in, as its context tells."""
-    if is_virtual() and context.device_type == "gpu":
+    if is_virtual() and context.device_type == "gpu" and not stands_in():
         raise UnknownPlacementError(
             f"an array on {context} is on a real GPU, which virtual ones hide; copy it with .as_in_ctx(mx.cpu(1))"
         )

@@ -7,6 +7,7 @@ no release will mend this. NumPy's own printing stays as it is.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ _MODULES = (
 )
 
 
+_translations: list[Callable[[Any], Any]] = []
+
+
 class _AnyText(type):
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, str)
@@ -27,14 +31,25 @@ class _Text(str, metaclass=_AnyText):
     """``str`` as these modules see it: the same, but for NumPy's numbers."""
 
     def __new__(cls, value: Any = "", *args: Any) -> Any:
+        if _translations:
+            value = _translations[0](value)
         text = str(value, *args)
         return str(_plain(value)) if "np." in text else text
 
 
 def write_plainly() -> None:
     """Let MXNet write NumPy's numbers as it could read them before NumPy 2."""
-    if str((np.int64(2),)) == "(2,)":
-        return
+    if str((np.int64(2),)) != "(2,)":
+        _replace_str()
+
+
+def translate(value_for: Callable[[Any], Any]) -> None:
+    """Let MXNet write ``value_for(value)`` in place of a value."""
+    _translations[:] = (value_for,)
+    _replace_str()
+
+
+def _replace_str() -> None:
     for name in _MODULES:
         vars(importlib.import_module(f"mxnet.{name}"))["str"] = _Text
 

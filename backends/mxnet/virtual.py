@@ -1,26 +1,29 @@
 """Virtual GPUs under MXNet: CPU contexts, of which the first stays the CPU.
 
 ``gpu:i`` is MXNet's ``cpu(i+1)``, which has memory of its own. MXNet needs no preparation for them, so
-it is never too late; what was on ``cpu(1)`` before is on ``gpu:0`` from then on.
+it is never too late; what was on ``cpu(1)`` before is on ``gpu:0`` from then on. ``mx.gpu(i)`` means them where
+they stand in (`stand_in`).
 """
 
 from __future__ import annotations
 
 from xdevice.backends.mxnet import hardware, placement
 from xdevice.device import Device, spell
-from xdevice.errors import NotSupportedError, VirtualDeviceError
+from xdevice.errors import VirtualDeviceError
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
-    if stand_in:
-        raise NotSupportedError("mxnet's virtual GPUs cannot stand in yet; leave out stand_in")
     real = hardware.gpus()
     if real and not force:
         raise VirtualDeviceError(
             f"{n} virtual GPUs were asked for, but mxnet sees {real} real; use these, or hide them with "
             f"virtual_gpus({n}, force=True)"
         )
-    hardware.name_virtual(n)
+    hardware.name_virtual(n, stand_in=stand_in)
     placement.forget()
+    if stand_in:
+        from xdevice.backends.mxnet import stand_in as gpus_of_mxnet  # replaces functions of the library
+
+        gpus_of_mxnet.start(n)
     for i in range(n):
         spell(Device("gpu", i), [f"cpu({i + 1})"])  # as MXNet, and nothing else, prints it

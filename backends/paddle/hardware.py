@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WORD = "vgpu"  # the device type of virtual GPUs
 _virtual = 0  # the number of virtual GPUs in use
+_stands_in = False  # whether these have the names of CUDA's
 
 
 def build() -> Build:
@@ -58,10 +59,10 @@ def plugged_in() -> int:
     return _custom(WORD)
 
 
-def name_virtual(n: int) -> None:
+def name_virtual(n: int, *, stand_in: bool) -> None:
     """Use these as the GPUs from now on."""
-    global _virtual
-    _virtual = n
+    global _virtual, _stands_in
+    _virtual, _stands_in = n, stand_in
 
 
 def is_virtual() -> bool:
@@ -82,7 +83,7 @@ def native(device: Device) -> Any:
     if device.kind == "cpu":
         return core.CPUPlace()
     if device.kind == "gpu" and _virtual:
-        return core.CustomPlace(WORD, device.index)
+        return core.CUDAPlace(device.index) if _stands_in else core.CustomPlace(WORD, device.index)
     if device.kind == "gpu":
         return core.XPUPlace(device.index) if _xpu() else core.CUDAPlace(device.index)
     return core.CustomPlace(device.kind, device.index)
@@ -116,7 +117,7 @@ def spelling(device: Device) -> str:
     """The device as a string for `paddle.set_device`, which does not accept ``cpu:0``."""
     if device.kind == "cpu":
         return "cpu"
-    if device.kind == "gpu" and _virtual:
+    if device.kind == "gpu" and _virtual and not _stands_in:
         return f"{WORD}:{device.index}"
     return f"xpu:{device.index}" if device.kind == "gpu" and _xpu() else str(device)
 

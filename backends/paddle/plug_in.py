@@ -5,6 +5,7 @@ PaddlePaddle loads plug-ins only while it is imported, so all of this happens be
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -18,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice.errors import NotSupportedError, VirtualDeviceError
+from xdevice.kit import virtual_memory
 from xdevice.kit.environment import environment
 
 _SOURCE = Path(__file__).with_name("virtual_gpu.cc")
@@ -38,9 +40,12 @@ def in_place(n: int, force: bool) -> Generator[None]:
     settings = {
         "CUSTOM_DEVICE_ROOT": str(_folder()),
         "XDEVICE_PADDLE_VIRTUAL_GPUS": str(n),
+        "XDEVICE_PADDLE_VIRTUAL_MEMORY": str(virtual_memory.limit() or 0),
         "FLAGS_use_stride_kernel": "0",  # only CPU kernels support views (PaddlePaddle 3.0 and 3.3.1)
         _LOG: os.environ.get(_LOG, "1"),  # otherwise it logs each step of loading
     }
+    # First, and for all to see: it defines symbols that are to be found before PaddlePaddle's own
+    ctypes.CDLL(f"{settings['CUSTOM_DEVICE_ROOT']}/{_LIBRARY}", ctypes.RTLD_GLOBAL)
     with environment(settings):
         yield
 

@@ -20,12 +20,10 @@ from paddle.base import core
 
 from xdevice.backends.paddle import hardware
 from xdevice.backends.paddle.placement import device_of, move
-from xdevice.errors import NotSupportedError, VirtualDeviceError
+from xdevice.errors import VirtualDeviceError
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
-    if stand_in:
-        raise NotSupportedError("paddle's virtual GPUs cannot stand in yet; leave out stand_in")
     real = hardware.real_gpus()
     if real and not force:
         raise VirtualDeviceError(
@@ -38,10 +36,14 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"write xdevice.use('paddle') and xdevice.virtual_gpus({n}), or start with XDEVICE_VIRTUAL_GPUS={n} and "
             f"import it by xdevice.backend('paddle').framework"
         )
-    hardware.name_virtual(n)
+    hardware.name_virtual(n, stand_in=stand_in)
     _mend_embedding()
     _mend_place()
     _mend_random_state()
+    if stand_in:
+        from xdevice.backends.paddle import stand_in as gpus_of_paddle  # it replaces parts of PaddlePaddle
+
+        gpus_of_paddle.start(n)
 
 
 def _mend_place() -> None:

@@ -2,13 +2,18 @@
 //
 // PaddlePaddle's C interface for devices (device_ext.h, in its wheel) asks for a table of functions. A
 // virtual GPU is synchronous, so streams and events do nothing. PaddlePaddle itself counts the allocated
-// memory. The plug-in uses no symbols of PaddlePaddle. The number of devices is read from the environment
-// when PaddlePaddle loads the plug-in.
+// memory. The plug-in uses no symbols of PaddlePaddle; it defines four, at its end, that are found before
+// PaddlePaddle's own, since it is loaded first. The number of devices is read from the environment when
+// PaddlePaddle loads the plug-in.
 
+#include <algorithm>
 #include <array>  // device_ext.h uses it and does not include it
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
+#include "paddle/phi/backends/callback_manager.h"
 #include "paddle/phi/backends/device_ext.h"
 
 namespace {
@@ -17,13 +22,14 @@ constexpr size_t kMost = 64;
 constexpr size_t kAlignment = 64;  // of a cache line, as the CPU's kernels expect
 
 size_t device_count = 0;
+size_t limit = 0;  // bytes of each device; 0 for none
+std::atomic<size_t> used[kMost];
 thread_local int current_device = 0;
 char nothing = 0;  // the target of all streams and events
 
-size_t Asked() {
-  const char* text = std::getenv("XDEVICE_PADDLE_VIRTUAL_GPUS");
-  const size_t n = text ? std::strtoul(text, nullptr, 10) : 0;
-  return n < kMost ? n : kMost;
+size_t Asked(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : 0;
 }
 
 bool Exists(const C_Device device) {
@@ -94,7 +100,17 @@ C_Status FreeHost(const C_Device, void* address, size_t) {
 }
 
 C_Status Allocate(const C_Device device, void** address, size_t size) {
-  return Exists(device) ? AllocateHost(device, address, size) : C_ERROR;
+  if (!Exists(device)) return C_ERROR;
+  const bool fits = used[device->id].fetch_add(size) + size <= (limit ? limit : SIZE_MAX);
+  if (fits && AllocateHost(device, address, size) == C_SUCCESS) return C_SUCCESS;
+  used[device->id] -= size;
+  *address = nullptr;  // PaddlePaddle then frees what it keeps and tries again, or raises its own error
+  return C_SUCCESS;
+}
+
+C_Status Free(const C_Device device, void* address, size_t size) {
+  used[device->id] -= size;
+  return FreeHost(device, address, size);
 }
 
 C_Status Fill(const C_Device, void* address, unsigned char value, size_t size) {
@@ -123,9 +139,9 @@ C_Status CopyBetweenOnStream(
   return C_SUCCESS;
 }
 
-C_Status MemoryStats(const C_Device, size_t* total, size_t* free) {
-  // A nominal size for PaddlePaddle's planning; the real limit is the host's memory.
-  *total = *free = size_t{1} << 40;
+C_Status MemoryStats(const C_Device device, size_t* total, size_t* free) {
+  *total = limit ? limit : size_t{1} << 40;  // nominal, for PaddlePaddle's planning: the host's memory is the limit
+  *free = *total - (limit ? used[device->id].load() : 0);
   return C_SUCCESS;
 }
 
@@ -180,7 +196,7 @@ void FillTable(C_DeviceInterface* table) {
   table->synchronize_event = UseEvent;
 
   table->device_memory_allocate = Allocate;
-  table->device_memory_deallocate = FreeHost;
+  table->device_memory_deallocate = Free;
   table->device_memory_set = Fill;
   table->host_memory_allocate = AllocateHost;
   table->host_memory_deallocate = FreeHost;
@@ -204,9 +220,29 @@ void FillTable(C_DeviceInterface* table) {
 
 }  // namespace
 
+// PaddlePaddle 3.0 to 3.3.1 makes a stream for each copy to, from or on a device, and with it a thread pool,
+// which starts a thread and joins it: nine tenths of the time of a small operation. All work on a virtual GPU
+// is done when it is asked for, so a callback runs at once.
+namespace phi {
+CallbackManager::CallbackManager(stream::Stream* stream) : stream_(stream) {}
+void CallbackManager::AddCallback(std::function<void()> callback) const { callback(); }
+void CallbackManager::Wait() const {}
+
+// Gloo's process group refuses tensors that are not on the CPU. A virtual GPU's memory is the host's.
+class DenseTensor;
+enum class AllocationType : int8_t;
+namespace distributed {
+struct CommStaticCheck {
+  static void CheckPlace(const DenseTensor&, AllocationType);
+};
+void CommStaticCheck::CheckPlace(const DenseTensor&, AllocationType) {}
+}  // namespace distributed
+}  // namespace phi
+
 extern "C" void InitPlugin(CustomRuntimeParams* params) {
   PADDLE_CUSTOM_RUNTIME_CHECK_VERSION(params);
-  device_count = Asked();
+  device_count = std::min(Asked("XDEVICE_PADDLE_VIRTUAL_GPUS"), kMost);
+  limit = Asked("XDEVICE_PADDLE_VIRTUAL_MEMORY");
   params->device_type = const_cast<char*>("vgpu");
   params->sub_device_type = const_cast<char*>("xdevice");
   C_DeviceInterface* table = params->interface;

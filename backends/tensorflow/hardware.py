@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from xdevice.contract import Build, Properties
 
 _virtual = 0  # how many GPUs are virtual: logical CPUs, of which the first stays the CPU
+_stands_in = False  # whether they answer to TensorFlow's names for GPUs
 
 
 def build() -> Build:
@@ -46,7 +47,7 @@ def count(kind: str) -> int:
 
 
 def native(device: Device) -> str:
-    if _virtual and device.kind == "gpu":
+    if _virtual and device.kind == "gpu" and not _stands_in:
         return f"/CPU:{device.index + 1}"
     return f"/{_word(device.kind)}:{device.index}"
 
@@ -94,10 +95,10 @@ def properties(device: Device) -> Properties:
     return found
 
 
-def name_virtual(n: int) -> None:
+def name_virtual(n: int, *, stand_in: bool) -> None:
     """From now on ``gpu:0`` … ``gpu:n-1`` are TensorFlow's logical CPUs from 1 on."""
-    global _virtual
-    _virtual = n
+    global _virtual, _stands_in
+    _virtual, _stands_in = n, stand_in
 
 
 def is_virtual() -> bool:

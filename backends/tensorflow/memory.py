@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from xdevice.backends.tensorflow.hardware import is_running, native
+from xdevice.backends.tensorflow.hardware import is_running, is_virtual, native
 
 if TYPE_CHECKING:
     from xdevice.contract import MemoryStats
@@ -17,7 +17,7 @@ _WORDS = ("OUT_OF_MEMORY", "out of memory", "ALLOC_FAILED", "failed to allocate"
 
 
 def memory_stats(device: Device) -> MemoryStats:
-    if native(device).startswith("/CPU:"):
+    if device.kind == "cpu" or is_virtual():
         return {}  # the allocator of the host keeps no account, so none of a virtual GPU either
     if not is_running():
         return {"allocated": 0, "peak": 0}  # asking would take the GPU's memory; nothing is in use

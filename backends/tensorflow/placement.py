@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.python.eager import record  # the gradient tape
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
-from xdevice.backends.tensorflow.hardware import is_own, named, native, scope
+from xdevice.backends.tensorflow.hardware import is_own, is_virtual, named, native, scope
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError, UnknownPlacementError
 from xdevice.kit import keras
@@ -182,7 +182,7 @@ def _linked(variable: tf.Variable, made: tf.Variable) -> tf.Variable:
 
 def _on_host(*names: str) -> bool:
     """Whether all of these are CPUs: TensorFlow's copies from one to another share memory."""
-    return all("CPU:" in name for name in names)
+    return all("CPU:" in name for name in names) or is_virtual()
 
 
 def _moved_apart(tensor: Any, device: Device) -> Any:

@@ -1,21 +1,23 @@
 """Virtual GPUs under TensorFlow: logical CPUs, of which the first stays the CPU.
 
 ``gpu:i`` is TensorFlow's ``/CPU:i+1``. What TensorFlow itself copies between logical CPUs (an operand,
-or by `tf.identity` in a scope) shares memory, since tensors are immutable; xdevice copies.
+or by `tf.identity` in a scope) shares memory, since tensors are immutable; xdevice copies. TensorFlow's own names
+for GPUs mean them where they stand in (`stand_in`).
 """
 
 from __future__ import annotations
 
-import tensorflow as tf
+from typing import Any
 
-from xdevice.backends.tensorflow.hardware import is_running, name_virtual
+import tensorflow as tf
+from tensorflow.python.distribute import mirrored_strategy
+
+from xdevice.backends.tensorflow.hardware import is_running, name_virtual, named
 from xdevice.device import Device, spell
-from xdevice.errors import NotSupportedError, VirtualDeviceError
+from xdevice.errors import VirtualDeviceError
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
-    if stand_in:
-        raise NotSupportedError("tensorflow's virtual GPUs cannot stand in yet; leave out stand_in")
     if is_running():
         raise VirtualDeviceError(
             f"{n} virtual GPUs are too late for tensorflow, which has started; ask for them before the first "
@@ -30,10 +32,27 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         )
     for word in {physical.device_type for physical in real}:
         tf.config.set_visible_devices([], word)
+    name_virtual(n, stand_in=stand_in)
+    if stand_in:
+        from xdevice.backends.tensorflow import stand_in as gpus_of_tensorflow  # it replaces parts of TensorFlow
+
+        gpus_of_tensorflow.start(n)
+        return
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(n + 1)])
-    name_virtual(n)
+    _leave_out_the_cpu()
     for i in range(n):
         spell(Device("gpu", i), _names(i + 1))
+
+
+def _leave_out_the_cpu() -> None:
+    """Let a `MirroredStrategy` that is given no devices take the virtual GPUs, as it would take real ones."""
+    home: Any = mirrored_strategy
+    every = home.all_local_devices
+
+    def all_local_devices(num_gpus: int | None = None) -> list[Any]:
+        return [device for device in every() if named(device.name).kind == "gpu"][:num_gpus]
+
+    home.all_local_devices = all_local_devices
 
 
 def _cpu(n: int) -> tf.config.PhysicalDevice:

@@ -5,11 +5,13 @@ A copy that Keras makes is on Keras's own device, and so is what a layer compute
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from xdevice.kit import keras
+from xdevice.kit.after_import import after_import
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +21,19 @@ if TYPE_CHECKING:
 
 def role(cls: type) -> Role | None:
     return keras.role(cls, "torch")
+
+
+def name_virtual_gpus() -> None:
+    """Let Keras pass PyTorch's name for virtual GPUs on: Keras 3.15 makes ``vcuda:1`` of ``vgpu:1``.
+
+    Its own "gpu:1" and "cuda:1" mean them too, since there are no real GPUs.
+    """
+
+    def change(module: Any) -> None:
+        parse = module._parse_device_input
+        module._parse_device_input = lambda name: re.sub(r"^v?cuda\b", "vgpu", parse(name))
+
+    after_import("keras.src.backend.torch.core", change)
 
 
 def is_keras(model: Any) -> bool:

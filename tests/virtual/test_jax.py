@@ -211,7 +211,21 @@ print(xdevice.count("gpu"), repr(xdevice.gpu(0)))
 
 
 def test_importing_jax_before_is_not_too_late():
-    assert run("import jax\nprint(len(xdevice.virtual_gpus(3)), len(jax.devices()))") == "3 4\n"
+    assert run("import jax\nprint(len(xdevice.virtual_gpus(3)), len(jax.devices('cpu')))") == "3 4\n"
+
+
+def test_the_cpu_is_not_among_the_gpus_peers_and_stays_the_default_device():
+    gpus = [xdevice.native(gpu(0)), xdevice.native(gpu(1))]
+    assert jax.devices() == jax.local_devices() == gpus and jax.device_count() == jax.local_device_count() == 2
+    assert list(jax.make_mesh((2,), ("x",)).devices) == gpus
+    assert device_of(jnp.ones(2)) is cpu()
+    with jax.default_device(gpus[1]):
+        assert device_of(jnp.ones(2)) is gpu(1)
+
+
+def test_the_environment_is_heeded_right_after_the_import_of_jax():
+    code = "import jax\nfirst = jax.numpy.ones(3)\nprint(jax.device_count(), xdevice.devices('gpu'))"
+    assert run(code, **{ENV: "2"}) == "2 [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]\n"
 
 
 def test_the_environment_asks_for_them():

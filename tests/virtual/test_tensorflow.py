@@ -38,7 +38,7 @@ def address(x):
     return np.asarray(memoryview(x)).ctypes.data
 
 
-def run(code):
+def run(code, **more):
     """Run the code in a process of its own, which has asked for nothing yet."""
     env = {name: value for name, value in os.environ.items() if name != ENV}
     done = subprocess.run(
@@ -46,7 +46,7 @@ def run(code):
         capture_output=True,
         text=True,
         timeout=120,
-        env=env,
+        env={**env, **more},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
@@ -64,6 +64,16 @@ def test_a_virtual_gpu_is_the_logical_cpu_behind_the_cpu_and_all_of_its_names_sa
     assert xdevice.count("cpu") == 1
     with pytest.raises(xdevice.DeviceNotFoundError, match="sees cpu:0, virtual gpu:0, virtual gpu:1"):
         xdevice.native("cpu:2")
+
+
+def test_the_cpu_is_not_among_the_gpus_peers():
+    strategy = tf.distribute.MirroredStrategy()
+    assert [xdevice.as_device(name) for name in strategy.extended.worker_devices] == [gpu(0), gpu(1)]
+
+
+def test_the_environment_is_heeded_right_after_the_import_of_tensorflow():
+    code = "import tensorflow as tf; x = tf.constant(0.0); print(xdevice.devices('gpu'))"
+    assert run(code, **{ENV: "2"}) == "[<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]\n"
 
 
 def test_tensorflows_own_factories_and_layers_take_the_native_device():

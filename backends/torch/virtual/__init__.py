@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import torch
 
+from xdevice.backends.torch import in_keras
 from xdevice.backends.torch.virtual.internals import core
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 
@@ -45,3 +46,5 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
 
     runtime.start(n, stand_in)
     forget()
+    if not stand_in:
+        in_keras.name_virtual_gpus()

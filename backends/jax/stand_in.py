@@ -1,0 +1,135 @@
+"""JAX programs written for GPUs, unedited: the virtual GPUs answer to JAX's own names for GPUs.
+
+Two layers are replaced. *Lists*: where no backend or ``gpu`` or ``cuda`` is named, `jax.devices` and its like give
+the virtual GPUs, and so do meshes, `jax.pmap` and the default device, which is the first. *Faces*: the attributes of
+jaxlib's ``Device`` and ``Client`` say ``gpu`` to a program and the truth to jax, jaxlib and xdevice, which choose
+lowerings by it, and to those libraries' modules that would choose a kernel of cuDNN's.
+
+Not to be had: CUDA's lowerings (`jax.lax.platform_dependent` takes its cpu branch; Triton and cuDNN's attention
+raise), ``compute_capability``, and a platform of the CPU's own for its client, which is also the GPUs'. What XLA prints
+itself, in profiles and HLO dumps, says cpu.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import jax
+
+from xdevice.backends.jax import hardware, lists
+from xdevice.backends.jax.memory import memory_stats as counted
+from xdevice.device import Device
+
+WORDS = "gpu", "cuda"
+NAME = "xdevice virtual GPU"
+KERNELS = {"keras.src.backend.jax.rnn", "keras.src.backend.jax.nn"}
+"""Modules that would take a kernel of cuDNN's on a GPU; Keras 3.15."""
+
+_only_prints = "jax._src.debugging"  # of JAX's modules, the one that shows devices to the user
+_platforms = "jax_platforms", "jax_platform_name"
+_default = "gpu"  # what lists give where no backend is named; a program may choose the CPU
+
+
+def start() -> None:
+    """Let the virtual GPUs stand in; the host devices are there."""
+    _settings()
+    _lists()
+    _faces()
+
+
+def means_gpu(words: Any) -> bool:
+    """Whether a list of platforms names GPUs."""
+    return isinstance(words, str) and any(word.strip() in WORDS for word in words.split(","))
+
+
+def _settings() -> None:
+    """Heed what a program sets about platforms, except that its GPUs are host devices and their number is fixed."""
+    kind: Any = type(jax.config)
+    update = kind.update
+
+    def set_(self: Any, name: str, value: Any) -> None:
+        global _default
+        if name == "jax_num_cpu_devices":
+            return
+        if name in _platforms and value:
+            _default = "gpu" if means_gpu(value) else "cpu"
+            return
+        update(self, name, value)
+
+    kind.update = set_
+
+
+def _lists() -> None:
+    def devices(backend: Any = None) -> list[Any]:
+        word = _default if backend is None else backend
+        if word in WORDS:
+            return lists.gpus_in(hardware.every_device())
+        found = hardware.every_device(backend)
+        return [device for device in found if not hardware.ordinal(device)] if word == "cpu" else found
+
+    true_backend, true_get = lists.bridge.default_backend, lists.bridge.get_backend
+
+    def default_backend() -> str:
+        return str(true_backend()) if _is_inner() else _default
+
+    def get_backend(platform: Any = None) -> Any:
+        return true_get("cpu" if platform is not None and platform in WORDS else platform)
+
+    get_backend.cache_clear = true_get.cache_clear  # type: ignore[attr-defined]  # JAX's own clears it
+    lists.replace({**lists.lists_from(devices), "default_backend": default_backend, "get_backend": get_backend})
+    alive: Any = jax.live_arrays
+    jax.live_arrays = lambda platform=None: alive("cpu" if platform in WORDS else platform)
+
+
+def _is_inner() -> bool:
+    """Whether the caller's caller needs the truth."""
+    name = sys._getframe(2).f_globals.get("__name__", "")
+    return (name.partition(".")[0] in ("jax", "jaxlib", "xdevice") and name != _only_prints) or name in KERNELS
+
+
+def _faces() -> None:
+    library: Any = import_module("jaxlib._jax")
+    device_class, client = library.Device, library.Client
+    shown = {
+        "platform": lambda device: "gpu",
+        "device_kind": lambda device: NAME,
+        "id": _global_id,
+        "local_hardware_id": lambda device: hardware.ordinal(device) - 1,
+    }
+    for word, show in shown.items():
+        setattr(device_class, word, _face(device_class.__dict__[word], show))
+    look, say, stats = device_class.__repr__, device_class.__str__, device_class.memory_stats
+    virtual = hardware.ordinal
+    device_class.__repr__ = lambda self: f"CudaDevice(id={_global_id(self)})" if virtual(self) else look(self)
+    device_class.__str__ = lambda self: f"cuda:{_global_id(self)}" if virtual(self) else say(self)
+    device_class.memory_stats = lambda self: stats(self) if not virtual(self) or _is_inner() else _memory(self)
+    platform = client.__dict__["platform"]
+    client.platform = property(lambda self: platform.__get__(self) if _is_inner() else "gpu")
+
+
+def _face(attribute: Any, show: Any) -> property:
+    def get(self: Any) -> Any:
+        return attribute.__get__(self) if not hardware.ordinal(self) or _is_inner() else show(self)
+
+    return property(get)
+
+
+def _global_id(device: Any) -> int:
+    """Where it is among the GPUs of all processes."""
+    number: int = device.process_index * hardware.virtual_gpus() + hardware.ordinal(device) - 1
+    return number
+
+
+_peaks: dict[int, int] = {}
+
+
+def _memory(device: Any) -> dict[str, int]:
+    """In JAX's words what lives on the device; the peak is the most that has been seen when asked."""
+    index = hardware.ordinal(device) - 1
+    used = counted(Device("gpu", index)).get("allocated") or 0
+    _peaks[index] = max(_peaks.get(index, 0), used)
+    limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"bytes_in_use": used, "peak_bytes_in_use": _peaks[index], "bytes_limit": limit}

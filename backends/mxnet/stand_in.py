@@ -1,0 +1,101 @@
+"""MXNet programs written for GPUs, unedited: virtual GPUs answer to ``mx.gpu(i)``.
+
+To Python a virtual GPU is ``Context('gpu', i)`` in every respect; to MXNet's library it is ``cpu(i + 1)``. The border
+between the two is crossed in few places, and only there is one put for the other: the functions of the library that
+take or give a device, which are replaced on ``mxnet.base._LIB``, and the text that operators make of a context.
+
+Differs from a GPU: `mx.nd.load` and pickle give arrays on ``cpu(0)``; arrays of two GPUs in one operation are added,
+since MXNet does not check; ``mx.cpu(1)`` is the memory of ``gpu(0)`` and shows as that; page-locked memory is the
+host's. There is no RTC and no cuDNN, whose environment variables do nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+
+from xdevice.backends.mxnet import text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CPU, GPU = 1, 2  # MXNet's numbers for types of devices
+
+_TAKE = {
+    **dict.fromkeys(("MXNDArrayCreate", "MXNDArrayCreateEx", "MXNDArrayCreateEx64"), 2),
+    **dict.fromkeys(("MXNDArrayCreateSparseEx", "MXNDArrayCreateSparseEx64"), 3),
+    **dict.fromkeys(("MXExecutorBindEX", "MXExecutorSimpleBindEx", "MXExecutorSimpleBindEx64"), 1),
+    **dict.fromkeys(("MXExecutorReshapeEx",), 2),
+    **dict.fromkeys(("MXRandomSeedContext",), 1),
+    **dict.fromkeys(("MXStorageEmptyCache",), 0),
+}
+"""Functions of the library, and where the type of a device stands among their arguments; its index follows."""
+
+_GROUPS = {"MXExecutorBindEX": 4, "MXExecutorSimpleBindEx": 4, "MXExecutorSimpleBindEx64": 4}
+"""Where the lists of types and indices that ``group2ctx`` gives begin, behind their length and names."""
+
+
+def start(n: int) -> None:
+    """Let n virtual GPUs stand in."""
+    library: Any = mx.base._LIB
+    for name, at in _TAKE.items():
+        if hasattr(library, name):  # builds differ
+            setattr(library, name, _taking(getattr(library, name), at, _GROUPS.get(name), n))
+    library.MXNDArrayGetContext = _giving(library.MXNDArrayGetContext, n)
+    library.MXGetGPUCount = lambda count: _tell(count, n)
+    library.MXGetGPUMemoryInformation64 = _memory
+    text.translate(lambda value: _in_text(value, n))
+
+
+def _in_text(value: Any, n: int) -> Any:
+    if getattr(value, "device_typeid", None) != GPU:
+        return value
+    return f"cpu({_checked(value.device_id, n) + 1})"
+
+
+def _checked(index: int, n: int) -> int:
+    if not 0 <= index < n:
+        raise mx.MXNetError(f"invalid device ordinal {index}: there are {n} virtual GPUs")
+    return index
+
+
+def _number(value: Any) -> int:
+    return int(getattr(value, "value", value))
+
+
+def _taking(function: Callable[..., int], at: int, groups: int | None, n: int) -> Callable[..., int]:
+    def call(*args: Any) -> int:
+        if _number(args[at]) == GPU:
+            index = _checked(_number(args[at + 1]), n)
+            args = (*args[:at], ctypes.c_int(CPU), ctypes.c_int(index + 1), *args[at + 2 :])
+        if groups is not None:
+            length, (_, types, indices) = args[groups - 1], args[groups : groups + 3]
+            for k in range(_number(length) if length else 0):
+                if types[k] == GPU:
+                    types[k], indices[k] = CPU, _checked(indices[k], n) + 1
+        return function(*args)
+
+    return call
+
+
+def _giving(function: Callable[..., int], n: int) -> Callable[..., int]:
+    def call(handle: Any, kind: Any, index: Any) -> int:
+        status = function(handle, kind, index)
+        if kind._obj.value == CPU and 0 < index._obj.value <= n:
+            kind._obj.value, index._obj.value = GPU, index._obj.value - 1
+        return status
+
+    return call
+
+
+def _tell(pointer: Any, value: int) -> int:
+    pointer._obj.value = value
+    return 0
+
+
+def _memory(index: Any, free: Any, total: Any) -> int:
+    page = os.sysconf("SC_PAGE_SIZE")
+    return _tell(free, page * os.sysconf("SC_AVPHYS_PAGES")) or _tell(total, page * os.sysconf("SC_PHYS_PAGES"))

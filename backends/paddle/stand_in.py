@@ -1,0 +1,189 @@
+"""PaddlePaddle programs written for GPUs, unedited: virtual GPUs answer to PaddlePaddle's names for CUDA's.
+
+The plug-in has devices ``vgpu:i``, for which CUDA's words are put in four places. ``CUDAPlace`` is a subclass of
+``CustomPlace('vgpu', i)``, which all of PaddlePaddle's library takes. ``core.Place`` says that a vgpu is a gpu.
+``is_compiled_with_cuda()`` is true for a program, and for those of PaddlePaddle's modules that only choose a device;
+the others are told the truth, since CUDA's kernels are not there. The functions of ``core`` that only a build with
+CUDA has are added. GPU 0 is the default device.
+
+Not to be had: float16 at level O2, which needs a kernel that the CPU lacks; `RMSProp`, whose kernel on the CPU writes
+to its input; page-locked tensors say that they are on the CPU; static graphs are untried.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import namedtuple
+from importlib import import_module
+from typing import Any
+
+import paddle
+from paddle.base import core as _core
+
+from xdevice.backends.paddle import stand_in_parts
+from xdevice.backends.paddle.hardware import WORD
+from xdevice.kit import virtual_memory
+
+core: Any = _core
+_device: Any = import_module("paddle.device")
+_framework: Any = import_module("paddle.base.framework")
+
+_CHOOSE = {
+    *("paddle.device", "paddle.device.cuda", "paddle.cuda", "paddle.base.framework", "paddle.framework.random"),
+    *("paddle.amp.auto_cast", "paddle.tensor.creation", "paddle.base.dygraph.tensor_patch_methods"),
+}
+"""Of PaddlePaddle's modules, those that only choose a device."""
+
+_CAPABILITY = 8, 0  # automatic mixed precision asks for 7.0 (float16) and 8.0 (bfloat16)
+_gpuDeviceProperties = namedtuple("_gpuDeviceProperties", "name major minor total_memory multi_processor_count")
+
+
+def start(n: int) -> None:
+    """Let n virtual GPUs stand in; the plug-in has as many."""
+    os.environ.setdefault("PADDLE_DISTRI_BACKEND", "gloo")  # there is no NCCL
+    _make_places(n)
+    _describe_places()
+    _answer_about_the_build()
+    _count(n)
+    _describe(memory())
+    tensor: Any = paddle.Tensor
+    tensor._place_str = property(lambda self: str(self.place))  # which printing a tensor shows
+    stand_in_parts.start(core)
+    paddle.device.set_device("gpu:0")
+
+
+def memory() -> int:
+    """The bytes of each virtual GPU: the limit that is asked for, or the host's."""
+    return virtual_memory.limit() or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _is_inner() -> bool:
+    """Whether the caller's caller needs the truth."""
+    name: str = sys._getframe(2).f_globals.get("__name__", "")
+    return name.partition(".")[0] in ("paddle", "xdevice") and name not in _CHOOSE
+
+
+def _replace(old: Any, new: Any) -> None:
+    """Put the new thing wherever a module of PaddlePaddle's refers to the old one."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "paddle":
+            for key, value in list(vars(module).items()):
+                if value is old:
+                    setattr(module, key, new)
+
+
+def _is_ours(place: Any) -> bool:
+    return bool(_is_custom(place)) and _word(place) == WORD
+
+
+_is_custom: Any = core.Place.is_custom_place
+_word: Any = core.Place.custom_device_type
+_index: Any = core.Place.custom_device_id
+
+
+def _make_places(n: int) -> None:
+    custom: Any = core.CustomPlace
+
+    class Meta(type(custom)):  # type: ignore[misc]  # known at run time
+        """Finds the places that the library makes, too."""
+
+        def __instancecheck__(cls, place: Any) -> bool:
+            return type(place) is cls or (isinstance(place, custom) and _is_ours(place))
+
+    class CUDAPlace(custom, metaclass=Meta):  # type: ignore[misc]  # likewise
+        def __init__(self, index: int) -> None:
+            if not 0 <= index < n:
+                raise ValueError(
+                    f"(InvalidArgument) Invalid CUDAPlace({index}), must inside [0, {n}), because GPU number on your "
+                    f"machine is {n}."
+                )
+            super().__init__(WORD, index)
+
+    class CUDAPinnedPlace(core.CPUPlace):  # type: ignore[misc]  # likewise
+        """The host's memory."""
+
+        def __repr__(self) -> str:
+            return "Place(gpu_pinned)"
+
+        __str__ = __repr__
+
+    _replace(core.CUDAPlace, CUDAPlace)
+    _replace(core.CUDAPinnedPlace, CUDAPinnedPlace)
+
+
+def _describe_places() -> None:
+    place = core.Place
+    show, is_gpu, gpu_id, kind = place.__repr__, place.is_gpu_place, place.gpu_device_id, place.get_device_type
+
+    def shown(self: Any) -> str:
+        return f"Place(gpu:{_index(self)})" if _is_ours(self) else str(show(self))
+
+    def device_type(self: Any) -> Any:
+        return kind(self) if not _is_ours(self) or _is_inner() else "gpu"
+
+    for each in (place, core.CustomPlace, core.CUDAPlace):
+        each.__repr__ = each.__str__ = shown
+        each.get_device_type = device_type
+    place.is_gpu_place = lambda self: _is_ours(self) or is_gpu(self)
+    place.is_custom_place = lambda self: _is_custom(self) and (not _is_ours(self) or _is_inner())
+    place.gpu_device_id = lambda self: _index(self) if _is_ours(self) else gpu_id(self)
+
+
+def _answer_about_the_build() -> None:
+    def is_compiled_with_cuda() -> bool:
+        return not _is_inner()
+
+    custom = core.get_all_custom_device_type
+
+    def get_all_custom_device_type() -> list[str]:
+        return [word for word in custom() if word != WORD or _is_inner()]
+
+    for old in {_framework.is_compiled_with_cuda, core.is_compiled_with_cuda}:
+        _replace(old, is_compiled_with_cuda)
+    core.is_compiled_with_cuda = is_compiled_with_cuda
+    core.get_all_custom_device_type = get_all_custom_device_type
+
+
+def current() -> int:
+    """The index of the current GPU; 0 where the current device is the CPU."""
+    place: Any = paddle.framework._current_expected_place_()
+    return _index(place) if isinstance(place, core.CUDAPlace) else 0
+
+
+def _count(n: int) -> None:
+    def synchronize(index: int) -> None:
+        core._synchronize_custom_device(WORD, current() if index < 0 else index)
+
+    core.get_cuda_device_count = lambda: n
+    core.get_cuda_current_device_id = current
+    core.cuda_empty_cache = lambda: None
+    core._device_synchronize = core._cuda_synchronize = synchronize
+    core.default_cuda_generator = lambda index: core.default_custom_device_generator(core.CUDAPlace(index))
+    core.get_all_device_type = lambda: ["cpu", "gpu"]
+    core.get_available_device = lambda: ["cpu", *(f"gpu:{i}" for i in range(n))]
+    core.is_float16_supported = core.is_bfloat16_supported = lambda place: True
+    core.cudnn_version = lambda: -1  # none: what chooses a kernel by it is told the truth
+
+
+def _describe(total: int) -> None:
+    properties = core.get_device_properties
+
+    def get_device_properties(*args: Any) -> Any:
+        if len(args) == 1 or args[0] in (WORD, "gpu"):
+            return _gpuDeviceProperties("xdevice virtual GPU", *_CAPABILITY, total, 1)
+        return properties(*args)
+
+    core.get_device_properties = get_device_properties
+    core.gpu_memory_available = lambda *_: total
+    cuda: Any = sys.modules["paddle.device.cuda"]
+    # paddle.device in sys.modules is not the object whose globals its functions read
+    names = _device.set_device.__globals__
+    for word in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
+        names[word] = getattr(cuda, word)
+        setattr(paddle.device, word, names[word])
+    for word in ("reset_max_memory_allocated", "reset_max_memory_reserved", "empty_cache", "device_count"):
+        if hasattr(cuda, word):
+            names[word] = getattr(cuda, word)
+            setattr(paddle.device, word, names[word])
+    names["_get_device_properties"] = cuda.get_device_properties

@@ -1,0 +1,202 @@
+"""TensorFlow programs written for GPUs, unedited: virtual GPUs answer to TensorFlow's own names for GPUs.
+
+TensorFlow's runtime has logical CPUs: ``CPU:0`` is the host, ``CPU:i+1`` stands for ``GPU:i``. All of Python says
+``GPU``. The names are translated where they cross into the runtime and back, and nowhere else. The physical GPUs are
+put into the lists of TensorFlow's ``Context``, so its own checks of `set_visible_devices`, `set_memory_growth` and
+`set_logical_device_configuration` hold; only the ``ConfigProto`` made of them counts CPUs instead. Where a program
+names no type of device, the thread's device is GPU 0. Collectives that ask for NCCL get ring and hierarchical copy.
+
+Libraries choose kernels by the list of GPUs (Keras: those of cuDNN, and NCHW), so the modules that do are told that
+there is none. Differs from a GPU: text and small integers are shown on ``GPU:0`` too; an unknown ``/GPU:7`` becomes
+the CPU's. Not to be had: what the runtime prints itself (``log_device_placement``, error messages, profiles and the
+device names within a ``SavedModel`` say ``CPU:1``); splitting the CPU; NCHW convolutions; ``cuda_version``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tensorflow.python.distribute import collective_util, cross_device_ops, cross_device_utils, device_util
+from tensorflow.python.eager import context as _context
+from tensorflow.python.framework import ops as _ops
+
+from xdevice.backends.tensorflow import hardware, stand_in_answers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAME = "xdevice virtual GPU"
+KERNELS = {"keras.src.backend.tensorflow.rnn", "keras.src.backend.tensorflow.nn"}
+"""Modules that choose kernels by the list of GPUs, of which the CPU has none; Keras 3.15."""
+
+_FIRST = "/device:CPU:1"  # where operations go when nothing says where
+_GPU = re.compile(r"(?i)\bGPU(?::(\d+|\*))?(?=/|$)")
+_HOST = re.compile(r"\bCPU:([1-9]\d*)$")
+_TYPED = re.compile(r"device:|PU:")
+
+context: Any = _context
+ops: Any = _ops
+
+
+def start(n: int) -> None:
+    """Let n virtual GPUs stand in; the runtime has not started."""
+    gpus = [context.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(n)]
+    _list_physical(gpus)
+    _list_logical()
+    _place()
+    _name_tensors()
+    _name_operations()
+    _name_arguments()
+    _reduce_without_nccl()
+    stand_in_answers.start(to_real)
+
+
+def to_real(name: Any) -> Any:
+    """The runtime's name: GPU:i is its CPU:i+1; what is real already stays."""
+    if not isinstance(name, str):
+        return name
+    return _GPU.sub(lambda m: f"CPU:{int(m[1]) + 1 if (m[1] or '*') != '*' else 1}", name)
+
+
+def to_shown(name: Any) -> Any:
+    """The name that a program sees."""
+    return _HOST.sub(lambda m: f"GPU:{int(m[1]) - 1}", name) if isinstance(name, str) else name
+
+
+def _list_physical(gpus: list[Any]) -> None:
+    """Put the GPUs among the physical devices of the context, and count CPUs for them in its configuration."""
+    kind = context.Context
+    found, config, known = kind._initialize_physical_devices, kind.config.fget, kind.get_device_details
+
+    def add(self: Any) -> None:
+        self._physical_devices += [g for g in gpus if g not in self._physical_devices]
+        self._visible_device_list += [g for g in gpus if g not in self._visible_device_list]
+        for gpu in gpus:
+            self._memory_growth_map.setdefault(gpu, None)
+
+    def initialize(self: Any, reinitialize: bool = False) -> None:
+        if reinitialize or self._physical_devices is None:
+            found(self, reinitialize)
+            add(self)
+
+    def counted(self: Any) -> Any:
+        made = config(self)
+        seen = [g for g in self._visible_device_list if g.device_type == "GPU"]
+        made.device_count["CPU"] = sum(len(self._virtual_device_map.get(g) or [g]) for g in seen) + 1
+        made.device_count["GPU"] = 0
+        made.ClearField("gpu_options")
+        return made
+
+    def details(self: Any, device: Any) -> Any:
+        return {"device_name": NAME, "compute_capability": (8, 0)} if device in gpus else known(self, device)
+
+    kind._initialize_physical_devices, kind.config, kind.get_device_details = initialize, property(counted), details
+    current = context.context()
+    if current._physical_devices is not None:
+        add(current)
+
+
+def _list_logical() -> None:
+    kind = context.Context
+    logical, every = kind._initialize_logical_devices, kind.list_logical_devices
+
+    def initialize(self: Any) -> None:
+        logical(self)
+        shown = [to_shown(device.name) for device in self._logical_devices]
+        self._logical_devices = [context.LogicalDevice(name, name.split(":")[-2]) for name in shown]
+        gpus = [device.name for device in self._logical_devices if device.device_type == "GPU"]
+        self._num_gpus = len(gpus)
+        if not any(name.startswith("/job:") for name in gpus):  # else other processes' GPUs are among them
+            hardware.name_virtual(len(gpus), stand_in=True)
+
+    def listed(self: Any, device_type: str | None = None) -> list[Any]:
+        found: list[Any] = every(self, device_type)
+        asks = sys._getframe(2).f_globals.get("__name__", "")
+        return [device for device in found if device.device_type != "GPU"] if asks in KERNELS else found
+
+    kind._initialize_logical_devices, kind.list_logical_devices = initialize, listed
+
+
+def _place() -> None:
+    """Make GPU 0 each thread's device where nothing else is said: the runtime begins with none, the CPU's."""
+    kind = context.Context
+    put, begin = kind._set_device, threading.Thread._bootstrap_inner  # type: ignore[attr-defined]  # where a thread begins
+
+    def set_device(self: Any, name: str, spec: Any) -> None:
+        real = to_real(name) or ""
+        put(self, real if _TYPED.search(real) else real + _FIRST, spec)
+
+    def begin_thread(self: Any) -> None:
+        current = context.context()
+        current._set_device("", current.device_spec)
+        begin(self)
+
+    kind._set_device = set_device
+    threading.Thread._bootstrap_inner = begin_thread  # type: ignore[attr-defined]  # as above
+    current = context.context()
+    current._set_device("", current.device_spec)
+    now = device_util.current
+
+    def device() -> Any:
+        eager = ops.executing_eagerly_outside_functions()
+        return to_shown(now()) if not eager or context.context().device_spec.device_type else ""
+
+    device_util.current = device
+
+
+def _name_tensors() -> None:
+    for word in ("device", "backing_device"):
+        _show(ops.EagerTensor, word)
+    _show(ops.SymbolicTensor, "device")
+    base = ops._EagerTensorBase
+    copy = base._copy_nograd
+    base._copy_nograd = lambda self, ctx=None, device_name=None: copy(self, ctx, to_real(device_name))
+
+
+def _name_operations() -> None:
+    name = ops.Operation._set_device_from_string
+    ops.Operation._set_device_from_string = lambda self, device: name(self, to_real(device))
+    _show(ops.Operation, "device")
+
+
+def _show(kind: Any, word: str) -> None:
+    getter = kind.__dict__[word] if word in kind.__dict__ else getattr(kind, word)
+    setattr(kind, word, property(lambda self: to_shown(getter.__get__(self))))
+
+
+def _name_arguments() -> None:
+    """Operations that take names of devices as arguments."""
+    import_module("tensorflow.python.data.ops.multi_device_iterator_ops")  # it keeps references to these
+    made: Any = import_module("tensorflow.python.ops.gen_dataset_ops")
+    functional: Any = import_module("tensorflow.python.ops.functional_ops")
+
+    def translating(run: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda devices, *args, **kwargs: run([to_real(d) for d in devices], *args, **kwargs)
+
+    for name in ("multi_device_iterator", "anonymous_multi_device_iterator", "anonymous_multi_device_iterator_v3"):
+        setattr(made, name, translating(getattr(made, name)))
+    call = functional.remote_call
+    functional.remote_call = lambda *args, target=None, **kwargs: call(*args, target=to_real(target), **kwargs)
+
+
+def _reduce_without_nccl() -> None:
+    launcher: Any = cross_device_utils.CollectiveReplicaLauncher
+    launch, ring = launcher.__init__, collective_util.CommunicationImplementation.RING
+
+    def with_ring(self: Any, *others: Any) -> None:  # the last of which is the options
+        *before, asked = others
+        options = collective_util.Options(asked.bytes_per_pack, asked.timeout_seconds, ring)
+        launch(self, *before, options)
+
+    launcher.__init__ = with_ring
+    reducer: Any = cross_device_ops.AllReduceCrossDeviceOps
+    reduce = reducer.__init__
+
+    def with_copies(self: Any, all_reduce_alg: str = "nccl", num_packs: int = 1) -> None:
+        reduce(self, "hierarchical_copy" if all_reduce_alg == "nccl" else all_reduce_alg, num_packs)
+
+    reducer.__init__ = with_copies

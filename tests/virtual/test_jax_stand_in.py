@@ -1,0 +1,77 @@
+"""JAX programs for GPUs, unedited."""
+
+import pytest
+
+
+def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual(program):
+    lines = program("""
+        import jax, jax.numpy as jnp
+        jax.config.update("jax_platforms", "cuda")
+        print(jax.default_backend(), jax.device_count(), jax.local_device_count(), len(jax.local_devices()))
+        print(jax.devices(), jax.devices("cuda") == jax.devices(), jax.devices("cpu"), jax.local_devices(backend="gpu"))
+        first, second = jax.devices("gpu")
+        print(first, second.id, second.platform, second.device_kind, first.client.platform)
+        print(jnp.ones(3).device, jax.device_put(jnp.ones(3), second).devices())
+        print(jax.random.normal(jax.random.key(0)).device)
+        with jax.default_device(second):
+            print(jnp.ones(2).device)
+        x = jax.device_put(jnp.ones(1000), second)
+        print(second.memory_stats()["bytes_in_use"] >= 4000, second.memory_stats()["bytes_limit"] > 2**20)
+        mesh = jax.make_mesh((2,), ("x",))
+        y = jax.device_put(jnp.arange(8.0), jax.NamedSharding(mesh, jax.P("x")))
+        jax.debug.visualize_array_sharding(y)
+        print(float(jnp.sin(y).sum()), jax.pmap(lambda a: jax.lax.psum(a, "i"), "i")(jnp.ones((2, 1))).tolist())
+        try: jax.device_put(1.0, first) + x
+        except ValueError as error: print("incompatible devices" in str(error))
+        import xdevice
+        print(xdevice.devices(), xdevice.device_of(x), xdevice.Device(str(second)), repr(xdevice.as_device(second)))
+    """)
+    expected = """
+        gpu 2 2 2
+        [CudaDevice(id=0), CudaDevice(id=1)] True [CpuDevice(id=0)] [CudaDevice(id=0), CudaDevice(id=1)]
+        cuda:0 1 gpu xdevice virtual GPU gpu
+        cuda:0 {CudaDevice(id=1)}
+        cuda:0
+        cuda:1
+        True True
+        ┌───────┬───────┐
+        │ GPU 0 │ GPU 1 │
+        └───────┴───────┘
+        0.5537326335906982 [[2.0], [2.0]]
+        True
+        [Device('cpu:0'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:1 gpu:1 <virtual Device('gpu:1')>
+    """
+    assert lines == [line.strip() for line in expected.strip().splitlines()]
+
+
+def test_a_program_may_choose_the_cpu_and_a_number_of_host_devices_that_it_does_not_need(program):
+    lines = program("""
+        import os
+        os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+        import jax
+        jax.config.update("jax_num_cpu_devices", 8)
+        print(jax.device_count())
+        jax.config.update("jax_platform_name", "cpu")
+        print(jax.devices(), jax.default_backend(), repr(jax.numpy.ones(1).device))
+    """)
+    assert lines == ["2", "[CpuDevice(id=0)] cpu CpuDevice(id=0)"]
+
+
+def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(keras_losses):
+    with_gpus, alone, more = keras_losses(
+        "jax",
+        """
+        print([str(next(iter(v.value.devices()))) for v in net.trainable_variables[:1]])
+        import jax
+        print(keras.distribution.list_devices("gpu"))
+        with keras.device("gpu:1"):
+            print(next(iter(keras.ops.ones(2).devices())))
+        keras.distribution.set_distribution(keras.distribution.DataParallel())
+        net = keras.Sequential([keras.Input((4,)), layers.Dense(2)])
+        net.compile("sgd", "mse")
+        net.fit(np.ones((8, 4)), np.ones((8, 2)), 4, verbose=0)
+        print(len(net.layers[0].kernel.value.devices()))
+    """,
+    )
+    assert with_gpus == pytest.approx(alone, abs=2e-5)
+    assert more == ["['cuda:0']", "['gpu:0', 'gpu:1']", "cuda:1", "2"]

@@ -1,0 +1,71 @@
+"""MXNet programs for GPUs, unedited."""
+
+import pytest
+
+TRAIN = """
+    import mxnet as mx, numpy as np
+    from mxnet import autograd, gluon
+    from mxnet.gluon import nn, rnn
+    mx.random.seed(0)
+    contexts = [mx.gpu(i) for i in range(mx.context.num_gpus())] or [mx.cpu()]
+    class Net(gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            with self.name_scope():
+                self.words, self.lstm = nn.Embedding(9, 8), rnn.LSTM(8, layout="NTC", input_size=8)
+                self.gru, self.conv = rnn.GRU(8, layout="NTC", input_size=8), nn.Conv1D(6, 3, in_channels=6)
+                self.out = nn.Dense(3)
+        def hybrid_forward(self, F, x):
+            h = self.gru(self.lstm(self.words(x)))
+            h = F.batch_dot(F.softmax(F.batch_dot(h, h, transpose_b=True)), h)  # attention
+            return self.out(F.relu(self.conv(h)))
+    net = Net()
+    net.initialize(mx.init.Constant(0.05), ctx=contexts)
+    net.hybridize()
+    rng = np.random.RandomState(0)
+    words, labels = rng.randint(0, 9, (16, 6)), rng.randint(0, 3, 16)
+    loss, trainer = gluon.loss.SoftmaxCrossEntropyLoss(), gluon.Trainer(net.collect_params(), "adam", kvstore="device")
+    for _ in range(3):
+        split = [gluon.utils.split_and_load(part.astype("float32"), contexts) for part in (words, labels)]
+        with autograd.record():
+            losses = [loss(net(x), y) for x, y in zip(*split)]
+        autograd.backward(losses)
+        trainer.step(16)
+    print(sum(float(part.sum().asscalar()) for part in losses))
+    print(len(contexts), {str(part.context) for part in losses} == set(map(str, contexts)))
+"""
+
+
+def test_a_program_finds_gpus_computes_on_them_and_is_told_what_is_missing(program):
+    lines = program("""
+        import mxnet as mx
+        x = mx.nd.array([[1, 2], [3, 4]], ctx=mx.gpu(0))
+        print(mx.context.num_gpus(), mx.npx.num_gpus(), x.context, x.context == mx.gpu(0), x.context.device_type)
+        print(str(x).splitlines()[-1], mx.nd.random.uniform(shape=2, ctx=mx.gpu(1)).context)
+        with mx.Context("gpu", 1):
+            print(mx.nd.ones(2).context, mx.nd.arange(3).context, mx.np.zeros(2).ctx)
+        print(x.copyto(mx.gpu(1)).context, x.as_in_context(mx.cpu()).context, (x * 2).context)
+        print(mx.context.gpu_memory_info(0)[1] > 2**20)
+        try: mx.nd.ones(2, ctx=mx.gpu(5)).wait_to_read()
+        except mx.MXNetError as error: print(error)
+        import xdevice
+        print(xdevice.devices(), xdevice.device_of(x), xdevice.native("gpu:1"))
+        print(xdevice.device_of(xdevice.to_device(x, "gpu:1")), xdevice.ones(2, device="gpu:1").ctx)
+    """)
+    assert lines == [
+        "2 2 gpu(0) True gpu",
+        "<NDArray 2x2 @gpu(0)> gpu(1)",
+        "gpu(1) gpu(1) gpu(1)",
+        "gpu(1) cpu(0) gpu(0)",
+        "True",
+        "invalid device ordinal 5: there are 2 virtual GPUs",
+        "[Device('cpu:0'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:0 gpu(1)",
+        "gpu:1 gpu(1)",
+    ]
+
+
+def test_a_network_trains_on_both_gpus_to_the_cpus_numbers(program):
+    first = "    import xdevice; xdevice.backend('mxnet').framework"  # imports MXNet under any NumPy
+    (loss, both), (alone, one) = program(TRAIN), program(first + TRAIN, gpus=False)
+    assert (both, one) == ("2 True", "1 True")
+    assert float(loss) == pytest.approx(float(alone), rel=1e-5)

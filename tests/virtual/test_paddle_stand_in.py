@@ -1,0 +1,96 @@
+"""PaddlePaddle programs for GPUs, unedited."""
+
+import pytest
+
+TRAIN = """
+    import numpy as np, paddle
+    from paddle import nn
+    paddle.seed(0)
+    class Net(nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.words, self.lstm, self.gru = nn.Embedding(9, 8), nn.LSTM(8, 8), nn.GRU(8, 8)
+            self.attention, self.conv = nn.MultiHeadAttention(8, 2), nn.Conv1D(8, 8, 3, padding=1)
+            self.norm, self.out = nn.BatchNorm1D(8), nn.Linear(48, 3)
+        def forward(self, x):
+            h = self.gru(self.lstm(self.words(x))[0])[0]
+            h = self.norm(self.conv((h + self.attention(h)).transpose([0, 2, 1])))
+            return self.out(nn.functional.relu(h).flatten(1))
+    net = Net()
+    for i, p in enumerate(net.parameters()):
+        p.set_value(0.1 * np.sin(np.arange(p.size) + i).reshape(p.shape).astype("float32"))
+    adam, rng = paddle.optimizer.Adam(0.01, parameters=net.parameters()), np.random.RandomState(0)
+    x, y = paddle.to_tensor(rng.randint(0, 9, (16, 6))), paddle.to_tensor(rng.randint(0, 3, 16))
+    for _ in range(3):
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        adam.step()
+        adam.clear_grad()
+    print(float(loss))
+    state = [t for t in adam.state_dict().values() if hasattr(t, "place")]
+    print({str(p.place) for p in net.parameters()}, {str(t.place) for t in state})
+"""
+
+
+def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual(program):
+    lines = program(
+        """
+        import paddle
+        cuda = paddle.device.cuda
+        print(paddle.device.is_compiled_with_cuda(), cuda.device_count(), paddle.device.get_device())
+        x = paddle.to_tensor([1.0, 2.0], place=paddle.CUDAPlace(1))
+        print(x.place, (x + x).place, x.cpu().place, x.cuda(0).place, x.place.is_gpu_place(), x.place.gpu_device_id())
+        print(x, paddle.ones([2]).place, paddle.device.get_available_device())
+        paddle.device.set_device("gpu:1")
+        print(paddle.rand([2]).place, paddle.get_device(), cuda.get_device_name(0), cuda.memory_allocated(1) > 0)
+        paddle.device.synchronize()
+        start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+        start.record(), end.record()
+        with cuda.stream_guard(cuda.Stream()):
+            print(start.elapsed_time(end) >= 0)
+        try: paddle.CUDAPlace(7)
+        except ValueError as error: print(error)
+        try: print([paddle.ones([1024, 1024]) for _ in range(40)])
+        except MemoryError as error: print("Out of memory" in str(error), cuda.get_device_properties(0).total_memory)
+        print(float(paddle.ones([1024, 1024]).sum()))
+        import xdevice
+        xdevice.use("paddle")
+        print(xdevice.devices(), xdevice.device_of(x), xdevice.native("gpu:1"))
+        print(xdevice.device_of(xdevice.to_device(x, "gpu")), xdevice.ones(2, device="gpu:1").place)
+    """,
+        XDEVICE_VIRTUAL_MEMORY="64MiB",
+    )
+    assert lines == [
+        "True 2 gpu:0",
+        "Place(gpu:1) Place(gpu:1) Place(cpu) Place(gpu:0) True 1",
+        "Tensor(shape=[2], dtype=float32, place=Place(gpu:1), stop_gradient=True,",
+        "       [1., 2.]) Place(gpu:0) ['cpu', 'gpu:0', 'gpu:1']",
+        "Place(gpu:1) gpu:1 xdevice virtual GPU True",
+        "True",
+        "(InvalidArgument) Invalid CUDAPlace(7), must inside [0, 2), because GPU number on your machine is 2.",
+        "True 67108864",
+        "1048576.0",
+        "[Device('cpu:0'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:1 Place(gpu:1)",
+        "gpu:0 Place(gpu:1)",
+    ]
+
+
+def test_a_network_with_every_kind_of_layer_trains_to_the_cpus_numbers(program):
+    (loss, places), (alone, _) = program(TRAIN), program(TRAIN, gpus=False)
+    assert float(loss) == pytest.approx(float(alone), rel=1e-5)
+    assert places == "{'Place(gpu:0)'} {'Place(gpu:0)'}"
+
+
+def test_mixed_precision_keeps_what_has_no_kernel_in_float32(program):
+    (line,) = program("""
+        import paddle
+        net = paddle.nn.Linear(4, 4)
+        scaler = paddle.amp.GradScaler()
+        adam = paddle.optimizer.Adam(parameters=net.parameters())
+        with paddle.amp.auto_cast(dtype="bfloat16"):
+            loss = net(paddle.ones([2, 4])).mean()
+        scaler.scale(loss).backward()
+        scaler.step(adam)
+        print(net.weight.grad.place, loss.dtype)
+    """)
+    assert line.startswith("Place(gpu:0) paddle.")

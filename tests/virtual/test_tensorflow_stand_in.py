@@ -1,0 +1,86 @@
+"""TensorFlow programs for GPUs, unedited."""
+
+import pytest
+
+
+def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual(program):
+    lines = program("""
+        import tensorflow as tf
+        gpus = tf.config.list_physical_devices("GPU")
+        for gpu in gpus:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        print(gpus, tf.test.is_built_with_cuda(), tf.test.gpu_device_name(), tf.test.is_gpu_available())
+        print(tf.config.experimental.get_device_details(gpus[0])["device_name"])
+        print([d.name for d in tf.config.list_logical_devices("GPU")], len(tf.config.list_logical_devices()))
+        x = tf.ones((2, 3))
+        print(x.device, (x + 1).backing_device)
+        with tf.device("/GPU:1"):
+            y, v = tf.random.normal((100, 100)), tf.Variable(tf.ones(3))
+        with tf.device("CPU:0"):
+            z = tf.ones(2)
+        print(y.device, v.device, z.device)
+        print(tf.identity(y).device, x.gpu(1).device if hasattr(x, "gpu") else y.device, x.cpu().device)
+        print(tf.config.experimental.get_memory_info("GPU:1")["current"] >= 40000)
+        @tf.function
+        def double(a):
+            with tf.device("/GPU:1"):
+                b = 2 * a
+                print(b.device or b.op.device)
+            return b
+        print(float(tf.reduce_sum(double(x))))
+        from tensorflow.python.client import device_lib
+        print([d.name for d in device_lib.list_local_devices()])
+        import threading
+        threading.Thread(target=lambda: print(tf.ones(1).device[-5:])).start()
+        import xdevice
+        xdevice.use("tensorflow")
+        moved = xdevice.to_device(y, "gpu")
+        print(xdevice.devices(), xdevice.device_of(y), xdevice.native("gpu:1"), xdevice.device_of(moved))
+    """)
+    local = "/job:localhost/replica:0/task:0/device:"
+    assert lines[0].count("PhysicalDevice") == 2 and lines[0].endswith(" True /device:GPU:0 True")
+    assert lines[1:] == [
+        "xdevice virtual GPU",
+        "['/device:GPU:0', '/device:GPU:1'] 3",
+        f"{local}GPU:0 {local}GPU:0",
+        f"{local}GPU:1 {local}GPU:1 {local}CPU:0",
+        f"{local}GPU:0 {local}GPU:1 {local}CPU:0",
+        "True",
+        "/device:GPU:1",
+        "12.0",
+        "['/device:CPU:0', '/device:GPU:0', '/device:GPU:1']",
+        "GPU:0",
+        "[Device('cpu:0'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:1 /GPU:1 gpu:0",
+    ]
+
+
+def test_a_mirrored_strategy_has_a_replica_on_each_gpu_and_gives_the_cpus_numbers(program):
+    code = """
+        import tensorflow as tf, keras, numpy as np
+        keras.utils.set_random_seed(0)
+        strategy = tf.distribute.MirroredStrategy()
+        print(strategy.num_replicas_in_sync, strategy.extended.worker_devices)
+        with strategy.scope():
+            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(1)])
+            model.compile("adam", "mse")
+        x = np.random.default_rng(0).normal(size=(32, 4)).astype("float32")
+        print(model.fit(x, x.sum(1), 8, 2, verbose=0, shuffle=False).history["loss"][-1])
+    """
+    (replicas, loss), (_, alone) = program(code), program(code, gpus=False)
+    assert replicas.startswith("2 ('/job:localhost/replica:0/task:0/device:GPU:0', ")
+    assert float(loss) == pytest.approx(float(alone), rel=1e-4)
+
+
+def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(keras_losses):
+    with_gpus, alone, more = keras_losses(
+        "tensorflow",
+        """
+        with keras.device("gpu:1"):
+            print(keras.ops.ones(2).device[-5:])
+        print(keras.distribution.list_devices("gpu"))
+        image = keras.ops.ones((1, 8, 8, 3))
+        print(layers.Conv2D(4, 3)(image).shape, layers.MaxPooling2D()(image).shape)
+        """,
+    )
+    assert with_gpus == pytest.approx(alone, abs=2e-5)
+    assert more == ["GPU:1", "['gpu:0', 'gpu:1']", "(1, 6, 6, 4) (1, 4, 4, 3)"]
