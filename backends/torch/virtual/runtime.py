@@ -10,6 +10,7 @@ import torch
 from xdevice.backends.torch.virtual import (
     account,
     autocast,
+    batch_norm,
     cells,
     devices,
     gradients,
@@ -76,7 +77,9 @@ def _start_compiled(found: plug_in.PlugIn, n: int, stand_in: bool) -> None:
     ours, errors = library.Library("aten", "IMPL"), library.Library("xdevice_virtual", "IMPL")
     _libraries[:] = [ours, errors]
     errors.impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
-    cells.register_attention(ours, "CUDA" if stand_in else "PrivateUse1")
+    key = "CUDA" if stand_in else "PrivateUse1"
+    cells.register_attention(ours, key)
+    batch_norm.register(ours, key)
     devices.generators[:] = [torch.Generator(f"{devices.name}:{i}") for i in range(n)]  # the first are the default ones
     process_groups.replace()
     if stand_in:

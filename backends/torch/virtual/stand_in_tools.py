@@ -1,4 +1,4 @@
-"""What stands on ``torch.cuda`` and is replaced whole: torch.compile, default tensor types, cuDNN, sharing tensors."""
+"""What stands on ``torch.cuda`` and is replaced whole: torch.compile, profilers, cuDNN, sharing tensors."""
 
 from __future__ import annotations
 
@@ -13,28 +13,10 @@ from xdevice.backends.torch.virtual.internals import core
 
 def replace() -> None:
     """Replace them."""
-    _types()
     _compile()
     _profile()
     _without_cudnn()
     _share()
-
-
-def _types() -> None:
-    """``torch.set_default_tensor_type("torch.cuda.FloatTensor")``, by torch's newer functions."""
-    inside: Any = torch
-    old = inside.set_default_tensor_type
-
-    def set_default_tensor_type(t: Any) -> None:
-        name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
-        if not name.startswith("torch.cuda."):
-            torch.set_default_device(None)
-            old(t)
-            return
-        torch.set_default_dtype(getattr(torch, name.rpartition(".")[2]).dtype)
-        torch.set_default_device("cuda")
-
-    inside.set_default_tensor_type = set_default_tensor_type
 
 
 def _compile() -> None:
