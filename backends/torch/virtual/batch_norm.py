@@ -58,7 +58,7 @@ def _normalized(  # noqa: PLR0913, PLR0917  (torch's signature)
     return (y if bias is None else y + _wide(bias, x)).to(x.dtype)
 
 
-def _backward_sums(  # noqa: PLR0913, PLR0917  (torch's signature)
+def _backward_sums(
     grad: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | None, *wanted: bool
 ) -> tuple[Tensor, ...]:
     sums = _single(grad).sum(_dims(x))
