@@ -22,6 +22,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -91,7 +92,7 @@ def run_here(path: Path, tab: str, stand_in_data: bool) -> None:
 def show(cell: str, name: str, names: dict[str, object]) -> None:
     """Run a cell; if it ends with an expression, print its value, as a notebook does."""
     tree = ast.parse(cell, name)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) and path_is_cell(name) else None
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) and is_cell(name) else None
     exec(compile(tree, name, "exec", dont_inherit=True), names)
     if isinstance(last, ast.Expr):
         value = eval(compile(ast.Expression(last.value), name, "eval", dont_inherit=True), names)
@@ -99,7 +100,7 @@ def show(cell: str, name: str, names: dict[str, object]) -> None:
             print(repr(value))
 
 
-def path_is_cell(name: str) -> bool:
+def is_cell(name: str) -> bool:
     """Whether it is a cell of a notebook or chapter, and no script."""
     return not name.partition("[")[0].endswith(".py")
 
@@ -107,14 +108,27 @@ def path_is_cell(name: str) -> bool:
 def outcome(options: argparse.Namespace, path: Path, gpus: int) -> tuple[list[list], list[str]]:
     """What came of each cell, and all that was printed between."""
     settings = dict(setting.split("=", 1) for setting in options.env)
-    python_path = [*options.path, *filter(None, [os.environ.get("PYTHONPATH")])]
+    python_path = [*map(os.path.abspath, options.path), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "MPLBACKEND": "agg", **settings, "PYTHONPATH": os.pathsep.join(python_path)}
     start = ["-m", "xdevice", "run", "--virtual-gpus", str(gpus), "--stand-in"] if gpus else []
-    inner = [__file__, "--here", "--tab", options.tab, *["--stand-in-data"] * options.stand_in_data, str(path)]
+    inner = [
+        str(Path(__file__).resolve()),
+        "--here",
+        "--tab",
+        options.tab,
+        *["--stand-in-data"] * options.stand_in_data,
+        str(path.resolve()),
+    ]
     try:
-        done = subprocess.run(
-            [sys.executable, *start, *inner], capture_output=True, text=True, env=env, timeout=options.timeout
-        )
+        with tempfile.TemporaryDirectory() as folder:  # programs write checkpoints where they are run
+            done = subprocess.run(
+                [sys.executable, *start, *inner],
+                capture_output=True,
+                text=True,
+                env=env,
+                timeout=options.timeout,
+                cwd=folder,
+            )
         printed, errors = done.stdout, done.stderr
     except subprocess.TimeoutExpired as late:
         printed, errors = (late.stdout or b"").decode(), (late.stderr or b"").decode() + "timed out"

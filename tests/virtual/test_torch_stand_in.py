@@ -65,6 +65,8 @@ DISTRIBUTED = """
 import json, os
 import torch, torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 rank = int(os.environ["LOCAL_RANK"])
@@ -79,24 +81,45 @@ work.wait()
 dist.all_gather(parts, torch.ones(1, device=device) * rank)
 names = [None, None]
 dist.all_gather_object(names, rank)
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to(device)
-model = DistributedDataParallel(model, device_ids=[rank] if gpu else None)
-optimiser = torch.optim.Adam(model.parameters(), 0.01)
-for _ in range(3):
-    optimiser.zero_grad()
-    loss = model(torch.arange(20.0).view(5, 4).to(device) * (rank + 1) / 10).square().sum()
-    loss.backward()
-    optimiser.step()
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to(device)
+
+def train(model):
+    optimiser = torch.optim.Adam(model.parameters(), 0.01)
+    for _ in range(3):
+        optimiser.zero_grad()
+        loss = model(torch.arange(20.0).view(5, 4).to(device) * (rank + 1) / 10).square().sum()
+        loss.backward()
+        optimiser.step()
+    return [loss, *model.parameters()]
+
+values = train(DistributedDataParallel(network(), device_ids=[rank] if gpu else None))
+sharded = train(fully_shard(network(), mesh=init_device_mesh(device.type, (2,))))
+whole = [value.full_tensor() if hasattr(value, "full_tensor") else value for value in sharded]
+
+if gpu:  # torch has synchronized batch norm for GPUs only: it is that of the whole batch
+    whole_batch = torch.arange(48.0).view(6, 2, 4).sin()
+    expected, own = nn.BatchNorm1d(2), nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm1d(2)).to(device)
+    x_all = whole_batch.clone().requires_grad_()
+    (expected(x_all) ** 3).sum().backward()
+    mine = slice(0, 2) if rank == 0 else slice(2, 6)
+    x_own = whole_batch[mine].to(device).requires_grad_()
+    (own(x_own) ** 3).sum().backward()
+    for a, b in ((x_own.grad, x_all.grad[mine]), (own.running_var, expected.running_var)):
+        torch.testing.assert_close(a.cpu(), b, rtol=1e-5, atol=1e-5)
+
 dist.barrier()
 if rank == 0:
-    values = [loss, *model.parameters(), x, *parts]
-    print(json.dumps([*(value.tolist() for value in values), names, {value.device.type for value in values} == {device.type}]))
+    found = [*values, *whole, x, *parts]
+    on_it = {value.device.type for value in found} == {device.type}
+    print(json.dumps([*(value.tolist() for value in found), names, on_it]))
 dist.destroy_process_group()
 """
 
 
-def test_distributed_data_parallel_under_torchrun_gives_the_cpus_numbers(tmp_path):
+def test_data_parallel_and_sharded_training_under_torchrun_give_the_cpus_numbers(tmp_path):
     program = tmp_path / "distributed.py"
     program.write_text("import xdevice\n" + DISTRIBUTED)
     launch = ("-W", "ignore", "-m", "torch.distributed.run", "--nproc_per_node", "2", str(program))

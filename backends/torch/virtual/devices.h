@@ -1,6 +1,7 @@
 // What torch's C++ asks about devices: the guard, streams and events, generators, and the hooks.
 #pragma once
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -75,18 +76,62 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
 };
 
-// A virtual GPU's random numbers are those of a CPU generator.
+// A virtual GPU's random numbers are those of a CPU generator. As CUDA's it also has an offset, for DTensor, which
+// sets a seed and an offset (16 bytes) in place of a whole state: these two then decide what follows.
 struct Draws final : GeneratorImpl {
   Generator host;
-  Draws(DeviceIndex i, Generator h) : GeneratorImpl(Device(TYPE, i), DispatchKeySet(KEY)), host(std::move(h)) {}
-  void set_current_seed(uint64_t s) override { host.set_current_seed(s); }
-  void set_offset(uint64_t n) override { host.set_offset(n); }
-  uint64_t get_offset() const override { return host.get_offset(); }
-  uint64_t current_seed() const override { return host.current_seed(); }
-  uint64_t seed() override { return host.seed(); }
-  void set_state(const c10::TensorImpl& s) override { host.unsafeGetGeneratorImpl()->set_state(s); }
-  c10::intrusive_ptr<c10::TensorImpl> get_state() const override { return host.unsafeGetGeneratorImpl()->get_state(); }
-  Draws* clone_impl() const override { return new Draws(device().index(), host.clone()); }
+  uint64_t place[2] = {0, 0};  // the seed and the offset
+  Draws(DeviceIndex i, Generator h) : GeneratorImpl(Device(TYPE, i), DispatchKeySet(KEY)), host(std::move(h)) {
+    place[0] = host.current_seed();
+  }
+  void set_current_seed(uint64_t s) override {
+    host.set_current_seed(s);
+    place[0] = s, place[1] = 0;
+  }
+  void set_offset(uint64_t n) override {
+    place[1] = n;
+    begin_at_place();
+  }
+  uint64_t get_offset() const override { return place[1]; }
+  uint64_t current_seed() const override { return place[0]; }
+  uint64_t seed() override {
+    uint64_t s = host.seed();
+    place[0] = s, place[1] = 0;
+    return s;
+  }
+  void begin_at_place() {  // by splitmix64, so that neighbouring offsets have nothing in common
+    uint64_t z = place[0] + 0x9e3779b97f4a7c15 * (place[1] + 1);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    host.set_current_seed(z ^ (z >> 31));
+  }
+  void set_state(const c10::TensorImpl& given) override {
+    at::detail::check_rng_state(given);
+    int64_t size = given.numel(), own = size - sizeof place;
+    auto* bytes = static_cast<const uint8_t*>(given.data());
+    TORCH_CHECK(own >= 0, "RNG state is wrong size");
+    if (own) {
+      Tensor of_host = at::detail::empty_cpu({own}, kByte);
+      memcpy(of_host.mutable_data_ptr(), bytes, own);
+      host.set_state(of_host);
+    }
+    memcpy(place, bytes + own, sizeof place);
+    if (!own) begin_at_place();
+  }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    Tensor of_host = host.get_state();
+    int64_t own = of_host.numel();
+    Tensor made = at::detail::empty_cpu({own + int64_t(sizeof place)}, kByte);
+    auto* bytes = static_cast<uint8_t*>(made.mutable_data_ptr());
+    memcpy(bytes, of_host.const_data_ptr(), own);
+    memcpy(bytes + own, place, sizeof place);
+    return made.getIntrusivePtr();
+  }
+  Draws* clone_impl() const override {
+    auto* made = new Draws(device().index(), host.clone());
+    std::copy(place, place + 2, made->place);
+    return made;
+  }
 };
 
 inline std::array<Generator, MOST>& generators = *new std::array<Generator, MOST>;  // the default ones

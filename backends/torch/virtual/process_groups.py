@@ -28,6 +28,7 @@ def replace() -> None:
     """Let gloo take tensors on virtual GPUs."""
     if not dist.is_available():
         return
+    from torch.distributed import device_mesh
     from torch.distributed import distributed_c10d as c10d
 
     inside: Any = c10d.Backend
@@ -36,12 +37,11 @@ def replace() -> None:
     inside.default_device_backend_map[devices.name] = "gloo"
     _replace_collectives("CUDA" if devices.name == "cuda" else "PrivateUse1")
     _replace_futures()
-    if devices.name == "cuda":
-        for name in ("init_process_group", "new_group", "split_group"):
-            if hasattr(c10d, name):
-                made = _by_gloo(getattr(c10d, name))
-                for place in (c10d, dist):
-                    setattr(place, name, made)
+    for name in ("init_process_group", "new_group"):
+        made = _by_gloo(getattr(c10d, name))
+        for place in (c10d, dist, device_mesh):
+            if hasattr(place, name):
+                setattr(place, name, made)
 
 
 def _replace_collectives(key: str) -> None:
@@ -59,11 +59,27 @@ def _on_host(op: Any) -> Callable[..., Any]:
     """The collective on CPU tensors in the virtual ones' memory."""
     returns_tensors = len(op._schema.returns) > 1
 
+    group = [argument.name for argument in op._schema.arguments].index("process_group")
+
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        result = op(*map(_to_host, args), **kwargs)
+        here = [_to_host(arg) for arg in args]
+        try:
+            result = op(*here, **kwargs)
+        except RuntimeError as error:
+            if "No backend type associated with device type cpu" not in str(error):
+                raise
+            _serve_cpu(args[group])
+            result = op(*here, **kwargs)
         return (args[0], result[1]) if returns_tensors else result
 
     return kernel
+
+
+def _serve_cpu(boxed: Any) -> None:
+    """Let gloo serve the CPU too, in a group that was made for virtual GPUs alone."""
+    group: Any = dist.ProcessGroup.unbox(boxed)
+    gloo = group._get_backend(torch.device(devices.name))
+    group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
 
 
 def _to_host(value: Any) -> Any:
@@ -91,16 +107,31 @@ def _replace_futures() -> None:
 
 
 def _by_gloo(make: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that makes a process group, with gloo where it is asked for NCCL, and for both kinds of device."""
+    """A function that makes a process group, with gloo where it is asked for NCCL."""
 
     @wraps(make)
     def made(*args: Any, **kwargs: Any) -> Any:
+        _replace_random()
         args = tuple(arg.replace("nccl", "gloo") if isinstance(arg, str) else arg for arg in args)
         backend = kwargs.get("backend")
         if isinstance(backend, str):
             kwargs["backend"] = backend.replace("nccl", "gloo")
-        elif make.__name__ == "init_process_group" and not args:
-            kwargs["backend"] = "cpu:gloo,cuda:gloo"
         return make(*args, **kwargs)
 
     return made
+
+
+def _replace_random() -> None:
+    """Let DTensor find the seed and the offset in the random state of a virtual GPU: its last 16 bytes."""
+    from torch.distributed.tensor import _random
+
+    plain: Any = _random._PhiloxState  # pyright: ignore[reportPrivateUsage]  # it has no public counterpart
+    if plain.__module__ == __name__:
+        return
+
+    class Place(plain):  # type: ignore[misc]  # Any to checkers
+        def __init__(self, state: torch.Tensor) -> None:
+            super().__init__(state[-16:].clone())
+
+    inside: Any = _random
+    inside._PhiloxState = Place
