@@ -1,16 +1,18 @@
 """What a virtual GPU costs beside the CPU, and what `strict()` costs while it is on.
 
-    python benchmarks/virtual.py --backend torch,jax --rounds 101
+    OMP_NUM_THREADS=1 python benchmarks/virtual.py --backend torch,jax --rounds 101
 
 Each framework does the same work on its CPU and on a virtual GPU, with no strict block open and within
 one. As in `overhead.py`, the contenders take turns of about a millisecond, in an order shuffled anew in
 each round, and a ratio is the median over the rounds' own ratios. Virtual GPUs are backed by the host's
-memory and cores: the extra time is the cost of acting as a GPU.
+memory and cores: the extra time is the cost of acting as a GPU. Under PyTorch two networks of its own layers
+are trained too (`networks_torch.py`).
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import random
 import sys
@@ -23,6 +25,9 @@ from contenders import NATIVE
 from report import quartiles_of_ratio
 
 import xdevice
+
+NETWORKS = {"torch": "networks_torch"}
+"""The modules with networks in a framework's own layers."""
 
 SLICE = 1_000_000
 """Nanoseconds for which a statement is repeated between two looks at the clock."""
@@ -61,7 +66,13 @@ def measured(name: str, rounds: int) -> dict[str, dict[str, list[float]]]:
     found: dict[str, dict[str, list[float]]] = {}
     with xdevice.using(name):
         values = {"cpu": names_on(xdevice.cpu()), "virtual": names_on(xdevice.gpu(0))}
-        for title, statement in WORK.items():
+        work = dict(WORK)
+        if name in NETWORKS:
+            steps = importlib.import_module(NETWORKS[name]).steps
+            for where, device in (("cpu", xdevice.cpu()), ("virtual", xdevice.gpu(0))):
+                values[where]["networks"] = steps(xdevice.native(device))
+            work |= {title: f"networks[{title!r}]()" for title in values["cpu"]["networks"]}
+        for title, statement in work.items():
             print(f"{name}: {title}", file=sys.stderr)
             timers = {
                 where: Timer(f"({statement}){wait}", timer=perf_counter_ns, globals=values[where]) for where in values

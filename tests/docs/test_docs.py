@@ -116,7 +116,7 @@ def test_the_command_line_has_the_options_on_its_page(capsys):
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     commands = re.split(r"^## xdevice (\w+)$", page, flags=re.MULTILINE)[1:]
     sections = dict(zip(commands[::2], commands[1::2], strict=True))
-    assert set(sections) == {"info", "doctor", "run", "bench", "launch"}
+    assert set(sections) == {"info", "doctor", "run", "bench", "launch", "virtual"}
     for name in ("run", "bench"):
         with pytest.raises(SystemExit, match="0"):
             main([name, "--help"])

@@ -117,6 +117,20 @@ def test_the_lesson_shows_its_points_on_two_virtual_gpus(backend):
     assert "net(X) is on gpu:0 and holds [[1.75], [1.75]]" in lines
 
 
+def test_a_program_written_for_two_cuda_gpus_runs_as_it_is(backend):
+    if backend != "torch":
+        assert "xdevice" not in code_of("cuda_script.py")  # it is PyTorch's own, and knows nothing of xdevice
+        return
+    command = ["-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", EXAMPLES / "cuda_script.py"]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
+    done = subprocess.run([sys.executable, *command], env=clean, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "2 virtual GPUs stand in for CUDA's; they compute on the CPU" in done.stderr
+    losses = [float(loss) for loss in re.findall(r"epoch \d: loss (\S+) on cuda:0", done.stdout)]
+    assert len(losses) == 5 and losses[-1] < losses[0]
+    assert re.search(r"cuda:1 is a .*virtual", done.stdout)
+
+
 @pytest.mark.needs("gradient")
 def test_each_experiment_times_the_cpu_and_a_virtual_gpu(backend):
     printed = output(backend, "cpu_or_gpu.py", "tiny", "transfer", "--scale", "0.001", virtual=2)

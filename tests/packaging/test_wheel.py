@@ -68,11 +68,14 @@ def test_every_capability_can_be_imported_from_the_wheel_alone(wheel, tmp_path):
     # the frameworks, and nothing else, come from the environment that runs the tests
     (site / "frameworks.pth").write_text(sysconfig.get_path("purelib") + "\n")
     code = """
-import json, xdevice
+import importlib, json, pkgutil, xdevice
 from xdevice.contract import CAPABILITIES
 for name in xdevice.available():
     for capability in CAPABILITIES:
         getattr(xdevice.backend(name), capability)
+    for module in pkgutil.iter_modules(xdevice.backend(name).adapter.__path__):
+        if module.name.startswith("stand_in"):  # loaded where it is asked for
+            importlib.import_module(f"xdevice.backends.{name}.{module.name}")
 import sys
 files = {m: sys.modules[m].__file__ for m in sys.modules if m.startswith("xdevice.backends.")}
 print(json.dumps(files))

@@ -230,6 +230,14 @@ def test_parameters_move_by_their_data_and_keep_their_optimiser():
     optimiser.step()
 
 
+def test_the_older_names_of_tensors_make_them_there():
+    kind = torch.cuda.FloatTensor
+    made = [kind([1, 2]), kind(2).fill_(1), torch.ones(2).type(kind), torch.ones(2).type("torch.cuda.FloatTensor")]
+    assert all(x.is_cuda and isinstance(x, kind) and x.type() == "torch.cuda.FloatTensor" for x in made)
+    assert kind(2, 3).shape == (2, 3) and not isinstance(torch.ones(1), kind)
+    assert torch.cuda.LongTensor([1]).dtype == torch.int64
+
+
 def test_files_and_copies_keep_their_device():
     model = nn.Linear(2, 2).to(SECOND)
     for where, expected in ((None, SECOND), ("cpu", "cpu"), (FIRST, FIRST), ({SECOND: FIRST}, FIRST)):

@@ -872,6 +872,21 @@ def test_gradients_in_inference_mode_are_those_of_any_other():
     assert inside.tolist() == after.tolist() == [2, 4]
 
 
+def test_without_a_compiler_they_are_written_in_python_and_do_the_same():
+    if devices.plug_in is None:
+        pytest.skip("this is that run")
+    chosen = "training or recurrent or packed or mixing or storages or pinned or lazy or place or moves or generator"
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen]
+    done = subprocess.run(
+        [*command, "--xdevice-backend=torch", "--xdevice-virtual-gpus=2", __file__],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env=os.environ | {"CXX": "absent"},
+    )
+    assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
+
+
 # ---------------------------------------------------------------- PyTorch's own database of operations
 
 SOME = re.findall(

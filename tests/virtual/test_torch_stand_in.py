@@ -98,6 +98,18 @@ def train(model):
 values = train(DistributedDataParallel(network(), device_ids=[rank] if gpu else None))
 sharded = train(fully_shard(network(), mesh=init_device_mesh(device.type, (2,))))
 whole = [value.full_tensor() if hasattr(value, "full_tensor") else value for value in sharded]
+
+if gpu:  # torch has synchronized batch norm for GPUs only: it is that of the whole batch
+    whole_batch = torch.arange(48.0).view(6, 2, 4).sin()
+    expected, own = nn.BatchNorm1d(2), nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm1d(2)).to(device)
+    x_all = whole_batch.clone().requires_grad_()
+    (expected(x_all) ** 3).sum().backward()
+    mine = slice(0, 2) if rank == 0 else slice(2, 6)
+    x_own = whole_batch[mine].to(device).requires_grad_()
+    (own(x_own) ** 3).sum().backward()
+    for a, b in ((x_own.grad, x_all.grad[mine]), (own.running_var, expected.running_var)):
+        torch.testing.assert_close(a.cpu(), b, rtol=1e-5, atol=1e-5)
+
 dist.barrier()
 if rank == 0:
     found = [*values, *whole, x, *parts]

@@ -36,7 +36,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"use {'them' if real > 1 else 'it'}, or write virtual_gpus({n}, force=True)"
         )
     taken = core._get_privateuse1_backend_name()
-    if taken != "privateuseone" and not stand_in:
+    if taken != "privateuseone":
         raise VirtualDeviceError(
             f"virtual GPUs need torch's PrivateUse1, which {taken!r} has taken in this process; "
             f"start again without importing the package that provides {taken!r}"

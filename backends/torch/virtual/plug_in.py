@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from xdevice.backends.torch.virtual.internals import core
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit import compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _SOURCE = Path(__file__).with_name("virtual_gpu.cc")
 _NUMBER = ctypes.c_int64
@@ -27,13 +30,12 @@ class PlugIn:
             getattr(library, f"xdevice_{name}").restype = ctypes.c_char_p
         for name in ("allocated", "peak", "total"):
             getattr(library, f"xdevice_{name}").restype = _NUMBER
-        self.current, self.exchange = library.xdevice_current, library.xdevice_exchange
+        self.current: Callable[[], int] = library.xdevice_current
+        self.exchange: Callable[[int], int] = library.xdevice_exchange
         self.used, self.use, self.forked = library.xdevice_used, library.xdevice_use, library.xdevice_forked
-        self.allocated, self.peak, self.total = (
-            library.xdevice_allocated,
-            library.xdevice_peak,
-            library.xdevice_total,
-        )
+        self.allocated: Callable[[int], int] = library.xdevice_allocated
+        self.peak: Callable[[int], int] = library.xdevice_peak
+        self.total: Callable[[int], int] = library.xdevice_total
         self.forget_peak, self.forget_total = library.xdevice_forget_peak, library.xdevice_forget_total
         self.forbid = library.xdevice_forbid
 

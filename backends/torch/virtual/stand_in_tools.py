@@ -1,4 +1,4 @@
-"""What stands on ``torch.cuda`` and is replaced whole: torch.compile, default tensor types, cuDNN, sharing tensors."""
+"""What stands on ``torch.cuda`` and is replaced whole: torch.compile, profilers, cuDNN, sharing tensors."""
 
 from __future__ import annotations
 
@@ -13,28 +13,10 @@ from xdevice.backends.torch.virtual.internals import core
 
 def replace() -> None:
     """Replace them."""
-    _types()
     _compile()
     _profile()
     _without_cudnn()
     _share()
-
-
-def _types() -> None:
-    """``torch.set_default_tensor_type("torch.cuda.FloatTensor")``, by torch's newer functions."""
-    inside: Any = torch
-    old = inside.set_default_tensor_type
-
-    def set_default_tensor_type(t: Any) -> None:
-        name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
-        if not name.startswith("torch.cuda."):
-            torch.set_default_device(None)
-            old(t)
-            return
-        torch.set_default_dtype(getattr(torch, name.rpartition(".")[2]).dtype)
-        torch.set_default_device("cuda")
-
-    inside.set_default_tensor_type = set_default_tensor_type
 
 
 def _compile() -> None:
@@ -85,7 +67,7 @@ def _without_cudnn() -> None:
 
 def _share() -> None:
     """Send tensors to other processes in shared memory of the host, instead of by CUDA's handles."""
-    plain = reductions.reduce_tensor
+    plain: Any = reductions.reduce_tensor
 
     def reduce_tensor(tensor: Any) -> Any:
         if not tensor.is_cuda or type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_sparse:
@@ -98,7 +80,7 @@ def _share() -> None:
             )
         with torch.no_grad():
             host = torch.ops.xdevice_virtual.host(tensor.detach())
-            host.share_memory_()
+            host.untyped_storage().share_memory_()
             torch.ops.xdevice_virtual.refresh(tensor.detach())
         return _received, (host, tensor.get_device(), type(tensor) is torch.nn.Parameter, tensor.requires_grad)
 
@@ -109,6 +91,7 @@ def _share() -> None:
 
 
 def _received(host: torch.Tensor, index: int, parameter: bool, requires_grad: bool) -> torch.Tensor:
-    torch.cuda.init()
+    cuda: Any = torch.cuda
+    cuda.init()
     made: torch.Tensor = torch.ops.xdevice_virtual.take(host, index)
     return torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)

@@ -1,0 +1,56 @@
+"""``torch.cuda.FloatTensor`` and the like, which a build for the CPU has and refuses to make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_DTYPES = {
+    "Float": torch.float32,
+    "Double": torch.float64,
+    "Half": torch.float16,
+    "BFloat16": torch.bfloat16,
+    "Long": torch.int64,
+    "Int": torch.int32,
+    "Short": torch.int16,
+    "Char": torch.int8,
+    "Byte": torch.uint8,
+    "Bool": torch.bool,
+}
+
+
+class _Kind(type):
+    """The type of those types: a tensor on a GPU is an instance of the one of its dtype."""
+
+    dtype: torch.dtype
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Tensor) and instance.is_cuda and instance.dtype == cls.dtype
+
+    def __call__(cls, *args: Any) -> torch.Tensor:
+        if len(args) == 1 and not isinstance(args[0], (int, torch.Size)):
+            return torch.as_tensor(args[0], dtype=cls.dtype, device="cuda")
+        size = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args or (0,)
+        return torch.empty(size, dtype=cls.dtype, device="cuda")
+
+
+def replace() -> None:
+    """Replace them, and `torch.set_default_tensor_type`."""
+    cuda: Any = torch.cuda
+    for name, dtype in _DTYPES.items():
+        full = f"torch.cuda.{name}Tensor"  # `Tensor.type` reads the name
+        setattr(cuda, f"{name}Tensor", _Kind(full, (), {"dtype": dtype, "is_cuda": True, "__module__": "torch.cuda"}))
+    inside: Any = torch
+    plain = inside.set_default_tensor_type
+
+    def set_default_tensor_type(t: Any) -> None:
+        name = t if isinstance(t, str) else t.__name__
+        if not name.startswith("torch.cuda."):
+            torch.set_default_device(None)
+            plain(t)
+            return
+        torch.set_default_dtype(getattr(cuda, name.rpartition(".")[2]).dtype)
+        torch.set_default_device("cuda")
+
+    inside.set_default_tensor_type = set_default_tensor_type

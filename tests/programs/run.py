@@ -1,0 +1,187 @@
+"""Run published GPU programs, unedited, on virtual GPUs and on the CPU, and say what came of each.
+
+    python tests/programs/run.py --path d2l-en --tab tensorflow d2l-en/chapter_builders-guide/use-gpu.md
+    python tests/programs/run.py keras/guides/distributed_training_with_jax.py --env KERAS_BACKEND=jax
+    python tests/programs/run.py --gpus 8 jax/docs/notebooks/shard_map.ipynb
+
+A program is a Python script, a notebook, or a chapter in Markdown, on a checkout of yours: none is in this repository.
+Each runs twice, with GPUs that stand in and without any. Cells run in turn in one namespace; one that raises is
+counted, and the next goes on. What is left out of a cell is what only a notebook can run: lines that begin with % or !.
+Data sets that would be downloaded are random numbers of the same shape and types, where --stand-in-data is given.
+
+The line for each program has the cells that ran to their end with GPUs, those that did on the CPU, and how many numbers
+of those that both printed agree to --tolerance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+CELL = re.compile(r"^```\{?\.?python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+TAB = re.compile(r"^(?:%%tab|#@tab)\s+(.*)\n")
+NUMBER = re.compile(r"(?<![\w.:])-?\d+\.\d+(?:e[+-]?\d+)?")
+MARK = "#-#-# "
+"""What a line with the outcome of a cell begins with."""
+
+
+def cells_of(path: Path, tab: str) -> list[str]:
+    """The program's cells; those of one tab, where a chapter has the same for several frameworks."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    if path.suffix != ".md":
+        return [text]
+    found = []
+    for cell in CELL.findall(text):
+        named = TAB.match(cell)
+        tabs = [name.strip() for name in named[1].split(",")] if named else ["all"]
+        if tab in tabs or "all" in tabs:
+            found.append(TAB.sub("", cell))
+    return found
+
+
+def only_python(cell: str) -> str:
+    """The cell without what only a notebook can run."""
+    return "\n".join("pass" if line[:1] in ("%", "!") else line for line in cell.splitlines())
+
+
+class Tab:
+    """``tab`` as the chapters' notebooks know it: which framework's text they show."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def selected(self, *names: str) -> bool:
+        return self.name in names
+
+    def interact_select(self, *names: object) -> None:
+        pass
+
+
+def run_here(path: Path, tab: str, stand_in_data: bool) -> None:
+    """Run the cells in this process; a line with the outcome follows each."""
+    import __main__
+
+    names = vars(__main__)
+    names.update(tab=Tab(tab), __file__=str(path), __name__="__main__", display=print)
+    if stand_in_data:
+        from data import stand_in
+
+        stand_in(tab)
+    for i, cell in enumerate(cells_of(path, tab)):
+        error, start = "", time.perf_counter()
+        try:
+            show(only_python(cell), f"{path.name}[{i}]", names)
+        except Exception as raised:
+            traceback.print_exc()
+            error = " ".join(f"{type(raised).__name__}: {raised}".split())[:200]
+        sys.stderr.flush()
+        print(f"\n{MARK}{json.dumps([i, error, round(time.perf_counter() - start, 2)])}", flush=True)
+
+
+def show(cell: str, name: str, names: dict[str, object]) -> None:
+    """Run a cell; if it ends with an expression, print its value, as a notebook does."""
+    tree = ast.parse(cell, name)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) and is_cell(name) else None
+    exec(compile(tree, name, "exec", dont_inherit=True), names)
+    if isinstance(last, ast.Expr):
+        value = eval(compile(ast.Expression(last.value), name, "eval", dont_inherit=True), names)
+        if value is not None:
+            print(repr(value))
+
+
+def is_cell(name: str) -> bool:
+    """Whether it is a cell of a notebook or chapter, and no script."""
+    return not name.partition("[")[0].endswith(".py")
+
+
+def outcome(options: argparse.Namespace, path: Path, gpus: int) -> tuple[list[list], list[str]]:
+    """What came of each cell, and all that was printed between."""
+    settings = dict(setting.split("=", 1) for setting in options.env)
+    python_path = [*map(os.path.abspath, options.path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {**os.environ, "MPLBACKEND": "agg", **settings, "PYTHONPATH": os.pathsep.join(python_path)}
+    start = ["-m", "xdevice", "run", "--virtual-gpus", str(gpus), "--stand-in"] if gpus else []
+    inner = [
+        str(Path(__file__).resolve()),
+        "--here",
+        "--tab",
+        options.tab,
+        *["--stand-in-data"] * options.stand_in_data,
+        str(path.resolve()),
+    ]
+    try:
+        with tempfile.TemporaryDirectory() as folder:  # programs write checkpoints where they are run
+            done = subprocess.run(
+                [sys.executable, *start, *inner],
+                capture_output=True,
+                text=True,
+                env=env,
+                timeout=options.timeout,
+                cwd=folder,
+            )
+        printed, errors = done.stdout, done.stderr
+    except subprocess.TimeoutExpired as late:
+        printed, errors = (late.stdout or b"").decode(), (late.stderr or b"").decode() + "timed out"
+    if options.verbose:
+        print(printed, errors, sep="\n", file=sys.stderr)
+    lines = printed.splitlines()
+    return [json.loads(line.removeprefix(MARK)) for line in lines if line.startswith(MARK)], [
+        line for line in lines if not line.startswith(MARK)
+    ]
+
+
+def agreement(with_gpus: list[str], alone: list[str], tolerance: float) -> str:
+    """How many of the numbers with a fraction that both printed agree, in order."""
+    first, second = (
+        [float(number) for line in lines for number in NUMBER.findall(line)] for lines in (with_gpus, alone)
+    )
+    if len(first) != len(second):
+        return f"{len(first)} numbers and {len(second)}"
+    near = sum(abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)) for a, b in zip(first, second, strict=True))
+    return f"{near} of {len(first)} numbers agree"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("programs", nargs="+", type=Path, help="scripts, notebooks and chapters")
+    add("--tab", default="all", help="the framework whose cells a chapter's notebook shows: pytorch, jax …")
+    add("--gpus", type=int, default=2, help="virtual GPUs (2)")
+    add("--path", action="append", default=[], help="a folder that the program imports from")
+    add("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable of the program's environment")
+    add("--timeout", type=float, default=300.0, help="seconds for each run (300)")
+    add("--tolerance", type=float, default=1e-4, help="relative difference of numbers that agree (1e-4)")
+    add("--stand-in-data", action="store_true", help="random numbers in place of data sets that are downloaded")
+    add("--verbose", action="store_true", help="show what the programs print")
+    add("--here", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here:
+        for path in options.programs:
+            run_here(path, options.tab, options.stand_in_data)
+        return 0
+    failed = 0
+    for path in options.programs:
+        (with_gpus, printed), (alone, other) = (outcome(options, path, n) for n in (options.gpus, 0))
+        total = len(cells_of(path, options.tab))
+        passed, passed_alone = (sum(not error for _, error, _ in found) for found in (with_gpus, alone))
+        numbers = agreement(printed, other, options.tolerance)
+        print(f"{path.name} {options.tab}: {passed} of {total} cells, {passed_alone} on the CPU; {numbers}", flush=True)
+        for i, error, _ in with_gpus:
+            if error:
+                print(f"    cell {i}: {error}")
+        failed += passed < total
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
