@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xdevice.distributed.entry import Entry
+from xdevice.distributed.entry import UNREADABLE, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,13 +30,15 @@ class Ask:
         return self.entry.name
 
     @classmethod
-    def read(cls, message: dict[str, Any]) -> Ask | None:
-        """The question in a message; ``None`` if it has none."""
+    def read(cls, message: dict[str, Any]) -> Ask:
+        """The question in a message; one that equals no other process's if the message holds anything else."""
         entry = Entry.read(message)
-        if entry is None:
-            return None
-        wants = tuple(message.get("wants", ()))
-        return cls(entry, message.get("waited", 0.0), message.get("number", 0), message.get("brings"), wants)
+        waited, number, wants = message.get("waited", 0.0), message.get("number", 0), message.get("wants", [])
+        if not isinstance(waited, (int, float)) or type(number) is not int or not isinstance(wants, list):
+            return cls(UNREADABLE)
+        if not all(type(rank) is int for rank in wants):
+            return cls(UNREADABLE)
+        return cls(entry, waited, number, message.get("brings"), tuple(wants))
 
 
 def asking(entry: Entry, *, waited: float = 0.0, number: int = 0) -> dict[str, Any]:

@@ -186,10 +186,11 @@ class Coordinator(threading.Thread):
             member.lines["gate"].say(**self.failure)
             return
         if "passed" in message:
-            self._have_passed(int(message["passed"]))
+            if type(message["passed"]) is int:
+                self._have_passed(message["passed"])
             return
         ask = Ask.read(message)
-        if ask is None or 0 < ask.number <= self._passed:
+        if 0 < ask.number <= self._passed:
             return  # it has been let in since
         member.asks, member.since = ask, time.monotonic() - ask.waited
         if self.deadline is None:
@@ -225,7 +226,7 @@ class Coordinator(threading.Thread):
             ask = asks[member.hello["rank"]]
             words: dict[str, Any] = {} if ask.brings is None else {"all_bring": all_bring}
             if ask.wants:
-                words["brought"] = [asks[rank].brings for rank in ask.wants]
+                words["brought"] = [asks[rank].brings if rank in asks else None for rank in ask.wants]
             member.lines["gate"].say(entered=zero.name, **words)
 
     def have_entered(self, name: str) -> None:

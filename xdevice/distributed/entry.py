@@ -36,11 +36,11 @@ class Entry:
         """The entry of a message; one that equals no other process's if the message holds anything else."""
         found: Any = message.get("enter")
         if not isinstance(found, dict):
-            return _UNREADABLE
+            return UNREADABLE
         name, count, tensors, digest = (found.get(key) for key in ("name", "count", "tensors", "digest"))
         texts = [name, digest, *tensors] if isinstance(tensors, list) else [None]
         if type(count) is not int or not all(isinstance(text, str) for text in texts):
-            return _UNREADABLE
+            return UNREADABLE
         return cls(str(name), count, tuple(map(str, texts[2:])), str(digest))
 
     def message(self) -> dict[str, Any]:
@@ -61,4 +61,4 @@ class Entry:
         return f"{gives} {self.count} tensors of other shapes, dtypes or paths than rank 0; {alike}"
 
 
-_UNREADABLE = Entry("something that is not a collective")
+UNREADABLE = Entry("something that is not a collective")
