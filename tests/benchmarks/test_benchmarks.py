@@ -108,6 +108,7 @@ def test_import_time_refuses_a_single_round():
     assert "at least 2" in run("import_time.py", "--rounds", 1).stderr
 
 
+@pytest.mark.parametrize("backend", ["torch", "paddle", "numpy"])  # those with an aim to meet
 def test_virtual_times_every_piece_of_work_on_the_cpu_and_on_a_virtual_gpu(backend, tmp_path):
     if backend == "numpy":
         done = run("virtual.py", "--backend", "numpy")

@@ -33,6 +33,7 @@ def run(*arguments):
     )
 
 
+@pytest.mark.parametrize("backend", ["torch", "mxnet", "numpy"])  # minutes for all; each has its own jobs elsewhere
 def test_every_contender_comes_to_the_same_parameters_and_has_its_row(backend, tmp_path):
     if backend == "numpy":
         done = run("--backend", "numpy")

@@ -12,7 +12,6 @@ ORDERS = [
     NAMES,
     NAMES[::-1],
     ("tensorflow", "paddle", "mxnet", "jax", "torch", "numpy"),
-    ("mxnet", "jax", "tensorflow", "numpy", "torch", "paddle"),
     ("paddle", "numpy", "tensorflow", "torch", "jax", "mxnet"),
 ]
 USE_ALL = """
