@@ -64,7 +64,14 @@ def two_gpus() -> str:
         return picture("two GPUs on a laptop", [(line, run(line, folder)) for line in lines])
 
 
-PICTURES = {"two_gpus.svg": two_gpus}
+def cuda_script() -> str:
+    """An ordinary CUDA program, unedited, on virtual GPUs that stand in for CUDA's."""
+    line = "xdevice run --virtual-gpus 2 --stand-in examples/cuda_script.py"
+    run(line, str(ROOT))  # compiles what the first run compiles
+    return picture("a CUDA script on a laptop", [(line, run(line, str(ROOT)))])
+
+
+PICTURES = {"two_gpus.svg": two_gpus, "cuda_script.svg": cuda_script}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or PICTURES:
