@@ -1,6 +1,6 @@
 """Operations on tensors of several devices: torch raises an error, which becomes a `MixedDeviceError` here.
 
-Virtual GPUs run their operations in Python and raise it themselves, in every thread. Errors that torch raises
+Virtual GPUs raise it themselves, in every thread. Errors that torch raises
 earlier, and all errors on real GPUs, are translated by a mode of the thread that opened the block; other threads
 get torch's own error. Operations in which torch copies by itself, such as ``x[0] = y``, are allowed.
 """

@@ -47,8 +47,9 @@ def test_the_launcher_becomes_mpirun(backend, launch):
 def test_on_one_host_mpis_processes_listen_nowhere(launch):
     done = launch("numpy", "listens", options=["--engine", "mpi"])
     assert done.status == 0, done.stderr
-    said = sorted(line.partition(": ")[2] for line in done.stdout.splitlines() if "sockets listen" in line)
-    assert said == [f"{n} sockets listen, reachable by other hosts: []" for n in (0, 1)]  # the one is rank 0's own
+    said = [line.partition(": ")[2] for line in done.stdout.splitlines() if "sockets listen" in line]
+    listening = [int(line.removesuffix(" sockets listen, reachable by other hosts: []")) for line in said]
+    assert sorted(listening) in ([0, 0], [0, 1])  # rank 0's own may not be closed yet
 
 
 def test_processes_that_mpi_has_not_started_are_told_what_to_type(launch):

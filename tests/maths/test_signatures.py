@@ -5,8 +5,8 @@ import inspect
 import array_api_strict as strict
 import pytest
 
-from xdevice.tensors.names import CONSTANTS, DTYPE_NAMES, LINALG, NAMES
-from xdevice.tensors.signatures import ArrayNamespace, LinearAlgebra
+from xdevice.tensors.names import CONSTANTS, DTYPE_NAMES, FFT, LINALG, NAMES
+from xdevice.tensors.signatures import ArrayNamespace, FourierTransforms, LinearAlgebra
 
 
 def names(protocol):
@@ -17,11 +17,13 @@ def names(protocol):
 def test_every_name_is_declared_and_no_other():
     assert names(ArrayNamespace) == set(NAMES)
     assert names(LinearAlgebra) == set(LINALG)
+    assert names(FourierTransforms) == set(FFT)
 
 
 FUNCTIONS = [
-    *((ArrayNamespace, name, strict) for name in NAMES if name not in (*CONSTANTS, *DTYPE_NAMES, "linalg")),
+    *((ArrayNamespace, name, strict) for name in NAMES if name not in (*CONSTANTS, *DTYPE_NAMES, "linalg", "fft")),
     *((LinearAlgebra, name, strict.linalg) for name in LINALG),
+    *((FourierTransforms, name, strict.fft) for name in FFT),
 ]
 
 

@@ -875,7 +875,7 @@ def test_gradients_in_inference_mode_are_those_of_any_other():
 def test_without_a_compiler_they_are_written_in_python_and_do_the_same():
     if devices.plug_in is None:
         pytest.skip("this is that run")
-    chosen = "training or recurrent or packed or mixing or storages or pinned or lazy or place or moves or generator"
+    chosen = "training_equals or recurrent or mixing_is or resized or a_lazy_module or data_parallel"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen]
     done = subprocess.run(
         [*command, "--xdevice-backend=torch", "--xdevice-virtual-gpus=2", __file__],
