@@ -17,8 +17,11 @@ def images(count: int, seed: int) -> tuple[Any, Any]:
     return random.integers(0, 256, (count, 28, 28)).astype("uint8"), random.integers(0, 10, count).astype("uint8")
 
 
-def stand_in(tab: str) -> None:
+def stand_in(tab: str, examples: int | None = None) -> None:
     """Replace the data sets of the framework whose cells are run, and those of Keras."""
+    global SIZES
+    if examples is not None:
+        SIZES = examples, max(1, examples // 4)
     if tab == "mxnet":
         _in_gluon()
     if tab in ("all", "tensorflow"):

@@ -68,7 +68,7 @@ class Tab:
         pass
 
 
-def run_here(path: Path, tab: str, stand_in_data: bool) -> None:
+def run_here(path: Path, tab: str, stand_in_data: bool, examples: int | None = None) -> None:
     """Run the cells in this process; a line with the outcome follows each."""
     import __main__
 
@@ -77,7 +77,7 @@ def run_here(path: Path, tab: str, stand_in_data: bool) -> None:
     if stand_in_data:
         from data import stand_in
 
-        stand_in(tab)
+        stand_in(tab, examples)
     for i, cell in enumerate(cells_of(path, tab)):
         error, start = "", time.perf_counter()
         try:
@@ -119,6 +119,8 @@ def outcome(options: argparse.Namespace, path: Path, gpus: int) -> tuple[list[li
         *["--stand-in-data"] * options.stand_in_data,
         str(path.resolve()),
     ]
+    if options.examples:
+        inner[-1:-1] = ["--examples", str(options.examples)]
     try:
         with tempfile.TemporaryDirectory() as folder:  # programs write checkpoints where they are run
             done = subprocess.run(
@@ -162,12 +164,13 @@ def main() -> int:
     add("--timeout", type=float, default=300.0, help="seconds for each run (300)")
     add("--tolerance", type=float, default=1e-4, help="relative difference of numbers that agree (1e-4)")
     add("--stand-in-data", action="store_true", help="random numbers in place of data sets that are downloaded")
+    add("--examples", type=int, metavar="N", help="how many examples these have to train with (10 512)")
     add("--verbose", action="store_true", help="show what the programs print")
     add("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
         for path in options.programs:
-            run_here(path, options.tab, options.stand_in_data)
+            run_here(path, options.tab, options.stand_in_data, options.examples)
         return 0
     failed = 0
     for path in options.programs:
