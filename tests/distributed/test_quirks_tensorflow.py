@@ -112,4 +112,5 @@ def test_after_the_first_tensor_it_is_too_late_to_join_a_cluster_and_not_too_lat
 def test_on_one_host_nothing_but_rank_0s_own_port_ever_listens(launch):
     done = launch("tensorflow", "listens")
     assert done.status == 0, done.stderr
-    assert [done.of(rank)[-1].partition(" listen")[0] for rank in (0, 1)] == ["1 sockets", "0 sockets"]
+    zero, one = (int(done.of(rank)[-1].partition(" sockets listen")[0]) for rank in (0, 1))
+    assert zero <= 1 and one == 0  # rank 0's own may not be closed yet
