@@ -123,7 +123,10 @@ def virtual_gpus() -> int:
 
 def ordinal(native: Any) -> int:
     """Which of its process's host devices it is: 0 is the CPU, and ``i + 1`` stands for ``gpu:i``."""
-    number: int = _ordinal.__get__(native)
+    number: int | None = _ordinal.__get__(native)
+    if number is None:  # of another process, which numbers its own in the same order
+        peers = sorted(peer.id for peer in every_device("cpu") if peer.process_index == native.process_index)
+        number = peers.index(native.id)
     return number if number <= _virtual else 0
 
 

@@ -24,7 +24,9 @@ def test_rank_0_writes_and_the_others_come_back_when_the_file_is_there(backend, 
 @has_engine
 def test_an_error_of_rank_0_is_an_error_of_all_at_once_though_it_is_caught(backend, launch, tmp_path):
     done = launch(backend, "fails", tmp_path, script=SCRIPT)
-    (mine, then), (theirs, then_too) = ([line for line in done.of(rank) if said(line)] for rank in (0, 1))
+    lines = [[line for line in done.of(rank) if said(line)] for rank in (0, 1)]
+    assert [len(of_one) for of_one in lines] == [2, 2], done.stderr
+    (mine, then), (theirs, then_too) = lines
     assert mine.startswith("save: FileNotFoundError [Errno 2] cannot be written"), done.stderr
     assert theirs.startswith("save: DistributedError rank 0 ") and "FileNotFoundError" in theirs
     assert then == then_too == "barrier: DistributedError"

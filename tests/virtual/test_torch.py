@@ -876,7 +876,8 @@ def test_without_a_compiler_they_are_written_in_python_and_do_the_same():
     if devices.plug_in is None:
         pytest.skip("this is that run")
     chosen = "training_equals or recurrent or mixing_is or resized or a_lazy_module or data_parallel"
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen]
+    known = "ignore::pytest.PytestAssertRewriteWarning"  # the variable has had xdevice imported before pytest
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-W", known, "-k", chosen]
     done = subprocess.run(
         [*command, "--xdevice-backend=torch", "--xdevice-virtual-gpus=2", __file__],
         capture_output=True,

@@ -20,7 +20,9 @@ def run(*arguments, status=0, **environment):
 
 
 def test_programs_for_cuda_run_and_give_the_cpus_numbers():
-    run("-m", "pytest", "-q", "-p", "no:cacheprovider", "--xdevice-virtual-gpus=2:stand-in", "stand_in_torch.py")
+    known = "ignore::pytest.PytestAssertRewriteWarning"  # the variable has had xdevice imported before pytest
+    options = "-q", "-p", "no:cacheprovider", "-W", known, "--xdevice-virtual-gpus=2:stand-in"
+    run("-m", "pytest", *options, "stand_in_torch.py")
 
 
 def test_some_of_pytorchs_operations_agree_with_the_cpu():
@@ -142,7 +144,11 @@ print((x + 1).device, torch.cuda.get_device_properties(1).total_memory, torch.cu
 
 def test_memory_ends_where_it_is_told_to_and_a_program_says_once_that_its_gpus_are_virtual():
     out, error = run("-c", TOO_MUCH, **{MEMORY: "8MiB"})
-    assert out.startswith("7 CUDA out of memory. Tried to allocate 1.00 MiB. GPU 1 has a total capacity of 8.00 MiB of")
+    number, words = out[0], out[1:]
+    assert number in "67"  # a few bytes of PyTorch's own may be on the device as well
+    assert words.startswith(
+        " CUDA out of memory. Tried to allocate 1.00 MiB. GPU 1 has a total capacity of 8.00 MiB of"
+    )
     assert out.endswith(f"cuda:1 {8 << 20} ({8 << 20}, {8 << 20})\n")
     assert error.splitlines() == ["2 virtual GPUs stand in for CUDA's; they compute on the CPU"]
 
