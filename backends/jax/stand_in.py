@@ -86,7 +86,7 @@ def _lists() -> None:
 
 def _is_inner() -> bool:
     """Whether the caller's caller needs the truth."""
-    name = sys._getframe(2).f_globals.get("__name__", "")
+    name = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]  # who asks
     return (name.partition(".")[0] in ("jax", "jaxlib", "xdevice") and name != _only_prints) or name in KERNELS
 
 

@@ -29,7 +29,8 @@ def value_and_gradients(
     with mx.util.np_shape(True):  # or MXNet takes a single number for an array of unknown shape
         variables = [arrays(p)[0].detach() for p in parameters]
         # which makes them variables; the gradients are returned, not left there, so nothing is to be filled with zeros
-        autograd.mark_variables(variables, [mx.np.empty(v.shape, dtype=v.dtype, ctx=v.ctx) for v in variables])
+        empty: Any = mx.np.empty  # its types say float32 alone
+        autograd.mark_variables(variables, [empty(v.shape, dtype=v.dtype, ctx=v.ctx) for v in variables])
         training = autograd.is_training() if autograd.is_recording() else True  # the mode of the surrounding record()
         with autograd.record(training):
             value, aux = call(variables)

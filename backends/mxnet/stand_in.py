@@ -40,7 +40,7 @@ _GROUPS = {"MXExecutorBindEX": 4, "MXExecutorSimpleBindEx": 4, "MXExecutorSimple
 
 def start(n: int) -> None:
     """Let n virtual GPUs stand in."""
-    library: Any = mx.base._LIB
+    library: Any = mx.base._LIB  # pyright: ignore[reportPrivateUsage]  # all calls go through it
     for name, at in _TAKE.items():
         if hasattr(library, name):  # builds differ
             setattr(library, name, _taking(getattr(library, name), at, _GROUPS.get(name), n))

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import namedtuple
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import paddle
 from paddle.base import core as _core
@@ -36,7 +35,14 @@ _CHOOSE = {
 """Of PaddlePaddle's modules, those that only choose a device."""
 
 _CAPABILITY = 8, 0  # automatic mixed precision asks for 7.0 (float16) and 8.0 (bfloat16)
-_gpuDeviceProperties = namedtuple("_gpuDeviceProperties", "name major minor total_memory multi_processor_count")
+
+
+class _gpuDeviceProperties(NamedTuple):  # noqa: N801  (Paddle's name, which its repr shows)
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
 
 
 def start(n: int) -> None:
@@ -60,7 +66,7 @@ def memory() -> int:
 
 def _is_inner() -> bool:
     """Whether the caller's caller needs the truth."""
-    name: str = sys._getframe(2).f_globals.get("__name__", "")
+    name: str = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]  # who asks
     return name.partition(".")[0] in ("paddle", "xdevice") and name not in _CHOOSE
 
 
@@ -88,7 +94,7 @@ def _make_places(n: int) -> None:
     class Meta(type(custom)):  # type: ignore[misc]  # known at run time
         """Finds the places that the library makes, too."""
 
-        def __instancecheck__(cls, place: Any) -> bool:
+        def __instancecheck__(cls, place: Any) -> bool:  # pyright: ignore[reportSelfClsParameterName]  # of a metaclass
             return type(place) is cls or (isinstance(place, custom) and _is_ours(place))
 
     class CUDAPlace(custom, metaclass=Meta):  # type: ignore[misc]  # likewise
@@ -147,7 +153,7 @@ def _answer_about_the_build() -> None:
 
 def current() -> int:
     """The index of the current GPU; 0 where the current device is the CPU."""
-    place: Any = paddle.framework._current_expected_place_()
+    place: Any = paddle.framework._current_expected_place_()  # pyright: ignore[reportPrivateUsage]  # the only way
     return _index(place) if isinstance(place, core.CUDAPlace) else 0
 
 

@@ -32,7 +32,7 @@ def _cast_what_has_a_kernel(core: Any) -> None:
 
 def _make_streams(core: Any) -> None:
     class Meta(type(core.CustomDeviceStream)):  # type: ignore[misc]  # known at run time
-        def __instancecheck__(cls, stream: Any) -> bool:
+        def __instancecheck__(cls, stream: Any) -> bool:  # pyright: ignore[reportSelfClsParameterName]  # of a metaclass
             return isinstance(stream, core.CustomDeviceStream)
 
     class Stream(core.CustomDeviceStream, metaclass=Meta):  # type: ignore[misc]  # likewise

@@ -115,7 +115,7 @@ def _list_logical() -> None:
 
     def listed(self: Any, device_type: str | None = None) -> list[Any]:
         found: list[Any] = every(self, device_type)
-        asks = sys._getframe(2).f_globals.get("__name__", "")
+        asks = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]  # who asks
         return [device for device in found if device.device_type != "GPU"] if asks in KERNELS else found
 
     kind._initialize_logical_devices, kind.list_logical_devices = initialize, listed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 
 def export(tensor: Any) -> tuple[Any, bool] | None:
@@ -19,4 +20,4 @@ def export(tensor: Any) -> tuple[Any, bool] | None:
 
 
 def adopt(exporter: Any, writable: bool) -> Any:
-    return torch.utils.dlpack.from_dlpack(exporter) if writable else None
+    return from_dlpack(exporter) if writable else None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xdevice.kit.promotion import Dtypes
 
 NORMS = ("backward", "ortho", "forward")
-_OPPOSITE = dict(zip(NORMS, reversed(NORMS), strict=True))
+_OPPOSITE: dict[str, str] = dict(zip(NORMS, reversed(NORMS), strict=True))
 
 
 def fourier_transforms(raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class _Fourier:
 
     def _counterpart(self, name: str | None) -> str:
         """The complex dtype of a real one, and the other way round."""
-        pairs = dict(zip(REAL_NAMES + COMPLEX_NAMES, COMPLEX_NAMES + REAL_NAMES, strict=True))
+        pairs: dict[str, str] = dict(zip(REAL_NAMES + COMPLEX_NAMES, COMPLEX_NAMES + REAL_NAMES, strict=True))
         return pairs.get(str(name), COMPLEX_NAMES[0])
 
 

@@ -8,8 +8,12 @@ import re
 from xdevice.errors import ArgumentError
 
 ENV = "XDEVICE_VIRTUAL_MEMORY"
-_UNITS = {"": 1, "B": 1} | {f"{p}iB": 1024**i for i, p in enumerate("KMGT", 1)}
-_UNITS |= {f"{p}B": 1000**i for i, p in enumerate("KMGT", 1)}
+_UNITS = {
+    "": 1,
+    "B": 1,
+    **{f"{p}iB": 1024**i for i, p in enumerate("KMGT", 1)},
+    **{f"{p}B": 1000**i for i, p in enumerate("KMGT", 1)},
+}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 

@@ -43,7 +43,7 @@ def launch(plan_of: Callable[[int], Plan], restarts: int = 0) -> int:
     killed it), `TIMED_OUT` after the time limit, and 128 and its number after a signal to the launcher. The time
     limit is for all attempts together; ``plan_of`` is given the number of the attempt, from 0.
     """
-    screen, began = Screen(), time.monotonic()
+    screen, began, status = Screen(), time.monotonic(), 0
     with Signals() as signals:
         for number in range(restarts + 1):
             crew = _run(Crew(plan_of(number), screen, Family(), signals, began=began))

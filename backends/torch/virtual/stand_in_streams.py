@@ -27,7 +27,7 @@ class Stream(torch.Stream):
     def cuda_stream(self) -> int:
         return int(self.stream_id)
 
-    def wait_stream(self, stream: torch.Stream) -> None:
+    def wait_stream(self, other: torch.Stream) -> None:
         """Does nothing: the other stream's work is done."""
 
     def wait_event(self, event: torch.Event) -> None:

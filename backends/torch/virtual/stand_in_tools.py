@@ -39,7 +39,7 @@ def _profile() -> None:
     """Profile the CPU, where everything runs: recording CUDA's events needs a driver."""
     from torch.profiler import ProfilerActivity, profiler
 
-    kineto: Any = profiler._KinetoProfile
+    kineto: Any = profiler._KinetoProfile  # pyright: ignore[reportPrivateUsage]  # all profilers derive from it
     legacy: Any = torch.autograd.profiler.profile
     made, plain = kineto.__init__, legacy.__init__
 
