@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  (everybody's name for it)
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader, TensorDataset
 
 import xdevice
@@ -190,6 +191,20 @@ def test_training_equals_the_cpus(name):
 
     for a, b in on_both(train):
         torch.testing.assert_close(a, b, rtol=0 if exactly else 1e-5, atol=0 if exactly else 1e-5)
+
+
+def test_attention_with_a_mask_of_booleans_equals_the_cpus_by_each_algorithm():
+    mask = torch.ones(4, 4, dtype=torch.bool).tril()
+    for algorithm, dropout in ((SDPBackend.MATH, 0.0), (SDPBackend.FLASH_ATTENTION, 0.0), (SDPBackend.MATH, 0.4)):
+
+        def attend(device, algorithm=algorithm, dropout=dropout):
+            x = torch.randn(2, 3, 4, 8).to(device).requires_grad_()
+            with sdpa_kernel(algorithm):
+                made = F.scaled_dot_product_attention(x, x, x, mask.to(device), dropout_p=dropout)
+            return made, *torch.autograd.grad(made.square().sum(), x)
+
+        for a, b in on_both(attend):
+            torch.testing.assert_close(a, b)
 
 
 def test_mixed_precision_and_its_scaler():
