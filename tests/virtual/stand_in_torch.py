@@ -91,6 +91,7 @@ def test_streams_and_events_take_real_time():
     stream.wait_event(stream.record_event())
     torch.cuda.synchronize()
     x.record_stream(stream)
+    assert (stream.priority, stream.priority_range()) == (0, (0, 0))
     assert end.query() and stream.query() and 0 < start.elapsed_time(end) < 60_000
 
 
@@ -273,9 +274,13 @@ def test_compiled_traced_and_profiled_code_runs():
         return (x.sin() + torch.ones(3, device=x.device)).relu()
 
     x = torch.ones(3, device=SECOND)
+    itself = torch.compile(lambda: torch.ones(2, device=SECOND) * 2), torch.compile(lambda: torch.ones(2).cuda(1) * 2)
+    assert all(call().tolist() == [2, 2] and call().is_cuda for call in itself)
     for call in (torch.compile(make), torch.jit.trace(make, (x,)), torch.jit.script(nn.Softmax(0).cuda())):
         assert call(x).device == x.device
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.autograd.profiler.emit_nvtx():
+        x + x
     with torch.profiler.profile(activities=activities) as seen, torch.cuda.nvtx.range("sum"):
         x + x
     assert "aten::add" in {event.key for event in seen.key_averages()}
