@@ -132,7 +132,30 @@ def test_what_stands_behind_two_dashes_is_the_scripts_even_if_it_looks_like_ours
     assert status == 0 and report["runs"][0]["stdout"].strip() == "['--json', '--jobs']"
 
 
+def test_while_gpus_stand_in_everything_after_the_script_is_the_scripts(script):
+    path = script("""
+        import beside, sys
+        print(sys.argv[1:], __name__, beside.VALUE, sys.stdin.read())
+        sys.exit(3)
+    """)
+    script("VALUE = 7", "beside.py")
+    theirs = ["--backend", "nccl", "--jobs", "many", "--json", "--", "--help"]
+    for between in ([], ["--"]):
+        done = subprocess.run(
+            command("run", "--virtual-gpus=2", "--stand-in", *between, path, *theirs),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=clean_environment(),
+            input="typed",
+        )
+        assert done.returncode == 3 and done.stdout == f"{theirs} __main__ 7 typed\n", done.stderr
+
+
 @pytest.mark.parametrize(("arguments", "says"), [
+    (["{script}", "--virtual-gpus", "2", "--stand-in"], "both before SCRIPT"),
+    (["--stand-in", "{script}", "--virtual-gpus", "2"], "both before SCRIPT"),
+    (["--virtual-gpus", "2", "--stand-in", "-m", "{script}"], "not a module (-m)"),
     (["nowhere.py"], "'nowhere.py' does not exist"),
     (["."], "'.' is a folder, not a script"),
     ([], "SCRIPT"),

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  (everybody's name for it)
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader, TensorDataset
 
 import xdevice
@@ -90,6 +91,7 @@ def test_streams_and_events_take_real_time():
     stream.wait_event(stream.record_event())
     torch.cuda.synchronize()
     x.record_stream(stream)
+    assert (stream.priority, stream.priority_range()) == (0, (0, 0))
     assert end.query() and stream.query() and 0 < start.elapsed_time(end) < 60_000
 
 
@@ -192,6 +194,21 @@ def test_training_equals_the_cpus(name):
         torch.testing.assert_close(a, b, rtol=0 if exactly else 1e-5, atol=0 if exactly else 1e-5)
 
 
+def test_attention_with_a_mask_of_booleans_equals_the_cpus_by_each_algorithm():
+    mask = torch.ones(4, 4, dtype=torch.bool).tril()
+    for algorithm, dropout in ((SDPBackend.MATH, 0.0), (SDPBackend.FLASH_ATTENTION, 0.0), (SDPBackend.MATH, 0.4)):
+
+        def attend(device, algorithm=algorithm, dropout=dropout):
+            x = torch.randn(2, 3, 4, 8).to(device).requires_grad_()
+            torch.manual_seed(1)  # for the dropout
+            with sdpa_kernel(algorithm):
+                made = F.scaled_dot_product_attention(x, x, x, mask.to(device), dropout_p=dropout)
+            return made, *torch.autograd.grad(made.square().sum(), x)
+
+        for a, b in on_both(attend):
+            torch.testing.assert_close(a, b)
+
+
 def test_mixed_precision_and_its_scaler():
     model = nn.Sequential(nn.Conv1d(1, 2, 3), nn.Flatten(), nn.Linear(12, 3)).cuda()
     optimiser, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler("cuda")
@@ -257,9 +274,13 @@ def test_compiled_traced_and_profiled_code_runs():
         return (x.sin() + torch.ones(3, device=x.device)).relu()
 
     x = torch.ones(3, device=SECOND)
+    itself = torch.compile(lambda: torch.ones(2, device=SECOND) * 2), torch.compile(lambda: torch.ones(2).cuda(1) * 2)
+    assert all(call().tolist() == [2, 2] and call().is_cuda for call in itself)
     for call in (torch.compile(make), torch.jit.trace(make, (x,)), torch.jit.script(nn.Softmax(0).cuda())):
         assert call(x).device == x.device
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.autograd.profiler.emit_nvtx():
+        x + x
     with torch.profiler.profile(activities=activities) as seen, torch.cuda.nvtx.range("sum"):
         x + x
     assert "aten::add" in {event.key for event in seen.key_averages()}

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from xdevice._version import __version__
+from xdevice.cli.script import script_position
 from xdevice.errors import XDeviceError
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class _Parser(argparse.ArgumentParser):
 
 def _parse(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
     """The options; for ``run``, those that are unknown go to the script."""
+    if arguments[:1] == ["run"] and "--stand-in" in arguments[: (script := script_position(arguments))]:
+        return _parse_before_script(parser, arguments, script)
     ours, theirs = arguments, []
     if "--" in arguments and arguments[:1] == ["run"]:
         cut = arguments.index("--")
@@ -116,7 +119,7 @@ def _parse(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
         ours, theirs = arguments[:cut] + arguments[cut + 1 : first], arguments[first:]
     options, unknown = parser.parse_known_args(ours)
     if options.name == "run" and options.stand_in:
-        return _parse_before_script(parser, arguments, options.script)
+        parser.error(_STAND_IN_GOES)
     if unknown and (options.name != "run" or ours.index(unknown[0]) < ours.index(options.script)):
         parser.error(f"unknown option {unknown[0]!r}")
     if options.name == "run":
@@ -124,13 +127,17 @@ def _parse(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def _parse_before_script(parser: _Parser, arguments: list[str], script: str) -> argparse.Namespace:
-    """The options of a run in which everything after the script is the script's."""
-    end = arguments.index(script) + 1
-    options = parser.parse_args([argument for argument in arguments[:end] if argument != "--"])
-    if not (options.stand_in and options.virtual_gpus):
-        parser.error("--stand-in goes with --virtual-gpus N, both before SCRIPT")
-    options.args = arguments[end:]
+_STAND_IN_GOES = "--stand-in goes with --virtual-gpus N, both before SCRIPT"
+
+
+def _parse_before_script(parser: _Parser, arguments: list[str], script: int) -> argparse.Namespace:
+    """The options of a run in which everything after the script is the script's, also what looks like ours."""
+    if "-m" in arguments[:script]:
+        parser.error("--stand-in runs a script, not a module (-m); xdevice virtual install lets python -m have them")
+    options = parser.parse_args([argument for argument in arguments[: script + 1] if argument != "--"])
+    if not options.virtual_gpus:
+        parser.error(_STAND_IN_GOES)
+    options.args = arguments[script + 1 :]
     return options
 
 

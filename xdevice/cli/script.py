@@ -13,3 +13,16 @@ def script_at(path: str) -> str:
         return path
     what = "is a folder, not a script" if Path(path).is_dir() else "does not exist"
     raise ArgumentError(f"{path!r} {what}; give the path of a Python file, as seen from {str(Path.cwd())!r}")
+
+
+_WITHOUT_VALUE = ("--stand-in", "--json", "--normalize", "--strict", "-h", "--help")
+
+
+def script_position(arguments: list[str]) -> int:
+    """Where SCRIPT is in the arguments of ``run`` if options come before it; their number if it is not there."""
+    at = 1
+    while at < len(arguments) and arguments[at].startswith("-"):
+        if arguments[at] == "--":
+            return at + 1
+        at += 1 if arguments[at] in _WITHOUT_VALUE or "=" in arguments[at] else 2
+    return min(at, len(arguments))

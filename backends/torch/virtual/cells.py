@@ -100,13 +100,15 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
     args = query, key, value, attn_mask, dropout_p, is_causal
     options = {"scale": scale, "enable_gqa": enable_gqa}
     found: tuple[Tensor, ...]
-    if aten._fused_sdp_choice.default(*args, **options) == _FLASH:
-        if attn_mask is not None and attn_mask.dtype == torch.bool:
-            attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(~attn_mask, -torch.inf)
+    fused = aten._fused_sdp_choice.default(*args, **options) == _FLASH
+    if attn_mask is not None and attn_mask.dtype == torch.bool:  # both algorithms below would add it as numbers
+        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(~attn_mask, -torch.inf)
+    if fused:
         flash = aten._scaled_dot_product_flash_attention_for_cpu.default
         found = flash(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)
     else:
-        found = aten._scaled_dot_product_attention_math.default(*args, None, **options)
+        math = aten._scaled_dot_product_attention_math.default
+        found = math(query, key, value, attn_mask, dropout_p, is_causal, None, **options)
     return found[0]
 
 

@@ -8,6 +8,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <iomanip>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -39,11 +40,11 @@ inline void check_usable() {
 // ---- the account: bytes in live storages of each device ----
 
 struct Account {
-  std::atomic<int64_t> now = 0, peak = 0, total = 0;
+  std::atomic<int64_t> now = 0, peak = 0, total = 0, limit = std::numeric_limits<int64_t>::max();
+  bool over(int64_t bytes) const { return bytes > limit.load(std::memory_order_relaxed); }
 };
 inline Account accounts[MOST];
-inline int64_t capacity = 0;       // bytes of each virtual GPU
-inline bool limited = false;       // whether the capacity is enforced
+inline int64_t capacity = 0;  // bytes of each virtual GPU, enforced by the limits
 
 inline std::string readable(int64_t bytes) {
   std::ostringstream text;
@@ -57,10 +58,11 @@ inline std::string readable(int64_t bytes) {
 
 [[noreturn]] inline void out_of_memory(DeviceIndex index, int64_t wanted) {
   const char* word = TYPE == c10::DeviceType::CUDA ? "CUDA" : "vgpu";
-  int64_t held = accounts[index].now;
+  int64_t held = accounts[index].now, limit = accounts[index].limit;
+  std::string allowed = limit < capacity ? readable(limit) + " allowed; " : "";
   TORCH_CHECK_WITH(OutOfMemoryError, false, word, " out of memory. Tried to allocate ", readable(wanted), ". GPU ",
       int(index), " has a total capacity of ", readable(capacity), " of which ",
-      readable(std::max<int64_t>(capacity - held, 0)), " is free. It is virtual, in the host's memory, and ",
+      readable(std::max<int64_t>(capacity - held, 0)), " is free. ", allowed, "It is virtual, in the host's memory, and ",
       readable(held), " are allocated by PyTorch");
 }
 
@@ -71,7 +73,7 @@ struct Held {
   Held(Storage h, DeviceIndex i) : host(std::move(h)), size(host.nbytes()), index(i) {
     Account& account = accounts[index];
     int64_t now = account.now += size;
-    if (limited && now > capacity) {
+    if (account.over(now)) {
       account.now -= size;
       out_of_memory(index, size);
     }
@@ -112,7 +114,7 @@ void naming_out_of_memory(F call, DeviceIndex index) {  // the CPU's allocator t
 struct Memory final : c10::DeviceAllocator {
   DataPtr allocate(size_t n) override {
     check_usable();
-    if (limited && accounts[current].now + int64_t(n) > capacity) out_of_memory(current, n);
+    if (accounts[current].over(accounts[current].now + int64_t(n))) out_of_memory(current, n);
     auto* cpu = c10::GetCPUAllocator();
     DataPtr data;
     naming_out_of_memory([&] { data = cpu->allocate(n); }, current);

@@ -25,6 +25,7 @@ class PlugIn:
     def __init__(self, path: Path) -> None:
         self._library = library = ctypes.PyDLL(str(path))  # its functions are too short to release the lock for
         library.xdevice_start.argtypes = [ctypes.c_int, ctypes.c_int, _NUMBER, ctypes.c_int]
+        library.xdevice_limit.argtypes = [ctypes.c_int, _NUMBER]
         library.xdevice_resize.argtypes = [ctypes.c_void_p, _NUMBER]
         for name in ("start", "resize"):
             getattr(library, f"xdevice_{name}").restype = ctypes.c_char_p
@@ -37,6 +38,7 @@ class PlugIn:
         self.peak: Callable[[int], int] = library.xdevice_peak
         self.total: Callable[[int], int] = library.xdevice_total
         self.forget_peak, self.forget_total = library.xdevice_forget_peak, library.xdevice_forget_total
+        self.limit: Callable[[int, int], None] = library.xdevice_limit
         self.forbid = library.xdevice_forbid
 
     def start(self, n: int, *, stand_in: bool, capacity: int, limited: bool) -> None:

@@ -27,6 +27,15 @@ class Stream(torch.Stream):
     def cuda_stream(self) -> int:
         return int(self.stream_id)
 
+    @property
+    def priority(self) -> int:
+        return 0
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The lowest and the highest, of one: no stream ever waits for another."""
+        return 0, 0
+
     def wait_stream(self, other: torch.Stream) -> None:
         """Does nothing: the other stream's work is done."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,17 @@ def _forget_total(index: int) -> None:
         devices.plug_in.forget_total(index)
 
 
+_fractions: dict[int, float] = {}
+"""The part of each virtual GPU's memory that may be used, where it is not all."""
+
+
+def _set_fraction(fraction: float, index: int) -> None:
+    _fractions[index] = fraction
+    unlimited = fraction == 1 and not devices.limited
+    if devices.plug_in is not None:
+        devices.plug_in.limit(index, sys.maxsize if unlimited else int(fraction * devices.capacity))
+
+
 def _answers() -> dict[str, Callable[..., Any]]:
     exchange = devices.exchange
     return {
@@ -112,8 +124,8 @@ def _answers() -> dict[str, Callable[..., Any]]:
         "isHistoryEnabled": lambda: False,
         "getAllocatorBackend": lambda: "native",
         "cudaCachingAllocator_is_enabled": lambda: True,
-        "setMemoryFraction": _nothing,
-        "getMemoryFraction": lambda index: 1.0,
+        "setMemoryFraction": _set_fraction,
+        "getMemoryFraction": lambda index: _fractions.get(index, 1.0),
         "getCurrentStream": stand_in_streams.current,
         "getDefaultStream": stand_in_streams.default,
         "setStream": stand_in_streams.choose,

@@ -198,7 +198,9 @@ using namespace xdevice;
 const char* xdevice_start(int n, int cuda, int64_t bytes, int enforced) {
   return error_of([&] {
     if (cuda) TYPE = c10::DeviceType::CUDA, KEY = c10::DispatchKey::CUDA;
-    count = n, capacity = bytes, limited = enforced;
+    count = n, capacity = bytes;
+    if (enforced)
+      for (auto& account : accounts) account.limit = bytes;
     answer();
     Quiet quiet;
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
@@ -230,6 +232,7 @@ void xdevice_forbid(int whether) { forbidden = whether; }
 int64_t xdevice_allocated(int index) { return accounts[index].now; }
 int64_t xdevice_peak(int index) { return accounts[index].peak; }
 int64_t xdevice_total(int index) { return accounts[index].total; }
+void xdevice_limit(int index, int64_t bytes) { accounts[index].limit = bytes; }
 void xdevice_forget_peak(int index) { memory.resetPeakStats(index); }
 void xdevice_forget_total(int index) { memory.resetAccumulatedStats(index); }
 }
