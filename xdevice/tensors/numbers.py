@@ -84,7 +84,7 @@ def _check(node: Any, dtype: str, limits: tuple[int, int] | None, depth: int = 0
 def _check_array(array: Any, dtype: str, limits: tuple[int, int] | None) -> None:
     if array.dtype.kind == "c":
         raise _complex(dtype)
-    if limits is not None and array.dtype.kind in "iuf" and array.size:
+    if limits is not None and array.dtype.kind in "iuf" and array.dtype.name != dtype and array.size:
         _check_ends((array.min().item(), array.max().item()), dtype, limits)
 
 

@@ -91,9 +91,10 @@ class Memory(Promises):
                     raise MemoryError
                 return size
 
+        unbound: Any = Trainer.train
         assert find_batch_size(Trainer().train, start=8)(3) == 2
         with pytest.raises(ArgumentTypeError, match=r"train is a method.*find_batch_size\(obj.method\)"):
-            find_batch_size(Trainer.train)
+            find_batch_size(unbound)
 
     def test_an_allocation_that_no_machine_can_serve_is_out_of_memory(self, backend: str) -> None:
         with pytest.raises(Exception) as error:  # noqa: PT011  (each framework has its own error)
