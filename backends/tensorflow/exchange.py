@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from xdevice.backends.tensorflow.placement import device_of
+from xdevice.backends.tensorflow.placement import check_values, device_of
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def to_numpy(tensor: Any) -> Array:
     if type(tensor) in _DENSE:
         raise NotSupportedError(f"NumPy has no {type(tensor).__name__}; fill it up first with {_DENSE[type(tensor)]}")
     device_of(tensor)  # raises where there are no values
+    check_values(tensor)
     if not isinstance(tensor, tf.Tensor) and not tf.executing_eagerly():
         raise UnknownPlacementError("a variable has no value while a tf.function is traced; read it outside")
     array: Array = np.asarray(tensor.numpy())  # a copy; of shape () a NumPy scalar, made an array again

@@ -62,6 +62,7 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     if isinstance(tensor, _COMPOSITES):
         return _map_parts(lambda part: part if device_of(part) is device else move(part, device, False), tensor)
     if isinstance(tensor, _Eager):
+        check_values(tensor)
         # tf.identity leaves int32 and strings on the host, and raises under the "explicit" device policy
         name = native(device).removeprefix("/")
         return _moved_apart(tensor, device) if _on_host(tensor.backing_device, name) else tensor._copy(None, name)
@@ -76,6 +77,7 @@ def copy(tensor: Any) -> Any:
     if isinstance(tensor, _COMPOSITES):
         return _map_parts(copy, tensor)
     if isinstance(tensor, _Eager):
+        check_values(tensor)
         here = device_of(tensor)
         with scope(here):
             return arrived(_clone(tensor), here)
@@ -178,6 +180,15 @@ def _linked(variable: tf.Variable, made: tf.Variable) -> tf.Variable:
     here = device_of(variable)
     record.record_operation("Move", [made._handle], [variable._handle], lambda gradient: [_brought(gradient, here)])
     return made
+
+
+def check_values(tensor: Any) -> None:
+    """An error for a handle: the variable, table or dataset behind it would stay where it is."""
+    if tensor.dtype in (tf.resource, tf.variant):
+        raise NotSupportedError(
+            f"a tensorflow tensor of dtype {tensor.dtype.name} is a handle and cannot be copied; pass the variable or "
+            "the tensors behind it, or name it in skip="
+        )
 
 
 def _on_host(*names: str) -> bool:

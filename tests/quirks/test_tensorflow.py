@@ -654,3 +654,27 @@ def test_a_seed_inside_a_traced_function_is_an_error():
 
     with pytest.raises(xdevice.NotSupportedError, match="call it outside"):
         draw()
+
+
+def test_a_handle_is_not_moved_without_the_variable_behind_it():
+    code = (
+        "import tensorflow as tf, xdevice\n"
+        "xdevice.use('tensorflow')\n"
+        "xdevice.virtual_gpus(1)\n"
+        "handles = tf.Variable([1.0]).handle, tf.data.Dataset.range(3)._variant_tensor\n"
+        "calls = (\n"
+        "    lambda x: xdevice.to_device([x, tf.constant(1.0)], xdevice.gpu(0)),\n"
+        "    lambda x: xdevice.to_device(x, 'cpu', copy=True),\n"
+        "    xdevice.to_numpy,\n"
+        "    xdevice.tensor,\n"
+        ")\n"
+        "for x in handles:\n"
+        "    assert xdevice.to_device(x, 'cpu') is x\n"
+        "    for call in calls:\n"
+        "        try:\n"
+        "            call(x)\n"
+        "        except xdevice.NotSupportedError as error:\n"
+        "            assert 'is a handle' in str(error)\n"
+        "            print('right')\n"
+    )
+    assert run(code).split() == ["right"] * 8

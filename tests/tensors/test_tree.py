@@ -401,6 +401,8 @@ def test_names_and_paths_can_be_skipped():
 def test_the_device_first_is_an_error_that_says_so():
     with pytest.raises(xdevice.ArgumentTypeError, match=r"write to_device\(x, device\)"):
         xdevice.to_device("gpu", np.ones(2))
+    with pytest.raises(TypeError, match=r"write to_device\(x, device\)"):
+        xdevice.to_device("gpu", {"x": np.ones(2)})
 
 
 def test_copies_leave_the_original_alone():

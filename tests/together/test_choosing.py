@@ -25,7 +25,8 @@ def test_the_only_framework_that_is_imported_is_guessed():
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("tf", "tensorflow"), ("keras", "tensorflow"), ("pytorch", "torch"), ("np", "numpy")]
+    ("word", "meant"),
+    [("tf", "tensorflow"), ("keras", "tensorflow"), ("pytorch", "torch"), ("np", "numpy"), ("jnp", "jax")],
 )
 def test_what_others_call_a_framework_is_suggested(word, meant):
     code = f"""

@@ -804,7 +804,7 @@ net = torch.nn.Linear(2, 2)
 def fn(x):
     here = xdevice.device_of(x)
     both = xdevice.is_same_device(x, [x]) and xdevice.check_same_device(x, {"x": [x]}) == here
-    made = xdevice.ones(2, device=here) + xdevice.tensor([1.0, 2.0], device=here)
+    made = xdevice.ones(2, device=here) + xdevice.tensor([1.0, 2.0], dtype="float32", device=here)
     tree = xdevice.to_device([x, {"x": x}], "gpu:1")
     return made * tree[1]["x"].to(made.device), both, tree[0] is tree[1]["x"], here.kind, xdevice.device_of(net).kind
 compiled = torch.compile(fn, backend="eager", fullgraph=True)

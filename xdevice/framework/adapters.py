@@ -42,7 +42,7 @@ _MEANT = {
     **dict.fromkeys(("tf", "keras", "tensorflow-cpu", "tensorflow-gpu"), "tensorflow"),
     **dict.fromkeys(("paddlepaddle", "paddlepaddle-gpu", "pd"), "paddle"),
     **dict.fromkeys(("mx", "gluon"), "mxnet"),
-    **dict.fromkeys(("flax", "equinox", "jaxlib"), "jax"),
+    **dict.fromkeys(("flax", "equinox", "jaxlib", "jnp"), "jax"),
     **dict.fromkeys(("np", "cupy", "scipy"), "numpy"),
 }  # what others call a framework, for the hint of an error
 

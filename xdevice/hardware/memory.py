@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import types
 
 from xdevice.device import as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, BrokenBackendError, OutOfMemoryError, VirtualDeviceError
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 _RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200
 """Flags of generators, coroutines and both in one, as in `inspect`, which costs 5 ms to import."""
+
+_NOT_RUN = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+"""What a call returns whose function has not run yet, also where only a wrapper or ``__call__`` could be seen."""
 
 
 def memory_stats(device: Any) -> MemoryStats:
@@ -130,7 +134,7 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
     ArgumentError
         ``start`` or ``minimum`` is not a positive integer, or ``start`` is less than ``minimum``.
     ArgumentTypeError
-        ``fn`` is asynchronous or a generator: it runs after its call has returned.
+        ``fn`` is asynchronous or a generator, which runs after its call has returned, or a method that is not bound.
     OutOfMemoryError
         When called: not even ``minimum`` fits. The framework's own error is its cause.
 
@@ -149,19 +153,19 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
         return lambda f: find_batch_size(f, start=start, minimum=minimum)
     if not callable(fn):
         raise ArgumentError(f"{fn!r} cannot be called; pass a function of the batch size, and start=… by name")
-    code = getattr(getattr(fn, "func", fn), "__code__", None)  # of a partial: of its function
-    if code is not None and code.co_flags & _RUNS_LATER:
-        raise ArgumentTypeError(
-            f"{getattr(fn, '__name__', 'fn')} is asynchronous or a generator, so its errors come after its call; "
-            "pass a plain function that runs it to the end"
-        )
+    _check_function(fn)
     _check_sizes(start, minimum)
 
     def run(*args: Any, **kwargs: Any) -> T:
         size = start
         while True:
             try:
-                return fn(size, *args, **kwargs)
+                result = fn(size, *args, **kwargs)
+                if isinstance(result, _NOT_RUN):
+                    if not isinstance(result, types.AsyncGeneratorType):
+                        result.close()  # else Python warns that a coroutine was never awaited
+                    raise _runs_later(fn)
+                return result
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
@@ -178,6 +182,24 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
             setattr(run, name, getattr(fn, name))
     run.__wrapped__ = fn  # type: ignore[attr-defined]  # as functools.wraps, which costs 2 ms to import
     return run
+
+
+def _check_function(fn: Any) -> None:
+    code = getattr(getattr(fn, "func", fn), "__code__", None)  # of a partial: of its function
+    if code is not None and code.co_flags & _RUNS_LATER:
+        raise _runs_later(fn)
+    if "self" in getattr(getattr(fn, "__code__", None), "co_varnames", ())[:1] and not hasattr(fn, "__self__"):
+        raise ArgumentTypeError(
+            f"{fn.__qualname__} is a method, whose first argument is its object and not the batch size; "
+            "wrap the bound method: find_batch_size(obj.method)"
+        )
+
+
+def _runs_later(fn: Any) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"{getattr(fn, '__name__', 'fn')} is asynchronous or a generator, so its errors come after its call; "
+        "pass a plain function that runs it to the end"
+    )
 
 
 def _free_memory() -> None:

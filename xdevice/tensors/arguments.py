@@ -26,18 +26,19 @@ def native_dtype(owner: Backend, dtype: Any) -> Any:
     if dtype is None:
         return None
     name = _BUILTIN_DTYPES.get(dtype, dtype) if isinstance(dtype, type) else dtype
-    root = type(dtype).__module__.partition(".")[0]
-    if "numpy" in (root, getattr(dtype, "__module__", "")):
-        import numpy as np
+    if not isinstance(name, str):  # compilers cannot trace the questions about a class
+        root = type(dtype).__module__.partition(".")[0]
+        if "numpy" in (root, getattr(dtype, "__module__", "")):
+            import numpy as np
 
-        try:
-            name = np.dtype(dtype).name
-        except TypeError:
-            raise _no_dtype(owner, dtype) from None
-    if not isinstance(name, str):
-        if not root.startswith(owner):
+            try:
+                name = np.dtype(dtype).name
+            except TypeError:
+                raise _no_dtype(owner, dtype) from None
+        elif not root.startswith(owner):
             raise _no_dtype(owner, dtype)
-        return dtype
+        else:
+            return dtype
     if name in _AMBIGUOUS:
         raise ArgumentError(f"dtype {name!r} differs in width by framework; write for example 'float32' or 'int64'")
     found = owner.creation.dtype(name)

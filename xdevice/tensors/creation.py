@@ -15,7 +15,8 @@ from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import check_arrival, tensor_owner
 from xdevice.hardware.devices import as_device, require
 from xdevice.hardware.scopes import innermost
-from xdevice.tensors.arguments import native_dtype, number, plain_array, shape_of
+from xdevice.tensors.arguments import dtype_name, native_dtype, number, plain_array, shape_of
+from xdevice.tensors.numbers import check_fit, check_together, numbers_given
 from xdevice.tensors.placement import device_of
 
 TYPE_CHECKING = False
@@ -38,12 +39,14 @@ def tensor(data: Any, *, dtype: Any = None, device: DeviceLike | None = None) ->
 
     Raises
     ------
+    MixedDeviceError
+        A list of tensors on several devices, and neither ``device=`` nor a scope says where to.
     DeviceNotFoundError
         The chosen framework does not have the device.
     DeviceSpellingError
         The string does not name a device.
     ArgumentError
-        The data, or the dtype, cannot be a tensor's.
+        The data, or the dtype, cannot be a tensor's: also numbers of Python or NumPy that the dtype cannot hold.
 
     Examples
     --------
@@ -55,6 +58,8 @@ def tensor(data: Any, *, dtype: Any = None, device: DeviceLike | None = None) ->
     """
     owner = tensor_owner(data)
     if owner is None:
+        if device is None and innermost() is None:
+            check_together(data)
         return _create(backend(), "tensor", dtype, device, data)
     if owner == "numpy":
         return _create(backend(), "tensor", dtype, device, plain_array(data))
@@ -280,6 +285,8 @@ def _make(owner: Backend, factory: str, dtype: Any, where: Device | None, *args:
     make: Callable[..., Any] = getattr(owner.creation, factory)
     found = native_dtype(owner, dtype)
     try:
+        if found is not None:
+            check_fit(numbers_given(factory, args), dtype_name(found))
         made = make(*args, found, where)
     except (TypeError, ValueError, OverflowError) as error:
         given = ", ".join(shortened(arg) for arg in args)

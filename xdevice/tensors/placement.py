@@ -230,7 +230,7 @@ def _target(obj: Any, device: Any) -> Device:
     try:
         return as_device(device)
     except XDeviceError:
-        if is_device(obj) and ownership_of(type(device)) is not None:
+        if is_device(obj) and (type(device) in _OPENED or ownership_of(type(device)) is not None):
             raise ArgumentTypeError("to_device was given the device first; write to_device(x, device)") from None
         raise
 

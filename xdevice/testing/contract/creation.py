@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,6 +112,32 @@ class Creation(Promises):
     def test_data_that_is_no_tensor_is_an_error(self, backend: str, data: Any) -> None:
         with pytest.raises(ArgumentError):
             tensor(data)
+
+    def test_numbers_that_the_dtype_cannot_hold_are_an_error(self, backend: str) -> None:
+        nan, inf = math.nan, math.inf
+        small: tuple[Any, ...] = (-1, [-1], [[1], [256]], [nan], [1, [nan, 2.0]], inf, [1.0, -inf], 1e10, 2 + 1j)
+        for data in (*small, np.array([-1])):
+            with pytest.raises(ArgumentError, match="does not"):
+                tensor(data, dtype="uint8")
+        wide: tuple[Any, ...] = (
+            np.array([nan]),
+            [np.float64(nan)],
+            [1j],
+            np.array([2**31]),
+            2.0**31,
+            [[1], [nan, 3.0]],
+        )
+        for data in wide:
+            with pytest.raises(ArgumentError, match="does not"):
+                tensor(data, dtype="int32")
+        with pytest.raises(ArgumentError):
+            full((2,), nan, dtype="int32")
+        for start, stop in ((-1, 2), (250, 300)):
+            with pytest.raises(ArgumentError):
+                arange(start, stop, dtype="uint8")
+        assert to_numpy(tensor([[0, 255], [1.9, True]], dtype="uint8")).tolist() == [[0, 255], [1, 1]]
+        assert to_numpy(tensor([-(2**31), 2**31 - 1], dtype="int32")).tolist() == [-(2**31), 2**31 - 1]
+        assert to_numpy(tensor([nan, 2.0], dtype="bool")).tolist() == [True, True]
 
     @pytest.mark.parametrize("shape", [2**63 - 1, (2**31,) * 3, 2**64 + 3, 2**70])
     @pytest.mark.parametrize("name", ["ones", "empty", "rand"])

@@ -80,6 +80,21 @@ class Memory(Promises):
         for fn in (coroutine, generator, both, functools.partial(coroutine)):
             with pytest.raises(ArgumentTypeError, match="pass a plain function that runs it to the end"):
                 find_batch_size(fn)
+            for hidden in (lambda size, fn=fn: fn(size), type("Called", (), {"__call__": staticmethod(fn)})()):
+                with pytest.raises(ArgumentTypeError, match="pass a plain function that runs it to the end"):
+                    find_batch_size(hidden)()
+
+    def test_a_method_takes_the_batch_size_only_once_it_is_bound(self, backend: str) -> None:
+        class Trainer:
+            def train(self, size: int, limit: int) -> int:
+                if size > limit:
+                    raise MemoryError
+                return size
+
+        unbound: Any = Trainer.train
+        assert find_batch_size(Trainer().train, start=8)(3) == 2
+        with pytest.raises(ArgumentTypeError, match=r"train is a method.*find_batch_size\(obj.method\)"):
+            find_batch_size(unbound)
 
     def test_an_allocation_that_no_machine_can_serve_is_out_of_memory(self, backend: str) -> None:
         with pytest.raises(Exception) as error:  # noqa: PT011  (each framework has its own error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter, UserDict, defaultdict
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -139,6 +140,14 @@ class OpenWorld(Promises):
         with pytest.raises(MixedDeviceError, match=r"\['boxes'\]") as error:
             device_of([tree, moved])
         assert error.value.devices == {FIRST, SECOND}
+
+    @on_several
+    def test_a_list_of_tensors_on_several_devices_is_not_a_tensor_on_the_host(self, backend: str) -> None:
+        x, y = tensor(1.0, device=FIRST), tensor(2.0, device=SECOND)
+        for data, path in (([x, y], "[1]"), ([0.0, x, y], "[2]"), ([[x], (y,)], "[1][0]")):
+            with pytest.raises(MixedDeviceError, match=re.escape(path)) as error:
+                tensor(data)
+            assert error.value.devices == {FIRST, SECOND}
 
     @on_several
     def test_numbers_of_numpy_bound_for_a_gpu_are_an_error_that_does_not_advise_the_cpu(self, backend: str) -> None:
