@@ -80,7 +80,11 @@ class Memory(Promises):
         for fn in (coroutine, generator, both, functools.partial(coroutine)):
             with pytest.raises(ArgumentTypeError, match="pass a plain function that runs it to the end"):
                 find_batch_size(fn)
-            for hidden in (lambda size, fn=fn: fn(size), type("Called", (), {"__call__": staticmethod(fn)})()):
+            behind: list[Any] = [
+                lambda size, fn=fn: fn(size),
+                type("Called", (), {"__call__": staticmethod(fn)})(),
+            ]
+            for hidden in behind:
                 with pytest.raises(ArgumentTypeError, match="pass a plain function that runs it to the end"):
                     find_batch_size(hidden)()
 
