@@ -85,8 +85,9 @@ class Memory(Promises):
                 type("Called", (), {"__call__": staticmethod(fn)})(),
             ]
             for hidden in behind:
+                train: Any = find_batch_size(hidden)
                 with pytest.raises(ArgumentTypeError, match="pass a plain function that runs it to the end"):
-                    find_batch_size(hidden)()
+                    train()
 
     def test_a_method_takes_the_batch_size_only_once_it_is_bound(self, backend: str) -> None:
         class Trainer:
