@@ -21,7 +21,8 @@ from xdevice.testing.plugin import backends_of
 
 HERE = Path(__file__).parent
 
-SAME_EVERYWHERE = {"coordinator", "door", "endings", "token"}  # how processes meet: no framework takes part
+# How processes meet: no framework takes part.
+SAME_EVERYWHERE = {"coordinator", "door", "endings", "fuzz", "gate", "shared_memory", "token"}
 ONE_ENGINE = {"clusters": "torch"}  # how processes are started: one engine stands for all
 
 
