@@ -7,13 +7,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy")
-
-from xdevice.errors import DistributedError, DistributedTimeoutError  # noqa: E402
-from xdevice.kit import shared_memory  # noqa: E402
-from xdevice.kit.shared_memory import SharedMemory  # noqa: E402
+from xdevice.errors import DistributedError, DistributedTimeoutError
+from xdevice.kit import shared_memory
+from xdevice.kit.shared_memory import SharedMemory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /dev/shm and /proc")
 

@@ -122,7 +122,8 @@ def test_a_read_only_array_stays_unchanged(target):
 
 
 def test_a_tree_keeps_its_form_and_what_is_shared():
-    torch = pytest.importorskip("torch")
+    import torch
+
     shared = torch.ones(2)
     tree = {"a": shared, "b": [shared, ("text", 3)], "w": torch.nn.Parameter(torch.zeros(2))}
     made = convert(tree, "numpy", copy=True)
@@ -138,7 +139,8 @@ def test_a_tree_keeps_its_form_and_what_is_shared():
 
 
 def test_the_device_is_kept_or_asked_for():
-    tf = pytest.importorskip("tensorflow")
+    import tensorflow as tf
+
     with xdevice.using("tensorflow"):
         if xdevice.count("gpu"):
             x = xdevice.ones((2,), device="gpu:0")

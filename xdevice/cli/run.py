@@ -14,6 +14,7 @@ from xdevice.cli.script import script_at
 from xdevice.errors import ArgumentError
 from xdevice.framework.adapters import available
 from xdevice.framework.choosing import backend
+from xdevice.kit import keras
 from xdevice.kit import virtual_request as request
 from xdevice.launcher.children import Child, run_all
 from xdevice.launcher.terminal import Progress, printable, write, write_json
@@ -66,7 +67,8 @@ def _run_once(script: str, options: argparse.Namespace) -> int:
     if len(options.backend) > 1 or options.env or options.json:
         raise ArgumentError("--stand-in runs a script once; leave out --env and --json, and name at most one --backend")
     for name in options.backend:
-        os.environ["XDEVICE_BACKEND"] = os.environ["KERAS_BACKEND"] = str(backend(name))
+        os.environ["XDEVICE_BACKEND"] = str(backend(name))
+        keras.choose(str(backend(name)))
     command = [sys.executable, script, *options.args]
     if os.name != "nt":  # where the shell would not wait for a process that has been replaced
         sys.stdout.flush()

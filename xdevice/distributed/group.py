@@ -90,8 +90,8 @@ def init(  # noqa: PLR0913  (four of them are one thing, the seat)
         The job's secret, the same for all processes; ``XDEVICE_TOKEN``, else on one host a file that only this user
         can read.
     trust_network
-        Whether the engine may listen where any process can connect to it: on several hosts it has to; under
-        TensorFlow also on one, where it otherwise uses shared memory. ``XDEVICE_TRUST_NETWORK``, else False.
+        Whether the engine may listen where any process can connect to it: on several hosts it has to; on one host,
+        an engine that otherwise uses shared memory then does. ``XDEVICE_TRUST_NETWORK``, else False.
 
     Raises
     ------

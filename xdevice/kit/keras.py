@@ -7,6 +7,7 @@ that has not imported it has no Keras object.
 from __future__ import annotations
 
 import copy
+import os
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from xdevice.contract import Role
 
 _TRACED = ("train_function", "test_function", "predict_function")
+
+
+def choose(framework: str) -> None:
+    """Have Keras run on that framework where it is imported from now on, in child processes as well."""
+    os.environ["KERAS_BACKEND"] = framework
 
 
 def running_on(framework: str) -> Any:

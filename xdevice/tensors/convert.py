@@ -38,7 +38,7 @@ def convert(x: Any, backend: str, *, device: Any = None, copy: bool | None = Non
     x
         A tensor, or nested containers of tensors.
     backend
-        The name of the framework: ``"torch"``.
+        The name of the framework, as for `use`.
     device
         Where the result is to be; without it, the device of the same name as the tensor's own.
     copy
@@ -65,8 +65,8 @@ def convert(x: Any, backend: str, *, device: Any = None, copy: bool | None = Non
     >>> x = numpy.ones(3)
     >>> xdevice.convert(x, "numpy") is x
     True
-    >>> xdevice.convert(x, "torch", device="cpu")  # doctest: +SKIP
-    tensor([1., 1., 1.], dtype=torch.float64)
+    >>> xdevice.convert({"x": x, "label": "three ones"}, "numpy", copy=True)
+    {'x': array([1., 1., 1.]), 'label': 'three ones'}
     """
     owner = choosing.backend(backend)
     if copy is not None and not isinstance(copy, bool):
@@ -107,7 +107,7 @@ class _Conversion:
         self._require(there, here)
         dtype = dtype_name(tensor.dtype).removesuffix("_")  # bool_ under NumPy 1
         native = self.owner.creation.dtype(dtype)
-        if native is None:  # Paddle would take uint16 for bfloat16
+        if native is None:  # or a framework might take it for another dtype of as many bits
             raise NotSupportedError(f"{self.owner} has no {dtype}; convert the dtype first, under {source}")
         if not self.copy and here is there and here.kind == "cpu":
             shared = self._shared(tensor, source, there)
