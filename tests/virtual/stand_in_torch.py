@@ -268,7 +268,7 @@ def test_files_and_copies_keep_their_device():
         assert copied.weight.device == torch.device(SECOND) and torch.equal(copied.weight, model.weight)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit", "ignore::torch.jit.TracerWarning")
 def test_compiled_traced_and_profiled_code_runs():
     def make(x):
         return (x.sin() + torch.ones(3, device=x.device)).relu()
