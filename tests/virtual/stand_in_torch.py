@@ -292,6 +292,15 @@ def test_compiled_traced_and_profiled_code_runs():
         torch.set_default_device(None)
 
 
+def test_kernels_for_real_gpus_that_a_library_brings_are_not_called():
+    library = torch.library.Library("brought", "FRAGMENT")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    library.impl("twice", lambda x: pytest.fail("it would call CUDA's driver"), "CUDA")
+    torch.ops.load_library(torch._C.__file__)  # any library: it is loaded already
+    assert torch.ops.brought.twice(torch.ones(2, device=SECOND)).tolist() == [2, 2]
+
+
 # ---------------------------------------------------------------- processes
 
 
