@@ -268,7 +268,7 @@ def test_files_and_copies_keep_their_device():
         assert copied.weight.device == torch.device(SECOND) and torch.equal(copied.weight, model.weight)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit", "ignore::torch.jit.TracerWarning")
 def test_compiled_traced_and_profiled_code_runs():
     def make(x):
         return (x.sin() + torch.ones(3, device=x.device)).relu()
@@ -290,6 +290,15 @@ def test_compiled_traced_and_profiled_code_runs():
         assert torch.ones(1).is_cuda
     finally:
         torch.set_default_device(None)
+
+
+def test_kernels_for_real_gpus_that_a_library_brings_are_not_called():
+    library = torch.library.Library("brought", "FRAGMENT")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    library.impl("twice", lambda x: pytest.fail("it would call CUDA's driver"), "CUDA")
+    torch.ops.load_library(torch._C.__file__)  # any library: it is loaded already
+    assert torch.ops.brought.twice(torch.ones(2, device=SECOND)).tolist() == [2, 2]
 
 
 # ---------------------------------------------------------------- processes

@@ -379,7 +379,7 @@ def test_subclasses_that_let_to_through_still_do():
     assert torch.Tensor.to in let_through and torch.Tensor.to in set(let_through)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit", "ignore::torch.jit.TracerWarning")
 def test_scripted_traced_and_compiled_code_makes_tensors_on_virtual_gpus():
     def make(x: torch.Tensor):
         return torch.zeros(2, device=x.device) + torch.tensor([1.0, 2.0], device=x.device) + x.to(x.device)
@@ -532,7 +532,7 @@ def test_a_buffer_that_two_modules_share_is_moved_once():
         assert device_of(moved) is gpu(1)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit", "ignore::torch.jit.TracerWarning")
 def test_torchscript_moves_in_place_computes_there_and_its_optimiser_keeps_its_parameters():
     x = torch.ones(4, 2)
     for make in (torch.jit.script, lambda model: torch.jit.trace(model, (x,))):

@@ -27,7 +27,7 @@ class PlugIn:
         library.xdevice_start.argtypes = [ctypes.c_int, ctypes.c_int, _NUMBER, ctypes.c_int]
         library.xdevice_limit.argtypes = [ctypes.c_int, _NUMBER]
         library.xdevice_resize.argtypes = [ctypes.c_void_p, _NUMBER]
-        for name in ("start", "resize"):
+        for name in ("start", "resize", "cover"):
             getattr(library, f"xdevice_{name}").restype = ctypes.c_char_p
         for name in ("allocated", "peak", "total"):
             getattr(library, f"xdevice_{name}").restype = _NUMBER
@@ -50,10 +50,17 @@ class PlugIn:
                 "report it, with this line"
             )
 
+    def cover(self) -> None:
+        """Let operations that were added with a kernel for real GPUs run by the CPU's, where they have one."""
+        _check(self._library.xdevice_cover())
+
     def resize(self, storage: Any, size: int) -> None:
-        error = self._library.xdevice_resize(storage._cdata, size)
-        if error is not None:
-            raise RuntimeError(error.decode())
+        _check(self._library.xdevice_resize(storage._cdata, size))
+
+
+def _check(error: bytes | None) -> None:
+    if error is not None:
+        raise RuntimeError(error.decode())
 
 
 def load() -> PlugIn:

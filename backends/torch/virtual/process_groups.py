@@ -59,7 +59,7 @@ def _on_host(op: Any) -> Callable[..., Any]:
     """The collective on CPU tensors in the virtual ones' memory."""
     returns_tensors = len(op._schema.returns) > 1
 
-    group = [argument.name for argument in op._schema.arguments].index("process_group")
+    names = [argument.name for argument in op._schema.arguments]
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         here = [_to_host(arg) for arg in args]
@@ -68,7 +68,7 @@ def _on_host(op: Any) -> Callable[..., Any]:
         except RuntimeError as error:
             if "No backend type associated with device type cpu" not in str(error):
                 raise
-            _serve_cpu(args[group])
+            _serve_cpu(args[names.index("process_group")])
             result = op(*here, **kwargs)
         return (args[0], result[1]) if returns_tensors else result
 

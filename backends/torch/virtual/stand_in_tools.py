@@ -1,4 +1,4 @@
-"""What stands on ``torch.cuda`` and is replaced whole: torch.compile, profilers, cuDNN, sharing tensors."""
+"""What stands on ``torch.cuda`` and is replaced whole: torch.compile, profilers, cuDNN, libraries, sharing tensors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.multiprocessing import reductions
 
+from xdevice.backends.torch.virtual import devices
 from xdevice.backends.torch.virtual.internals import core
 
 
@@ -16,6 +17,7 @@ def replace() -> None:
     _compile()
     _profile()
     _without_cudnn()
+    _libraries()
     _share()
 
 
@@ -66,6 +68,19 @@ def _without_cudnn() -> None:
     cudnn: Any = torch.backends.cudnn
     inside = getattr(cudnn, "m", cudnn)  # what its functions read is behind a PropModule
     inside._cudnn, inside._init, inside.is_acceptable = None, lambda: False, lambda tensor: False
+
+
+def _libraries() -> None:
+    """A library with operations, such as torchvision's, may have kernels for real GPUs: let the CPU's replace them."""
+    operations: Any = torch.ops
+    plain = operations.load_library
+
+    def load_library(path: str) -> None:
+        plain(path)
+        if devices.plug_in is not None:
+            devices.plug_in.cover()
+
+    operations.load_library = load_library
 
 
 def _share() -> None:

@@ -102,6 +102,37 @@ auto boxed() {
   return torch::CppFunction::makeFromBoxedFunction<kernel>();
 }
 
+// In a build with CUDA, operations that have a kernel for it, and for the CPU are composed of others, such as
+// _fused_rms_norm: composed here too, above autograd, since there is no kernel of the CPU's to differentiate.
+void compose(std::set<std::string>& names) {
+  auto& all = c10::Dispatcher::singleton();
+  auto autograd = c10::getAutogradKeyFromBackend(c10::toBackendComponent(KEY));
+  for (auto at = names.begin(); at != names.end();) {
+    auto op = all.findOp(torch::jit::parseName("aten::" + *at));
+    bool composed = op && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+    if (composed && !op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) {
+      for (auto key : {KEY, autograd}) library("aten", key).impl(at->c_str(), boxed<&on_sizes>());
+      at = names.erase(at);
+    } else {
+      ++at;
+    }
+  }
+}
+
+// Kernels for CUDA of libraries, such as torchvision's, and of torch's other namespaces: the CPU's take their place.
+void cover() {
+  auto& all = c10::Dispatcher::singleton();
+  static std::set<std::string> covered;
+  for (const auto& name : all.getRegistrationsForDispatchKey(KEY)) {
+    std::string full = toString(name), space = full.substr(0, full.find(':'));
+    auto op = all.findOp(name);
+    if (space == "aten" || space == "c10d" || !op || !covered.insert(full).second) continue;  // c10d's are in Python
+    if (op->hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
+        op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))
+      library(space.c_str(), KEY).impl(full.c_str(), boxed<&compute>());
+  }
+}
+
 void register_operations() {
   library("_", KEY).fallback(boxed<&compute>());
   auto& ours = library("aten", KEY);
@@ -118,7 +149,9 @@ void register_operations() {
     ours.impl(name.c_str(), boxed<&no>());
     names.erase(name);
   }
+  compose(names);
   for (const auto& name : names) ours.impl(name.c_str(), boxed<&compute>());
+  cover();
   ours.impl("empty.memory_format", &empty);
   ours.impl("empty_strided", &empty_strided);
   ours.impl("_efficientzerotensor", &zeros);
@@ -211,6 +244,15 @@ const char* xdevice_start(int n, int cuda, int64_t bytes, int enforced) {
 #ifndef _WIN32
     pthread_atfork(nullptr, nullptr, [] { forked = used.load(); });
 #endif
+  });
+}
+
+// After operations were added: those with a kernel for real GPUs get the CPU's. Returns an error, or a null pointer.
+const char* xdevice_cover() {
+  return error_of([] {
+    Quiet quiet;
+    c10::WarningUtils::WarningHandlerGuard silence(&quiet);
+    cover();
   });
 }
 
