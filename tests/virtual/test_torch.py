@@ -585,7 +585,7 @@ def test_numpy_and_dlpack_do_not_take_a_virtual_gpu_for_the_host():
 @pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch's own, of its prototypes
 def test_nested_tensors_are_a_clear_error():
     x = torch.ones(2, 2, device=SECOND)
-    with pytest.raises(NotImplementedError, match="nested tensor.* not supported on virtual GPUs"):
+    with pytest.raises(NotImplementedError, match=r"nested tensor.* not supported on virtual GPUs"):
         torch.nested.nested_tensor([x, x]) + 1
 
 
