@@ -63,6 +63,20 @@ def test_processes_that_want_it_at_once_all_get_it_whole(source):
     assert ctypes.CDLL(paths.pop()).answer() == 42
 
 
+def test_without_a_compiler_a_library_from_another_machine_serves(source, monkeypatch, tmp_path):
+    first = made(source)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    options = ["-shared", "-fPIC", "-DANSWER=42", "-I/of/this/machine"]
+    found = compiled.library("libanswer.so", source, options, key="", purpose="answers")
+    assert found == first and ctypes.CDLL(str(found)).answer() == 42
+    first.write_bytes(first.read_bytes()[:100])
+    for changed in (lambda: None, lambda: source.write_text(CODE + "// newer")):
+        changed()
+        with pytest.raises(xdevice.NotSupportedError, match=r"no C\+\+ compiler .*, or copy .*cache"):
+            made(source)
+
+
 def test_what_keeps_it_from_being_compiled_is_said(source, monkeypatch):
     source.write_text("not C++")
     with pytest.raises(xdevice.NotSupportedError, match=r"answers could not be compiled: .* says .*error"):

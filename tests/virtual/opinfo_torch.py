@@ -3,8 +3,9 @@
     python tests/virtual/opinfo_torch.py [--ops add,mm,...] [--samples 4] [--jobs 2] [--json FILE] [--stand-in]
 
 For each operation, PyTorch's own sample inputs: forward, in place, with ``out=``, and backward, on ``gpu:1``
-and on the CPU. Exit status 1 if fewer than 98 % of the operations that run on the CPU agree, or if
-one that is not in `KNOWN` does not.
+and on the CPU. Every second sample arrives through DLPack. Operations on sparse tensors are compared in each layout,
+under names such as ``abs@sparse_csr``. Exit status 1 if fewer than 98 % of the operations that run on the CPU
+agree, or if one that is not in `KNOWN` does not.
 
 It needs the package `expecttest`, which PyTorch's test tools ask for. Operations run in processes of their
 own, so that one which crashes the interpreter is named.
@@ -13,24 +14,23 @@ own, so that one which crashes the interpreter is named.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils.dlpack import from_dlpack, to_dlpack
 
 import xdevice
 
-SPARSE = "virtual GPUs hold dense tensors only"
+LAYOUTS = ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
+
 KNOWN = {
-    "to_sparse": SPARSE,
-    "sparse.mm.reduce": SPARSE,
-    "sparse.sampled_addmm": SPARSE,
     "tensor_split": "it wants its indices on the CPU, as on CUDA",
 }
 """Operations that are known to differ, and why."""
@@ -51,14 +51,14 @@ def main():
     parser.add_argument("--stand-in", action="store_true", help="under CUDA's device type, not vgpu")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # this is such a process
     options = parser.parse_args()
-    names = options.ops.split(",") if options.ops else [full_name(op) for op in op_db]
+    names = options.ops.split(",") if options.ops else list(by_name())
     unknown = [name for name in names if name not in by_name()]
     if unknown:
         parser.error(f"OpInfo has no {', '.join(unknown)}")
     if options.here:
         for name in names:
             print("start", json.dumps(name), flush=True)
-            print("end", json.dumps(judge(by_name()[name], options.samples)), flush=True)
+            print("end", json.dumps(judge(*by_name()[name], options.samples)), flush=True)
         return 0
     results = run_all(names, options)
     if options.json:
@@ -105,34 +105,60 @@ def report(results):
     by = {
         v: [n for n, r in results.items() if r["verdict"] == v] for v in ("same", "close", "differs", "crash", "none")
     }
-    runnable = len(results) - len(by["none"])
-    agree = len(by["same"]) + len(by["close"])
+    runnable, agree = len(results) - len(by["none"]), len(by["same"]) + len(by["close"])
     for name in by["crash"] + by["differs"]:
         known = f" (known: {KNOWN[name]})" if name in KNOWN else ""
         print(f"{name}: {results[name]['verdict']}: {results[name]['why']}{known}")
     for name in by["none"]:
         print(f"{name}: not run: {results[name]['why']}")
-    share = agree / max(runnable, 1)
-    print(
-        f"PyTorch {torch.__version__}: {agree} of {runnable} runnable operations agree with the CPU ({share:.1%}), "
-        f"{len(by['same'])} of them to the last bit; {len(by['none'])} do not run on the CPU"
-    )
+    print(f"PyTorch {torch.__version__}, virtual GPU against the CPU:")
+    for what, sparse in (("operations", False), ("operations on sparse tensors, by layout,", True)):
+        print(counted({n: r["verdict"] for n, r in results.items() if ("@" in n) is sparse}, what))
     unknown = [name for name in by["crash"] + by["differs"] if name not in KNOWN]
     gone = [name for name in KNOWN if name in results and name not in by["crash"] + by["differs"]]
     for name in gone:
         print(f"{name} agrees now: take it out of KNOWN")
-    return 1 if share < TARGET or unknown or gone else 0
+    return 1 if agree < TARGET * runnable or unknown or gone else 0
 
 
-def full_name(op):
-    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+def counted(verdicts, what):
+    of = Counter(verdicts.values())
+    runnable, agree = len(verdicts) - of["none"], of["same"] + of["close"]
+    return (
+        f"{agree} of {runnable} runnable {what} agree ({agree / max(runnable, 1):.1%}), "
+        f"{of['same']} of them to the last bit; {of['none']} do not run on the CPU"
+    )
 
 
 def by_name():
-    return {full_name(op): op for op in op_db}
+    """The operations by name, each with the layout of its inputs."""
+    found = {}
+    for op in op_db:
+        name = f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+        found[name] = op, None
+        for layout in LAYOUTS:
+            if getattr(op, f"supports_{layout}".removesuffix("_coo")):
+                found[f"{name}@{layout}"] = op, layout
+    return found
 
 
-def judge(op, samples):
+def samples_of(op, layout, dtype, gradients):
+    """PyTorch's sample inputs; where it has none of a sparse layout, its tests too convert the dense ones."""
+    dense = op.sample_inputs("cpu", dtype, requires_grad=gradients)
+    if layout is None:
+        return list(dense)
+    try:
+        return list(getattr(op, f"sample_inputs_{layout}")("cpu", dtype, requires_grad=gradients))
+    except NotImplementedError:
+        options = {"blocksize": (1, 1)} if layout[-3:] in {"bsr", "bsc"} else {}
+        found = [sample for sample in dense if sample.input.dim() == 2]
+        for sample in found:
+            made = sample.input.detach().to_sparse(layout=getattr(torch, layout), **options)
+            sample.input = made.requires_grad_(gradients)
+        return found
+
+
+def judge(op, layout, samples):
     """One operation's verdict: same (to the last bit), close, differs, or none (nothing to compare)."""
     dtype = next((t for t in (torch.float32, torch.int64, torch.complex64, torch.bool) if t in op.dtypes), None)
     if dtype is None:
@@ -140,16 +166,16 @@ def judge(op, samples):
     gradients = op.supports_autograd and dtype.is_floating_point
     verdict, why, compared = "same", "", 0
     torch.manual_seed(0)
-    for sample in itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=gradients), samples):
+    for i, sample in enumerate(samples_of(op, layout, dtype, gradients)[:samples]):
         for way, call in ways(op, gradients).items():
             try:
-                expected = run(call, sample, "cpu")
+                expected = run(call, sample, "cpu", i % 2)
             except Exception as error:
                 why = f"{way} on the CPU: {first_line(error)}"
                 continue
             compared += 1
             try:
-                same = compare(run(call, sample, xdevice.native("gpu:1")), expected, op.name in UNDEFINED)
+                same = compare(run(call, sample, xdevice.native("gpu:1"), i % 2), expected, op.name in UNDEFINED)
             except Exception as error:
                 return {"verdict": "differs", "why": f"{way}: {first_line(error)}"}
             verdict = verdict if same else "close"
@@ -182,16 +208,24 @@ def backward(op, args, kwargs):
     outputs = [t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor) and t.requires_grad]
     if not inputs or not outputs:
         return ()
-    cotangents = [torch.linspace(-1, 1, t.numel(), dtype=t.dtype).view(t.shape).to(t.device) for t in outputs]
+    cotangents = [
+        torch.linspace(-1, 1, t.numel(), dtype=t.dtype).view(t.shape).to(t.device)
+        if t.layout is torch.strided
+        else t.detach()
+        for t in outputs
+    ]
     return torch.autograd.grad(outputs, inputs, cotangents, allow_unused=True)
 
 
-def run(call, sample, device):
+def run(call, sample, device, exchanged):
     """The call's result for the sample on a device, from random numbers that are always the same."""
 
     def put(value):
         if isinstance(value, torch.Tensor):
-            return value.detach().clone().to(device).requires_grad_(value.requires_grad)
+            moved = value.detach().clone().to(device)
+            if exchanged and moved.layout is torch.strided:
+                moved = from_dlpack(to_dlpack(moved))
+            return moved.requires_grad_(value.requires_grad)
         return torch.device(device) if isinstance(value, torch.device) or value == "cpu" else value
 
     args = tree_map(put, (sample.input, *sample.args))
@@ -220,8 +254,20 @@ def same(a, b, shapes_only):
     if shapes_only:
         return True
     a, b = a.detach().cpu(), b.detach()
+    assert a.layout == b.layout, f"{a.layout} instead of {b.layout}"
     torch.testing.assert_close(a, b, equal_nan=True)
-    return bool(((a == b) | (a.isnan() & b.isnan())).all())
+    return all(bool(((x == y) | (x.isnan() & y.isnan())).all()) for x, y in zip(parts(a), parts(b), strict=True))
+
+
+def parts(tensor):
+    """The dense tensors that hold a tensor's numbers."""
+    if tensor.layout is torch.strided:
+        return (tensor,)
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    by_rows = tensor.layout in {torch.sparse_csr, torch.sparse_bsr}
+    first = (tensor.crow_indices(), tensor.col_indices()) if by_rows else (tensor.ccol_indices(), tensor.row_indices())
+    return *first, tensor.values()
 
 
 def first_line(error):

@@ -108,6 +108,7 @@ def test_random_numbers_are_the_devices_own():
     assert torch.equal(torch.rand(3, device=SECOND, generator=generator), second)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 def test_what_people_get_wrong_raises_as_on_cuda():
     a, b, host = torch.ones(3, device=FIRST), torch.ones(3, device=SECOND), torch.ones(3)
     mixed = "Expected all tensors to be on the same device, but found at least two devices, "
@@ -123,7 +124,8 @@ def test_what_people_get_wrong_raises_as_on_cuda():
         (RuntimeError, "CUDA error: invalid device ordinal", lambda: torch.cuda.set_device(5)),
         (torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate", lambda: torch.empty(10**14, device="cuda")),
         (NotImplementedError, "record no CUDA graphs", torch.cuda.CUDAGraph),
-        (NotImplementedError, "virtual GPUs hold dense ones only", lambda: a.to_sparse()),
+        (RuntimeError, mixed + "cuda:0 and cpu!", lambda: torch.eye(3).cuda().to_sparse() @ torch.eye(3)),
+        (NotImplementedError, "not supported on virtual GPUs", lambda: torch.nested.nested_tensor([a, a]) + 1),
     ):
         with pytest.raises(error, match=words):
             call()
@@ -192,6 +194,77 @@ def test_training_equals_the_cpus(name):
 
     for a, b in on_both(train):
         torch.testing.assert_close(a, b, rtol=0 if exactly else 1e-5, atol=0 if exactly else 1e-5)
+
+
+def test_an_lstm_is_computed_by_whole_layers_as_on_the_cpu():
+    def call(device):
+        lstm = nn.LSTM(5, 4, 2, batch_first=True, bidirectional=True).to(device)
+        without = nn.LSTM(5, 4, bias=False).to(device)
+        x = torch.rand(3, 6, 5).to(device).requires_grad_()
+        (y, (h, c)), (z, _) = lstm(x), without(x)
+        (y.sum() + h.sum() + c.sum() + z.sum()).backward()
+        return [y, h, c, z, x.grad, *(p.grad for p in (*lstm.parameters(), *without.parameters()))]
+
+    assert all(torch.equal(a, b) for a, b in on_both(call))
+    lstm, x = nn.LSTM(5, 4, proj_size=2).cuda(1), torch.rand(3, 2, 5).cuda(1)
+    with torch.profiler.profile() as seen:
+        nn.LSTM(5, 4).cuda(1)(x)
+    assert "aten::mkldnn_rnn_layer" in {event.key for event in seen.key_averages()}
+    with torch.inference_mode():
+        assert lstm(x)[0].shape == (3, 2, 2) and lstm.double()(x.double())[0].dtype == torch.float64
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning")
+@pytest.mark.parametrize("optimiser", ["SparseAdam", "SGD", "Adagrad"])
+def test_a_sparse_embedding_trains_to_the_cpus_numbers(optimiser):
+    def call(device):
+        table = nn.Embedding(9, 3, sparse=True).to(device)
+        steps = getattr(torch.optim, optimiser)(table.parameters(), 0.1)
+        for _ in range(3):
+            steps.zero_grad()
+            table(torch.tensor([1, 7, 1], device=device)).square().sum().backward()
+            assert table.weight.grad.is_sparse and table.weight.grad.device == torch.device(device)
+            steps.step()
+        return [table.weight, table.weight.grad.coalesce().values()]
+
+    assert all(torch.equal(a, b) for a, b in on_both(call))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")  # PyTorch's own, of its checks and its prototypes
+def test_sparse_tensors_are_made_changed_moved_and_saved():
+    x = torch.tensor([[1.0, 0, 2], [0, 0, 3]], device=SECOND)
+    coo, rows = x.to_sparse(), x.to_sparse_csr()
+    before = torch.cuda.memory_allocated(1)
+    made = torch.sparse_coo_tensor([[0, 0, 1], [1, 1, 2]], [1.0, 2.0, 3.0], (2, 3), device=SECOND)
+    made += coo
+    assert made.coalesce().values().tolist() == [1, 3, 2, 6] and made.device == torch.device(SECOND)
+    assert torch.cuda.memory_allocated(1) > before
+    del made
+    assert torch.cuda.memory_allocated(1) == before and device_of(coo) is device_of(rows) is gpu(1)
+    for sparse in (coo, rows):
+        assert torch.equal(sparse @ x.T, x @ x.T) and torch.equal(torch.sparse.mm(sparse, x.T), x @ x.T)
+        file = io.BytesIO()
+        torch.save(sparse, file)
+        file.seek(0)
+        for moved, where in ((sparse.cpu(), "cpu"), (sparse.to(FIRST), FIRST), (torch.load(file), SECOND)):
+            assert moved.device == torch.device(where) and moved.layout == sparse.layout
+            assert torch.equal(moved.to_dense(), x.to(where))
+
+
+# DLPack has a number for CUDA's memory, which libraries for the CPU refuse.
+def test_dlpack_takes_memory_to_and_from_each_gpu_and_not_to_the_host():
+    for i in range(2):
+        x = torch.arange(6.0, device=f"cuda:{i}").view(2, 3).T
+        with torch.cuda.device(i):  # CUDA's rule
+            back = torch.from_dlpack(x)
+            assert x.__dlpack_device__() == (2, i)
+            with pytest.raises((RuntimeError, BufferError)):
+                np.from_dlpack(x)
+        assert back.device == x.device and back.data_ptr() == x.data_ptr() and back.stride() == x.stride()
+        back.requires_grad_().sin().sum().backward()
+        torch.testing.assert_close(back.grad, x.cos())
+        assert np.array_equal(xdevice.convert(x, "numpy", device="cpu"), x.tolist())
+        assert torch.equal(xdevice.convert(np.asarray(x.tolist(), np.float32), "torch", device=gpu(i)), x)
 
 
 def test_attention_with_a_mask_of_booleans_equals_the_cpus_by_each_algorithm():

@@ -162,6 +162,10 @@ def test_memory_ends_where_it_is_told_to_and_a_program_says_once_that_its_gpus_a
     assert error.splitlines() == ["2 virtual GPUs stand in for CUDA's; they compute on the CPU"]
 
 
-def test_without_a_compiler_the_message_says_what_to_install():
+def test_without_a_compiler_those_compiled_elsewhere_serve_or_the_message_says_what_to_do(tmp_path):
+    code = "import xdevice, torch; x = torch.ones(2, device='cuda:1', requires_grad=True); (x * x).sum().backward()"
+    run("-c", code)  # compiled by now
+    out, _ = run("-c", f"{code}; print(x.grad)", PATH=str(tmp_path), CXX="")
+    assert out == "tensor([2., 2.], device='cuda:1')\n"
     _, error = run("-c", "import xdevice; xdevice.use('torch'); xdevice.count()", status=1, CXX="absent")
     assert "virtual GPUs that stand in for CUDA's must be compiled" in error and "apt install g++" in error

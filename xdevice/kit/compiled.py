@@ -45,25 +45,35 @@ def library(name: str, source: Path, options: Sequence[str], *, key: str, purpos
     Raises
     ------
     NotSupportedError
-        There is no compiler, or it fails.
+        There is no compiler, and no library in the cache that another machine has made; or the compiler fails.
     """
     program = compiler()
-    if program is None:
-        raise NotSupportedError(
-            f"{purpose} are compiled when they are first used, and there is no C++ compiler "
-            f"({os.environ.get('CXX') or ', '.join(_COMPILERS)}); install one, with apt install g++ or "
-            "conda install gxx, or set CXX"
-        )
     headers = sorted(source.parent.glob("*.h"))
-    content = b"".join(path.read_bytes() for path in (source, *headers))
-    facts = "\n".join((key, platform.machine(), os.path.realpath(program), *options))
-    folder = cache() / f"{Path(name).stem}-{_digest(content + facts.encode())[:16]}"
+    facts = f"{key}\n{platform.machine()}".encode()
+    fits = f"{Path(name).stem}-{_digest(b''.join([facts, *(path.read_bytes() for path in (source, *headers))]))[:16]}"
+    if program is None:
+        return _from_elsewhere(fits, name, purpose)
+    by = _digest("\n".join((os.path.realpath(program), *options)).encode())
+    folder = cache() / f"{fits}-{by[:8]}"
     made = folder / name
     if not _is_whole(made):
         with _alone(folder):  # several processes may want it at once: one compiles, the others wait
             if not _is_whole(made):
                 _compile([program, *options, str(source)], made, purpose)
     return made
+
+
+def _from_elsewhere(fits: str, name: str, purpose: str) -> Path:
+    """A library in the cache that was compiled on another machine; ``CXX`` that names no compiler refuses it."""
+    named = os.environ.get("CXX")
+    for folder in [] if named else sorted(cache().glob(f"{fits}-*/")):
+        if _is_whole(folder / name):
+            return folder / name
+    raise NotSupportedError(
+        f"{purpose} are compiled when they are first used, and there is no C++ compiler "
+        f"({named or ', '.join(_COMPILERS)}); install one, with apt install g++ or "
+        f"conda install gxx, set CXX, or copy {cache()} from a machine where they have run"
+    )
 
 
 def cache() -> Path:

@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "devices.h"
+#include "sparse.h"
 
 namespace xdevice {
 using torch::jit::Stack;
@@ -17,6 +18,7 @@ struct Plan {
   int indices = -1;      // of the argument with indices, which may be on the CPU, as on real GPUs
   bool seeded = false;   // draws random numbers, and takes no generator
   bool across = false;   // copies between devices
+  bool differs = false;  // makes more where a gradient is wanted
 };
 
 inline Plan planned(const c10::OperatorHandle& op) {
@@ -24,7 +26,8 @@ inline Plan planned(const c10::OperatorHandle& op) {
   const auto& arguments = op.schema().arguments();
   const std::string& name = op.schema().name();
   plan.arguments = arguments.size();
-  plan.across = name == "aten::copy_";
+  plan.across = name == "aten::copy_" || name == "aten::copy_sparse_to_sparse_";
+  plan.differs = name == "aten::_sparse_mm_reduce_impl";
   for (int i = 0; i < plan.arguments; ++i) {
     const auto* alias = arguments[i].alias_info();
     if (alias && alias->isWrite()) plan.written |= uint64_t(1) << std::min(i, 63);
@@ -97,7 +100,11 @@ struct Run {
     }
     if (index >= 0 && index != d.index() && !plan.across) stranger = d;
     else index = d.index();
-    return twins.emplace_back(t, like(t, to_host(t.storage()), c10::DispatchKey::CPU)).second;
+    Tensor host = is_sparse(t)
+        ? sparse_like(t, c10::DispatchKey::CPU, kCPU, [&](const Tensor& part) { return to_host(part, at); })
+        : like(t, to_host(t.storage()), c10::DispatchKey::CPU);
+    if (plan.differs && t.requires_grad()) host.set_requires_grad(true);
+    return twins.emplace_back(t, host).second;
   }
 
   void to_host(IValue& v, int at) {
@@ -139,8 +146,9 @@ struct Run {
     if (!t.defined()) return t;
     for (auto& [v, h] : twins)
       if (h.is_same(t)) return v;
+    if (is_sparse(t)) return sparse_like(t, KEY, here(), [&](const Tensor& part) { return to_virtual(part); });
     TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == kStrided && !t.is_quantized() && !t.is_nested(), op.schema().name(),
-        " makes a sparse, quantized or nested tensor, and virtual GPUs hold dense ones only; do it on the CPU");
+        " makes a quantized or nested tensor, which are not supported on virtual GPUs; do it on the CPU");
     return like(t, to_virtual(t.storage()), KEY);
   }
 
@@ -162,6 +170,10 @@ struct Run {
     for (size_t i = 0; i < twins.size(); ++i) {
       auto *v = twins[i].first.unsafeGetTensorImpl(), *h = twins[i].second.unsafeGetTensorImpl();
       if (v == h) continue;
+      if (is_sparse(twins[i].second)) {
+        fill_sparse(v, twins[i].second, [&](const Tensor& part) { return to_virtual(part); });
+        continue;
+      }
       Storage s = to_virtual(h->storage());
       if (s.unsafeGetStorageImpl() != v->unsafe_storage().unsafeGetStorageImpl()) v->set_storage_keep_dtype(s);
       if (v->sizes() != h->sizes() || v->strides() != h->strides() || v->storage_offset() != h->storage_offset())
@@ -195,7 +207,13 @@ struct Drawing {
   }
 };
 
-inline void compute(const c10::OperatorHandle& op, Stack* stack) {
+// The CPU's kernel of the same kind: of dense or of sparse tensors.
+inline DispatchKeySet on_cpu(DispatchKeySet keys) {
+  return DispatchKeySet(
+      c10::toRuntimePerBackendFunctionalityKey(keys.highestFunctionalityKey(), c10::BackendComponent::CPUBit));
+}
+
+inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   check_usable();
   Run run{op, plan_of(op)};
   const Plan& plan = run.plan;
@@ -208,7 +226,7 @@ inline void compute(const c10::OperatorHandle& op, Stack* stack) {
     c10::impl::ExcludeDispatchKeyGuard full(c10::DispatchKey::AutocastCPU);
     std::optional<Drawing> drawing;
     if (plan.seeded) drawing.emplace(run.here().index());
-    naming_out_of_memory([&] { op.redispatchBoxed(DispatchKeySet(c10::DispatchKey::CPU), stack); }, run.here().index());
+    naming_out_of_memory([&] { op.redispatchBoxed(on_cpu(keys), stack); }, run.here().index());
   }
   if (plan.written) run.adopt();
   for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) run.to_virtual((*stack)[i]);
@@ -219,8 +237,8 @@ inline void on_sizes(const c10::OperatorHandle& op, Stack* stack) {
   op.redispatchBoxed(DispatchKeySet(c10::DispatchKey::CPU), stack);
 }
 
-inline void dense_only(const c10::OperatorHandle& op, Stack*) {
+inline void refuse(const c10::OperatorHandle& op, Stack*) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().name(),
-      " is for sparse, quantized or nested tensors, and virtual GPUs hold dense ones only; do it on the CPU");
+      " is for quantized or nested tensors, which are not supported on virtual GPUs; do it on the CPU");
 }
 }  // namespace xdevice

@@ -19,7 +19,7 @@ namespace {
 
 void check_dense(const std::optional<Layout>& layout, std::optional<bool> pin) {
   TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(kStrided) == kStrided,
-      "virtual GPUs hold dense tensors only, not ", layout.value_or(kStrided), "; make it on the CPU");
+      layout.value_or(kStrided), " tensors are not supported on virtual GPUs; make it on the CPU");
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
 }
 
@@ -161,17 +161,27 @@ void register_operations() {
   register_cells(ours);
 }
 
-void refuse_others() {
-  auto component = c10::toBackendComponent(KEY);
+// Tensors of another kind than dense: the names of what torch has for them on the CPU, and of all that it has for KEY,
+// on a build with CUDA.
+template <auto kernel>
+void register_kind(c10::DispatchKey kind, bool as_on_cpu) {
   auto& all = c10::Dispatcher::singleton();
-  for (auto functionality : {c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr, c10::DispatchKey::Quantized,
-           c10::DispatchKey::NestedTensor}) {
-    auto key = c10::toRuntimePerBackendFunctionalityKey(functionality, component);
-    library("_", key).fallback(boxed<&dense_only>());
-    auto& ours = library("aten", key);
-    for (const auto& name : all.getRegistrationsForDispatchKey(key))  // on a build with CUDA
-      if (name.getNamespace() == "aten") ours.impl(toString(name).substr(6).c_str(), boxed<&dense_only>());
-  }
+  auto key = c10::toRuntimePerBackendFunctionalityKey(kind, c10::toBackendComponent(KEY));
+  std::set<std::string> names;
+  auto note = [&](c10::DispatchKey from) {
+    for (const auto& name : all.getRegistrationsForDispatchKey(from))
+      if (name.getNamespace() == "aten") names.insert(toString(name).substr(6));
+  };
+  note(key);
+  if (as_on_cpu) note(c10::toRuntimePerBackendFunctionalityKey(kind, c10::BackendComponent::CPUBit));
+  library("_", key).fallback(boxed<kernel>());
+  auto& ours = library("aten", key);
+  for (const auto& name : names) ours.impl(name.c_str(), boxed<kernel>());
+}
+
+void register_kinds() {
+  for (auto kind : {c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr}) register_kind<&compute>(kind, true);
+  for (auto kind : {c10::DispatchKey::Quantized, c10::DispatchKey::NestedTensor}) register_kind<&refuse>(kind, false);
 }
 
 // What Python needs: the memory of a virtual tensor as a CPU tensor, the way back, and an error to raise.
@@ -238,7 +248,7 @@ const char* xdevice_start(int n, int cuda, int64_t bytes, int enforced) {
     Quiet quiet;
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     register_operations();
-    refuse_others();
+    register_kinds();
     register_for_python();
     register_timer();
 #ifndef _WIN32

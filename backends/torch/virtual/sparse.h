@@ -1,0 +1,48 @@
+// Sparse tensors on virtual GPUs: torch's own classes, of indices and values that are virtual tensors.
+#pragma once
+#include <ATen/SparseCsrTensorImpl.h>
+#include <ATen/SparseTensorImpl.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "memory.h"
+
+namespace xdevice {
+inline bool is_sparse(const Tensor& t) {
+  auto layout = t.layout();
+  return layout == kSparse || layout == kSparseCsr || layout == kSparseCsc || layout == kSparseBsr || layout == kSparseBsc;
+}
+
+inline SparseTensorImpl* coo(c10::TensorImpl* t) { return static_cast<SparseTensorImpl*>(t); }
+inline SparseCsrTensorImpl* compressed(c10::TensorImpl* t) { return static_cast<SparseCsrTensorImpl*>(t); }
+
+// Gives a sparse tensor the sizes of another of its layout, and the parts that `part` makes of the other's.
+template <class F>
+void fill_sparse(c10::TensorImpl* to, const Tensor& from, F part) {
+  bool allowed = to->allow_tensor_metadata_change();
+  to->set_allow_tensor_metadata_change(true);
+  if (from.layout() == kSparse) {
+    auto *made = coo(to), *given = coo(from.unsafeGetTensorImpl());
+    made->raw_resize_(given->sparse_dim(), given->dense_dim(), given->sizes());
+    made->set_indices_and_values_unsafe(part(given->indices()), part(given->values()));
+    made->set_coalesced(given->coalesced());
+  } else {
+    auto* given = compressed(from.unsafeGetTensorImpl());
+    compressed(to)->set_member_tensors(
+        part(given->compressed_indices()), part(given->plain_indices()), part(given->values()), given->sizes());
+  }
+  to->set_allow_tensor_metadata_change(allowed);
+}
+
+// A sparse tensor like another, on that device.
+template <class F>
+Tensor sparse_like(const Tensor& from, c10::DispatchKey dense, Device device, F part) {
+  auto kind = from.layout() == kSparse ? c10::DispatchKey::Sparse : c10::DispatchKey::SparseCsr;
+  DispatchKeySet keys(c10::toRuntimePerBackendFunctionalityKey(kind, c10::toBackendComponent(dense)));
+  c10::DeviceGuard guard(device);  // torch makes a sparse tensor on the current device
+  Tensor made = from.layout() == kSparse
+      ? at::detail::make_tensor<SparseTensorImpl>(keys, from.dtype())
+      : at::detail::make_tensor<SparseCsrTensorImpl>(keys, device, from.layout(), from.dtype());
+  fill_sparse(made.unsafeGetTensorImpl(), from, part);
+  return made;
+}
+}  // namespace xdevice
