@@ -28,7 +28,10 @@ NAME = "xdevice virtual GPU"
 KERNELS = {"keras.src.backend.jax.rnn", "keras.src.backend.jax.nn"}
 """Modules that would take a kernel of cuDNN's on a GPU; Keras 3.15."""
 
-_only_prints = "jax._src.debugging"  # of JAX's modules, the one that shows devices to the user
+_only_print = {
+    "jax._src.debugging",
+    "jax._src.environment_info",
+}  # of JAX's modules, those that show devices to the user
 _platforms = "jax_platforms", "jax_platform_name"
 _default = "gpu"  # what lists give where no backend is named; a program may choose the CPU
 
@@ -37,6 +40,7 @@ def start() -> None:
     """Let the virtual GPUs stand in; the host devices are there."""
     _settings()
     _lists()
+    _words()
     _faces()
 
 
@@ -84,10 +88,28 @@ def _lists() -> None:
     jax.live_arrays = lambda platform=None: alive("cpu" if platform in WORDS else platform)
 
 
+def _words() -> None:
+    """Words for GPUs in `jax.default_device` and as a backend of `jax.jit`; devices in the errors about mixing."""
+    pxla, pjit, stages = (import_module(f"jax._src.{name}") for name in ("interpreters.pxla", "pjit", "stages"))
+    default, single = pxla.get_default_device, pjit._create_sharding_with_device_backend
+
+    def get_default_device() -> Any:
+        word = jax.config.jax_default_device  # type: ignore[attr-defined, unused-ignore]  # it has one
+        return jax.local_devices(backend=word)[0] if word in WORDS else default()
+
+    def sharding(device: Any, backend: Any) -> Any:
+        return single(jax.local_devices(backend=backend)[0], None) if backend in WORDS else single(device, backend)
+
+    pxla.get_default_device, pjit._create_sharding_with_device_backend = get_default_device, sharding
+    mixed = stages.DeviceAssignmentMismatch
+    mixed.device_ids = property(lambda self: [_global_id(d) if hardware.ordinal(d) else d.id for d in self.da])
+    mixed.platform = property(lambda self: "GPU" if hardware.ordinal(self.da[0]) else self.da[0].platform.upper())
+
+
 def _is_inner() -> bool:
     """Whether the caller's caller needs the truth."""
     name = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]  # who asks
-    return (name.partition(".")[0] in ("jax", "jaxlib", "xdevice") and name != _only_prints) or name in KERNELS
+    return (name.partition(".")[0] in ("jax", "jaxlib", "xdevice") and name not in _only_print) or name in KERNELS
 
 
 def _faces() -> None:

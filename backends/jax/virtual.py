@@ -13,12 +13,17 @@ import jax
 from xdevice.backends.jax import hardware, lists
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
+from xdevice.kit import virtual_memory
 from xdevice.machine import gpus
 
 _ByJax: Any = jax.Device
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
+    if virtual_memory.limit() is not None:
+        raise NotSupportedError(
+            f"{virtual_memory.ENV} asks for a limit, and jax cannot limit the memory of one CPU device; leave it out"
+        )
     settings: Any = jax.config  # JAX has left it without types
     compute = hardware.build()["compute"]
     asked = settings.jax_platforms.split(",") if settings.jax_platforms else []  # none means all that there are

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 _virtual = 0  # how many GPUs are virtual: logical CPUs, of which the first stays the CPU
 _stands_in = False  # whether they answer to TensorFlow's names for GPUs
+_first = 1  # which logical CPU is the first virtual GPU; a program may have split the CPU before them
+_build_info = tf.sysconfig.get_build_info  # which `stand_in_answers` replaces
 
 
 def build() -> Build:
-    info = tf.sysconfig.get_build_info()
+    info = _build_info()
     compute, toolkit = "cpu", None
     if info.get("is_rocm_build"):
         compute, toolkit = "rocm", info.get("rocm_version")
@@ -37,7 +39,7 @@ def kinds() -> tuple[str, ...]:
 
 def count(kind: str) -> int:
     if _virtual and kind in ("cpu", "gpu"):
-        return _virtual if kind == "gpu" else 1
+        return _virtual if kind == "gpu" else _first
     word = _word(kind)
     if is_running():
         return sum(is_own(device.name) for device in tf.config.list_logical_devices(word))
@@ -95,10 +97,10 @@ def properties(device: Device) -> Properties:
     return found
 
 
-def name_virtual(n: int, *, stand_in: bool) -> None:
-    """From now on ``gpu:0`` … ``gpu:n-1`` are TensorFlow's logical CPUs from 1 on."""
-    global _virtual, _stands_in
-    _virtual, _stands_in = n, stand_in
+def name_virtual(n: int, *, stand_in: bool, first: int = 1) -> None:
+    """From now on ``gpu:0`` … ``gpu:n-1`` are TensorFlow's logical CPUs from ``first`` on."""
+    global _virtual, _stands_in, _first
+    _virtual, _stands_in, _first = n, stand_in, first
 
 
 def is_virtual() -> bool:
@@ -106,10 +108,16 @@ def is_virtual() -> bool:
     return bool(_virtual)
 
 
+def first_virtual() -> int:
+    """Which logical CPU is the first virtual GPU."""
+    return _first
+
+
 def named(name: str) -> Device:
     """The device behind TensorFlow's own name for it, which calls a virtual GPU a CPU."""
     device = Device(name)
-    return Device("gpu", device.index - 1) if _virtual and device.kind == "cpu" and device.index else device
+    is_gpu = _virtual and device.kind == "cpu" and device.index >= _first
+    return Device("gpu", device.index - _first) if is_gpu else device
 
 
 def is_own(name: str) -> bool:

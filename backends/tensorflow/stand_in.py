@@ -1,15 +1,16 @@
 """TensorFlow programs written for GPUs, unedited: virtual GPUs answer to TensorFlow's own names for GPUs.
 
-TensorFlow's runtime has logical CPUs: ``CPU:0`` is the host, ``CPU:i+1`` stands for ``GPU:i``. All of Python says
-``GPU``. The names are translated where they cross into the runtime and back, and nowhere else. The physical GPUs are
+TensorFlow's runtime has logical CPUs: ``CPU:0`` is the host, ``CPU:i+1`` stands for ``GPU:i``; where a program splits
+the CPU, they follow its parts. All of Python says ``GPU``. The names are translated where they cross into the runtime
+and back, its errors included, and nowhere else. The physical GPUs are
 put into the lists of TensorFlow's ``Context``, so its own checks of `set_visible_devices`, `set_memory_growth` and
 `set_logical_device_configuration` hold; only the ``ConfigProto`` made of them counts CPUs instead. Where a program
 names no type of device, the thread's device is GPU 0. Collectives that ask for NCCL get ring and hierarchical copy.
 
 Libraries choose kernels by the list of GPUs (Keras: those of cuDNN, and NCHW), so the modules that do are told that
 there is none. Differs from a GPU: text and small integers are shown on ``GPU:0`` too; an unknown ``/GPU:7`` becomes
-the CPU's. Not to be had: what the runtime prints itself (``log_device_placement``, error messages, profiles and the
-device names within a ``SavedModel`` say ``CPU:1``); splitting the CPU; NCHW convolutions; ``cuda_version``.
+the CPU's. Not to be had: what the runtime prints itself (``log_device_placement``, profiles and the device names
+within a ``SavedModel`` say ``CPU:1``); sessions of TensorFlow 1 place on the CPU what names no device.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from tensorflow.python.distribute import collective_util, cross_device_ops, cross_device_utils, device_util
 from tensorflow.python.eager import context as _context
+from tensorflow.python.eager import core as _core
 from tensorflow.python.framework import ops as _ops
 
-from xdevice.backends.tensorflow import hardware, stand_in_answers
+from xdevice.backends.tensorflow import hardware, stand_in_answers, stand_in_runtimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,12 +35,13 @@ NAME = "xdevice virtual GPU"
 KERNELS = {"keras.src.backend.tensorflow.rnn", "keras.src.backend.tensorflow.nn"}
 """Modules that choose kernels by the list of GPUs, of which the CPU has none; Keras 3.15."""
 
-_FIRST = "/device:CPU:1"  # where operations go when nothing says where
 _GPU = re.compile(r"(?i)\bGPU(?::(\d+|\*))?(?=/|$)")
-_HOST = re.compile(r"\bCPU:([1-9]\d*)$")
+_HOST = re.compile(r"\bCPU:(\d+)$")
+_HOSTS = re.compile(r"\bCPU:(\d+)\b")
 _TYPED = re.compile(r"device:|PU:")
 
 context: Any = _context
+core: Any = _core
 ops: Any = _ops
 
 
@@ -46,25 +49,34 @@ def start(n: int) -> None:
     """Let n virtual GPUs stand in; the runtime has not started."""
     gpus = [context.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(n)]
     _list_physical(gpus)
+    _split_the_cpu()
     _list_logical()
     _place()
     _name_tensors()
     _name_operations()
     _name_arguments()
+    _name_errors()
     _reduce_without_nccl()
     stand_in_answers.start(to_real)
+    stand_in_runtimes.start(to_real, to_shown)
 
 
 def to_real(name: Any) -> Any:
-    """The runtime's name: GPU:i is its CPU:i+1; what is real already stays."""
+    """The runtime's name: GPU:i is its CPU:i+1, if the CPU is not split; what is real already stays."""
     if not isinstance(name, str):
         return name
-    return _GPU.sub(lambda m: f"CPU:{int(m[1]) + 1 if (m[1] or '*') != '*' else 1}", name)
+    first = hardware.first_virtual()
+    return _GPU.sub(lambda m: f"CPU:{int(m[1]) + first if (m[1] or '*') != '*' else first}", name)
 
 
 def to_shown(name: Any) -> Any:
     """The name that a program sees."""
-    return _HOST.sub(lambda m: f"GPU:{int(m[1]) - 1}", name) if isinstance(name, str) else name
+    return _HOST.sub(_shown, name) if isinstance(name, str) else name
+
+
+def _shown(host: re.Match[str]) -> str:
+    index = int(host[1]) - hardware.first_virtual()
+    return f"GPU:{index}" if index >= 0 else host[0]
 
 
 def _list_physical(gpus: list[Any]) -> None:
@@ -86,7 +98,8 @@ def _list_physical(gpus: list[Any]) -> None:
     def counted(self: Any) -> Any:
         made = config(self)
         seen = [g for g in self._visible_device_list if g.device_type == "GPU"]
-        made.device_count["CPU"] = sum(len(self._virtual_device_map.get(g) or [g]) for g in seen) + 1
+        gpus_seen = sum(len(self._virtual_device_map.get(g) or [g]) for g in seen)
+        made.device_count["CPU"] = gpus_seen + hardware.first_virtual()
         made.device_count["GPU"] = 0
         made.ClearField("gpu_options")
         return made
@@ -100,6 +113,20 @@ def _list_physical(gpus: list[Any]) -> None:
         add(current)
 
 
+def _split_the_cpu() -> None:
+    """Let the GPUs follow the parts into which a program splits the CPU."""
+    kind = context.Context
+    split = kind.set_logical_device_configuration
+
+    def set_parts(self: Any, device: Any, parts: Any) -> None:
+        split(self, device, parts)
+        if device.device_type == "CPU" and len(parts) != hardware.first_virtual():
+            hardware.name_virtual(hardware.count("gpu"), stand_in=True, first=len(parts))
+            self._set_device("", self.device_spec)  # GPU 0 has another name from now on
+
+    kind.set_logical_device_configuration = set_parts
+
+
 def _list_logical() -> None:
     kind = context.Context
     logical, every = kind._initialize_logical_devices, kind.list_logical_devices
@@ -109,9 +136,10 @@ def _list_logical() -> None:
         shown = [to_shown(device.name) for device in self._logical_devices]
         self._logical_devices = [context.LogicalDevice(name, name.split(":")[-2]) for name in shown]
         gpus = [device.name for device in self._logical_devices if device.device_type == "GPU"]
-        self._num_gpus = len(gpus)
-        if not any(name.startswith("/job:") for name in gpus):  # else other processes' GPUs are among them
-            hardware.name_virtual(len(gpus), stand_in=True)
+        server = self._server_def or self._collective_ops_server_def
+        own = f"/job:{server.job_name}/replica:0/task:{server.task_index}/" if server else "/device:"
+        self._num_gpus = sum(name.startswith(own) for name in gpus)  # the others are other processes'
+        hardware.name_virtual(self._num_gpus, stand_in=True, first=hardware.first_virtual())
 
     def listed(self: Any, device_type: str | None = None) -> list[Any]:
         found: list[Any] = every(self, device_type)
@@ -128,7 +156,8 @@ def _place() -> None:
 
     def set_device(self: Any, name: str, spec: Any) -> None:
         real = to_real(name) or ""
-        put(self, real if _TYPED.search(real) else real + _FIRST, spec)
+        # GPU 0, where nothing says where
+        put(self, real if _TYPED.search(real) else f"{real}/device:CPU:{hardware.first_virtual()}", spec)
 
     def begin_thread(self: Any) -> None:
         current = context.context()
@@ -181,6 +210,16 @@ def _name_arguments() -> None:
         setattr(made, name, translating(getattr(made, name)))
     call = functional.remote_call
     functional.remote_call = lambda *args, target=None, **kwargs: call(*args, target=to_real(target), **kwargs)
+
+
+def _name_errors() -> None:
+    made = core._status_to_exception
+
+    def shown(status: Any) -> Any:
+        status.message = _HOSTS.sub(_shown, status.message)
+        return made(status)
+
+    core._status_to_exception = shown
 
 
 def _reduce_without_nccl() -> None:

@@ -26,6 +26,7 @@ _peaks: dict[str, int] = {}
 def start(to_real: Callable[[Any], Any]) -> None:
     """Answer for the GPUs; ``to_real`` gives the runtime's name for a device."""
     _answer_tests()
+    _answer_build()
     _answer_lists()
     _answer_memory(to_real)
 
@@ -46,6 +47,14 @@ def _answer_tests() -> None:
     for home in (test_util, test, public.test, public.compat.v1.test):
         for name in answers.keys() & vars(home).keys():
             setattr(home, name, answers[name])
+
+
+def _answer_build() -> None:
+    """Programs print these before they train."""
+    known = tf.sysconfig.get_build_info
+    asked = {"is_cuda_build": True, "cuda_version": "virtual", "cudnn_version": "virtual"}
+    for home in (tf.sysconfig, tf.compat.v1.sysconfig):
+        home.get_build_info = lambda: {**known(), **asked}  # type: ignore[method-assign, assignment, unused-ignore]
 
 
 def _answer_lists() -> None:
@@ -69,16 +78,17 @@ def _answer_memory(to_real: Callable[[Any], Any]) -> None:
 
     def info(self: Any, device: str) -> dict[str, int]:
         name = _short(to_real(device))
-        if "gpu" not in device.lower():
+        if name not in [_short(to_real(gpu.name)) for gpu in _gpus()]:
             return dict(known(self, device))
         used = _living_on(name, to_real)
         _peaks[name] = max(_peaks.get(name, 0), used)
         return {"current": used, "peak": _peaks[name]}
 
     def reset(self: Any, device: str) -> None:
-        if "gpu" not in device.lower():
+        name = _short(to_real(device))
+        if name not in [_short(to_real(gpu.name)) for gpu in _gpus()]:
             forget(self, device)
-        _peaks.pop(_short(to_real(device)), None)
+        _peaks.pop(name, None)
 
     kind.get_memory_info, kind.reset_memory_stats = info, reset
 

@@ -14,10 +14,16 @@ from tensorflow.python.distribute import mirrored_strategy
 
 from xdevice.backends.tensorflow.hardware import is_running, name_virtual, named
 from xdevice.device import Device, spell
-from xdevice.errors import VirtualDeviceError
+from xdevice.errors import NotSupportedError, VirtualDeviceError
+from xdevice.kit import virtual_memory
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
+    if virtual_memory.limit() is not None:
+        raise NotSupportedError(
+            f"{virtual_memory.ENV} asks for a limit, and tensorflow cannot limit the memory of one CPU device; "
+            f"leave it out, or limit all devices together with TF_CPU_ALLOCATOR_USE_BFC=1 and TF_CPU_BFC_MEM_LIMIT_IN_MB"
+        )
     if is_running():
         raise VirtualDeviceError(
             f"{n} virtual GPUs are too late for tensorflow, which has started; ask for them before the first "

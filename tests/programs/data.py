@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ def stand_in(tab: str, examples: int | None = None) -> None:
         _in_gluon()
     if tab in ("all", "tensorflow"):
         _in_keras()
+    if tab == "tensorflow":
+        _in_tensorflow_datasets()
 
 
 def _in_keras() -> None:
@@ -34,6 +37,43 @@ def _in_keras() -> None:
     for home in (keras.datasets.mnist, keras.datasets.fashion_mnist):
         home.load_data = lambda path="": tuple(images(count, i) for i, count in enumerate(SIZES))
         sys.modules[home.__name__] = home
+    keras.datasets.imdb.load_data = _imdb
+
+
+def _imdb(*, num_words: int = 20_000, **_: Any) -> Any:
+    """Reviews of 20 to 200 words, and whether they are kind."""
+    random = np.random.default_rng(0)
+    made = []
+    for count in SIZES:
+        reviews = [random.integers(1, num_words, random.integers(20, 200)).tolist() for _ in range(count)]
+        made.append((np.array(reviews, dtype=object), random.integers(0, 2, count)))
+    return tuple(made)
+
+
+def _in_tensorflow_datasets() -> None:
+    """``tensorflow_datasets.load`` with MNIST's images; the package need not be installed."""
+    import tensorflow as tf
+
+    def load(name: str, split: Any = None, batch_size: int | None = None, with_info: bool = False, **how: Any) -> Any:
+        made = {}
+        for i, word in enumerate(("train", "test")):
+            pixels, labels = images(SIZES[i], i)
+            both = (pixels[..., None], labels.astype("int64"))
+            examples = both if how.get("as_supervised") else dict(zip(("image", "label"), both, strict=True))
+            made[word] = tf.data.Dataset.from_tensor_slices(examples)
+            if batch_size is not None:
+                made[word] = made[word].batch(batch_size)
+        splits = {word: SimpleNamespace(num_examples=count) for word, count in zip(made, SIZES, strict=True)}
+        found: Any = made
+        if split is not None:
+            asked = [split] if isinstance(split, str) else split
+            found = [made[word.partition("[")[0]] for word in asked]
+            found = found[0] if isinstance(split, str) else found
+        return (found, SimpleNamespace(splits=splits)) if with_info else found
+
+    module: Any = ModuleType("tensorflow_datasets")
+    module.load, module.disable_progress_bar = load, lambda: None
+    sys.modules["tensorflow_datasets"] = module
 
 
 def _in_gluon() -> None:

@@ -6,8 +6,9 @@
 
 A program is a Python script, a notebook, or a chapter in Markdown, on a checkout of yours: none is in this repository.
 Each runs twice, with GPUs that stand in and without any. Cells run in turn in one namespace; one that raises is
-counted, and the next goes on. What is left out of a cell is what only a notebook can run: lines that begin with % or !.
-Data sets that would be downloaded are random numbers of the same shape and types, where --stand-in-data is given.
+counted, and the next goes on. %%writefile and %%bash do what they do in a notebook, other lines that begin with % or !
+are left out. Data sets that would be downloaded are random numbers of the same shape and types, where --stand-in-data
+is given; --seed sets the seeds of Python, NumPy and, through Keras, the framework before the first cell.
 
 The line for each program has the cells that ran to their end with GPUs, those that did on the CPU, and how many numbers
 of those that both printed agree to --tolerance.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import linecache
 import os
 import re
 import subprocess
@@ -27,7 +29,9 @@ import time
 import traceback
 from pathlib import Path
 
-CELL = re.compile(r"^```\{?\.?python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CELL = re.compile(r"^```(?:\{?\.?python|\{code-cell\})[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ABOUT_THE_CELL = re.compile(r"\A(?:---\n.*?^---\n|(?::\w[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
+"""What MyST writes at the top of a cell."""
 TAB = re.compile(r"^(?:%%tab|#@tab)\s+(.*)\n")
 NUMBER = re.compile(r"(?<![\w.:])-?\d+\.\d+(?:e[+-]?\d+)?")
 MARK = "#-#-# "
@@ -46,13 +50,37 @@ def cells_of(path: Path, tab: str) -> list[str]:
         named = TAB.match(cell)
         tabs = [name.strip() for name in named[1].split(",")] if named else ["all"]
         if tab in tabs or "all" in tabs:
-            found.append(TAB.sub("", cell))
+            found.append(ABOUT_THE_CELL.sub("", TAB.sub("", cell)))
     return found
 
 
 def only_python(cell: str) -> str:
-    """The cell without what only a notebook can run."""
+    """The cell without what only a notebook can run; files are written, and shell scripts are run."""
+    magic, _, text = cell.partition("\n")
+    name, *words = magic.split() or [""]
+    if name == "%%writefile":
+        Path(words[0]).write_text(text, encoding="utf-8")
+    elif name == "%%bash":
+        started = subprocess.Popen(["bash", "-c", text])
+        if "--bg" not in words:
+            started.wait()
+    if name.startswith("%%"):
+        return ""
     return "\n".join("pass" if line[:1] in ("%", "!") else line for line in cell.splitlines())
+
+
+def seed(number: int, tab: str) -> None:
+    """Set the seeds of Python and NumPy, and that of the framework where Keras knows it."""
+    import random
+
+    import numpy as np
+
+    random.seed(number)
+    np.random.seed(number)
+    if tab == "tensorflow" or "KERAS_BACKEND" in os.environ:
+        import keras
+
+        keras.utils.set_random_seed(number)
 
 
 class Tab:
@@ -68,16 +96,18 @@ class Tab:
         pass
 
 
-def run_here(path: Path, tab: str, stand_in_data: bool, examples: int | None = None) -> None:
+def run_here(path: Path, options: argparse.Namespace) -> None:
     """Run the cells in this process; a line with the outcome follows each."""
     import __main__
 
-    names = vars(__main__)
+    names, tab = vars(__main__), options.tab
     names.update(tab=Tab(tab), __file__=str(path), __name__="__main__", display=print)
-    if stand_in_data:
+    if options.stand_in_data:
         from data import stand_in
 
-        stand_in(tab, examples)
+        stand_in(tab, options.examples)
+    if options.seed is not None:
+        seed(options.seed, tab)
     for i, cell in enumerate(cells_of(path, tab)):
         error, start = "", time.perf_counter()
         try:
@@ -91,6 +121,7 @@ def run_here(path: Path, tab: str, stand_in_data: bool, examples: int | None = N
 
 def show(cell: str, name: str, names: dict[str, object]) -> None:
     """Run a cell; if it ends with an expression, print its value, as a notebook does."""
+    linecache.cache[name] = len(cell), None, cell.splitlines(keepends=True), name  # AutoGraph reads the source
     tree = ast.parse(cell, name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) and is_cell(name) else None
     exec(compile(tree, name, "exec", dont_inherit=True), names)
@@ -119,8 +150,9 @@ def outcome(options: argparse.Namespace, path: Path, gpus: int) -> tuple[list[li
         *["--stand-in-data"] * options.stand_in_data,
         str(path.resolve()),
     ]
-    if options.examples:
-        inner[-1:-1] = ["--examples", str(options.examples)]
+    for word in ("examples", "seed"):
+        if (number := getattr(options, word)) is not None:
+            inner[-1:-1] = [f"--{word}", str(number)]
     try:
         with tempfile.TemporaryDirectory() as folder:  # programs write checkpoints where they are run
             done = subprocess.run(
@@ -165,12 +197,13 @@ def main() -> int:
     add("--tolerance", type=float, default=1e-4, help="relative difference of numbers that agree (1e-4)")
     add("--stand-in-data", action="store_true", help="random numbers in place of data sets that are downloaded")
     add("--examples", type=int, metavar="N", help="how many examples these have to train with (10 512)")
+    add("--seed", type=int, metavar="N", help="a seed for random numbers, set before the program begins")
     add("--verbose", action="store_true", help="show what the programs print")
     add("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
         for path in options.programs:
-            run_here(path, options.tab, options.stand_in_data, options.examples)
+            run_here(path, options)
         return 0
     failed = 0
     for path in options.programs:
