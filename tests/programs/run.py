@@ -34,17 +34,19 @@ MARK = "#-#-# "
 """What a line with the outcome of a cell begins with."""
 
 
-def cells_of(path: Path, tab: str, untagged: str = "all") -> list[str]:
+def cells_of(path: Path, tab: str) -> list[str]:
     """The program's cells; those of one tab, where a chapter has the same for several frameworks."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
         return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     if path.suffix != ".md":
         return [text]
+    named_tabs = re.findall(r"^#@tab .*", text, re.MULTILINE)
+    unnamed = "mxnet" if named_tabs and not any("mxnet" in line for line in named_tabs) else "all"  # so in d2l-zh
     found = []
     for cell in CELL.findall(text):
         named = TAB.match(cell)
-        tabs = [name.strip() for name in named[1].split(",")] if named else [untagged]
+        tabs = [name.strip() for name in named[1].split(",")] if named else [unnamed]
         if tab in tabs or "all" in tabs:
             found.append(TAB.sub("", cell))
     return found
@@ -68,17 +70,17 @@ class Tab:
         pass
 
 
-def run_here(path: Path, options: argparse.Namespace) -> None:
+def run_here(path: Path, tab: str, stand_in_data: bool, examples: int | None = None) -> None:
     """Run the cells in this process; a line with the outcome follows each."""
     import __main__
 
     names = vars(__main__)
-    names.update(tab=Tab(options.tab), __file__=str(path), __name__="__main__", display=print)
-    if options.stand_in_data:
+    names.update(tab=Tab(tab), __file__=str(path), __name__="__main__", display=print)
+    if stand_in_data:
         from data import stand_in
 
-        stand_in(options.tab, options.examples)
-    for i, cell in enumerate(cells_of(path, options.tab, options.untagged)):
+        stand_in(tab, examples)
+    for i, cell in enumerate(cells_of(path, tab)):
         error, start = "", time.perf_counter()
         try:
             show(only_python(cell), f"{path.name}[{i}]", names)
@@ -116,8 +118,6 @@ def outcome(options: argparse.Namespace, path: Path, gpus: int) -> tuple[list[li
         "--here",
         "--tab",
         options.tab,
-        "--untagged",
-        options.untagged,
         *["--stand-in-data"] * options.stand_in_data,
         str(path.resolve()),
     ]
@@ -160,7 +160,6 @@ def main() -> int:
     add = parser.add_argument
     add("programs", nargs="+", type=Path, help="scripts, notebooks and chapters")
     add("--tab", default="all", help="the framework whose cells a chapter's notebook shows: pytorch, jax …")
-    add("--untagged", default="all", metavar="TAB", help="the tab of cells that name none: mxnet in d2l-zh (all)")
     add("--gpus", type=int, default=2, help="virtual GPUs (2)")
     add("--path", action="append", default=[], help="a folder that the program imports from")
     add("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable of the program's environment")
@@ -173,12 +172,12 @@ def main() -> int:
     options = parser.parse_args()
     if options.here:
         for path in options.programs:
-            run_here(path, options)
+            run_here(path, options.tab, options.stand_in_data, options.examples)
         return 0
     failed = 0
     for path in options.programs:
         (with_gpus, printed), (alone, other) = (outcome(options, path, n) for n in (options.gpus, 0))
-        total = len(cells_of(path, options.tab, options.untagged))
+        total = len(cells_of(path, options.tab))
         passed, passed_alone = (sum(not error for _, error, _ in found) for found in (with_gpus, alone))
         numbers = agreement(printed, other, options.tolerance)
         print(f"{path.name} {options.tab}: {passed} of {total} cells, {passed_alone} on the CPU; {numbers}", flush=True)
