@@ -38,7 +38,7 @@ def is_virtual() -> bool:
 
 
 def build() -> Build:
-    compute = "cuda" if Features().is_enabled("CUDA") else "cpu"
+    compute = "cuda" if Features().is_enabled("CUDA") and not _stands_in else "cpu"
     return {"version": mx.__version__, "compute": compute, "toolkit": None}
 
 

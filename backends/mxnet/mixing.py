@@ -77,8 +77,8 @@ def _operator(run: Callable[..., int]) -> Callable[..., int]:
         results = n_out._obj.value
         if results:  # where to put them: arrays that were given as `out`
             given += outputs._obj[:results]
-        if _several(given) and _name(operator.value) not in _COPIES:
-            raise mixed(_PREFIX.sub("", _name(operator.value)), _devices(given))
+        if _several(given) and name_of(operator.value) not in _COPIES:
+            raise mixed(_PREFIX.sub("", name_of(operator.value)), _devices(given))
         return run(operator, n, inputs, n_out, outputs, *rest)
 
     return call
@@ -96,12 +96,17 @@ def _graph(run: Callable[..., int]) -> Callable[..., int]:
 
 def _function(run: Callable[..., int]) -> Callable[..., int]:
     def call(function: Any, values: Any, kinds: Any, n: Any, *rest: Any) -> int:
-        given = [values[i].v_handle for i in range(n.value) if kinds[i] == TypeCode.NDARRAYHANDLE]
+        given = arrays_of(values, kinds, n.value)
         if len(given) > 1 and _several(given):
-            raise mixed(_function_names().get(function.value, "a function of mxnet.np"), _devices(given))
+            raise mixed(function_name(function.value), _devices(given))
         return run(function, values, kinds, n, *rest)
 
     return call
+
+
+def arrays_of(values: Any, kinds: Any, count: int) -> list[Any]:
+    """The handles of the arrays among a function's arguments."""
+    return [values[i].v_handle for i in range(count) if kinds[i] == TypeCode.NDARRAYHANDLE]
 
 
 def _backward(run: Callable[..., int]) -> Callable[..., int]:
@@ -119,7 +124,7 @@ def _several(handles: Iterable[Any]) -> bool:
     """Whether the arrays behind the handles are in more than one place."""
     first = None
     for handle in handles:
-        place = _context(handle)
+        place = context_of(handle)
         if first is None:
             first = place
         elif place != first:
@@ -127,25 +132,27 @@ def _several(handles: Iterable[Any]) -> bool:
     return False
 
 
-def _context(handle: Any) -> tuple[int, int]:
+def context_of(handle: Any) -> tuple[int, int]:
+    """Where the array behind the handle is: MXNet's number for the type of device, and the index."""
     kind, index = ctypes.c_int(), ctypes.c_int()
     _library.MXNDArrayGetContext(_base.NDArrayHandle(handle), ctypes.byref(kind), ctypes.byref(index))
     return (1, index.value) if kind.value in _HOST else (kind.value, index.value)
 
 
 def _devices(handles: Iterable[Any]) -> set[Device]:
-    return {as_device(mx.Context(mx.Context.devtype2str[kind], index)) for kind, index in map(_context, handles)}
+    return {as_device(mx.Context(mx.Context.devtype2str[kind], index)) for kind, index in map(context_of, handles)}
 
 
-def _function_names() -> dict[int, str]:
-    """What MXNet calls the functions of its newer interface, `tensordot` above all, by their handles."""
+def function_name(function: int) -> str:
+    """What MXNet calls a function of its newer interface, `tensordot` above all."""
     modules = [module for name, module in list(sys.modules.items()) if re.search(r"^mxnet\..*_api_internal$", name)]
     functions = [(name, each) for module in modules for name, each in vars(module).items()]
-    return {each.handle.value: name for name, each in functions if hasattr(each, "handle")}
+    known = {each.handle.value: name for name, each in functions if hasattr(each, "handle")}
+    return known.get(function, "a function of mxnet.np")
 
 
 @cache
-def _name(operator: int) -> str:
+def name_of(operator: int) -> str:
     """What MXNet calls the operator."""
     name = ctypes.c_char_p()
     _library.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(operator), ctypes.byref(name))

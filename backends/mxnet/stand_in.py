@@ -4,20 +4,22 @@ To Python a virtual GPU is ``Context('gpu', i)`` in every respect; to MXNet's li
 between the two is crossed in few places, and only there is one put for the other: the functions of the library that
 take or give a device, which are replaced on ``mxnet.base._LIB``, and the text that operators make of a context.
 
-Differs from a GPU: `mx.nd.load` and pickle give arrays on ``cpu(0)``; arrays of two GPUs in one operation are added,
-since MXNet does not check; ``mx.cpu(1)`` is the memory of ``gpu(0)`` and shows as that; page-locked memory is the
-host's. There is no RTC and no cuDNN, whose environment variables do nothing.
+Differs from a GPU: `mx.nd.load` and pickle give arrays on ``cpu(0)``; ``mx.cpu(1)`` is the memory of ``gpu(0)`` and
+shows as that; page-locked memory is the host's. There is no RTC and no cuDNN, whose environment variables do nothing,
+and a key-value store that is asked for as ``nccl`` is a ``device`` one.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
+from mxnet.runtime import Feature, Features
 
-from xdevice.backends.mxnet import text
+from xdevice.backends.mxnet import stand_in_mixing, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +48,11 @@ def start(n: int) -> None:
             setattr(library, name, _taking(getattr(library, name), at, _GROUPS.get(name), n))
     library.MXNDArrayGetContext = _giving(library.MXNDArrayGetContext, n)
     library.MXGetGPUCount = lambda count: _tell(count, n)
-    library.MXGetGPUMemoryInformation64 = _memory
+    library.MXGetGPUMemoryInformation64 = lambda index, free, total: _memory(_checked(_number(index), n), free, total)
+    library.MXKVStoreCreate = _without_nccl(library.MXKVStoreCreate)
+    stand_in_mixing.start(library)
+    library.MXGetLastError = _in_gpus(library.MXGetLastError, n)
+    Features()["CUDA"] = Feature(b"CUDA", True)
     text.translate(lambda value: _in_text(value, n))
 
 
@@ -87,6 +93,25 @@ def _giving(function: Callable[..., int], n: int) -> Callable[..., int]:
         if kind._obj.value == CPU and 0 < index._obj.value <= n:
             kind._obj.value, index._obj.value = GPU, index._obj.value - 1
         return status
+
+    return call
+
+
+def _in_gpus(last_error: Callable[[], bytes], n: int) -> Callable[[], bytes]:
+    """What the library says of ``cpu(2)`` is about ``gpu(1)``."""
+
+    def name(found: re.Match[bytes]) -> bytes:
+        index = int(found[1])
+        return b"gpu(%d)" % (index - 1) if 0 < index <= n else found[0]
+
+    return lambda: re.sub(rb"\bcpu\((\d+)\)", name, last_error())
+
+
+def _without_nccl(create: Callable[..., int]) -> Callable[..., int]:
+    """A store that sums on the devices stands in for NCCL's, and says so: its type is ``device``."""
+
+    def call(name: Any, out: Any) -> int:
+        return create(ctypes.c_char_p(b"device") if name.value == b"nccl" else name, out)
 
     return call
 

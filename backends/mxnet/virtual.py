@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from xdevice.backends.mxnet import hardware, placement
 from xdevice.device import Device, spell
-from xdevice.errors import VirtualDeviceError
+from xdevice.errors import NotSupportedError, VirtualDeviceError
+from xdevice.kit import virtual_memory
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
@@ -18,6 +19,11 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         raise VirtualDeviceError(
             f"{n} virtual GPUs were asked for, but mxnet sees {real} real; use these, or hide them with "
             f"virtual_gpus({n}, force=True)"
+        )
+    if virtual_memory.limit() is not None:
+        raise NotSupportedError(
+            f"{virtual_memory.ENV} cannot limit the memory of virtual GPUs under mxnet, whose CPU contexts have no "
+            "limit; unset it, or choose torch or paddle, which have it"
         )
     hardware.name_virtual(n, stand_in=stand_in)
     placement.forget()

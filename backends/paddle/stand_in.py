@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import paddle
@@ -31,10 +32,11 @@ _framework: Any = import_module("paddle.base.framework")
 _CHOOSE = {
     *("paddle.device", "paddle.device.cuda", "paddle.cuda", "paddle.base.framework", "paddle.framework.random"),
     *("paddle.amp.auto_cast", "paddle.tensor.creation", "paddle.base.dygraph.tensor_patch_methods"),
+    *("paddle.hapi.model", "paddle.utils.install_check"),
 }
-"""Of PaddlePaddle's modules, those that only choose a device."""
+"""Of PaddlePaddle's modules, those that only choose a device; all of ``paddle.distributed`` does, too."""
 
-_CAPABILITY = 8, 0  # automatic mixed precision asks for 7.0 (float16) and 8.0 (bfloat16)
+_CAPABILITY = 0, 0  # automatic mixed precision asks for 7.0: the CPU has no kernels for 16-bit numbers
 
 
 class _gpuDeviceProperties(NamedTuple):  # noqa: N801  (Paddle's name, which its repr shows)
@@ -47,7 +49,6 @@ class _gpuDeviceProperties(NamedTuple):  # noqa: N801  (Paddle's name, which its
 
 def start(n: int) -> None:
     """Let n virtual GPUs stand in; the plug-in has as many."""
-    os.environ.setdefault("PADDLE_DISTRI_BACKEND", "gloo")  # there is no NCCL
     _make_places(n)
     _describe_places()
     _answer_about_the_build()
@@ -56,6 +57,7 @@ def start(n: int) -> None:
     tensor: Any = paddle.Tensor
     tensor._place_str = property(lambda self: str(self.place))  # which printing a tensor shows
     stand_in_parts.start(core)
+    _let_nccl_be_gloo()
     paddle.device.set_device("gpu:0")
 
 
@@ -67,7 +69,8 @@ def memory() -> int:
 def _is_inner() -> bool:
     """Whether the caller's caller needs the truth."""
     name: str = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]  # who asks
-    return name.partition(".")[0] in ("paddle", "xdevice") and name not in _CHOOSE
+    chooses = name in _CHOOSE or name.startswith("paddle.distributed.")
+    return name.partition(".")[0] in ("paddle", "xdevice") and not chooses
 
 
 def _replace(old: Any, new: Any) -> None:
@@ -143,12 +146,26 @@ def _answer_about_the_build() -> None:
     custom = core.get_all_custom_device_type
 
     def get_all_custom_device_type() -> list[str]:
-        return [word for word in custom() if word != WORD or _is_inner()]
+        inner = _is_inner()
+        return [word for word in custom() if word != WORD or inner]
 
     for old in {_framework.is_compiled_with_cuda, core.is_compiled_with_cuda}:
         _replace(old, is_compiled_with_cuda)
     core.is_compiled_with_cuda = is_compiled_with_cuda
-    core.get_all_custom_device_type = get_all_custom_device_type
+    _replace(custom, get_all_custom_device_type)
+
+
+def _let_nccl_be_gloo() -> None:
+    """Let ``paddle.distributed`` make gloo's groups, which the plug-in lets take GPUs, where it would make NCCL's."""
+
+    class ProcessGroupNCCL:
+        @staticmethod
+        def create(store: Any, rank: int, size: int, group: int, *_: Any) -> Any:
+            return core.ProcessGroupGloo.create(store, rank, size, group)
+
+    core.ProcessGroupNCCL = ProcessGroupNCCL
+    core.NCCLConfig = SimpleNamespace(create=lambda **settings: SimpleNamespace(**settings))
+    core.nccl_version = lambda: 2804  # the first that sends from one to another; it has no average, and nor has gloo
 
 
 def current() -> int:
@@ -177,6 +194,7 @@ def _describe(total: int) -> None:
 
     def get_device_properties(*args: Any) -> Any:
         if len(args) == 1 or args[0] in (WORD, "gpu"):
+            core.CUDAPlace(max(args[-1], 0))  # raises where there is no such GPU; -1 is the current one
             return _gpuDeviceProperties("xdevice virtual GPU", *_CAPABILITY, total, 1)
         return properties(*args)
 

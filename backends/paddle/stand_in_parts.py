@@ -1,4 +1,4 @@
-"""Mixed precision, streams and events of virtual GPUs that stand in under PaddlePaddle."""
+"""Streams, events and flags of virtual GPUs that stand in under PaddlePaddle."""
 
 from __future__ import annotations
 
@@ -9,25 +9,48 @@ from typing import Any
 
 from xdevice.backends.paddle.hardware import WORD
 
+_FLAGS: dict[str, Any] = {
+    **dict.fromkeys(("cudnn_deterministic", "cudnn_exhaustive_search", "cudnn_batchnorm_spatial_persistent"), False),
+    **dict.fromkeys(("enable_cublas_tensor_op_math", "gemm_use_half_precision_compute_type"), False),
+    "selected_gpus": "",
+    "sync_nccl_allreduce": True,
+    "nccl_blocking_wait": False,
+    "embedding_deterministic": 0,
+    "conv_workspace_size_limit": 512,
+    "cudnn_exhaustive_search_times": -1,
+}
+"""What only builds with CUDA have, with its default. The values change nothing on virtual GPUs."""
+
 
 def start(core: Any) -> None:
     """Provide them; ``core`` has the places already."""
-    _cast_what_has_a_kernel(core)
     _make_streams(core)
+    framework: Any = import_module("paddle.base.framework")
+    framework._global_flags_ = _Flags(framework._global_flags_)
 
 
-def _cast_what_has_a_kernel(core: Any) -> None:
-    """Keep in float32 within `auto_cast` what has no float16 kernel on the CPU, as black-listed operations are."""
-    home: Any = import_module("paddle.amp.auto_cast")
-    kernels = core._get_registered_phi_kernels("function")
-    able = {op for op, known in kernels.items() if any("CPU" in k and ", float16)" in k for k in known)}
-    update = home._update_list
+class _Flags:
+    """PaddlePaddle's flags, and those that its build lacks."""
 
-    def updated(white: Any, black: Any, level: str = "O1", dtype: str = "float16") -> Any:
-        whites, blacks = update(white, black, level, dtype)
-        return (whites & able, blacks | (set(kernels) | whites) - able) if dtype == "float16" else (whites, blacks)
+    def __init__(self, known: Any) -> None:
+        self._known, self._more = known, {f"FLAGS_{name}": value for name, value in _FLAGS.items()}
+        self._more = {name: value for name, value in self._more.items() if not known.is_public(name)}
 
-    home._update_list = updated
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._known, name)
+
+    def is_public(self, name: str) -> bool:
+        return name in self._more or bool(self._known.is_public(name))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._more[name] if name in self._more else self._known[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        (self._more if name in self._more else self._known)[name] = value
+
+    def update_linked_vars(self, name: str, value: str) -> None:
+        if f"FLAGS_{name}" not in self._more:
+            self._known.update_linked_vars(name, value)
 
 
 def _make_streams(core: Any) -> None:

@@ -3,8 +3,8 @@
 The plug-in must exist before PaddlePaddle is imported (see ``__init__.py`` and ``plug_in.py``). PaddlePaddle
 falls back to the CPU's kernels, since the device has none.
 
-Limitations in 3.0 and 3.3.1: the gradient of an ``Embedding(sparse=True)`` is on the CPU, as ``device_of``
-reports; `paddle.optimizer.RMSProp` raises. As on real GPUs, optimizers, gradient clipping and recurrent layers
+Limitation in 3.0 and 3.3.1: the gradient of an ``Embedding(sparse=True)`` is on the CPU, as ``device_of``
+reports. As on real GPUs, optimizers, gradient clipping and recurrent layers
 create tensors on the default device: build and step them within ``scope(device)``, or an optimizer may move its
 model to the default device.
 """
@@ -15,7 +15,7 @@ from functools import wraps
 from typing import Any
 
 import paddle
-from paddle import _C_ops  # the module in which layers look up operations
+from paddle import _C_ops, _legacy_C_ops  # the modules in which layers look up operations
 from paddle.base import core
 
 from xdevice.backends.paddle import hardware
@@ -40,6 +40,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     _mend_embedding()
     _mend_place()
     _mend_random_state()
+    _mend_writing_to_arguments()
     if stand_in:
         from xdevice.backends.paddle import stand_in as gpus_of_paddle  # it replaces parts of PaddlePaddle
 
@@ -52,6 +53,39 @@ def _mend_place() -> None:
     for name, known in (("type", "custom_device_type"), ("id", "custom_device_id")):
         if not hasattr(place, f"get_device_{name}"):
             setattr(place, f"get_device_{name}", getattr(place, known))
+
+
+def _mend_writing_to_arguments() -> None:
+    """Let two operations of the CPU write to a virtual GPU's tensors (PaddlePaddle 3.0 and 3.3.1).
+
+    That of `RMSProp` refuses the separate copies that it is given of a tensor to read and to write; that of
+    `GradScaler` leaves on the CPU what it wrote.
+    """
+    for home, name in ((_C_ops, "rmsprop_"), (_legacy_C_ops, "check_finite_and_unscale")):
+        setattr(home, name, _on_the_host(getattr(home, name)))
+
+
+def _on_the_host(operation: Any) -> Any:
+    @wraps(operation)
+    def mended(*args: Any) -> Any:
+        copies: dict[int, tuple[Any, Any]] = {}
+
+        def on_host(value: Any) -> Any:
+            if isinstance(value, list):
+                return [on_host(each) for each in value]
+            if not isinstance(value, paddle.Tensor) or not value.place.is_custom_place():
+                return value
+            if id(value) not in copies:
+                copies[id(value)] = value, value._copy_to(core.CPUPlace(), True)
+            return copies[id(value)][1]
+
+        result = operation(*map(on_host, args))
+        for tensor, written in copies.values():
+            back = written._copy_to(tensor.place, True)
+            tensor.value().get_tensor()._share_data_with(back.value().get_tensor())
+        return result
+
+    return mended
 
 
 def _mend_random_state() -> None:

@@ -23,6 +23,12 @@ def stand_in(tab: str, examples: int | None = None) -> None:
     global SIZES
     if examples is not None:
         SIZES = examples, max(1, examples // 4)
+    if tab in ("mxnet", "paddle"):
+        import downloads
+
+        downloads.in_requests()
+        if tab == "paddle":
+            downloads.in_paddle()
     if tab == "mxnet":
         _in_gluon()
     if tab in ("all", "tensorflow"):

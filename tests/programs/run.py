@@ -45,10 +45,12 @@ def cells_of(path: Path, tab: str) -> list[str]:
         return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     if path.suffix != ".md":
         return [text]
+    named_tabs = re.findall(r"^#@tab .*", text, re.MULTILINE)
+    unnamed = "mxnet" if named_tabs and not any("mxnet" in line for line in named_tabs) else "all"  # so in d2l-zh
     found = []
     for cell in CELL.findall(text):
         named = TAB.match(cell)
-        tabs = [name.strip() for name in named[1].split(",")] if named else ["all"]
+        tabs = [name.strip() for name in named[1].split(",")] if named else [unnamed]
         if tab in tabs or "all" in tabs:
             found.append(ABOUT_THE_CELL.sub("", TAB.sub("", cell)))
     return found

@@ -45,7 +45,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_what_is_missing(progr
         with mx.Context("gpu", 1):
             print(mx.nd.ones(2).context, mx.nd.arange(3).context, mx.np.zeros(2).ctx)
         print(x.copyto(mx.gpu(1)).context, x.as_in_context(mx.cpu()).context, (x * 2).context)
-        print(mx.context.gpu_memory_info(0)[1] > 2**20)
+        print(mx.context.gpu_memory_info(0)[1] > 2**20, mx.runtime.Features()["CUDA"], mx.kv.create("nccl").type)
         try: mx.nd.ones(2, ctx=mx.gpu(5)).wait_to_read()
         except mx.MXNetError as error: print(error)
         import xdevice
@@ -57,7 +57,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_what_is_missing(progr
         "<NDArray 2x2 @gpu(0)> gpu(1)",
         "gpu(1) gpu(1) gpu(1)",
         "gpu(1) cpu(0) gpu(0)",
-        "True",
+        "True \u2714 CUDA device",
         "invalid device ordinal 5: there are 2 virtual GPUs",
         "[Device('cpu:0'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:0 gpu(1)",
         "gpu:1 gpu(1)",
@@ -69,3 +69,44 @@ def test_a_network_trains_on_both_gpus_to_the_cpus_numbers(program):
     (loss, both), (alone, one) = program(TRAIN), program(first + TRAIN, gpus=False)
     assert (both, one) == ("2 True", "1 True")
     assert float(loss) == pytest.approx(float(alone), rel=1e-5)
+
+
+def test_what_goes_wrong_says_what_it_says_of_real_gpus(program):
+    lines = program("""
+        import mxnet as mx
+        from mxnet import gluon, nd
+        x, on_cpu = nd.ones((2, 2), ctx=mx.gpu(1)), nd.ones((2, 2))
+        net = gluon.nn.Dense(2, in_units=2)
+        net.initialize(ctx=mx.gpu(1))
+        net.hybridize()
+        net(x)
+        wrong = {
+            "an operator": lambda: x + on_cpu,
+            "of mxnet.np": lambda: mx.np.tensordot(on_cpu.as_np_ndarray(), x.as_np_ndarray(), 1),
+            "hybridized": lambda: net(on_cpu),
+            "memory": lambda: mx.context.gpu_memory_info(5),
+        }
+        for name, work in wrong.items():
+            try: work()
+            except mx.MXNetError as error: print(name, "|", str(error).splitlines()[-1])
+        on_cpu.copyto(x)
+        x[0] = on_cpu[1]
+        print((x + x.copyto(mx.gpu(0))).context)
+    """)
+    words = "require all inputs live on the same context. But the first argument is on"
+    assert lines[:2] == [
+        f"an operator | Operator broadcast_add {words} gpu(1) while the 2-th argument is on cpu(0)",
+        f"of mxnet.np | Operator tensordot {words} cpu(0) while the 2-th argument is on gpu(1)",
+    ]
+    assert lines[2].endswith("But data is on cpu(0) while dense0_weight is on gpu(1)")
+    assert lines[3:] == ["memory | invalid device ordinal 5: there are 2 virtual GPUs", "gpu(1)"]
+
+
+def test_a_limit_of_memory_is_refused_by_name(monkeypatch):
+    import xdevice
+    from xdevice.backends.mxnet import virtual
+
+    xdevice.backend("mxnet").framework  # noqa: B018  (imports MXNet under any NumPy)
+    monkeypatch.setenv("XDEVICE_VIRTUAL_MEMORY", "1GiB")
+    with pytest.raises(xdevice.NotSupportedError, match=r"XDEVICE_VIRTUAL_MEMORY cannot limit .* under mxnet"):
+        virtual.enable(2, force=True, stand_in=False)

@@ -120,6 +120,7 @@ OPTIMIZERS = {
     "SGD": lambda parameters: paddle.optimizer.SGD(0.1, parameters),
     "Momentum": lambda parameters: paddle.optimizer.Momentum(0.1, parameters=parameters),
     "Adam": lambda parameters: paddle.optimizer.Adam(0.01, parameters=parameters),
+    "RMSProp": lambda parameters: paddle.optimizer.RMSProp(0.01, parameters=parameters, momentum=0.9, centered=True),
     "AdamW": lambda parameters: paddle.optimizer.AdamW(0.01, parameters=parameters),
     "clipped": lambda parameters: paddle.optimizer.SGD(0.1, parameters, grad_clip=nn.ClipGradByGlobalNorm(0.5)),
 }
@@ -206,15 +207,6 @@ def test_a_layer_that_has_moved_makes_parameters_of_the_dtype_that_it_had():
     layer = nn.Linear(2, 2, weight_attr=None)
     layer._dtype = "float64"
     assert to_device(layer, gpu(1))._dtype == "float64"
-
-
-def test_rmsprop_still_fails_and_says_so():
-    with gpu(1):
-        layer = nn.Linear(2, 1)
-        optimizer = paddle.optimizer.RMSProp(0.1, parameters=layer.parameters())
-        layer(paddle.ones([1, 2])).sum().backward()
-        with pytest.raises(ValueError, match="IsSharedBufferWith"):
-            optimizer.step()
 
 
 def test_an_optimizer_stepped_outside_the_devices_scope_may_take_its_model_elsewhere():

@@ -1,5 +1,8 @@
 """PaddlePaddle programs for GPUs, unedited."""
 
+import json
+
+import numpy as np
 import pytest
 
 TRAIN = """
@@ -81,16 +84,69 @@ def test_a_network_with_every_kind_of_layer_trains_to_the_cpus_numbers(program):
     assert places == "{'Place(gpu:0)'} {'Place(gpu:0)'}"
 
 
-def test_mixed_precision_keeps_what_has_no_kernel_in_float32(program):
-    (line,) = program("""
+def test_mixed_precision_computes_in_float32_for_want_of_other_kernels(program):
+    lines = program("""
         import paddle
-        net = paddle.nn.Linear(4, 4)
-        scaler = paddle.amp.GradScaler()
-        adam = paddle.optimizer.Adam(parameters=net.parameters())
-        with paddle.amp.auto_cast(dtype="bfloat16"):
-            loss = net(paddle.ones([2, 4])).mean()
-        scaler.scale(loss).backward()
-        scaler.step(adam)
-        print(net.weight.grad.place, loss.dtype)
+        for level in ("O1", "O2"):
+            net = paddle.nn.Linear(4, 4)
+            adam = paddle.optimizer.Adam(parameters=net.parameters())
+            net, adam = paddle.amp.decorate(net, adam, level=level)
+            scaler = paddle.amp.GradScaler()
+            with paddle.amp.auto_cast(level=level):
+                loss = net(paddle.ones([2, 4])).mean()
+            scaler.scale(loss).backward()
+            scaler.step(adam)
+            print(net.weight.grad.place, loss.dtype, net.weight.dtype)
     """)
-    assert line.startswith("Place(gpu:0) paddle.")
+    assert lines == ["Place(gpu:0) paddle.float32 paddle.float32"] * 2
+
+
+PROCESSES = """
+    import json, os
+    import numpy as np, paddle, paddle.distributed as dist
+    from paddle import nn
+    from paddle.distributed import fleet
+    random = np.random.RandomState(0)
+    x, y = random.rand(16, 4).astype("float32"), random.randint(0, 3, 16)
+
+    def trained(wrap, rows):
+        net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+        for i, p in enumerate(net.parameters()):
+            p.set_value(0.1 * np.sin(np.arange(p.size) + i).reshape(p.shape).astype("float32"))
+        whole, adam = wrap(net), paddle.optimizer.Adam(0.01, parameters=net.parameters())
+        for _ in range(3):
+            nn.functional.cross_entropy(whole(paddle.to_tensor(x[rows])), paddle.to_tensor(y[rows])).backward()
+            adam.step()
+            adam.clear_grad()
+        return net[0].weight
+
+    def work():
+        fleet.init(is_collective=True)
+        rank = dist.get_rank()
+        own = slice(8 * rank, 8 * rank + 8)
+        weights = [trained(wrap, own) for wrap in (paddle.DataParallel, fleet.distributed_model)]
+        mean, parts, objects = paddle.to_tensor(rank + 1.0), [], []
+        dist.all_reduce(mean, op=dist.ReduceOp.AVG)
+        dist.all_gather(parts, paddle.to_tensor(rank))
+        dist.all_gather_object(objects, str(parts[0].place))
+        try: dist.alltoall([], [mean, mean])
+        except NotImplementedError as error: refused = "all_to_all" in str(error)
+        told = paddle.get_device(), str(weights[0].place), [int(part) for part in parts], objects
+        with open(os.path.join(os.environ["FOLDER"], str(rank)), "w") as file:
+            json.dump([rank, *told, float(mean), refused, [weight.numpy().tolist() for weight in weights]], file)
+
+    if __name__ == "__main__":
+        dist.spawn(work, nprocs=2)
+        paddle.set_device("cpu")
+        print(json.dumps(trained(lambda net: net, slice(None)).numpy().tolist()))
+"""
+
+
+def test_processes_have_a_gpu_each_and_train_together_to_the_cpus_numbers(program, tmp_path):
+    alone = json.loads(program(PROCESSES, PYTHONWARNINGS="ignore", FOLDER=str(tmp_path))[-1])
+    for index in range(2):
+        rank, device, place, parts, objects, mean, refused, weights = json.loads((tmp_path / str(index)).read_text())
+        assert (rank, device, place) == (index, f"gpu:{index}", f"Place(gpu:{index})")
+        assert (parts, objects, mean, refused) == ([0, 1], ["Place(gpu:0)", "Place(gpu:1)"], 1.5, True)
+        for weight in weights:
+            np.testing.assert_allclose(weight, alone, rtol=1e-5, atol=1e-7)
