@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.parameter import is_lazy
+from torch.nn.parameter import UninitializedTensorMixin, is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from xdevice.backends.torch.virtual.devices import NAME
@@ -32,6 +32,15 @@ def keep() -> None:
         return apply(self, fn, *args, **kwargs)
 
     module._apply = _apply
+
+
+def name_methods() -> None:
+    """Let storages and lazy parameters move by ``vgpu``, as they do by ``cuda``."""
+    others = dict.fromkeys(("for_tensor", "for_module", "for_packed_sequence"), False)
+    torch.utils.generate_methods_for_privateuse1_backend(**others, for_storage=True)
+    lazy: Any = UninitializedTensorMixin
+    if getattr(torch.Tensor, NAME) not in lazy._allowed_methods:
+        lazy._allowed_methods.append(getattr(torch.Tensor, NAME))
 
 
 def _apply_to_script(module: Any, fn: _InPlace) -> Any:
