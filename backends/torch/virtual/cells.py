@@ -115,10 +115,10 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
 
 def _gpus_only(dropout_p: float) -> bool:
     """Whether `sdpa_kernel` leaves algorithms of GPUs only; the CPU's fused one stands for them."""
-    allowed = torch.backends.cuda
+    allowed: Any = torch.backends.cuda
     if allowed.flash_sdp_enabled() or allowed.math_sdp_enabled():
         return False
-    return dropout_p == 0 and (allowed.mem_efficient_sdp_enabled() or allowed.cudnn_sdp_enabled())
+    return dropout_p == 0 and bool(allowed.mem_efficient_sdp_enabled() or allowed.cudnn_sdp_enabled())
 
 
 def _check_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool) -> None:

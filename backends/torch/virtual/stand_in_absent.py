@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
-from torch.cuda import graphs, streams, tunable
 
 from xdevice.backends.torch.virtual.internals import core
 
@@ -66,14 +65,16 @@ def replace() -> None:
     for name, (called, instead) in _WORDS.items():
         setattr(core, name, refused(called, instead))
     cuda: Any = torch.cuda
-    for place in (cuda, graphs):
-        place.CUDAGraph = CUDAGraph
-        place.graph_pool_handle = refused("torch.cuda.graph_pool_handle", _OPERATIONS)
-    for place in (cuda, cuda.memory):
-        place.MemPool = MemPool
-        place.list_gpu_processes = refused("torch.cuda.list_gpu_processes", _NVML)
-    for place in (cuda, streams):
-        place.ExternalStream = ExternalStream
+    cuda.CUDAGraph = cuda.graphs.CUDAGraph = CUDAGraph
+    cuda.MemPool = cuda.memory.MemPool = MemPool
+    cuda.ExternalStream = cuda.streams.ExternalStream = ExternalStream
+    for place, name, instead in (
+        (cuda.graphs, "graph_pool_handle", _OPERATIONS),
+        (cuda.memory, "list_gpu_processes", _NVML),
+    ):
+        function = refused(f"torch.cuda.{name}", instead)
+        setattr(cuda, name, function)
+        setattr(place, name, function)
     cuda._compile_kernel = refused("torch.cuda._compile_kernel", _KERNELS)
     cuda._get_pynvml_handler = refused("NVML, which torch.cuda.utilization, temperature and power_draw ask", _NVML)
     _replace_tunable()
@@ -81,7 +82,7 @@ def replace() -> None:
 
 def _replace_tunable() -> None:
     """TunableOp is off, and cannot be turned on."""
-    inside: Any = tunable
+    inside: Any = torch.cuda.tunable
     for name in inside.__all__:
         setattr(inside, name, refused(f"torch.cuda.tunable.{name}", "operations are the CPU's and are not tuned"))
     inside.is_enabled = inside.tuning_is_enabled = inside.record_untuned_is_enabled = lambda: False
