@@ -54,12 +54,11 @@ def _replace_collectives(key: str) -> None:
 
 def _on_host(op: Any) -> Callable[..., Any]:
     """The collective on CPU tensors in the virtual ones' memory."""
-    returns_tensors = len(op._schema.returns) > 1
-
+    returns_tensors, flat = len(op._schema.returns) > 1, op._schema.name.removeprefix("c10d::") in _WHOLE
     group = [argument.name for argument in op._schema.arguments].index("process_group")
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        here = [_to_host(arg) for arg in args]
+        here = [_flat(_to_host(arg)) if flat else _to_host(arg) for arg in args]
         try:
             result = op(*here, **kwargs)
         except RuntimeError as error:
@@ -73,6 +72,21 @@ def _on_host(op: Any) -> Callable[..., Any]:
         return (args[0], work) if returns_tensors else work
 
     return kernel
+
+
+_WHOLE = {
+    "_allgather_base_",
+    "_reduce_scatter_base_",
+    "allgather_into_tensor_coalesced_",
+    "reduce_scatter_tensor_coalesced_",
+}
+"""Collectives of one tensor for all processes: NCCL ignores its shape, and gloo splits its first dimension."""
+
+
+def _flat(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.view(-1) if value.is_contiguous() else value
+    return [_flat(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _group(boxed: Any) -> Any:
@@ -181,6 +195,8 @@ def _by_gloo(make: Callable[..., Any], c10d: Any) -> Callable[..., Any]:
         group, store = make(size, rank, ranks, c10d.Backend(asked.replace("nccl", "gloo")), *args, **kwargs)
         if store is not None:  # of a process in the group
             c10d._world.pg_map[group] = c10d.Backend(asked), store
+            if "nccl" in asked:
+                group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         return group, store
 
     return made
