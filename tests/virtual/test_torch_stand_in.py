@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import torch.distributed.run
-
 from xdevice.kit.virtual_memory import ENV as MEMORY
 from xdevice.kit.virtual_request import ENV
 
@@ -65,11 +63,23 @@ def test_spawned_processes_of_a_program_share_a_models_memory(tmp_path):
     assert error.count("stand in for CUDA's") == 1, "once for the job"
 
 
-def test_parallel_training_under_torchrun_gives_the_cpus_numbers():
-    program = Path(__file__).with_name("distributed_torch.py")
-    with_four = "-W", "ignore", "-m", "xdevice", "run", "--virtual-gpus", "4", "--stand-in"
-    launch = torch.distributed.run.__file__, "--standalone", "--nproc_per_node", "4", str(program)
-    out, error = run(*with_four, *launch, OMP_NUM_THREADS="1", **{ENV: ""})
+TORCHRUN = f"""#!{sys.executable}
+import sys
+from torch.distributed.run import main
+
+if __name__ == "__main__":
+    sys.exit(main())
+"""
+
+
+def test_parallel_training_under_torchrun_gives_the_cpus_numbers(tmp_path):
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text(TORCHRUN)  # as pip writes it into the environment's folder of commands
+    torchrun.chmod(0o755)
+    program, path = Path(__file__).with_name("distributed_torch.py"), f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    with_four = "-W", "ignore", "-m", "xdevice", "run", "--virtual-gpus", "4", "--stand-in", "--"
+    launch = "torchrun", "--standalone", "--nproc_per_node", "4", str(program)
+    out, error = run(*with_four, *launch, OMP_NUM_THREADS="1", PATH=path, **{ENV: ""})
     assert out.splitlines()[-1] == "collectives exactly" and len(out.splitlines()) == 20
     assert error.count("4 virtual GPUs stand in for CUDA's") == 1, "once for the job"
 
