@@ -134,6 +134,46 @@ def test_what_people_get_wrong_raises_as_on_cuda():
     assert (a + torch.tensor(1.0)).tolist() == [2, 2, 2] and a[torch.tensor([0])].tolist() == [1]
 
 
+def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():
+    cuda, x = torch.cuda, torch.ones(2, device=FIRST)
+    pointwise = cuda.jiterator._create_jit_fn("template <typename T> T same(T x) { return x; }")
+    for name, call in (
+        ("torch.cuda.CUDAGraph; run the operations", cuda.CUDAGraph),
+        ("torch.cuda.CUDAGraph", lambda: cuda.make_graphed_callables(nn.Linear(2, 2).cuda(), (x,))),
+        ("torch.cuda.graph_pool_handle", cuda.graph_pool_handle),
+        ("torch.cuda.MemPool; make tensors with torch.empty", cuda.MemPool),
+        ("torch.cuda.ExternalStream; make a torch.cuda.Stream", lambda: cuda.ExternalStream(0)),
+        ("torch.cuda.current_blas_handle", cuda.current_blas_handle),
+        ("torch.cuda.caching_allocator_alloc", lambda: cuda.caching_allocator_alloc(8)),
+        ("torch.cuda.host_memory_stats; torch.cuda.memory_stats works", cuda.host_memory_stats),
+        ("torch.cuda.jiterator; write the kernel as operations", lambda: pointwise(x)),
+        ("torch.cuda._compile_kernel", lambda: cuda._compile_kernel("__global__ void f() {}", "f")),
+        ("torch.cuda.nccl.all_reduce; use torch.distributed", lambda: cuda.nccl.all_reduce([x, x.to(SECOND)])),
+        ("torch.cuda.tunable.enable", cuda.tunable.enable),
+        ("NVML, which torch.cuda.utilization", cuda.utilization),
+        ("torch.cuda.list_gpu_processes; torch.cuda.mem_get_info", cuda.list_gpu_processes),
+    ):
+        with pytest.raises(NotImplementedError, match=f"virtual GPUs have no {name}"):
+            call()
+    assert cuda.nccl.version() == (0, 0, 0) and not cuda.nccl.is_available([x]) and not cuda.tunable.is_enabled()
+    properties = cuda.get_device_properties(0)
+    numbers = "multi_processor_count max_threads_per_block clock_rate pci_bus_id L2_cache_size total_memory"
+    assert all(isinstance(getattr(properties, name), int) for name in numbers.split())
+    assert cuda.memory_snapshot() == [] and cuda.cudart().cudaHostRegister(x.data_ptr(), 8, 0) == 0
+
+
+def test_comm_moves_tensors_between_them_and_fills_those_that_are_given():
+    comm, x, rows = nn.parallel.comm, torch.arange(6.0, device=SECOND).view(3, 2), torch.arange(8.0).view(4, 2)
+    for made in (comm.broadcast(x, [0, 1]), comm.broadcast(x, out=[torch.empty(3, 2, device=FIRST), x.clone()])):
+        assert [y.get_device() for y in made] == [0, 1] and all(torch.equal(y.cpu(), x.cpu()) for y in made)
+    places = [torch.empty(1, 2, device=FIRST), torch.empty(3, 2, device=SECOND)]
+    for made in (comm.scatter(rows, [0, 1], [1, 3]), comm.scatter(rows, out=places)):
+        assert [y.get_device() for y in made] == [0, 1] and torch.equal(torch.cat([y.cpu() for y in made]), rows)
+    for together in (comm.gather(places), comm.gather(places, out=torch.empty(4, 2, device=SECOND))):
+        assert together.is_cuda and torch.equal(together.cpu(), rows)
+    assert torch.equal(comm.reduce_add([x, x.to(FIRST)], 1), 2 * x)
+
+
 # ---------------------------------------------------------------- training
 
 
@@ -339,6 +379,22 @@ def test_files_and_copies_keep_their_device():
         assert torch.equal(loaded["weight"].cpu(), model.weight.cpu())
     for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert copied.weight.device == torch.device(SECOND) and torch.equal(copied.weight, model.weight)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_attention_is_compiled_exported_and_computed_where_only_algorithms_of_gpus_are_allowed():
+    torch.manual_seed(0)
+    layer, x = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True).to(SECOND), torch.rand(2, 3, 8).to(SECOND)
+    expected = layer(x)
+    grad = torch.autograd.grad(expected.sum(), layer.linear1.weight)[0]
+    made = torch.compile(layer)(x)
+    torch.testing.assert_close(made, expected)
+    torch.testing.assert_close(torch.autograd.grad(made.sum(), layer.linear1.weight)[0], grad)
+    torch.testing.assert_close(torch.export.export(layer, (x,)).module()(x), expected)
+    q = torch.rand(1, 2, 3, 4, device=SECOND)
+    with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]):
+        on_gpu = F.scaled_dot_product_attention(q, q, q, is_causal=True)
+    torch.testing.assert_close(on_gpu.cpu(), F.scaled_dot_product_attention(*[q.cpu()] * 3, is_causal=True))
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit", "ignore::torch.jit.TracerWarning")

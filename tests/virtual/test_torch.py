@@ -389,6 +389,9 @@ def test_scripted_traced_and_compiled_code_makes_tensors_on_virtual_gpus():
     for call in (torch.jit.script(make), torch.jit.trace(make, (x,)), torch.fx.symbolic_trace(make), compiled):
         assert device_of(call(x)) is gpu(1) and call(x).tolist() == [2, 3]
     assert torch.func.jvp(torch.sin, (x,), (x,))[1].device == x.device
+    layer = nn.TransformerEncoderLayer(2, 1, 4, 0.0).to(SECOND)
+    made = torch.compile(layer)(x[None])  # without a backend, inductor is meant, which has none for virtual GPUs
+    torch.testing.assert_close(made, layer(x[None]))
 
 
 def test_streams_are_queues_that_are_always_done():
@@ -482,7 +485,8 @@ def test_a_lazy_module_stays_lazy_and_its_optimiser_keeps_its_parameters():
     for device in (SECOND, "cpu", FIRST):
         model.to(device)
         assert device_of(model) is xdevice.as_device(device)
-    model(x.to(FIRST)).square().sum().backward()
+    assert all(layer.vgpu(1).weight.device == torch.device(SECOND) for layer in (nn.LazyLinear(2), model[3]))
+    model.vgpu(0)(x.to(FIRST)).square().sum().backward()
     before = model[3].weight.detach().clone()
     optimiser.step()
     assert type(model[0]) is nn.Conv2d and device_of(model) is gpu(0) and not torch.equal(before, model[3].weight)
@@ -614,7 +618,7 @@ def test_results_grow_and_shrink_and_keep_their_place():
 
 
 def test_what_cannot_be_right_is_an_error_as_on_the_cpu():
-    x = torch.arange(6.0, device=SECOND)
+    x, attend = torch.arange(6.0, device=SECOND), nn.functional.scaled_dot_product_attention
     if devices.plug_in is None:
         with pytest.raises(RuntimeError, match="share"):
             x.view(2, 3).resize_(9)
@@ -625,6 +629,18 @@ def test_what_cannot_be_right_is_an_error_as_on_the_cpu():
         ("out of bounds", lambda: x.as_strided((9, 9), (1, 1))),
         ("single memory location", lambda: x[1:].add_(x[:-1])),
         ("single memory location", lambda: torch.zeros(1, device=SECOND).expand(3).add_(1)),
+        (
+            'on device "vgpu:1" to a storage on different device "cpu"',
+            lambda: x[:0].set_(torch.ones(3).untyped_storage()),
+        ),
+        ('on different device "vgpu:0"', lambda: x[:0].set_(torch.ones(3, device=FIRST).untyped_storage(), 0, (3,))),
+        ("at least 2 dimensional, but got query.dim: 1", lambda: attend(x, x[None], x[None])),
+        (
+            "to have the same dtype, but got query.dtype: torch.float32 key",
+            lambda: attend(x[None], *[x[None].double()] * 2),
+        ),
+        ("got attn_mask.dtype: torch.int32", lambda: attend(x[None], x[None], x[None], x[None, :1].int())),
+        ("attn_mask should not be set when is_causal", lambda: attend(*[x[None]] * 3, x[None, :1], is_causal=True)),
     ):
         with pytest.raises(RuntimeError, match=match):
             call()
@@ -641,6 +657,10 @@ def test_storages_are_made_copied_and_compared_without_a_crash():
     ]
     assert {s.device for s in made} == {torch.device(SECOND)} and made[2].tolist() == storage.cpu().tolist()
     assert x.is_set_to(x) and not x.is_set_to(x.clone())
+    host = torch.arange(6.0)
+    moved = host.untyped_storage().vgpu(1)
+    assert moved.is_vgpu and moved.device == x.device and moved.tolist() == host.untyped_storage().tolist()
+    assert not host.untyped_storage().is_vgpu
 
 
 @pytest.mark.parametrize("where", ["tensor", "accumulated", "node"])

@@ -63,70 +63,25 @@ def test_spawned_processes_of_a_program_share_a_models_memory(tmp_path):
     assert error.count("stand in for CUDA's") == 1, "once for the job"
 
 
-DISTRIBUTED = """
-import json, os
-import torch, torch.distributed as dist
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.nn.parallel import DistributedDataParallel
+TORCHRUN = f"""#!{sys.executable}
+import sys
+from torch.distributed.run import main
 
-rank = int(os.environ["LOCAL_RANK"])
-gpu = torch.cuda.is_available()
-device = torch.device("cuda", rank) if gpu else torch.device("cpu")
-if gpu:
-    torch.cuda.set_device(rank)
-dist.init_process_group("nccl" if gpu else "gloo")
-x, parts = torch.full((3,), rank + 1.0, device=device), [torch.zeros(1, device=device) for _ in range(2)]
-work = dist.all_reduce(x, async_op=True)
-work.wait()
-dist.all_gather(parts, torch.ones(1, device=device) * rank)
-names = [None, None]
-dist.all_gather_object(names, rank)
-
-def network():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to(device)
-
-def train(model):
-    optimiser = torch.optim.Adam(model.parameters(), 0.01)
-    for _ in range(3):
-        optimiser.zero_grad()
-        loss = model(torch.arange(20.0).view(5, 4).to(device) * (rank + 1) / 10).square().sum()
-        loss.backward()
-        optimiser.step()
-    return [loss, *model.parameters()]
-
-values = train(DistributedDataParallel(network(), device_ids=[rank] if gpu else None))
-sharded = train(fully_shard(network(), mesh=init_device_mesh(device.type, (2,))))
-whole = [value.full_tensor() if hasattr(value, "full_tensor") else value for value in sharded]
-
-if gpu:  # torch has synchronized batch norm for GPUs only: it is that of the whole batch
-    whole_batch = torch.arange(48.0).view(6, 2, 4).sin()
-    expected, own = nn.BatchNorm1d(2), nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm1d(2)).to(device)
-    x_all = whole_batch.clone().requires_grad_()
-    (expected(x_all) ** 3).sum().backward()
-    mine = slice(0, 2) if rank == 0 else slice(2, 6)
-    x_own = whole_batch[mine].to(device).requires_grad_()
-    (own(x_own) ** 3).sum().backward()
-    for a, b in ((x_own.grad, x_all.grad[mine]), (own.running_var, expected.running_var)):
-        torch.testing.assert_close(a.cpu(), b, rtol=1e-5, atol=1e-5)
-
-dist.barrier()
-if rank == 0:
-    found = [*values, *whole, x, *parts]
-    on_it = {value.device.type for value in found} == {device.type}
-    print(json.dumps([*(value.tolist() for value in found), names, on_it]))
-dist.destroy_process_group()
+if __name__ == "__main__":
+    sys.exit(main())
 """
 
 
-def test_data_parallel_and_sharded_training_under_torchrun_give_the_cpus_numbers(tmp_path):
-    program = tmp_path / "distributed.py"
-    program.write_text("import xdevice\n" + DISTRIBUTED)
-    launch = ("-W", "ignore", "-m", "torch.distributed.run", "--nproc_per_node", "2", str(program))
-    found, expected = (run(*launch, OMP_NUM_THREADS="1", **{ENV: wish})[0] for wish in ("2:stand-in", ""))
-    assert found == expected and found.endswith("[0, 1], true]\n")
+def test_parallel_training_under_torchrun_gives_the_cpus_numbers(tmp_path):
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text(TORCHRUN)  # as pip writes it into the environment's folder of commands
+    torchrun.chmod(0o755)
+    program, path = Path(__file__).with_name("distributed_torch.py"), f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    with_four = "-W", "ignore", "-m", "xdevice", "run", "--virtual-gpus", "4", "--stand-in", "--"
+    launch = "torchrun", "--standalone", "--nproc_per_node", "4", str(program)
+    out, error = run(*with_four, *launch, OMP_NUM_THREADS="1", PATH=path, **{ENV: ""})
+    assert out.splitlines()[-1] == "collectives exactly" and len(out.splitlines()) == 20
+    assert error.count("4 virtual GPUs stand in for CUDA's") == 1, "once for the job"
 
 
 TOO_MUCH = """

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from xdevice.errors import ArgumentError
 
 
 def script_at(path: str) -> str:
-    """The path, if there is a file."""
+    """The path, if there is a file; of a command's name, such as ``torchrun``, that of its Python file on PATH."""
     if Path(path).is_file():
         return path
+    command = shutil.which(path) if Path(path).name == path else None
+    if command is not None and _is_python(command):
+        return command
     what = "is a folder, not a script" if Path(path).is_dir() else "does not exist"
     raise ArgumentError(f"{path!r} {what}; give the path of a Python file, as seen from {str(Path.cwd())!r}")
+
+
+def _is_python(path: str) -> bool:
+    """Whether the command is a Python file, as those are that pip installs."""
+    with open(path, "rb") as file:
+        return file.read(2) == b"#!" and b"python" in file.read(512)
 
 
 _WITHOUT_VALUE = ("--stand-in", "--json", "--normalize", "--strict", "-h", "--help")

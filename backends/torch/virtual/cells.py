@@ -97,10 +97,11 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
     enable_gqa: bool = False,
 ) -> Tensor:
     """Attention by the algorithm that torch chooses on the CPU."""
+    _check_attention(query, key, value, attn_mask, is_causal)
     args = query, key, value, attn_mask, dropout_p, is_causal
     options = {"scale": scale, "enable_gqa": enable_gqa}
     found: tuple[Tensor, ...]
-    fused = aten._fused_sdp_choice.default(*args, **options) == _FLASH
+    fused = _gpus_only(dropout_p) or aten._fused_sdp_choice.default(*args, **options) == _FLASH
     if attn_mask is not None and attn_mask.dtype == torch.bool:  # both algorithms below would add it as numbers
         attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(~attn_mask, -torch.inf)
     if fused:
@@ -110,6 +111,38 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
         math = aten._scaled_dot_product_attention_math.default
         found = math(query, key, value, attn_mask, dropout_p, is_causal, None, **options)
     return found[0]
+
+
+def _gpus_only(dropout_p: float) -> bool:
+    """Whether `sdpa_kernel` leaves algorithms of GPUs only; the CPU's fused one stands for them."""
+    allowed: Any = torch.backends.cuda
+    if allowed.flash_sdp_enabled() or allowed.math_sdp_enabled():
+        return False
+    return dropout_p == 0 and bool(allowed.mem_efficient_sdp_enabled() or allowed.cudnn_sdp_enabled())
+
+
+def _check_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool) -> None:
+    """Raise torch's errors, which it raises in the operation that is replaced here."""
+    dtypes, dims = [x.dtype for x in (query, key, value)], [x.dim() for x in (query, key, value)]
+    if len(set(dtypes)) > 1:
+        raise RuntimeError(
+            "Expected query, key, and value to have the same dtype, but got query.dtype: {} key.dtype: {} and "
+            "value.dtype: {} instead.".format(*dtypes)
+        )
+    if min(dims) < 2:
+        raise RuntimeError(
+            "Expected query, key, and value to all be at least 2 dimensional, but got query.dim: {} key.dim: {} and "
+            "value.dim: {} instead.".format(*dims)
+        )
+    if attn_mask is None:
+        return
+    if attn_mask.dtype not in (torch.bool, torch.float, query.dtype):
+        raise RuntimeError(
+            f"Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+            f"{attn_mask.dtype} and query.dtype: {query.dtype} instead."
+        )
+    if is_causal:
+        raise RuntimeError("Explicit attn_mask should not be set when is_causal=True")
 
 
 _FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION

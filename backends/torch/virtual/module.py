@@ -12,7 +12,6 @@ import torch
 
 from xdevice.backends.torch.virtual import account, devices, streams
 from xdevice.backends.torch.virtual.devices import NAME, exchange, index_of
-from xdevice.errors import NotSupportedError
 from xdevice.machine import host_memory
 
 _Which = torch.device | str | int | None
@@ -163,15 +162,3 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 def _is_in_bad_fork() -> bool:  # pyright: ignore[reportUnusedFunction]  # torch asks for it by name
     return devices.is_forked()
-
-
-class Scheduling:
-    """The class in which torch.compile's "inductor" looks for a code generator."""
-
-    def __init__(self, *args: Any) -> None:
-        raise NotSupportedError(
-            "inductor cannot generate code for virtual GPUs; torch.compile(..., backend='aot_eager') works"
-        )
-
-
-PythonWrapperCodegen = CppWrapperCodegen = WrapperFxCodegen = Scheduling

@@ -111,6 +111,9 @@ struct Run {
     if (v.isTensor()) {
       v = to_host(v.toTensor(), at);
     } else if (v.isStorage()) {
+      Device d = v.toStorage().device();
+      TORCH_CHECK(d == here(), "Attempted to set the storage of a tensor on device \"", here(),
+          "\" to a storage on different device \"", d, "\".  This is no longer allowed; the devices must match.");
       v = to_host(v.toStorage());
     } else if (v.isDevice()) {
       if (v.toDevice().type() != TYPE) return;

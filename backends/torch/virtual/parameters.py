@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn import parameter as parameters
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
@@ -32,6 +33,16 @@ def keep() -> None:
         return apply(self, fn, *args, **kwargs)
 
     module._apply = _apply
+
+
+def name_methods() -> None:
+    """Let storages and lazy parameters move by ``vgpu``, as they do by ``cuda``."""
+    inside: Any = torch.utils
+    others = dict.fromkeys(("for_tensor", "for_module", "for_packed_sequence"), False)
+    inside.generate_methods_for_privateuse1_backend(**others, for_storage=True)
+    lazy: Any = getattr(parameters, "UninitializedTensorMixin")  # noqa: B009  (which checkers do not find)
+    if getattr(torch.Tensor, NAME) not in lazy._allowed_methods:
+        lazy._allowed_methods.append(getattr(torch.Tensor, NAME))
 
 
 def _apply_to_script(module: Any, fn: _InPlace) -> Any:

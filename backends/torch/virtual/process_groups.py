@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import warnings
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -28,7 +29,6 @@ def replace() -> None:
     """Let gloo take tensors on virtual GPUs."""
     if not dist.is_available():
         return
-    from torch.distributed import device_mesh
     from torch.distributed import distributed_c10d as c10d
 
     inside: Any = c10d.Backend
@@ -37,11 +37,8 @@ def replace() -> None:
     inside.default_device_backend_map[devices.name] = "gloo"
     _replace_collectives("CUDA" if devices.name == "cuda" else "PrivateUse1")
     _replace_futures()
-    for name in ("init_process_group", "new_group"):
-        made = _by_gloo(getattr(c10d, name))
-        for place in (c10d, dist, device_mesh):
-            if hasattr(place, name):
-                setattr(place, name, made)
+    _replace_coalescing()
+    _answer_to_nccl(c10d)
 
 
 def _replace_collectives(key: str) -> None:
@@ -57,12 +54,11 @@ def _replace_collectives(key: str) -> None:
 
 def _on_host(op: Any) -> Callable[..., Any]:
     """The collective on CPU tensors in the virtual ones' memory."""
-    returns_tensors = len(op._schema.returns) > 1
-
+    returns_tensors, flat = len(op._schema.returns) > 1, op._schema.name.removeprefix("c10d::") in _WHOLE
     names = [argument.name for argument in op._schema.arguments]
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        here = [_to_host(arg) for arg in args]
+        here = [_flat(_to_host(arg)) if flat else _to_host(arg) for arg in args]
         try:
             result = op(*here, **kwargs)
         except RuntimeError as error:
@@ -70,14 +66,36 @@ def _on_host(op: Any) -> Callable[..., Any]:
                 raise
             _serve_cpu(args[names.index("process_group")])
             result = op(*here, **kwargs)
-        return (args[0], result[1]) if returns_tensors else result
+        work = result[1] if returns_tensors else result
+        if _coalesced and "process_group" in names:
+            _coalesced.get(_group(args[names.index("process_group")]).group_name, []).append(dist.Work.unbox(work))
+        return (args[0], work) if returns_tensors else work
 
     return kernel
 
 
+_WHOLE = {
+    "_allgather_base_",
+    "_reduce_scatter_base_",
+    "allgather_into_tensor_coalesced_",
+    "reduce_scatter_tensor_coalesced_",
+}
+"""Collectives of one tensor for all processes: NCCL ignores its shape, and gloo splits its first dimension."""
+
+
+def _flat(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.view(-1) if value.is_contiguous() else value
+    return [_flat(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _group(boxed: Any) -> Any:
+    return dist.ProcessGroup.unbox(boxed)
+
+
 def _serve_cpu(boxed: Any) -> None:
     """Let gloo serve the CPU too, in a group that was made for virtual GPUs alone."""
-    group: Any = dist.ProcessGroup.unbox(boxed)
+    group = _group(boxed)
     gloo = group._get_backend(torch.device(devices.name))
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
 
@@ -106,32 +124,79 @@ def _replace_futures() -> None:
     work.result = lambda self: _to_virtual(result(self))
 
 
-def _by_gloo(make: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that makes a process group, with gloo where it is asked for NCCL."""
+_coalesced: dict[str, list[Any]] = {}
+"""The work begun within a block that coalesces collectives, by the name of its group."""
+
+
+class _Together:
+    """All the work of such a block, which gloo has begun one by one."""
+
+    def __init__(self, works: list[Any]) -> None:
+        self._works = works
+
+    def wait(self, *timeout: Any) -> bool:
+        for work in self._works:
+            work.wait(*timeout)
+        return True
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+
+def _replace_coalescing() -> None:
+    """Let groups coalesce collectives on virtual GPUs, as NCCL's do, and gloo's do not."""
+    group: Any = dist.ProcessGroup
+    begin, end = group._start_coalescing, group._end_coalescing
+
+    def _start_coalescing(self: Any, device: torch.device) -> None:
+        if torch.device(device).type != devices.name:
+            begin(self, device)
+        else:
+            _coalesced[self.group_name] = []
+
+    def _end_coalescing(self: Any, device: torch.device) -> Any:
+        works = _coalesced.pop(self.group_name, None)
+        return end(self, device) if works is None else _Together(works)
+
+    group._start_coalescing, group._end_coalescing = _start_coalescing, _end_coalescing
+
+
+class _Nccl:
+    """A stand-in for `ProcessGroupNCCL`, which builds for the CPU lack; `get_backend` answers ``nccl``."""
+
+    Options = SimpleNamespace
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError("virtual GPUs have no NCCL; make the group with init_process_group('nccl')")
+
+
+def _answer_to_nccl(c10d: Any) -> None:
+    """Make every group with gloo, and name it as it was asked for."""
+    c10d._new_process_group_helper = _by_gloo(c10d._new_process_group_helper, c10d)
+    c10d.default_pg_nccl_timeout = c10d.default_pg_nccl_timeout or c10d.default_pg_timeout
+    if devices.name == "cuda":
+        c10d._NCCL_AVAILABLE = True
+        inside: Any = dist
+        c10d.ProcessGroupNCCL = inside.ProcessGroupNCCL = getattr(c10d, "ProcessGroupNCCL", _Nccl)
+
+
+def _by_gloo(make: Callable[..., Any], c10d: Any) -> Callable[..., Any]:
+    """The function that makes process groups, with gloo where it is asked for NCCL."""
 
     @wraps(make)
-    def made(*args: Any, **kwargs: Any) -> Any:
-        _replace_random()
-        args = tuple(arg.replace("nccl", "gloo") if isinstance(arg, str) else arg for arg in args)
-        backend = kwargs.get("backend")
-        if isinstance(backend, str):
-            kwargs["backend"] = backend.replace("nccl", "gloo")
-        return make(*args, **kwargs)
+    def made(size: int, rank: int, ranks: Any, backend: Any, *args: Any, **kwargs: Any) -> Any:
+        from xdevice.backends.torch.virtual import dtensors  # which takes a while to import
+
+        dtensors.replace()
+        asked = str(backend)
+        kwargs["device_id"] = None  # groups that are bound to a device are split by NCCL, which gloo cannot do
+        if "nccl" in asked:
+            kwargs["backend_options"] = None
+        group, store = make(size, rank, ranks, c10d.Backend(asked.replace("nccl", "gloo")), *args, **kwargs)
+        if store is not None:  # of a process in the group
+            c10d._world.pg_map[group] = c10d.Backend(asked), store
+            if "nccl" in asked:
+                group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+        return group, store
 
     return made
-
-
-def _replace_random() -> None:
-    """Let DTensor find the seed and the offset in the random state of a virtual GPU: its last 16 bytes."""
-    from torch.distributed.tensor import _random
-
-    plain: Any = _random._PhiloxState  # pyright: ignore[reportPrivateUsage]  # it has no public counterpart
-    if plain.__module__ == __name__:
-        return
-
-    class Place(plain):  # type: ignore[misc]  # Any to checkers
-        def __init__(self, state: torch.Tensor) -> None:
-            super().__init__(state[-16:].clone())
-
-    inside: Any = _random
-    inside._PhiloxState = Place

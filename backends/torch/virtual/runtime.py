@@ -12,6 +12,7 @@ from xdevice.backends.torch.virtual import (
     autocast,
     batch_norm,
     cells,
+    compiling,
     devices,
     gradients,
     module,
@@ -45,8 +46,10 @@ def start(n: int, stand_in: bool) -> None:
         in_python.start(n)
     if not stand_in:
         parameters.keep()
+        parameters.name_methods()
     scattering.replace()
     storages.replace()
+    compiling.replace()
     for generator in devices.generators:
         generator.manual_seed(torch.initial_seed())
     _probe()

@@ -18,6 +18,7 @@ def replace() -> None:
     """Replace them."""
     core._scatter, core._gather, core._broadcast = _scatter, _gather, _broadcast
     core._broadcast_coalesced = _broadcast_coalesced
+    core._scatter_out, core._gather_out, core._broadcast_out = _scatter_out, _gather_out, _broadcast_out
     collectives: Any = nccl
     ask = collectives.is_available
 
@@ -53,3 +54,16 @@ def _broadcast_coalesced(
 def _gather(tensors: Sequence[torch.Tensor], dim: int, target: int | None) -> torch.Tensor:
     where = _device(devices.current() if target is None else target)
     return torch.cat([tensor.to(where) for tensor in tensors], dim)
+
+
+def _scatter_out(tensor: Any, out: Sequence[torch.Tensor], dim: int = 0, streams: Any = None) -> list[torch.Tensor]:
+    parts = tensor.split([made.size(dim) for made in out], dim)
+    return [made.copy_(part) for made, part in zip(out, parts, strict=True)]
+
+
+def _broadcast_out(tensor: torch.Tensor, out: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [made.copy_(tensor) for made in out]
+
+
+def _gather_out(tensors: Sequence[torch.Tensor], out: torch.Tensor, dim: int) -> torch.Tensor:
+    return out.copy_(torch.cat([tensor.to(out.device) for tensor in tensors], dim))

@@ -6,12 +6,19 @@ pickles are torch's own. What ``torch.cuda`` asks of a build with CUDA is answer
 
 from __future__ import annotations
 
-from xdevice.backends.torch.virtual import stand_in_streams, stand_in_tools, stand_in_types, stand_in_words
+from xdevice.backends.torch.virtual import (
+    stand_in_absent,
+    stand_in_streams,
+    stand_in_tools,
+    stand_in_types,
+    stand_in_words,
+)
 
 
 def start() -> None:
     """Replace the parts of ``torch.cuda`` that need CUDA."""
     stand_in_words.replace()
+    stand_in_absent.replace()
     stand_in_streams.replace()
     stand_in_tools.replace()
     stand_in_types.replace()

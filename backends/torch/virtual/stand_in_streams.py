@@ -1,8 +1,8 @@
-"""``torch.cuda.Stream``, ``Event`` and ``CUDAGraph``; an operation is done when its call returns."""
+"""``torch.cuda.Stream`` and ``Event``; an operation is done when its call returns."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -71,13 +71,6 @@ class Event(streams.Event):
         return id(self)
 
 
-class CUDAGraph:
-    """A stand-in for the class of that name, which needs CUDA's driver."""
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError("virtual GPUs record no CUDA graphs; run the operations themselves")
-
-
 def current(index: int) -> tuple[int, int, int]:
     """The current stream of a device: its number, the device's and CUDA's."""
     stream = core._accelerator_getStream(index)
@@ -99,5 +92,3 @@ def replace() -> None:
     cuda: Any = torch.cuda
     for place in (cuda, cuda.streams):
         place.Stream, place.Event = Stream, Event
-    for place in (cuda, cuda.graphs):
-        place.CUDAGraph = CUDAGraph

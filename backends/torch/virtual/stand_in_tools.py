@@ -1,4 +1,4 @@
-"""What stands on ``torch.cuda`` and is replaced whole: torch.compile, profilers, cuDNN, libraries, sharing tensors."""
+"""What stands on ``torch.cuda`` and is replaced whole: profilers, cuDNN, libraries, sharing tensors."""
 
 from __future__ import annotations
 
@@ -14,28 +14,10 @@ from xdevice.backends.torch.virtual.internals import core
 
 def replace() -> None:
     """Replace them."""
-    _compile()
     _profile()
     _without_cudnn()
     _libraries()
     _share()
-
-
-def _compile() -> None:
-    """inductor's code for GPUs needs Triton and a real one: a graph on virtual ones runs by aot_eager."""
-    wrapper: Any = torch._TorchCompileInductorWrapper  # pyright: ignore[reportPrivateUsage]
-    own = wrapper.__call__
-
-    def call(self: Any, model: Any, inputs: Any, **kwargs: Any) -> Any:
-        made = [node.meta.get("example_value") for node in model.graph.nodes]  # a graph may go to a GPU by itself
-        held = [*inputs, *model.parameters(), *model.buffers(), *made]
-        if any(isinstance(x, torch.Tensor) and x.is_cuda for x in held):
-            from torch._dynamo.backends.debugging import aot_eager
-
-            return aot_eager(model, inputs)
-        return own(self, model, inputs, **kwargs)
-
-    wrapper.__call__ = call
 
 
 def _profile() -> None:

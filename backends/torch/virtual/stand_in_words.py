@@ -10,6 +10,7 @@ import torch
 
 from xdevice.backends.torch.virtual import account, devices, stand_in_streams
 from xdevice.backends.torch.virtual.internals import core
+from xdevice.backends.torch.virtual.stand_in_absent import refused
 from xdevice.machine import host_memory
 
 if TYPE_CHECKING:
@@ -37,6 +38,12 @@ def _properties(index: int) -> SimpleNamespace:
             "shared_memory_per_block",
             "shared_memory_per_block_optin",
             "shared_memory_per_multiprocessor",
+            "clock_rate",
+            "memory_clock_rate",
+            "memory_bus_width",
+            "pci_bus_id",
+            "pci_device_id",
+            "pci_domain_id",
         ),
         0,
     )
@@ -49,6 +56,7 @@ def _properties(index: int) -> SimpleNamespace:
         multi_processor_count=1,
         warp_size=32,
         max_threads_per_multi_processor=1024,
+        max_threads_per_block=1024,
         is_integrated=True,
         is_multi_gpu_board=False,
         gcnArchName="",
@@ -141,23 +149,21 @@ def _own(word: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **kwargs: word(*args, **kwargs)
 
 
-def _refused(name: str) -> Callable[..., Any]:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"virtual GPUs have no torch.cuda {name}: it needs CUDA's driver")
-
-    return refuse
-
-
 def replace() -> None:
     """Let ``torch.cuda`` find what it asks for."""
     answers, cuda = {name: _own(word) for name, word in _answers().items()}, torch.cuda
     built = hasattr(core, "_cuda_getDeviceCount")
     for name in [name[6:] for name in dir(core) if name.startswith("_cuda_")] if built else []:
         if name not in answers and callable(getattr(core, f"_cuda_{name}")):
-            setattr(core, f"_cuda_{name}", _refused(name))  # it would call a driver that is not there
+            setattr(core, f"_cuda_{name}", refused(f"torch.cuda {name}", "it needs CUDA's driver"))
     for name, word in answers.items():
         setattr(core, f"_cuda_{name}", word)
+    core._nccl_version, core._nccl_version_suffix = _zero, bytes  # asked by torch's own log: there is none
     _replace_python(cuda, answers)
+
+
+_CUDART = "cudaProfilerStart", "cudaProfilerStop", "cudaDeviceSynchronize", "cudaHostRegister", "cudaHostUnregister"
+"""What ``torch.cuda.cudart()`` does at once, since the memory is the host's."""
 
 
 def _replace_python(cuda: Any, answers: dict[str, Callable[..., Any]]) -> None:
@@ -170,7 +176,7 @@ def _replace_python(cuda: Any, answers: dict[str, Callable[..., Any]]) -> None:
     cuda._queued_calls[:] = [call for call in cuda._queued_calls if not call[0].__name__.startswith("_check_cub")]
     cuda.default_generators = tuple(devices.generators)
     cuda.graphs._cuda_isCurrentStreamCapturing = answers["isCurrentStreamCapturing"]
-    done = dict.fromkeys(("cudaProfilerStart", "cudaProfilerStop", "cudaDeviceSynchronize"), _zero)
+    done = dict.fromkeys(_CUDART, _zero)
     cuda._cudart = SimpleNamespace(
         cudaMemGetInfo=memory_info, cudaError=SimpleNamespace(success=0), cudaGetErrorString=str, **done
     )

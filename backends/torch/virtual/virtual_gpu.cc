@@ -1,6 +1,7 @@
 // Virtual GPUs for torch, compiled at first use and loaded by plug_in.py.
 //
 // The device type is a parameter: PrivateUse1, named vgpu, or CUDA while the virtual GPUs stand in for CUDA's.
+#include <ATen/native/transformers/attention.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
@@ -161,6 +162,12 @@ void register_operations() {
   register_cells(ours);
 }
 
+// The algorithm of attention for tensors that torch traces: the CPU's choice, where torch has kernels of CUDA's only.
+int64_t choose_attention(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, double p,
+                         bool causal, std::optional<double> scale, bool grouped) {
+  return at::native::_fused_sdp_choice_stub.DEFAULT(q, k, v, mask, p, causal, scale, grouped);
+}
+
 // Tensors of another kind than dense: the names of what torch has for them on the CPU, and of all that it has for KEY,
 // on a build with CUDA.
 template <auto kernel>
@@ -251,6 +258,7 @@ const char* xdevice_start(int n, int cuda, int64_t bytes, int enforced) {
     register_kinds();
     register_for_python();
     register_timer();
+    if (cuda) at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose_attention);
 #ifndef _WIN32
     pthread_atfork(nullptr, nullptr, [] { forked = used.load(); });
 #endif
