@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -207,8 +208,9 @@ def tests_of(python: Path, name: str, version: str, options: argparse.Namespace,
     with progress(f"{name} {version}: {options.tests}" + f" on {gpus} virtual GPUs" * (gpus > 0)):
         run = run_suite(python, name, options, gpus)
     console.print(f"{name} {version}: {run.summary} in {run.seconds:.0f} s", markup=False)
-    for test, message in run.failures.items():
-        console.print(f"    {test}: {message}", markup=False, soft_wrap=True)
+    for message, count in Counter(run.failures.values()).most_common(20):
+        first = next(test for test in run.failures if run.failures[test] == message)
+        console.print(f"    {count} × {message} ({first})", markup=False, soft_wrap=True)
     return run._asdict()
 
 
@@ -233,16 +235,10 @@ def table_of(rows: list[dict[str, Any]], gpus: int) -> Table:
     table = Table("framework", "version", "Python", "NumPy", "passed", *[f"on {gpus} virtual GPUs"] * (gpus > 0))
     for row in rows:
         found = row.get("installed", {})
-        version = found.get(PACKAGES[row["framework"]], row["asked"])
-        runs = [Run(**row["runs"][key]).summary for key in ("cpu", "virtual") if key in row["runs"]]
-        others = "".join(f" + {bare(p)} {found.get(bare(p), '')}" for p in row["with"] if bare(p) != "numpy")
-        table.add_row(
-            row["framework"],
-            version + others,
-            found.get("python", ""),
-            found.get("numpy", ""),
-            *(runs or [row["error"]]),
-        )
+        words = [found.get(PACKAGES[row["framework"]], row["asked"])]
+        words += [f"{name} {found.get(name, '')}" for name in map(bare, row["with"]) if name != "numpy"]
+        runs = [Run(**run).summary for run in row["runs"].values()] or [row["error"]]
+        table.add_row(row["framework"], " + ".join(words), found.get("python", ""), found.get("numpy", ""), *runs)
     return table
 
 
