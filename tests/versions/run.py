@@ -171,13 +171,23 @@ def run_suite(python: Path, name: str, options: argparse.Namespace, gpus: int) -
 def read_report(report: Path, seconds: float) -> Run:
     """What pytest's report says of each test."""
     cases = list(ET.parse(report).iter("testcase"))
+    if [case.get("name") for case in cases] == ["internal"]:  # the framework or a plugin did not start
+        return Run(0, 0, {}, seconds, reason_of(cases[0][0]))
     skipped = sum(case.find("skipped") is not None for case in cases)
     failures = {}
     for case in cases:
         found = [*case.findall("failure"), *case.findall("error")]
         if found:
-            failures[case.get("name") or ""] = " ".join((found[0].get("message") or "").split())[:300]
+            failures[case.get("name") or "collection"] = reason_of(found[0])
     return Run(len(cases) - skipped - len(failures), skipped, failures, seconds)
+
+
+def reason_of(failure: ET.Element) -> str:
+    """The error's message on one line; where the tests did not start, the last line that was printed."""
+    message = failure.get("message") or ""
+    if message in ("", "collection failure", "internal error"):
+        message = (failure.text or "").strip().rpartition("\n")[2]
+    return " ".join(message.split())[:300]
 
 
 def try_version(name: str, version: str, options: argparse.Namespace, wheel: Path, venvs: Path) -> dict[str, Any]:
