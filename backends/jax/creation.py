@@ -149,7 +149,8 @@ def _made(make: Callable[..., jax.Array], *arguments: Any, device: Device | None
     if device is None:
         return make(*arguments)
     with jax.default_device(native(device)):  # made there, and then bound to it
-        return jax.device_put(make(*arguments), native(device))
+        bound: jax.Array = jax.device_put(make(*arguments), native(device))
+        return bound
 
 
 def _bound(made: jax.Array, device: Device | None) -> jax.Array:

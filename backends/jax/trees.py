@@ -13,7 +13,7 @@ _registered: Callable[[type], Any]
 if hasattr(default_registry, "is_node"):
     _registered = default_registry.is_node
 else:  # JAX 0.4.30 does not tell of a class, only of an object; this is where it keeps the classes
-    from jax._src.tree_util import _registry  # type: ignore[attr-defined]  # another version's
+    from jax._src.tree_util import _registry
 
     _registered = _registry.__contains__
 
