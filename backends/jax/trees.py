@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _registered: Callable[[type], Any]
 if hasattr(default_registry, "is_node"):
     _registered = default_registry.is_node
-else:  # JAX 0.4.30 does not tell of a class, only of an object; this is where it keeps the classes
+else:  # up to JAX 0.4.34 it tells of objects only; this is where it keeps the classes
     from jax._src.tree_util import _registry
 
     _registered = _registry.__contains__
