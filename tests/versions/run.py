@@ -120,10 +120,10 @@ def install(python: Path, packages: list[str], wheel: Path) -> str:
     The wheel comes without the range that it asks for: whether that is right is what is being tried.
     """
     for command in (
-        [*packages, *SUITE],
+        [f"--only-binary={packages[0].partition('=')[0]}", *packages, *SUITE],  # none is built from its source
         ["--no-deps", "--force-reinstall", str(wheel)],
     ):
-        pip = [python, "-m", "pip", "install", "--quiet", "--no-warn-conflicts", *command]
+        pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-warn-conflicts", *command]
         done = subprocess.run(pip, capture_output=True, text=True, check=False)
         if done.returncode:
             errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
@@ -199,7 +199,7 @@ def try_version(name: str, version: str, options: argparse.Namespace, wheel: Pat
     row: dict[str, Any] = {"framework": name, "asked": version, "with": options.packages, "runs": {}}
     with progress(f"{name} {version}: installing {' '.join(packages)}"):
         if not python.exists():
-            subprocess.run([options.python, "-m", "venv", folder], check=True)
+            subprocess.run([options.python, "-m", "venv", "--without-pip", folder], check=True)
         row["error"] = install(python, packages, wheel)
     if row["error"]:
         console.print(f"{name} {version}: {row['error']}", markup=False, soft_wrap=True)
