@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
 
+_TAKES_DEVICE = "device" in signature(jnp.arange).parameters
 _lock = threading.Lock()
 _key: jax.Array | None = None  # JAX keeps no random state; this is xdevice's
 
@@ -44,7 +46,7 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
         raise TypeError(f"{array.dtype} is not a numeric dtype")
     if array.dtype.kind in "iu" and array.size:
         _check_range(dtype, array.min(), array.max())
-    return _bound(jnp.array(array, dtype, device=_native(device)), device)
+    return _bound(_made(jnp.array, array, dtype, device=device), device)
 
 
 def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
@@ -71,7 +73,7 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> jax.Array:
     _check_width(dtype)
     _check_range(dtype, start, stop, step)
-    return _bound(jnp.arange(start, stop, step, dtype, device=_native(device)), device)
+    return _bound(_made(jnp.arange, start, stop, step, dtype, device=device), device)
 
 
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
@@ -138,6 +140,17 @@ def _check_range(dtype: Any, *numbers: Any) -> None:
 
 def _native(device: Device | None) -> Any:
     return None if device is None else native(device)
+
+
+def _made(make: Callable[..., jax.Array], *arguments: Any, device: Device | None) -> jax.Array:
+    """A new array on the device; JAX 0.4.30 does not take one for `array` and `arange`."""
+    if _TAKES_DEVICE:
+        return make(*arguments, device=_native(device))
+    if device is None:
+        return make(*arguments)
+    with jax.default_device(native(device)):  # made there, and then bound to it
+        bound: jax.Array = jax.device_put(make(*arguments), native(device))
+        return bound
 
 
 def _bound(made: jax.Array, device: Device | None) -> jax.Array:

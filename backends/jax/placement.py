@@ -68,7 +68,8 @@ def concrete(tensor: Any) -> Any:
     """The array itself, or the one behind a Keras variable, or a tracer that has one: under ``jax.grad``."""
     if not isinstance(tensor, Tracer):
         return tensor if isinstance(tensor, jax.Array) else concrete(keras.value_of(tensor))
-    value = getattr(tensor, "to_concrete_value", lambda: None)()  # JAX 0.4.36 brought it
+    ask = getattr(tensor, "to_concrete_value", None)
+    value = ask() if ask else getattr(tensor.aval, "val", None)  # the latter before JAX 0.4.36
     if value is None:
         raise UnknownPlacementError(
             f"a {type(tensor).__name__} is traced and has no device; ask, move and read outside jax.jit and jax.vmap"

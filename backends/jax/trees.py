@@ -9,11 +9,19 @@ from jax.tree_util import default_registry, keystr, tree_flatten_with_path, tree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_registered: Callable[[type], Any]
+if hasattr(default_registry, "is_node"):
+    _registered = default_registry.is_node
+else:  # up to JAX 0.4.34 it tells of objects only; this is where it keeps the classes
+    from jax._src.tree_util import _registry
+
+    _registered = _registry.__contains__
+
 
 def is_node(cls: type) -> bool:
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return False  # JAX opens every named tuple, and rebuilds it by a call that the class may refuse
-    return bool(default_registry.is_node(cls))
+    return bool(_registered(cls))
 
 
 def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:

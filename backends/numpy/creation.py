@@ -24,7 +24,10 @@ def dtype(name: str) -> Any:
 
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> Array:
-    array: Array = np.array(data, dtype=dtype)
+    try:
+        array: Array = np.array(data, dtype=dtype)
+    except Warning as error:  # NumPy 1.23 warns of a ragged list, and a warning may be an error
+        raise ValueError(str(error)) from error
     if array.dtype.kind not in _NUMBERS:
         raise TypeError(f"{array.dtype} is not a numeric dtype")
     return array

@@ -22,6 +22,8 @@ CANNOT: dict[str, str] = {
 }
 """What this framework cannot do, and why."""
 
+_BEFORE_3 = "PaddlePaddle 2.6 lacks operations of the array API standard; pip install 'paddlepaddle>=3'"
+
 GPU_BUILD = "install paddlepaddle-gpu in place of paddlepaddle; its install page has the command for each CUDA"
 """What to type to get a build for GPUs."""
 
@@ -45,6 +47,8 @@ def _import_safely() -> None:
             sys.setdlopenflags(flags)
     if not before:
         _stay_dynamic()
+    if not hasattr(paddle, "signbit"):
+        CANNOT.update(dict.fromkeys(("maths", "linalg", "fft"), _BEFORE_3))
     if not before and virtual_request.current().number:
         paddle.device.set_device("cpu")  # otherwise new tensors are made on a virtual GPU
 

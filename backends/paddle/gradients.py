@@ -41,7 +41,7 @@ def _through_compiled(node: Any) -> bool:
         node = left.pop()
         if node is None or node.node_ptr() in seen:
             continue
-        if node.name() == "Dy2StGradNode":
+        if node.name() in ("Dy2StGradNode", "GradNodeBase"):  # the latter before 3.3
             return True
         seen.add(node.node_ptr())
         left += node.next_functions

@@ -168,7 +168,8 @@ _RAW: dict[str, Callable[..., Any]] = {
     "mean": _axes(paddle.mean),
     "min": _axes(paddle.min),
     "prod": _axes(paddle.prod),
-    "sum": lambda x, axes, keepdims: paddle.sum(x, list(axes), x.dtype, keepdims),
+    # PaddlePaddle 3.0 takes the dtype's name only
+    "sum": lambda x, axes, keepdims: paddle.sum(x, list(axes), dtype_name(x), keepdims),
     "argmax": _extreme(paddle.argmax),
     "argmin": _extreme(paddle.argmin),
     "cumulative_prod": paddle.cumprod,

@@ -46,11 +46,14 @@ def parameters(model):
     return list(model.parameters())
 
 
+_compilations = []  # a global: PaddlePaddle 2.6 compiles no function with a closure
+
+
 def compiled_loss():
-    compilations = []
+    _compilations.clear()
 
     def loss(p, x):
-        compilations.append(None)  # runs only while Paddle builds the program
+        _compilations.append(None)  # runs only while Paddle builds the program
         return ((x @ p["w"] + p["b"]) ** 2).sum()
 
     compiled = paddle.jit.to_static(loss, full_graph=True)
@@ -60,7 +63,7 @@ def compiled_loss():
             warnings.simplefilter("ignore")  # Paddle's own compiler asks for the place of a tensor that has none
             return compiled(p, x)
 
-    return quiet, compilations
+    return quiet, _compilations
 
 
 def gradient(move):

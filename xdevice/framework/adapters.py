@@ -162,7 +162,8 @@ class Backend(str):
         from importlib.util import find_spec
 
         module = f"{self.module}.{name}"
-        loaded = _load(self, module) if find_spec(f".{name}", self.adapter.__name__) else None
+        lacks = name in getattr(self.adapter, "CANNOT", {})  # this version of the framework, perhaps
+        loaded = _load(self, module) if not lacks and find_spec(f".{name}", self.adapter.__name__) else None
         opened: Capability = self.__dict__.setdefault(name, Capability(self, name, loaded))  # threads agree on one
         for begin in after_opening:
             begin(self, name)

@@ -94,5 +94,7 @@ def _written(given: Sequence[Any]) -> str:
 
 def dtype_name(dtype: Any) -> str:
     """The NumPy name of a framework's dtype: ``float32``, ``bfloat16``."""
-    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    name = str(dtype)  # of PaddlePaddle 2.6 only this is NumPy's: there `name` is FP32
+    if not all(map(str.isidentifier, name.split("."))):
+        name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or name
     return str(name).rpartition(".")[2].lower()
