@@ -109,6 +109,10 @@ class Device:
         plain = f"Device('{self.kind}:{self.index}')"
         return f"<virtual {plain}>" if self.kind == "gpu" and _VIRTUAL in _GPU_WORDS else plain
 
+    def _repr_html_(self) -> str:  # notebooks show it
+        label = " <em>(virtual)</em>" if repr(self).startswith("<virtual") else ""
+        return f"<code>{self}</code>{label}"
+
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}"
 

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 class XDeviceError(Exception):
     """The base class: ``except XDeviceError`` catches every exception that xdevice itself raises."""
 
+    def _render_traceback_(self) -> list[str]:  # IPython calls it; nothing else does
+        from xdevice.tracebacks import rendered
+
+        return rendered(self)
+
 
 class DeviceSpellingError(XDeviceError, ValueError):
     """The value does not spell a device: malformed, negative or too large."""

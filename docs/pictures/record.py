@@ -1,6 +1,8 @@
-"""Terminal recordings for the README and the site, as SVG: ``python docs/pictures/record.py`` makes them anew.
+"""Terminal recordings and plots, as SVG: ``python docs/pictures/record.py`` makes them anew.
 
-Each runs its commands as a reader would and draws what they print. Nothing in a picture is loaded from elsewhere.
+Each runs its commands as a reader would, and draws what they print or keeps what they draw. Nothing in a picture is
+loaded from elsewhere. ``python docs/pictures/record.py two_gpus.svg`` makes one. The plots need a machine that does
+nothing else.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -71,7 +74,31 @@ def cuda_script() -> str:
     return picture("a CUDA script on a laptop", [(line, run(line, str(ROOT)))])
 
 
-PICTURES = {"two_gpus.svg": two_gpus, "cuda_script.svg": cuda_script}
+def plot(command: str) -> str:
+    """The picture that the command draws into ``plot.svg``."""
+    with tempfile.TemporaryDirectory() as folder:
+        run(command, folder)
+        svg = Path(folder, "plot.svg").read_text(encoding="utf-8")
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)  # has the date
+    return re.sub(r" +$", "", svg, flags=re.MULTILINE)
+
+
+def bench(experiment: str, dark: bool) -> str:
+    """An experiment of ``xdevice bench`` on two virtual GPUs, on one thread each."""
+    command = f"xdevice bench {experiment} --backend torch,jax --scale {SCALES[experiment]} --plot plot.svg"
+    return plot(f"OMP_NUM_THREADS=1 XDEVICE_VIRTUAL_GPUS=2 {command}{' --dark' * dark}")
+
+
+def training() -> str:
+    """LeNet's loss, accuracy and speed."""
+    script = ROOT / "examples" / "train_multi_gpu.py"
+    return plot(f"XDEVICE_BACKEND=torch OMP_NUM_THREADS=1 python {script} --devices 2 --epochs 8 --plot plot.svg")
+
+
+SCALES = {"transfer": 0.05, "copies": 0.05, "log": 0.2}
+PICTURES = {"two_gpus.svg": two_gpus, "cuda_script.svg": cuda_script, "training.svg": training}
+PICTURES |= {f"{name}.svg": partial(bench, name, False) for name in SCALES}
+PICTURES |= {f"{name}_dark.svg": partial(bench, name, True) for name in SCALES}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or PICTURES:

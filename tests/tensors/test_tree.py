@@ -424,3 +424,10 @@ def test_sets_of_parameters_are_refused(ask):
 def test_empty_trees_in_a_list_are_told():
     with pytest.raises(xdevice.NotATensorError, match="no tensor"):
         xdevice.all_reduce([[], []])
+
+
+def test_an_error_about_a_leaf_is_not_its_own_cause():
+    for tree in (np.ones(2), {"a": np.ones(2)}):
+        with pytest.raises(xdevice.DeviceNotFoundError) as raised:
+            xdevice.to_device(tree, "gpu:7")
+        assert raised.value.__cause__ is None

@@ -155,6 +155,13 @@ def shutdown() -> None:
     ------
     DistributedError
         Another process has failed, or does not shut down.
+
+    Examples
+    --------
+    >>> from xdevice import distributed
+    >>> distributed.shutdown()
+    >>> distributed.is_initialized()
+    False
     """
     group = _group
     if group is None:

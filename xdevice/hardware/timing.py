@@ -62,6 +62,13 @@ class Timer:
         """The running sums of the times."""
         return list(itertools.accumulate(self.times))
 
+    def __repr__(self) -> str:
+        return f"<Timer: {len(self.times)} turns, {self.sum():.4g} s in all, {self.avg():.4g} s on average>"
+
+    def _repr_html_(self) -> str:  # notebooks show it
+        rows = [(str(turn), seconds) for turn, seconds in enumerate(self.times, 1)]
+        return _table("Timer", ("turn", "seconds"), [*rows, ("average", self.avg()), ("sum", self.sum())])
+
 
 class Benchmark:
     """A block whose time is printed, as ``label: 0.1234 sec``; all devices are waited for.
@@ -95,3 +102,24 @@ class Benchmark:
         if error is None:
             self.seconds = self.timer.stop()
             print(f"{self.label}: {self.seconds:.4f} sec")
+
+    def __repr__(self) -> str:
+        return f"<Benchmark {self.label!r}: {_seconds(self.seconds)} s>"
+
+    def _repr_html_(self) -> str:
+        return _table("Benchmark", ("block", "seconds"), [(self.label, self.seconds)])
+
+
+def _table(caption: str, head: tuple[str, str], rows: list[tuple[str, float | None]]) -> str:
+    """A table in HTML without colours, so that it is read in a notebook's light and dark theme."""
+    from html import escape
+
+    heads = "".join(f'<th scope="col">{name}</th>' for name in head)
+    lines = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{_seconds(seconds)}</td></tr>' for name, seconds in rows
+    )
+    return f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds:.4g}"

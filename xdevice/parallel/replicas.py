@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
 
 class Replicas(list["Any"]):
-    """What `replicate` returns: a list of trees of equal structure, one for each device."""
+    """What `replicate` returns: a list of trees of equal structure, one for each device.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.using("numpy"):
+    ...     replicas = xdevice.replicate({"w": xdevice.ones(2)}, ["cpu", "cpu"])
+    >>> halves = xdevice.Replicas({"w": copy["w"] / 2} for copy in replicas)
+    >>> len(halves), halves[1]["w"].tolist()
+    (2, [0.5, 0.5])
+    """
 
     __slots__ = ()
 

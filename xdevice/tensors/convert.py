@@ -83,7 +83,7 @@ def convert(x: Any, backend: str, *, device: Any = None, copy: bool | None = Non
         try:
             made[id(leaf)] = conversion(leaf, what)
         except XDeviceError as error:
-            raise messages.at_path(error, flat.paths[i]) from error
+            raise messages.at_path(error, flat.paths[i]) from error.__cause__
     return flat.rebuild(made.get(id(leaf), leaf) for leaf in flat.leaves)
 
 

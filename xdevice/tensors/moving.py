@@ -74,7 +74,7 @@ class Move:
                     if item is not None:
                         todo[id(leaf)] = item
             except XDeviceError as error:
-                raise messages.at_path(error, flat.paths[i]) from error
+                raise messages.at_path(error, flat.paths[i]) from error.__cause__
         return list(todo.values())
 
     def _is_there(self, leaf: Any) -> bool:

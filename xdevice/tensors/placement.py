@@ -292,7 +292,7 @@ def _devices_of_tree(tree: Any, skip: Collection[str]) -> set[Device]:
                 here = weak if is_weak(leaf, what) else found
                 here |= places(leaf, what)
         except XDeviceError as error:
-            raise _messages().at_path(error, flat.paths[i]) from error
+            raise _messages().at_path(error, flat.paths[i]) from error.__cause__
     if not found and not weak:
         raise _messages().not_a_tensor(tree)
     return found or weak

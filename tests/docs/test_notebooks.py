@@ -1,0 +1,73 @@
+"""The notebooks run in a real kernel, under two frameworks, and print what is kept in them."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = Path(__file__).parents[2] / "docs" / "notebooks"
+NAMES = sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module", params=["torch", "jax"])
+def done(request, tmp_path_factory):
+    """The framework, and the folder in which its notebooks are, with the outputs of this run."""
+    folder = tmp_path_factory.mktemp(request.param)
+    command = [sys.executable, NOTEBOOKS / "run.py", "--backend", request.param, "--to", folder]
+    here = {"JUPYTER_RUNTIME_DIR": str(folder), "JUPYTER_CONFIG_DIR": str(folder), "JUPYTER_DATA_DIR": str(folder)}
+    ran = subprocess.run(command, env={**os.environ, **here}, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return request.param, folder
+
+
+def cells(path):
+    """The code of each cell whose outputs are the same in every run, with the outputs."""
+    kept = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    tags = [cell["metadata"].get("tags", []) for cell in kept]
+    code = [cell for cell, tag in zip(kept, tags, strict=True) if cell["cell_type"] == "code" and "varies" not in tag]
+    return [("".join(cell["source"]), [text(output) for output in cell["outputs"]]) for cell in code]
+
+
+def text(output):
+    """The output as text; cells are counted from the kernel's start, and a traceback has the number."""
+    if output["output_type"] == "error":
+        return re.sub(r"In\[\d+\]", "In[]", re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output["traceback"])))
+    return "".join(output["text"]) if output["output_type"] == "stream" else output["data"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_prints_what_is_kept_in_it_under_every_framework(done, name):
+    backend, folder = done
+    same = json.dumps(cells(folder / name)).replace(f"under {backend}, ", "under torch, ")
+    assert json.loads(same) == json.loads(json.dumps(cells(NOTEBOOKS / name)))
+
+
+def test_a_notebook_does_not_show_the_frames_of_xdevice_in_an_error(done):
+    _, folder = done
+    raised = [
+        (output["ename"], text(output))
+        for name in NAMES
+        for cell in json.loads((folder / name).read_text(encoding="utf-8"))["cells"]
+        for output in cell.get("outputs", [])
+        if output["output_type"] == "error"
+    ]
+    ours = [trace for error, trace in raised if error != "AttributeError"]
+    assert len(ours) >= 5
+    for trace in ours:
+        assert re.search(r"^-+> \d+ ", trace, re.MULTILINE), "the line of the cell is shown"
+        assert "/xdevice/" not in trace and "contextlib" not in trace
+    assert any(trace.count("Cell In[]") == 2 for trace in ours), "a function of the user's is a frame of its own"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_is_kept_with_its_outputs_and_names_no_machine(name):
+    text = (NOTEBOOKS / name).read_text(encoding="utf-8")
+    kept = json.loads(text)
+    assert kept["cells"][0]["cell_type"] == "markdown" and "".join(kept["cells"][0]["source"]).startswith("# ")
+    assert any(cell["outputs"] for cell in kept["cells"] if cell["cell_type"] == "code")
+    assert all(cell["execution_count"] for cell in kept["cells"] if cell["cell_type"] == "code")
+    assert "/tmp/" not in text and "site-packages" not in text and "ipykernel_" not in text

@@ -1,0 +1,66 @@
+"""The tutorials, typed from the page into an empty folder: its files are written, its commands run, their output compared.
+
+What is not done here is what a page has in a ``text`` block: making an environment and installing into it.
+"""
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+PAGES = Path(__file__).parents[2] / "docs" / "tutorials"
+BLOCK = re.compile(r"^( *)```(python|toml|ini|console)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"# (\S+)\n")
+COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+ALIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+# tox itself runs, with the tox.ini of the page. It installs nothing: it finds what this environment has.
+HERE = "-x testenv.deps= -x testenv.allowlist_externals=pytest -x testenv.set_env=PYTHONPATH=."
+INSTALLED = {"tox run": f"python -m tox run --skip-pkg-install {HERE}"}
+
+
+def typed(command, folder):
+    """What the command prints on stdout, as in the reader's environment."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDEVICE", "TOX", "PYTEST"))}
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "COLUMNS": "100", "PYTHONIOENCODING": "utf-8", "CUDA_VISIBLE_DEVICES": ""}
+    path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")])
+    return subprocess.run(
+        ["bash", "-c", INSTALLED.get(command, command)],
+        cwd=folder,
+        env={**kept, **quiet, "PATH": path, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.md")))
+def test_a_tutorial_does_what_it_says(page, tmp_path):
+    blocks = BLOCK.findall((PAGES / page).read_text(encoding="utf-8"))
+    commands = 0
+    for _, kind, indented in blocks:
+        block = textwrap.dedent(indented)
+        if kind != "console":
+            file = tmp_path / NAMED.match(block)[1]
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(block, encoding="utf-8")
+            continue
+        for command, promised in COMMAND.findall(block):
+            commands += 1
+            done = typed(command, tmp_path)
+            alike = doctest.OutputChecker().check_output(promised, done.stdout, ALIKE)
+            assert alike, f"{command}\n{promised}\nis promised, and not:\n{done.stdout}\n{done.stderr[-3000:]}"
+            failed = bool(re.search(r"^FAILED ", promised, re.MULTILINE))
+            assert bool(done.returncode) == failed, f"{command} ended with {done.returncode}\n{done.stderr[-3000:]}"
+    assert commands
+
+
+def test_the_tabs_of_the_authors_chapter_are_run_each():
+    page = (PAGES / "author.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"# (tab_\w+\.py)", page)) == set(re.findall(r"^\$ .*(tab_\w+\.py)$", page, re.MULTILINE))
