@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, SupportsFloat, SupportsIndex
 
-    from xdevice.device import Device, DeviceLike
+    from xdevice.device import Device
     from xdevice.framework.adapters import Backend
+    from xdevice.typing import DeviceLike
 
     Shape = int | SupportsIndex | Sequence[int]
     Number = complex | SupportsFloat | SupportsIndex
