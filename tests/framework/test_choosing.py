@@ -155,3 +155,45 @@ def test_threads_that_ask_for_the_first_time_at_once_are_safe(run):
     """)
         == "8 1"
     )
+
+
+def test_an_adapter_has_a_namespace_of_what_it_can_whatever_else_it_lacks(run, tmp_path):
+    """Some functions of maths, one factory, and neither linalg nor fft."""
+    (tmp_path / "xdevice_toy" / "maths.py").write_text(
+        "import toy\ndef module(): return toy\ndef namespace(): return {'exp': lambda x: x, 'astype': None}\n"
+    )
+    out = run("""
+        import toy
+        xp, x = xdevice.namespace(toy.Tensor()), toy.Tensor()
+        print(xp.exp(x) is x, [n for n in dir(xp) if n[0] != "_" and n not in ("e", "inf", "nan", "newaxis", "pi")])
+        for name in ("linalg", "fft", "unstack", "zeros", "ones_like", "asarray", "float32"):
+            try: getattr(xp, name)
+            except xdevice.NotSupportedError as error: print(error)
+    """)
+    assert out.splitlines() == [
+        "True ['astype', 'exp']",
+        "toy has no linalg: its adapter has no xdevice_toy.linalg",
+        "toy has no fft: its adapter has no xdevice_toy.fft",
+        "toy has no unstack: its adapter has no xdevice_toy.maths.unstack",
+        "toy has no zeros: its adapter has no xdevice_toy.creation",
+        "toy has no ones_like: its adapter has no xdevice_toy.maths.ones_like",
+        "toy has no asarray: its adapter has no xdevice_toy.creation",
+        "toy has no float32: its adapter has no xdevice_toy.creation",
+    ]
+    (tmp_path / "xdevice_toy" / "creation.py").write_text(
+        "import toy\ndef tensor(data, dtype, device): return toy.Tensor()\n"
+        "def dtype(name): return name if name == 'float32' else None\n"
+    )
+    out = run("""
+        xdevice.use("toy")
+        xp = xdevice.namespace()
+        print(type(xp.asarray([1.0])).__name__, xp.float32, "zeros" in dir(xp), xp.__array_namespace_info__().devices())
+        for name in ("zeros", "float64"):
+            try: getattr(xp, name)
+            except xdevice.NotSupportedError as error: print(error)
+    """)
+    assert out.splitlines() == [
+        "Tensor float32 False (Device('cpu:0'),)",
+        "toy has no zeros: its adapter has no xdevice_toy.creation.zeros",
+        "toy has no float64: it has no such dtype; use another one",
+    ]

@@ -39,7 +39,9 @@ class Info:
         if self._owner.creation.dtype("complex64") is None:
             del made["complex floating"]
         found = {kind: self._factories.asarray(data, device=device).dtype for kind, data in made.items()}
-        return found | {"indexing": self._own["argmax"](self._factories.asarray([1], device=device)).dtype}
+        if "argmax" in self._own:
+            found["indexing"] = self._own["argmax"](self._factories.asarray([1], device=device)).dtype
+        return found
 
     def dtypes(self, *, device: DeviceLike | None = None, kind: Any = None) -> dict[str, Any]:
         """The framework's dtypes of a kind, or of every kind, by their names."""
