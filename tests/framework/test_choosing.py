@@ -19,6 +19,26 @@ def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(run):
     )
 
 
+MEANT = {
+    "torch": "pytorch PyTorch pt torch.cuda lightning torchvision transformers",
+    "tensorflow": "tf TF keras keras_core tensorflow_gpu tensorflow-cpu",
+    "paddle": "paddlepaddle pd Paddle paddlepaddle-gpu",
+    "mxnet": "mx gluon MXNet",
+    "jax": "jnp jaxlib jax.numpy flax optax",
+    "numpy": "np cupy scipy numpy.array_api",
+}
+
+
+def test_what_others_call_a_framework_is_suggested(run):
+    words = {word: name for name, words in MEANT.items() for word in words.split()}
+    out = run(f"""
+        for word in {list(words)}:
+            try: xdevice.use(word)
+            except xdevice.UnknownBackendError as error: print(str(error).rpartition("; ")[2])
+    """)
+    assert out.splitlines() == [f"did you mean {name!r}?" for name in words.values()]
+
+
 @pytest.mark.parametrize("call", ["xdevice.use('ghost')", "xdevice.using('ghost')", "xdevice.backend('ghost')"])
 def test_a_known_backend_that_is_not_installed_says_what_to_type(run, call):
     out = run(SHOW.format(call=call))
