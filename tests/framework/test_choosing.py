@@ -1,5 +1,6 @@
 """Choosing a framework, and adapters that are missing, broken, foreign or incomplete."""
 
+import re
 import textwrap
 
 import pytest
@@ -217,3 +218,35 @@ def test_an_adapter_has_a_namespace_of_what_it_can_whatever_else_it_lacks(run, t
         "toy has no zeros: its adapter has no xdevice_toy.creation.zeros",
         "toy has no float64: it has no such dtype; use another one",
     ]
+
+
+def test_a_framework_without_a_cpu_says_why_it_has_no_device(run, tmp_path):
+    """One that knows GPUs alone, on a machine where it sees none."""
+    hardware = tmp_path / "xdevice_toy" / "hardware.py"
+    text = hardware.read_text().replace('("cpu", "gpu")', '("gpu",)').replace('int(kind == "cpu")', "0")
+    hardware.write_text(text + "def build(): return {'version': '1', 'compute': 'rocm', 'toolkit': None}\n")
+    (tmp_path / "xdevice_toy" / "creation.py").write_text(
+        "def zeros(shape, dtype, device): raise RuntimeError('no driver')\n"
+    )
+    out = run("""
+        xdevice.use("toy")
+        print(xdevice.devices(), xdevice.count("cpu"), xdevice.num_gpus())
+        for ask in (
+            xdevice.try_gpu,
+            xdevice.try_all_gpus,
+            lambda: xdevice.properties("cpu"),
+            lambda: xdevice.zeros(3),
+            lambda: xdevice.zeros(3, device="gpu:1"),
+        ):
+            try: ask()
+            except xdevice.DeviceNotFoundError as error: print(error)
+    """)
+    first, *errors = out.splitlines()
+    assert first == "[] 0 0" and len(errors) == 5
+    for error, name in zip(errors, ("gpu:0", "gpu:0", "cpu:0", "gpu:0", "gpu:1"), strict=True):
+        assert error.startswith(f"{name} does not exist under toy, which sees no device: ")
+    assert len({error.partition(": ")[2] for error in errors}) == 1
+    why = errors[0].partition("no device: ")[2]
+    out = run("from xdevice.cli import main; main(['doctor', '--backend', 'toy']); main(['info', '--backend', 'toy'])")
+    assert why in out
+    assert f"toy 1 rocm {why.partition(';')[0]}" in re.sub(r" [\d.]+ s +none +", " ", re.sub(" +", " ", out))

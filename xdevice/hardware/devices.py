@@ -240,11 +240,23 @@ def require(owner: Backend, device: Device, what: str = "") -> None:
     raise DeviceNotFoundError(_missing(str(owner), device.kind, device.index, what))
 
 
+def has_cpu(owner: Backend) -> bool:
+    """Whether the framework computes on the CPU too: some know GPUs alone."""
+    return "cpu" in owner.hardware.kinds()
+
+
 @constant
 def _missing(name: str, kind: str, index: int, what: str) -> str:
     owner = find(name)
     there = ", ".join(f"virtual {d}" if is_virtual(owner, d) else f"{d}" for d in _devices(owner))
-    hint = f"use try_gpu({index}) to fall back to the CPU" if kind == "gpu" else "use one of these"
+    if not there:
+        from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only for an error
+
+        problem = diagnose(facts_of(owner))
+        why = f"{problem.reason}; {problem.cure}" if problem else "xdevice doctor may know why"
+        return f"{kind}:{index} does not exist under {owner}, which sees no device{what}: {why}"
+    falls_back = kind == "gpu" and has_cpu(owner)
+    hint = f"use try_gpu({index}) to fall back to the CPU" if falls_back else "use one of these"
     return f"{kind}:{index} does not exist under {owner}, which sees {there}{what}; {hint}"
 
 
