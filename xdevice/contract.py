@@ -118,7 +118,7 @@ class Hardware(Protocol):
 
     def build(self) -> Build: ...
     def kinds(self) -> tuple[str, ...]:
-        """The kinds that this framework can have at all, ``cpu`` first."""
+        """The kinds that this framework can have at all, ``cpu`` first; without ``cpu`` nothing falls back to it."""
         ...
 
     def count(self, kind: str) -> int:

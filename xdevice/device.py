@@ -12,23 +12,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable
     from types import TracebackType
-    from typing import Any, Protocol
-
-    class _OfType(Protocol):
-        """A framework's own device, with a type and an index."""
-
-        @property
-        def type(self) -> str: ...
-        @property
-        def index(self) -> int | None: ...
-
-    class _OfPlatform(Protocol):
-        """Another framework's, with a platform and an id."""
-
-        @property
-        def platform(self) -> str: ...
-        @property
-        def id(self) -> int: ...
+    from typing import Any
 
 
 MAX_INDEX = 2**31 - 1
@@ -177,11 +161,6 @@ class Device:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _scope_hooks[1](self, kind, error, trace)
-
-
-if TYPE_CHECKING:
-    DeviceLike = Device | str | _OfType | _OfPlatform
-    """What names a device, for a type checker; frameworks without types have devices of the type ``Any``."""
 
 
 def on_with(enter: Callable[..., None], leave: Callable[..., None]) -> None:

@@ -13,6 +13,9 @@ import psutil
 import pytest
 
 import xdevice
+from xdevice.launcher import terminal
+from xdevice.launcher.children import Child, run_all
+from xdevice.launcher.transcript import FIRST, LAST
 
 NAMES = xdevice.available()
 ONE = NAMES[-1] if NAMES else None  # the lightest
@@ -183,14 +186,39 @@ def test_a_framework_that_is_not_installed_is_an_error_that_says_what_to_type(sc
         assert done.returncode == 2 and f"pip install {name}" in done.stderr
 
 
-def test_a_failing_script_shows_its_tracebacks_end_and_fails_the_command(script):
+def test_a_failing_script_shows_what_it_has_printed(script):
     path = script("print('so far'); import xdevice; raise ValueError(f'no luck under {xdevice.backend()}')")
     done = run(path)
     assert done.returncode == 1
     for name in NAMES:
-        assert f"{name}: exit 1; the end of its stderr:" in done.stdout
-        assert f"ValueError: no luck under {name}" in done.stdout
-        assert f"{name}: exit 1; the end of its stdout:\n  so far\n" in done.stdout
+        said = done.stdout.partition(f"{name}: exit 1; it has printed this:\n")[2].partition("\n\n")[0].splitlines()
+        assert "  so far" in said and "  Traceback (most recent call last):" in said
+        assert said[-1].strip() == f"ValueError: no luck under {name}"
+
+
+def test_a_failing_script_shows_both_streams_in_the_order_in_which_they_were_printed(script):
+    path = script("""
+        import sys, time
+        for stream in (sys.stdout, sys.stderr, sys.stdout):
+            print("on", stream.name, file=stream)
+            time.sleep(0.5)  # the order of two streams is known only to the time between two looks
+        sys.exit(1)
+    """)
+    said = run(path, "--backend", ONE).stdout.partition("it has printed this:\n")[2]
+    assert said.splitlines() == ["  on <stdout>", "  on <stderr>", "  on <stdout>"]
+
+
+def test_of_long_output_a_failing_script_shows_both_ends_and_the_number_of_lines_between(script):
+    path = script("""
+        import sys
+        for i in range(70_000):
+            print("line", i, "x" * 20)
+        sys.exit("the end")
+    """)
+    said = run(path, "--backend", ONE).stdout.partition("it has printed this:\n")[2].splitlines()
+    assert said[0].startswith("  line 0 ") and said[FIRST - 1].startswith(f"  line {FIRST - 1} ")
+    assert said[FIRST] == f"  … {70_001 - FIRST - LAST} lines are left out here"
+    assert said[-2].startswith("  line 69999 ") and said[-1] == "  the end" and len(said) == FIRST + LAST + 1
 
 
 def test_one_failing_framework_is_enough_and_the_others_are_compared(script):
@@ -392,9 +420,16 @@ def test_spellings_of_a_device_agree_only_if_normalized(script):
 
 
 def test_on_a_terminal_the_progress_is_live_and_gone_in_the_end(script):
-    path = script("import time; time.sleep(0.5); print('the end')")
+    path = script("""
+        import sys, time
+        print("epoch 1 " + 200 * "x")
+        time.sleep(1)
+        sys.stderr.write("50 %\\r\\x1b[31m60 %")
+        time.sleep(1)
+        print("the end")
+    """)
     outer, inner = pty.openpty()
-    started = command("run", path, "--backend", ONE)
+    started = command("run", path, "--backend", ",".join(NAMES[-2:]), "--jobs", 2)
     process = subprocess.Popen(started, stdin=inner, stdout=inner, stderr=inner, env={**os.environ, "TERM": "xterm"})
     os.close(inner)
     shown = b""
@@ -407,8 +442,26 @@ def test_on_a_terminal_the_progress_is_live_and_gone_in_the_end(script):
     live, _, final = shown.decode().rpartition("\x1b[?25h")  # the cursor is shown again
     assert process.wait() == 0
     live = re.sub(r"\x1b\[[\d;]*m", "", live)  # without the colours
-    assert f"{ONE}  running" in live and "wall time" not in live
+    for name in NAMES[-2:]:  # the newest output of each, cut where the terminal ends
+        assert re.search(rf"{name} +running .* epoch 1 x+…", live) and re.search(rf"{name} +running .* 60 %", live)
+    assert "50 %" not in live and "wall time" not in live
     assert "wall time" in final and "the end" in final and "running" not in final
+
+
+def test_without_a_terminal_the_newest_output_is_told_now_and_then(monkeypatch, capfd):
+    monkeypatch.setattr(terminal, "PERIOD", 0.2)
+    code = "import time; print('\\x1b[31mepoch 1', flush=True); time.sleep(1.5); print('epoch 2')"
+    children = [Child(name, [sys.executable, "-c", code]) for name in ("one", "two")]
+    with terminal.Progress("train.py") as progress:
+        assert run_all(children, 2, None, progress) is None
+    said = capfd.readouterr().err.splitlines()
+    for child in children:
+        name = child.name
+        assert child.output()[0].endswith(b"epoch 2\n")
+        told = [line for line in said if line.startswith(f"train.py: {name} ")]
+        assert re.fullmatch(rf"train\.py: {name} running \([\d.]+ s\): epoch 1", told[-2])
+        assert re.fullmatch(rf"train\.py: {name} ok \([\d.]+ s\)", told[-1]) and len(told) <= 20
+    assert all(line.startswith("train.py: ") for line in said)
 
 
 SLEEPERS = """

@@ -1,5 +1,6 @@
 """Choosing a framework, and adapters that are missing, broken, foreign or incomplete."""
 
+import re
 import textwrap
 
 import pytest
@@ -17,6 +18,26 @@ def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(run):
     assert (
         "'pytorch'" in out and "torch, tensorflow, paddle, mxnet, jax, numpy" in out and "did you mean 'torch'?" in out
     )
+
+
+MEANT = {
+    "torch": "pytorch PyTorch pt torch.cuda lightning torchvision transformers",
+    "tensorflow": "tf TF keras keras_core tensorflow_gpu tensorflow-cpu",
+    "paddle": "paddlepaddle pd Paddle paddlepaddle-gpu",
+    "mxnet": "mx gluon MXNet",
+    "jax": "jnp jaxlib jax.numpy flax optax",
+    "numpy": "np cupy scipy numpy.array_api",
+}
+
+
+def test_what_others_call_a_framework_is_suggested(run):
+    words = {word: name for name, words in MEANT.items() for word in words.split()}
+    out = run(f"""
+        for word in {list(words)}:
+            try: xdevice.use(word)
+            except xdevice.UnknownBackendError as error: print(str(error).rpartition("; ")[2])
+    """)
+    assert out.splitlines() == [f"did you mean {name!r}?" for name in words.values()]
 
 
 @pytest.mark.parametrize("call", ["xdevice.use('ghost')", "xdevice.using('ghost')", "xdevice.backend('ghost')"])
@@ -155,3 +176,77 @@ def test_threads_that_ask_for_the_first_time_at_once_are_safe(run):
     """)
         == "8 1"
     )
+
+
+def test_an_adapter_has_a_namespace_of_what_it_can_whatever_else_it_lacks(run, tmp_path):
+    """Some functions of maths, one factory, and neither linalg nor fft."""
+    (tmp_path / "xdevice_toy" / "maths.py").write_text(
+        "import toy\ndef module(): return toy\ndef namespace(): return {'exp': lambda x: x, 'astype': None}\n"
+    )
+    out = run("""
+        import toy
+        xp, x = xdevice.namespace(toy.Tensor()), toy.Tensor()
+        print(xp.exp(x) is x, [n for n in dir(xp) if n[0] != "_" and n not in ("e", "inf", "nan", "newaxis", "pi")])
+        for name in ("linalg", "fft", "unstack", "zeros", "ones_like", "asarray", "float32"):
+            try: getattr(xp, name)
+            except xdevice.NotSupportedError as error: print(error)
+    """)
+    assert out.splitlines() == [
+        "True ['astype', 'exp']",
+        "toy has no linalg: its adapter has no xdevice_toy.linalg",
+        "toy has no fft: its adapter has no xdevice_toy.fft",
+        "toy has no unstack: its adapter has no xdevice_toy.maths.unstack",
+        "toy has no zeros: its adapter has no xdevice_toy.creation",
+        "toy has no ones_like: its adapter has no xdevice_toy.maths.ones_like",
+        "toy has no asarray: its adapter has no xdevice_toy.creation",
+        "toy has no float32: its adapter has no xdevice_toy.creation",
+    ]
+    (tmp_path / "xdevice_toy" / "creation.py").write_text(
+        "import toy\ndef tensor(data, dtype, device): return toy.Tensor()\n"
+        "def dtype(name): return name if name == 'float32' else None\n"
+    )
+    out = run("""
+        xdevice.use("toy")
+        xp = xdevice.namespace()
+        print(type(xp.asarray([1.0])).__name__, xp.float32, "zeros" in dir(xp), xp.__array_namespace_info__().devices())
+        for name in ("zeros", "float64"):
+            try: getattr(xp, name)
+            except xdevice.NotSupportedError as error: print(error)
+    """)
+    assert out.splitlines() == [
+        "Tensor float32 False (Device('cpu:0'),)",
+        "toy has no zeros: its adapter has no xdevice_toy.creation.zeros",
+        "toy has no float64: it has no such dtype; use another one",
+    ]
+
+
+def test_a_framework_without_a_cpu_says_why_it_has_no_device(run, tmp_path):
+    """One that knows GPUs alone, on a machine where it sees none."""
+    hardware = tmp_path / "xdevice_toy" / "hardware.py"
+    text = hardware.read_text().replace('("cpu", "gpu")', '("gpu",)').replace('int(kind == "cpu")', "0")
+    hardware.write_text(text + "def build(): return {'version': '1', 'compute': 'rocm', 'toolkit': None}\n")
+    (tmp_path / "xdevice_toy" / "creation.py").write_text(
+        "def zeros(shape, dtype, device): raise RuntimeError('no driver')\n"
+    )
+    out = run("""
+        xdevice.use("toy")
+        print(xdevice.devices(), xdevice.count("cpu"), xdevice.num_gpus())
+        for ask in (
+            xdevice.try_gpu,
+            xdevice.try_all_gpus,
+            lambda: xdevice.properties("cpu"),
+            lambda: xdevice.zeros(3),
+            lambda: xdevice.zeros(3, device="gpu:1"),
+        ):
+            try: ask()
+            except xdevice.DeviceNotFoundError as error: print(error)
+    """)
+    first, *errors = out.splitlines()
+    assert first == "[] 0 0" and len(errors) == 5
+    for error, name in zip(errors, ("gpu:0", "gpu:0", "cpu:0", "gpu:0", "gpu:1"), strict=True):
+        assert error.startswith(f"{name} does not exist under toy, which sees no device: ")
+    assert len({error.partition(": ")[2] for error in errors}) == 1
+    why = errors[0].partition("no device: ")[2]
+    out = run("from xdevice.cli import main; main(['doctor', '--backend', 'toy']); main(['info', '--backend', 'toy'])")
+    assert why in out
+    assert f"toy 1 rocm {why.partition(';')[0]}" in re.sub(r" [\d.]+ s +none +", " ", re.sub(" +", " ", out))

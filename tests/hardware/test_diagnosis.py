@@ -39,6 +39,16 @@ def test_a_machine_without_a_gpu_has_no_problem():
     assert diagnose(facts(gpus=(), drivers={}, compute="cpu")) is None
 
 
+def test_without_a_gpu_a_framework_without_a_cpu_has_nothing_to_compute_on():
+    problem = diagnose(facts(gpus=(), drivers={}, cpu_kind=False))
+    assert not problem.wrong and problem.reason == "torch has no CPU, and this machine has no GPU"
+    assert "use('numpy')" in problem.cure
+    assert diagnose(facts(cpu_kind=False, environment={"CUDA_VISIBLE_DEVICES": ""})).reason.endswith(
+        "hides the machine's GPU"
+    )
+    assert diagnose(facts(cpu_kind=False, seen=1)) is None
+
+
 def test_a_gpu_that_is_seen_is_not_a_problem():
     assert diagnose(facts(seen=1, environment={"CUDA_VISIBLE_DEVICES": "0"})) is None
 

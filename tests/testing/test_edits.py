@@ -59,6 +59,14 @@ def test_every_capability_of_every_adapter_is_in_the_typing_contract():
     assert all(len(re.findall(rf"\b{alias}\b", lists)) == 1 + lists.count(f"as {alias}\n") for _, _, alias in imported)
 
 
+def test_the_demonstration_installs_the_versions_that_are_tested():
+    pins = re.findall(r"^ *demo: python -m pip install (.*)$", text("tox.ini"), re.MULTILINE)
+    pins = [pin for line in pins for pin in line.split() if "==" in pin]
+    assert len(pins) == len(ADAPTERS)
+    for pin in pins:
+        assert re.search(rf"^    [\w,]+: {re.escape(pin)}$", text("tox.ini"), re.MULTILINE), f"{pin} is not tested"
+
+
 def test_the_page_says_these_five():
     page = text("docs/adapters.md").partition("five edits")[2].partition("\n## ")[0]
     assert len(re.findall(r"^\d\. ", page, re.MULTILINE)) == 5

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 import xdevice
+from xdevice.typing import DeviceLike
 
 d: xdevice.Device = xdevice.try_gpu()
 ds: list[xdevice.Device] = xdevice.try_all_gpus()
@@ -37,6 +38,35 @@ xdevice.zeros((2, 3), "cpu")  # type: ignore[arg-type]  # pyright: ignore[report
 xdevice.ones(2, device=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 xdevice.arange("5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 xdevice.ones(2, devise="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+# so where tensors are moved, asked and kept
+
+w = np.ones(3)
+moved: np.ndarray[Any, Any] = xdevice.to_device(w, d)
+xdevice.to_device("gpu", w)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.to_device(d, [w, w])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.to_device(w, devise="gpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+xdevice.to_device(w, 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.convert(w, "torch", device=0)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.split_batch(w, [d, "gpu:1"])
+xdevice.split_batch([d, d], w)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.replicate(w, d)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.memory_stats(w)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.properties(0)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.synchronize(d, w)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.native(None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.as_device(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.save("net.safetensors", w)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.load("net.safetensors", w)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+with xdevice.scope(w):  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    pass
+
+
+def on(where: DeviceLike = "cpu") -> xdevice.Device:
+    return xdevice.as_device(where)
+
+
+on(d), on("gpu:1"), on(2)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportUnusedExpression]
 
 # a namespace has the standard's names, with their parameters
 

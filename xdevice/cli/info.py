@@ -82,7 +82,7 @@ def _answered(backends: list[dict[str, Any]]) -> Table:
     for backend in backends:
         built = " ".join(filter(None, (backend["compute"], backend["toolkit"])))
         head = [backend["name"], backend["version"] or "?", built or "?", duration(backend["import_seconds"])]
-        for device in backend["devices"] or [{"device": "none"}]:
+        for device in backend["devices"] or [{"device": "none", "name": (backend["problem"] or {}).get("reason")}]:
             found.add_row(*head, device["device"], _about(device), _memory(device))
             head = [""] * 4
     return found
@@ -113,7 +113,7 @@ def _about(device: dict[str, Any]) -> str:
 
 
 def _memory(device: dict[str, Any]) -> str:
-    return "" if device["device"].startswith("cpu") else size(device.get("total_memory"))
+    return "" if device["device"].startswith(("cpu", "none")) else size(device.get("total_memory"))
 
 
 def _plural(number: int, word: str) -> str:

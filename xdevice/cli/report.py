@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-TAIL = 20
-"""Lines of the end of each stream that are shown of a failed run."""
+    from xdevice.launcher.transcript import Line, Printed
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
@@ -36,6 +35,7 @@ class Run:
     stderr: str
     cut: bool
     binary: bool
+    printed: Printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def as_json(report: Report, interrupted: bool) -> dict[str, Any]:
 
 
 def rendered(report: Report) -> Iterator[RenderableType]:
-    """The report for people: how each run ended, the outputs, the end of what failed runs printed."""
+    """The report for people: how each run ended, the outputs, and what failed runs printed."""
     yield _table(report.runs)
     if report.compared and report.view:
         yield ""
@@ -80,7 +80,7 @@ def rendered(report: Report) -> Iterator[RenderableType]:
         yield Text(f"\n{_them(report)} {'prints' if len(report.compared) == 1 else 'print'} nothing", style="bold")
     for run in report.runs:
         if run.status not in ("ok", "stopped"):
-            yield from _last_words(run)
+            yield from _transcript(run)
 
 
 def _run_as_json(run: Run) -> dict[str, Any]:
@@ -125,21 +125,21 @@ def _result(run: Run) -> str:
     return "stopped: too much output" if run.status == "flooded" else run.status
 
 
-def _last_words(run: Run) -> Iterator[RenderableType]:
-    """The end of its stdout, and of its stderr from the last traceback on."""
-    found = [(name, text) for name, text in (("stdout", run.stdout), ("stderr", run.stderr)) if text.strip()]
-    if not found:
-        yield Text(f"\n{run.name}: {_result(run)}; it has printed nothing", style="bold red")
-    for name, text in found:
-        yield Text(f"\n{run.name}: {_result(run)}; the end of its {name}:", style="bold red")
-        lines = printable(text).rstrip().split("\n")
-        starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-        if starts and name == "stderr":
-            lines = lines[starts[-1] :]
-        if len(lines) > TAIL:
-            yield Text("  …", style="dim")
-        for line in lines[-TAIL:]:
-            yield Text(f"  {line}")
+def _transcript(run: Run) -> Iterator[RenderableType]:
+    """What it has printed on both streams, in order, without what is between the first lines and the last."""
+    first, left_out, last = run.printed
+    said = [line for line in (*first, *last) if line.text.strip()]
+    yield Text(f"\n{run.name}: {_result(run)}; it has printed {'this:' if said else 'nothing'}", style="bold red")
+    if not said:
+        return
+    yield from map(_line, first)
+    if left_out:
+        yield Text(f"  … {left_out} {'line is' if left_out == 1 else 'lines are'} left out here", style="dim")
+    yield from map(_line, last)
+
+
+def _line(line: Line) -> Text:
+    return Text(f"  {printable(line.text.decode(errors='replace'))}".rstrip(), style="red" if line.is_error else "")
 
 
 def _headline(report: Report) -> str:

@@ -108,6 +108,7 @@ def _environment(name: str, foreign: bool) -> Mapping[str, str]:
 
 
 def _run(child: Child) -> Run:
+    printed = child.printed()
     stdout, stderr, cut = child.output()
     return Run(
         name=child.name,
@@ -119,6 +120,7 @@ def _run(child: Child) -> Run:
         stderr=stderr.decode(errors="replace"),
         cut=cut,
         binary=not _is_text(stdout, cut),
+        printed=printed,
     )
 
 

@@ -16,10 +16,13 @@ from xdevice.tensors.placement import device_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from os import PathLike
     from typing import Any
 
+    from xdevice.typing import DeviceLike
 
-def save(tree: Any, path: Any) -> None:
+
+def save(tree: Any, path: str | PathLike[str]) -> None:
     """Write the tensors of a tree into a safetensors file, from any device, bit for bit.
 
     The tree is nested dicts, ordered dicts, lists and tuples of tensors; numbers, strings and ``None`` are kept
@@ -70,7 +73,7 @@ def save(tree: Any, path: Any) -> None:
     on_rank_0("save", lambda: write(tree, file))
 
 
-def load(path: Any, device: Any = None) -> Any:
+def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Any:
     """The tree that `save` has written, its tensors of the chosen framework, on the device.
 
     Without a device, they are where new tensors are created. A file that another program wrote is loaded as a

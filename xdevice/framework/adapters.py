@@ -38,11 +38,11 @@ after_opening: list[Callable[[Backend, str], None]] = []
 """The same, once it is loaded; `xdevice.framework.mixing` adds to it."""
 
 _MEANT = {
-    **dict.fromkeys(("pytorch", "pt", "lightning", "accelerate"), "torch"),
-    **dict.fromkeys(("tf", "keras", "tensorflow-cpu", "tensorflow-gpu"), "tensorflow"),
+    **dict.fromkeys(("pytorch", "pt", "lightning", "accelerate", "transformers"), "torch"),
+    **dict.fromkeys(("tf", "keras", "keras-core", "tensorflow-cpu", "tensorflow-gpu"), "tensorflow"),
     **dict.fromkeys(("paddlepaddle", "paddlepaddle-gpu", "pd"), "paddle"),
     **dict.fromkeys(("mx", "gluon"), "mxnet"),
-    **dict.fromkeys(("flax", "equinox", "jaxlib", "jnp"), "jax"),
+    **dict.fromkeys(("flax", "equinox", "haiku", "optax", "jaxlib", "jnp"), "jax"),
     **dict.fromkeys(("np", "cupy", "scipy"), "numpy"),
 }  # what others call a framework, for the hint of an error
 
@@ -219,7 +219,8 @@ def find(name: str) -> Backend:
     try:
         return registered()[name]
     except (KeyError, TypeError):
-        meant = _MEANT.get(str(name).lower(), name)
+        word = str(name).lower().replace("_", "-")
+        meant = _MEANT.get(word) or _MEANT.get(word.partition(".")[0], word.partition(".")[0])
         hint = did_you_mean(meant, registered(), "xdevice info lists what is installed")
         raise UnknownBackendError(
             f"no backend {name!r}; there are {', '.join(registered()) or 'none'}; {hint}"

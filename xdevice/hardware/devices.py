@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from xdevice.contract import Properties
     from xdevice.framework.adapters import Backend
+    from xdevice.typing import DeviceLike
 
 _CPU = Device("cpu", 0)
 _backend = backend  # `native` has a parameter of that name
@@ -108,7 +109,7 @@ def devices(kind: str | None = None) -> list[Device]:
     return _devices(backend(), None if kind is None else as_kind(kind))
 
 
-def as_device(obj: Any) -> Device:
+def as_device(obj: DeviceLike) -> Device:
     """The device that ``obj`` names: a `Device`, any framework's spelling, or a native device.
 
     A native device without an index means what its framework means by it: its current device.
@@ -147,7 +148,7 @@ def is_device(obj: Any) -> bool:
     return owned is not None and owned.is_device
 
 
-def native(device: Any, backend: str | None = None) -> Any:
+def native(device: DeviceLike, backend: str | None = None) -> Any:
     """The framework's own object for the device: what its calls take.
 
     A device object, a place or a context; a string where the framework's calls take strings.
@@ -168,7 +169,7 @@ def native(device: Any, backend: str | None = None) -> Any:
     return native_of(_backend(backend), as_device(device))
 
 
-def properties(device: Any) -> Properties:
+def properties(device: DeviceLike) -> Properties:
     """What the chosen framework knows of the device: name, memory in bytes, compute capability, UUID.
 
     What is not known is ``None``.
@@ -190,7 +191,7 @@ def properties(device: Any) -> Properties:
     return properties_of(chosen, where)
 
 
-def synchronize(*devices: Any) -> None:
+def synchronize(*devices: DeviceLike) -> None:
     """Wait until the devices have done all that was asked of them; without any, all devices.
 
     On a CPU whose framework computes at once there is nothing to wait for, and nothing is done.
@@ -239,11 +240,23 @@ def require(owner: Backend, device: Device, what: str = "") -> None:
     raise DeviceNotFoundError(_missing(str(owner), device.kind, device.index, what))
 
 
+def has_cpu(owner: Backend) -> bool:
+    """Whether the framework computes on the CPU too: some know GPUs alone."""
+    return "cpu" in owner.hardware.kinds()
+
+
 @constant
 def _missing(name: str, kind: str, index: int, what: str) -> str:
     owner = find(name)
     there = ", ".join(f"virtual {d}" if is_virtual(owner, d) else f"{d}" for d in _devices(owner))
-    hint = f"use try_gpu({index}) to fall back to the CPU" if kind == "gpu" else "use one of these"
+    if not there:
+        from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only for an error
+
+        problem = diagnose(facts_of(owner))
+        why = f"{problem.reason}; {problem.cure}" if problem else "xdevice doctor may know why"
+        return f"{kind}:{index} does not exist under {owner}, which sees no device{what}: {why}"
+    falls_back = kind == "gpu" and has_cpu(owner)
+    hint = f"use try_gpu({index}) to fall back to the CPU" if falls_back else "use one of these"
     return f"{kind}:{index} does not exist under {owner}, which sees {there}{what}; {hint}"
 
 

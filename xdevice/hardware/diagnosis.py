@@ -54,6 +54,7 @@ class Facts:
     compute: str | None = "cpu"  # as in contract.Build; None: the adapter does not say
     toolkit: str | None = None
     gpu_kind: bool = True  # whether the framework can have GPUs at all
+    cpu_kind: bool = True  # whether it computes on the CPU, too
     seen: int = 0  # how many it sees
     gpu_build: str | None = None  # what to type to get a build for GPUs, in the adapter's words
     environment: Mapping[str, str] = field(default_factory=dict[str, str])  # those of VARIABLES that are set
@@ -88,6 +89,7 @@ def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
         compute=build["compute"] or None,
         toolkit=build["toolkit"],
         gpu_kind="gpu" in hardware.kinds(),
+        cpu_kind="cpu" in hardware.kinds(),
         seen=hardware.count("gpu"),
         gpu_build=getattr(backend.adapter, "GPU_BUILD", None),
         environment={name: os.environ[name] for name in sorted(variables) if name in os.environ},
@@ -99,14 +101,24 @@ def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
 
 
 def diagnose(facts: Facts) -> Problem | None:
-    """The first rule that explains why no GPU is seen; ``None`` if one is, or the machine has none."""
-    if facts.seen or not _makers(facts):
+    """The first rule that explains why no GPU is seen; ``None`` if one is, or the machine has none and a CPU serves."""
+    if facts.seen:
         return None
+    if not _makers(facts):
+        return None if facts.cpu_kind else _nothing_to_compute_on(facts)
     for rule in RULES:
         problem = rule(facts)
         if problem is not None:
             return problem
     return _unexplained(facts)
+
+
+def _nothing_to_compute_on(facts: Facts) -> Problem:
+    return Problem(
+        f"{facts.backend} has no CPU, and this machine has no GPU",
+        "choose a framework that computes on the CPU, with use('numpy') for example",
+        wrong=False,
+    )
 
 
 def _no_gpu_kind(facts: Facts) -> Problem | None:

@@ -7,7 +7,7 @@ import warnings
 from xdevice.device import Device, check_index
 from xdevice.errors import DeviceFallbackWarning
 from xdevice.framework.choosing import backend
-from xdevice.hardware.devices import cpu, devices
+from xdevice.hardware.devices import cpu, devices, has_cpu, require
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ def try_gpu(i: int = 0) -> Device:
         ``i`` is not an integer.
     DeviceSpellingError
         ``i`` is negative or over ``2**31 - 1``.
+    DeviceNotFoundError
+        The framework has neither that GPU nor a CPU.
     BackendNotInstalledError
         No framework is installed.
 
@@ -43,6 +45,8 @@ def try_gpu(i: int = 0) -> Device:
     seen = chosen.hardware.count("gpu")
     if wanted.index < seen:
         return wanted
+    if not has_cpu(chosen):
+        require(chosen, wanted)
     if not seen:
         _warn_if_hidden(chosen)
     return cpu()
@@ -53,6 +57,8 @@ def try_all_gpus() -> list[Device]:
 
     Raises
     ------
+    DeviceNotFoundError
+        The framework has neither a GPU nor a CPU.
     BackendNotInstalledError
         No framework is installed.
 
@@ -63,10 +69,13 @@ def try_all_gpus() -> list[Device]:
     ...     xdevice.try_all_gpus()
     [Device('cpu:0')]
     """
-    there = devices("gpu")
-    if not there:
-        _warn_if_hidden(backend())
-    return there or [cpu()]
+    there, chosen = devices("gpu"), backend()
+    if there:
+        return there
+    if not has_cpu(chosen):
+        require(chosen, Device("gpu", 0))
+    _warn_if_hidden(chosen)
+    return [cpu()]
 
 
 def _warn_if_hidden(chosen: Backend) -> None:

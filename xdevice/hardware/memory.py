@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
     T = TypeVar("T")
+    from xdevice.typing import DeviceLike
 
 
 _RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200
@@ -31,7 +32,7 @@ _NOT_RUN = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 """What a call returns whose function has not run yet, also where only a wrapper or ``__call__`` could be seen."""
 
 
-def memory_stats(device: Any) -> MemoryStats:
+def memory_stats(device: DeviceLike) -> MemoryStats:
     """The device's memory in bytes, as far as the chosen framework knows; ``None`` where it does not.
 
     ``total`` and ``free`` are of the device; ``allocated`` is in live tensors of this process,
@@ -61,7 +62,7 @@ def memory_stats(device: Any) -> MemoryStats:
     return stats
 
 
-def empty_cache(device: Any = None) -> None:
+def empty_cache(device: DeviceLike | None = None) -> None:
     """Release the memory that the chosen framework's allocator caches on the device, or on all devices.
 
     Live tensors stay. Does nothing for a framework without a cache.

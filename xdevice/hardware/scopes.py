@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from xdevice.device import Device
+    from xdevice.typing import DeviceLike
 
 _CO_MIGRATING = 0x20 | 0x200  # inspect's CO_GENERATOR, CO_ASYNC_GENERATOR: may be closed by another thread or task
 _CO_SUSPENDABLE = 0x80 | _CO_MIGRATING  # and CO_COROUTINE
@@ -57,7 +58,7 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
 
     __slots__ = ("device",)
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: DeviceLike) -> None:
         self.device = as_device(device)
 
     def __enter__(self) -> Device:

@@ -20,6 +20,7 @@ import psutil
 from xdevice.distributed.periods import TERMINATION
 from xdevice.launcher.family import MARKS, Family
 from xdevice.launcher.guard import Guard
+from xdevice.launcher.transcript import Printed, Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,6 +55,7 @@ class Child:
         """Start it, with nothing to read on its stdin; ``around`` are the marks of the families that it belongs to."""
         self._family = Family(around=around)
         self._spools = [tempfile.TemporaryFile(), tempfile.TemporaryFile()]  # noqa: SIM115  (closed in `output`)
+        self._transcript = Transcript(self._spools)
         self._our_peak = _peak_of_this_process()
         self._started = time.perf_counter()
         self._process = subprocess.Popen(
@@ -74,6 +76,7 @@ class Child:
     def watch(self, timeout: float | None) -> None:
         """Measure it once, stop it if it is over a limit, and notice its end."""
         now = time.perf_counter()
+        self._transcript.look()
         if self.exit_status is None:
             self.seconds = now - self._started
             if now >= self._next_sample:
@@ -99,6 +102,15 @@ class Child:
         if self.status == "running":
             self._family.kill()
             self._process.wait()
+
+    @property
+    def newest(self) -> bytes:
+        """The last line that it has printed so far, on either stream."""
+        return self._transcript.newest if self.status != "waiting" else b""
+
+    def printed(self) -> Printed:
+        """What it has printed, in order; before `output`, which closes the files."""
+        return self._transcript.end() if hasattr(self, "_spools") else Printed([], 0, [])
 
     def output(self) -> tuple[bytes, bytes, bool]:
         """The first bytes of stdout, the last of stderr, and whether stdout had more."""

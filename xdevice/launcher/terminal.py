@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -92,14 +93,18 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s"
 
 
+PERIOD = 10.0
+"""Seconds between two lines about a child that runs, where there is no terminal."""
+
+
 class Progress:
-    """The state of each child on stderr: a live table on a terminal, else a line at each end."""
+    """Each child's state and newest line of output on stderr: a live table on a terminal, else a line now and then."""
 
     def __init__(self, title: str, quiet: bool = False) -> None:
         from rich.live import Live
 
         out = console(stderr=True)
-        self._title, self._quiet, self._said = title, quiet, set[str]()
+        self._title, self._quiet, self._due = title, quiet, dict[str, float]()
         self._live = Live(console=out, transient=True, auto_refresh=False) if out.is_terminal else None
         self._next = 0.0
 
@@ -120,9 +125,17 @@ class Progress:
             self._next = now + 0.1
             self._live.update(_states(self._title, children, int(now * 10)), refresh=True)
         for child in children if self._live is None and not self._quiet else ():
-            if child.ended and child.name not in self._said:
-                self._said.add(child.name)
-                print(f"{self._title}: {child.name} {ending(child)} ({duration(child.seconds)})", file=sys.stderr)
+            if child.status != "waiting" and (child.ended or child.seconds >= self._due.get(child.name, PERIOD)):
+                self._say(child)
+
+    def _say(self, child: Child) -> None:
+        """One line when it ends, and one each period before."""
+        if self._due.get(child.name) == math.inf:
+            return
+        self._due[child.name] = math.inf if child.ended else child.seconds + PERIOD
+        newest = "" if child.ended else _newest(child)
+        said = f"{child.name} {ending(child)} ({duration(child.seconds)}){f': {newest}' if newest else ''}"
+        print(f"{self._title}: {said}", file=sys.stderr, flush=True)
 
 
 def ending(child: Child) -> str:
@@ -152,10 +165,18 @@ def signal_name(status: int | None) -> str | None:
 
 
 def _states(title: str, children: Any, frame: int) -> Group:
-    states = Table.grid(padding=(0, 2))
+    states = Table.grid(padding=(0, 2), expand=True)
+    for _ in range(4):
+        states.add_column(no_wrap=True)
+    states.add_column(no_wrap=True, overflow="ellipsis", ratio=1)  # what is left of the terminal's width
     for child in children:
         sign = {"ok": "✓", "waiting": "·", "running": _SPINNER[frame % len(_SPINNER)]}.get(child.status, "✗")
         style = _STYLES.get(child.status, "red")
         took = "" if child.status == "waiting" else f"{child.seconds:.1f} s"
-        states.add_row(f"{sign} {child.name}", ending(child), took, size(child.peak_memory), style=style)
+        newest = Text(_newest(child) if child.status == "running" else "", style="dim")
+        states.add_row(f"{sign} {child.name}", ending(child), took, size(child.peak_memory), newest, style=style)
     return Group(Text(title, style="bold", overflow="ellipsis", no_wrap=True), states)
+
+
+def _newest(child: Child) -> str:
+    return printable(child.newest.decode(errors="replace")).strip()

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
     from xdevice.tensors.tree import Flat
+    from xdevice.typing import DeviceLike
 
 
-def split_batch(tree: Any, devices: Sequence[Any]) -> list[Any]:
+def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
     """One tree for each device, with its part of the rows of every tensor: the first gets the first rows.
 
     Rows are along the first axis; all tensors have the same number. If it cannot be divided evenly, the

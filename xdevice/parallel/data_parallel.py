@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from xdevice.device import Device
     from xdevice.framework.adapters import Backend
     from xdevice.tensors.tree import Flat
+    from xdevice.typing import DeviceLike
 
 
 def data_parallel(
-    fn: Callable[..., Any], devices: Sequence[Any], *, reduction: str = "mean", has_aux: bool = False
+    fn: Callable[..., Any], devices: Sequence[DeviceLike], *, reduction: str = "mean", has_aux: bool = False
 ) -> Callable[..., tuple[Any, Any]]:
     """A training step on all devices at once: ``step(params, *batch)`` returns the loss and its gradients.
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
     from xdevice.tensors.tree import Flat
+    from xdevice.typing import DeviceLike
 
 
 class Replicas(list["Any"]):
@@ -34,7 +35,7 @@ class Replicas(list["Any"]):
     __slots__ = ()
 
 
-def replicate(tree: Any, devices: Sequence[Any]) -> Replicas:
+def replicate(tree: Any, devices: Sequence[DeviceLike]) -> Replicas:
     """Copy a tree to each device: always a copy, also where the tree is already, and one for each mention of a device.
 
     Floating-point tensors in the copies require gradients, in the framework's own way, and are detached. A

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
     from xdevice.framework.adapters import Backend
+    from xdevice.typing import DeviceLike
 
 _NOT_NUMPYS = ("bfloat", "float8")  # which NumPy has from other packages, if at all
 
 
-def convert(x: Any, backend: str, *, device: Any = None, copy: bool | None = None) -> Any:
+def convert(x: Any, backend: str, *, device: DeviceLike | None = None, copy: bool | None = None) -> Any:
     """The same numbers as a tensor of another framework, or a tree of tensors.
 
     Gradients stay behind. A tensor that is of the framework already is treated as by `to_device`. In a tree,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 
-from xdevice.device import as_integer
+from xdevice.device import Device, as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, UnknownPlacementError, shortened
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import check_arrival, tensor_owner
-from xdevice.hardware.devices import as_device, require
+from xdevice.hardware.devices import as_device, has_cpu, require
 from xdevice.hardware.scopes import innermost
 from xdevice.tensors.arguments import dtype_name, native_dtype, number, plain_array, shape_of
 from xdevice.tensors.numbers import check_fit, check_together, numbers_given
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, SupportsFloat, SupportsIndex
 
-    from xdevice.device import Device, DeviceLike
     from xdevice.framework.adapters import Backend
+    from xdevice.typing import DeviceLike
 
     Shape = int | SupportsIndex | Sequence[int]
     Number = complex | SupportsFloat | SupportsIndex
@@ -291,6 +291,10 @@ def _make(owner: Backend, factory: str, dtype: Any, where: Device | None, *args:
     except (TypeError, ValueError, OverflowError) as error:
         given = ", ".join(shortened(arg) for arg in args)
         raise ArgumentError(f"{factory}({given}) cannot be made under {owner}: {error}") from error
+    except RuntimeError:  # as of CUDA without a driver
+        if where is None and not has_cpu(owner):
+            require(owner, Device("gpu", 0))
+        raise
     if where is not None:
         try:
             check_arrival(made, owner, where)

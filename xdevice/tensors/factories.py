@@ -34,7 +34,7 @@ class Factories:
     def functions(self) -> dict[str, Callable[..., Any]]:
         """Each by its name."""
         made = {name: getattr(self, name) for name in (*FACTORIES, "astype", "full_like")}
-        return made | {name: self._like(self._own[name]) for name in LIKE if name != "full_like"}
+        return made | {name: self._like(self._own[name]) for name in LIKE if name != "full_like" and name in self._own}
 
     def extra(self, extension: str) -> dict[str, Callable[..., Any]]:
         """Those of an extension, each by its name."""

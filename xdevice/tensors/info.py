@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from xdevice.device import Device
     from xdevice.framework.adapters import Backend
     from xdevice.tensors.factories import Factories
+    from xdevice.typing import DeviceLike
 
 
 class Info:
@@ -32,15 +33,17 @@ class Info:
         """Where new tensors go without ``device=``: the innermost `scope`, else the framework's own default."""
         return device_of(self._factories.zeros((1,)))
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+    def default_dtypes(self, *, device: DeviceLike | None = None) -> dict[str, Any]:
         """The dtypes of new tensors without ``dtype=``."""
         made = {"real floating": [1.0], "complex floating": [1j], "integral": [1]}
         if self._owner.creation.dtype("complex64") is None:
             del made["complex floating"]
         found = {kind: self._factories.asarray(data, device=device).dtype for kind, data in made.items()}
-        return found | {"indexing": self._own["argmax"](self._factories.asarray([1], device=device)).dtype}
+        if "argmax" in self._own:
+            found["indexing"] = self._own["argmax"](self._factories.asarray([1], device=device)).dtype
+        return found
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+    def dtypes(self, *, device: DeviceLike | None = None, kind: Any = None) -> dict[str, Any]:
         """The framework's dtypes of a kind, or of every kind, by their names."""
         found = {name: self._owner.creation.dtype(name) for name in _names(kind)}
         return {name: dtype for name, dtype in found.items() if dtype is not None}

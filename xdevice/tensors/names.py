@@ -24,6 +24,12 @@ DTYPE_NAMES: tuple[str, ...] = tuple(name for names in DTYPES.values() for name 
 
 FACTORIES = ("arange", "asarray", "empty", "eye", "from_dlpack", "full", "linspace", "ones", "zeros")
 LIKE = ("empty_like", "full_like", "ones_like", "zeros_like")
+MADE_WITH = {
+    **{name: name for name in ("arange", "empty", "full", "ones", "zeros")},
+    **dict.fromkeys(("asarray", "eye", "linspace"), "tensor"),
+}
+"""What makes the tensors of a factory: a function of the capability `creation`. The others are the framework's own."""
+
 TUPLES = ("broadcast_arrays", "meshgrid", "unstack")
 """Functions that return a tuple of tensors."""
 

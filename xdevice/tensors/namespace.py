@@ -12,7 +12,7 @@ from xdevice.errors import NotPortableWarning, NotSupportedError, did_you_mean
 from xdevice.framework.choosing import backend, using
 from xdevice.tensors.factories import Factories
 from xdevice.tensors.info import Info
-from xdevice.tensors.names import CONSTANTS, DTYPE_NAMES, EXTENSIONS, NAMES, TUPLES
+from xdevice.tensors.names import CONSTANTS, DTYPE_NAMES, EXTENSIONS, MADE_WITH, NAMES, TUPLES
 from xdevice.tensors.placement import owner_of
 
 TYPE_CHECKING = False
@@ -104,10 +104,12 @@ class Functions:
         return found
 
     def _why_not(self, name: str) -> str:
-        if name in DTYPE_NAMES:
+        if name in DTYPE_NAMES and _has(self._owner, "creation", "dtype"):
             return "it has no such dtype; use another one"
         if name in EXTENSIONS:
             return getattr(self._owner, name).why_not("namespace")  # type: ignore[no-any-return]  # a Capability
+        if name in DTYPE_NAMES or name in MADE_WITH:
+            return self._owner.creation.why_not(MADE_WITH.get(name, "dtype"))  # type: ignore[attr-defined, no-any-return]
         return self._own.why_not(name)  # type: ignore[union-attr, no-any-return]  # a Capability
 
     def __dir__(self) -> list[str]:
@@ -146,17 +148,22 @@ class Extension(Functions):
 def _functions(owner: Backend, own: Mapping[str, Any]) -> dict[str, Any]:
     """What a namespace has: the framework's functions, and those that are the same under every framework."""
     factories = Factories(owner, own)
-    dtypes = {name: owner.creation.dtype(name) for name in DTYPE_NAMES}
+    dtypes = {name: owner.creation.dtype(name) for name in DTYPE_NAMES if _has(owner, "creation", "dtype")}
     made = {name: own[name] for name in NAMES if name in own and name not in DTYPE_NAMES}
-    made |= {name: _as_tuple(own[name]) for name in TUPLES}
+    made |= {name: _as_tuple(own[name]) for name in TUPLES if name in own}
     made |= CONSTANTS | {name: dtype for name, dtype in dtypes.items() if dtype is not None}
-    made |= factories.functions()
-    made |= {name: Extension(owner, name, factories.extra(name)) for name in EXTENSIONS if _has(owner, name)}
+    made |= {name: make for name, make in factories.functions().items() if _can_make(owner, own, name)}
+    there = [name for name in EXTENSIONS if _has(owner, name, "namespace")]
+    made |= {name: Extension(owner, name, factories.extra(name)) for name in there}
     return made | {"__array_namespace_info__": lambda: Info(owner, factories, own)}
 
 
-def _has(owner: Backend, extension: str) -> bool:
-    found: bool = getattr(owner, extension).has("namespace")
+def _can_make(owner: Backend, own: Mapping[str, Any], name: str) -> bool:
+    return _has(owner, "creation", MADE_WITH[name]) if name in MADE_WITH else name in own
+
+
+def _has(owner: Backend, capability: str, function: str) -> bool:
+    found: bool = getattr(owner, capability).has(function)
     return found
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from xdevice.framework.adapters import Backend
 
     T = TypeVar("T")
+    from xdevice.typing import DeviceLike
 
 _OPENED = frozenset({dict, list, tuple})
 
@@ -151,7 +152,7 @@ def check_same_device(*objs: Any) -> Device:
 
 
 def to_device(
-    obj: T, device: Any, *, copy: bool | None = None, non_blocking: bool = False, skip: Collection[str] = ()
+    obj: T, device: DeviceLike, *, copy: bool | None = None, non_blocking: bool = False, skip: Collection[str] = ()
 ) -> T:
     """The tensor, parameter, model or tree on the device; the same object if it is there already.
 

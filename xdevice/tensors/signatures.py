@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from xdevice.device import DeviceLike
+    from xdevice.typing import DeviceLike
 
 Shape = int | Sequence[int]
 Axes = int | tuple[int, ...]
