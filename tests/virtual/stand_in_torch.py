@@ -335,6 +335,23 @@ def test_mixed_precision_and_its_scaler():
     assert not torch.equal(before, model[0].weight)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_softmax_widens_half_precision_as_on_cuda(dtype):
+    for call in (F.softmax, F.log_softmax):
+
+        def widen(device, call=call):
+            x = torch.randn(3, 5).to(device, dtype).requires_grad_()
+            made = call(x, -1, dtype=torch.float32)
+            return made, *torch.autograd.grad(made.square().sum(), x)
+
+        for a, b in on_both(widen):
+            torch.testing.assert_close(a, b)
+    with torch.autocast("cuda", dtype):
+        attention = nn.MultiheadAttention(8, 2, batch_first=True).cuda()
+        made, weights = attention(*[torch.ones(1, 3, 8).cuda()] * 3)
+    assert made.dtype == dtype and weights.sum().item() == pytest.approx(3, abs=1e-3)
+
+
 def test_data_parallel_a_lazy_module_and_pinned_batches():
     model = nn.DataParallel(nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, 2)).cuda())
     model.module(torch.ones(1, 3).cuda())  # the shapes are known from now on

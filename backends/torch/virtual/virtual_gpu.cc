@@ -2,6 +2,10 @@
 //
 // The device type is a parameter: PrivateUse1, named vgpu, or CUDA while the virtual GPUs stand in for CUDA's.
 #include <ATen/native/transformers/attention.h>
+#include <ATen/ops/_log_softmax.h>
+#include <ATen/ops/_log_softmax_backward_data.h>
+#include <ATen/ops/_softmax.h>
+#include <ATen/ops/_softmax_backward_data.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
@@ -58,6 +62,20 @@ std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, std::optional<bool
 Tensor dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
   Tensor noise = mask.to(grad.scalar_type());
   return grad.mul(scale ? noise.div_(1 / scale) : noise.mul_(0));
+}
+
+// For GPUs alone torch lets softmax widen half precision, and its backward narrow it again.
+template <auto& call>
+Tensor widened(const Tensor& x, int64_t dim, bool widen) {
+  Twins twins("aten::softmax");
+  Tensor host = twins.in(x);
+  return twins.out(call(widen ? host.to(kFloat) : host, dim, false));
+}
+
+template <auto& call>
+Tensor narrowed(const Tensor& grad, const Tensor& output, int64_t dim, ScalarType type) {
+  Twins twins("aten::softmax_backward");
+  return twins.out(call(twins.in(grad), twins.in(output), dim, grad.scalar_type()).to(type));
 }
 
 void record_stream(Tensor&, Stream) {}
@@ -144,7 +162,8 @@ void register_operations() {
   }
   for (auto* name : {"empty.memory_format", "empty_strided", "_efficientzerotensor", "native_dropout",
            "native_dropout_backward", "record_stream", "_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl",
-           "_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward"})
+           "_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward", "_softmax", "_log_softmax",
+           "_softmax_backward_data", "_log_softmax_backward_data"})
     names.erase(name);
   for (auto& name : questions()) {
     ours.impl(name.c_str(), boxed<&no>());
@@ -159,6 +178,10 @@ void register_operations() {
   ours.impl("native_dropout", &dropout);
   ours.impl("native_dropout_backward", &dropout_backward);
   ours.impl("record_stream", &record_stream);
+  ours.impl("_softmax", &widened<at::_softmax>);
+  ours.impl("_log_softmax", &widened<at::_log_softmax>);
+  ours.impl("_softmax_backward_data", &narrowed<at::_softmax_backward_data>);
+  ours.impl("_log_softmax_backward_data", &narrowed<at::_log_softmax_backward_data>);
   register_cells(ours);
 }
 
