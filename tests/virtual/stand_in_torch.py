@@ -223,7 +223,7 @@ def test_mixed_precision_and_its_scaler():
     assert not torch.equal(before, model[0].weight)
 
 
-@pytest.mark.filterwarnings("ignore:The argument 'device' of Tensor.pin_memory:DeprecationWarning")  # torch 2.10's
+@pytest.mark.filterwarnings("ignore:The argument 'device' of Tensor:DeprecationWarning")  # torch 2.10's
 def test_data_parallel_a_lazy_module_and_pinned_batches():
     model = nn.DataParallel(nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, 2)).cuda())
     model.module(torch.ones(1, 3).cuda())  # the shapes are known from now on
