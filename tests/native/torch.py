@@ -20,13 +20,8 @@ def write(x, value):
 
 
 def owned():
-    return [
-        torch.ones(1),
-        torch.nn.Parameter(torch.ones(1)),
-        torch.ones(3)[0],
-        torch.nn.Buffer(torch.ones(1)),
-        torch.ones(2, requires_grad=True) * 2,
-    ]
+    made = [torch.ones(1), torch.nn.Parameter(torch.ones(1)), torch.ones(3)[0], torch.ones(2, requires_grad=True) * 2]
+    return [*made, torch.nn.Buffer(torch.ones(1))] if hasattr(torch.nn, "Buffer") else made  # it came with torch 2.5
 
 
 def parameter(frozen=False):

@@ -352,6 +352,7 @@ def test_softmax_widens_half_precision_as_on_cuda(dtype):
     assert made.dtype == dtype and weights.sum().item() == pytest.approx(3, abs=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:The argument 'device' of Tensor:DeprecationWarning")  # torch 2.10's
 def test_data_parallel_a_lazy_module_and_pinned_batches():
     model = nn.DataParallel(nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, 2)).cuda())
     model.module(torch.ones(1, 3).cuda())  # the shapes are known from now on
@@ -413,7 +414,7 @@ def test_attention_is_compiled_exported_and_computed_where_only_algorithms_of_gp
     torch.testing.assert_close(on_gpu.cpu(), F.scaled_dot_product_attention(*[q.cpu()] * 3, is_causal=True))
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit", "ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit", "ignore::torch.jit.TracerWarning", "ignore:.*acc_events")
 def test_compiled_traced_and_profiled_code_runs():
     def make(x):
         return (x.sin() + torch.ones(3, device=x.device)).relu()

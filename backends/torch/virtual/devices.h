@@ -55,7 +55,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     streams.of[s.device_index()] = s.id();
     return old;
   }
-  void* getStreamNativeHandle(const Stream s) const override { return reinterpret_cast<void*>(s.id()); }
+  void* getStreamNativeHandle(const Stream s) const { return reinterpret_cast<void*>(s.id()); }  // new in torch 2.11
   void record(void** event, const Stream&, const DeviceIndex, const c10::EventFlag) const override {
     if (!*event) *event = new Clock::time_point;
     *static_cast<Clock::time_point*>(*event) = Clock::now();
