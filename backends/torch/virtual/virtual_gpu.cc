@@ -125,7 +125,7 @@ void register_operations() {
   ours.impl("native_dropout", &dropout);
   ours.impl("native_dropout_backward", &dropout_backward);
   ours.impl("record_stream", &record_stream);
-  register_cells(ours);
+  register_cells(ours, library("aten", c10::getAutogradKeyFromBackend(c10::toBackendComponent(KEY))));
 }
 
 // Tensors of another kind than dense: the names of what torch has for them on the CPU, and of all that it has for KEY,
