@@ -592,7 +592,7 @@ def test_sparse_tensors_work_where_compiled_and_others_are_a_clear_error():
     for call in (
         lambda: x.to_sparse(),
         lambda: torch.ones(2, 2).to_sparse().to(SECOND),
-        lambda: torch.sparse.mm(x.to_sparse_csr(), x.to_sparse_csr()) / 2,
+        lambda: torch.sparse.mm(x.to_sparse_csr(), x.to_sparse_csr()).mul(0.5),
         lambda: torch.sparse_coo_tensor(*made, device=SECOND),
         lambda: torch.autograd.grad(F.embedding(words, w, sparse=True).sum(), w)[0],
     ):
