@@ -39,7 +39,7 @@ UNDEFINED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empt
 """Operations with uninitialised results, of which only the shapes are compared."""
 
 TARGET = 0.98
-CHUNK = 40  # operations for one process: importing PyTorch's tests takes seconds
+CHUNK = 60  # operations for one process: importing PyTorch's tests takes seconds
 
 
 def main():

@@ -587,10 +587,24 @@ def test_numpy_and_dlpack_do_not_take_a_virtual_gpu_for_the_host():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch's own, of its prototypes
-def test_nested_tensors_are_a_clear_error():
+def test_sparse_tensors_work_where_compiled_and_others_are_a_clear_error():
     x = torch.ones(2, 2, device=SECOND)
-    with pytest.raises(NotImplementedError, match=r"nested tensor.* not supported on virtual GPUs"):
+    with pytest.raises(NotImplementedError, match=r"nested.* tensors?,? .*not supported on virtual GPUs"):
         torch.nested.nested_tensor([x, x]) + 1
+    words, made = torch.tensor([0, 1], device=SECOND), ([[0, 0, 1, 1], [0, 1, 0, 1]], [1.0] * 4, (2, 2))
+    w = torch.ones(2, 2, device=SECOND, requires_grad=True)
+    for call in (
+        lambda: x.to_sparse(),
+        lambda: torch.ones(2, 2).to_sparse().to(SECOND),
+        lambda: torch.sparse.mm(x.to_sparse_csr(), x.to_sparse_csr()).mul(0.5),
+        lambda: torch.sparse_coo_tensor(*made, device=SECOND),
+        lambda: torch.autograd.grad(F.embedding(words, w, sparse=True).sum(), w)[0],
+    ):
+        if devices.plug_in is None:
+            with pytest.raises(NotImplementedError, match=r"sparse.* need a C\+\+ compiler"):
+                call()
+        else:
+            assert torch.equal(call().to_dense(), x)
 
 
 def test_lazy_conjugates_and_negatives_are_copied_multiplied_and_read_as_on_the_cpu():
@@ -886,7 +900,7 @@ def test_gradients_in_inference_mode_are_those_of_any_other():
 def test_without_a_compiler_they_are_written_in_python_and_do_the_same():
     if devices.plug_in is None:
         pytest.skip("this is that run")
-    chosen = "training_equals or recurrent or mixing_is or resized or a_lazy_module or data_parallel"
+    chosen = "training_equals or recurrent or mixing_is or resized or a_lazy_module or data_parallel or sparse"
     known = "ignore::pytest.PytestAssertRewriteWarning"  # the variable has had xdevice imported before pytest
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-W", known, "-k", chosen]
     done = subprocess.run(

@@ -148,60 +148,6 @@ def _check_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tenso
 _FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION
 
 
-def _lstm_layers(  # noqa: PLR0913, PLR0917  (torch's signature)
-    x: Tensor,
-    state: list[Tensor],
-    weights: list[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """An LSTM by the kernels of whole layers that torch chooses on the CPU, else step by step."""
-    options = has_biases, num_layers, dropout, train, bidirectional, batch_first
-    if not _takes_layers(x, state, weights):
-        composed: tuple[Tensor, Tensor, Tensor] = aten.lstm.input.decompose(x, state, weights, *options)
-        return composed
-    x = (x.transpose(0, 1) if batch_first else x).contiguous()
-    hx, cx = (part.contiguous() for part in state)
-    directions, each = 1 + bidirectional, 4 if has_biases else 2
-    ends: list[tuple[Tensor, Tensor]] = []
-    for layer in range(num_layers):
-        made = []
-        for i in range(layer * directions, (layer + 1) * directions):
-            own = weights[i * each : (i + 1) * each]
-            biases = own[2:] or [own[0].new_zeros(own[0].shape[0])] * 2
-            shape = [], _LSTM, hx.shape[2], num_layers, has_biases, bidirectional, batch_first, train
-            reverse = i > layer * directions
-            y, hy, cy, _ = aten.mkldnn_rnn_layer.default(x, *own[:2], *biases, hx[i], cx[i], reverse, *shape)
-            made.append(y)
-            ends.append((hy, cy))
-        x = torch.cat(made, -1) if bidirectional else made[0]
-        if dropout and train and layer < num_layers - 1:
-            x = torch.dropout(x, dropout, True)
-    hy, cy = (torch.stack(parts) for parts in zip(*ends, strict=True))
-    return x.transpose(0, 1) if batch_first else x, hy, cy
-
-
-_LSTM = 2  # oneDNN's number for the kind of cell
-
-
-def _takes_layers(x: Tensor, state: list[Tensor], weights: list[Tensor]) -> bool:
-    """Whether the CPU would compute this LSTM by whole layers."""
-    tensors = [x, *state, *weights]
-    return (
-        torch.backends.mkldnn.enabled
-        and torch.backends.mkldnn.is_available()
-        and not torch.is_autocast_enabled(x.device.type)
-        and x.numel() > 0
-        and len(state) == 2
-        and state[0].shape[-1] == state[1].shape[-1]  # without a projection
-        and all(tensor.dtype == torch.float32 and tensor.device == x.device for tensor in tensors)
-    )
-
-
 def _no_nested(*args: Any) -> bool:
     """Tell TransformerEncoder not to build a nested tensor, which virtual GPUs lack; the result is the same."""
     return False
@@ -221,12 +167,11 @@ def register(library: Any) -> None:
         known = name.removesuffix("_overrideable")  # torch's suffix for kernels that a device has to provide
         library.impl(name, on_host(f"aten::{known}", call), "PrivateUse1")
     library.impl("native_dropout", _dropout, "PrivateUse1")
-    register_composed(library, "PrivateUse1")
+    register_attention(library, "PrivateUse1")
 
 
-def register_composed(library: Any, key: str) -> None:
-    """Register attention and the LSTM, which torch composes by the device; compiled virtual GPUs have these too."""
+def register_attention(library: Any, key: str) -> None:
+    """Register attention, which the compiled virtual GPUs take from here."""
     for each in (key, f"Autograd{key}"):
         library.impl("scaled_dot_product_attention", _attention, each)
-        library.impl("lstm.input", _lstm_layers, each)
     library.impl("_nested_tensor_from_mask_left_aligned", _no_nested, key)

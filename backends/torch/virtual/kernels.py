@@ -201,10 +201,7 @@ class Call:
                 if twin is value:
                     return tensor
             if value.layout is not torch.strided or value.is_nested or value.is_quantized:
-                raise NotImplementedError(
-                    f"{self.plan.name} makes a sparse, quantized or nested tensor, and virtual GPUs hold dense ones "
-                    "only; do it on the CPU"
-                )
+                raise _refusal(self.plan.name, "makes a tensor that is")
             return to_virtual(value, devices.current() if self.index is None else self.index)
         if isinstance(value, (list, tuple)):
             return type(value)(self._virtual(item) for item in value)
@@ -269,11 +266,15 @@ def _context(plan: Plan, index: int | None) -> AbstractContextManager[None]:
     return _unusual(plan, index) if plan.seeded or torch.is_autocast_enabled("cpu") else _usual
 
 
-def _dense_only(op: Any, *args: Any, **kwargs: Any) -> Any:
-    raise NotImplementedError(
-        f"{op._schema.name} is for sparse, quantized or nested tensors, and virtual GPUs hold dense ones only; "
-        "do it on the CPU"
+def _refusal(name: str, does: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"{name} {does} sparse, quantized or nested: quantized and nested tensors are not supported on virtual GPUs, "
+        "and sparse ones need a C++ compiler; do it on the CPU, or apt install g++"
     )
+
+
+def _dense_only(op: Any, *args: Any, **kwargs: Any) -> Any:
+    raise _refusal(op._schema.name, "is for tensors that are")
 
 
 def register(library: Any, everything: Any) -> None:

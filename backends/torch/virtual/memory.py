@@ -106,7 +106,9 @@ def _empty(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         memory_format: torch.memory_format | None = None,
     ) -> torch.Tensor:
         if layout not in (None, torch.strided):
-            raise NotImplementedError(f"virtual GPUs hold dense tensors only, not {layout}; make it on the CPU")
+            raise NotImplementedError(
+                f"{layout} tensors on virtual GPUs need a C++ compiler; make it on the CPU, or apt install g++"
+            )
         if pin_memory:
             raise RuntimeError("Only dense CPU tensors can be pinned")
         options: dict[str, Any] = {} if memory_format is None else {"memory_format": memory_format}

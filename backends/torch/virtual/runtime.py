@@ -83,7 +83,7 @@ def _start_compiled(found: plug_in.PlugIn, n: int, stand_in: bool) -> None:
     _libraries[:] = [ours, errors]
     errors.impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
     key = "CUDA" if stand_in else "PrivateUse1"
-    cells.register_composed(ours, key)
+    cells.register_attention(ours, key)
     batch_norm.register(ours, key)
     devices.generators[:] = [torch.Generator(f"{devices.name}:{i}") for i in range(n)]  # the first are the default ones
     process_groups.replace()

@@ -182,7 +182,7 @@ void register_operations() {
   ours.impl("_log_softmax", &widened<at::_log_softmax>);
   ours.impl("_softmax_backward_data", &narrowed<at::_softmax_backward_data>);
   ours.impl("_log_softmax_backward_data", &narrowed<at::_log_softmax_backward_data>);
-  register_cells(ours);
+  register_cells(ours, library("aten", c10::getAutogradKeyFromBackend(c10::toBackendComponent(KEY))));
 }
 
 // The algorithm of attention for tensors that torch traces: the CPU's choice, where torch has kernels of CUDA's only.
