@@ -126,8 +126,8 @@ def _compute() -> None:
         x = torch.ops.xdevice_virtual.take(torch.ones(2), last)
     if devices.name != NAME:
         gradients.compute_here_if_needed()
-        if (found := (x + x).tolist()) != [2, 2]:
-            raise RuntimeError(f"x + x is {found}")
+        if (x + x).tolist() != [2, 2]:
+            raise RuntimeError(f"x + x is {x + x}")
         return
     (found,) = torch.autograd.grad((x.requires_grad_() + x).sum(), x)
     if found.device != x.device or found.tolist() != [2, 2]:
