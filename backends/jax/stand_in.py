@@ -90,7 +90,8 @@ def _lists() -> None:
 
 def _words() -> None:
     """Words for GPUs in `jax.default_device` and as a backend of `jax.jit`; devices in the errors about mixing."""
-    pxla, pjit, stages = (import_module(f"jax._src.{name}") for name in ("interpreters.pxla", "pjit", "stages"))
+    homes: list[Any] = [import_module(f"jax._src.{name}") for name in ("interpreters.pxla", "pjit", "stages")]
+    pxla, pjit, stages = homes
     default, single = pxla.get_default_device, pjit._create_sharding_with_device_backend
 
     def get_default_device() -> Any:

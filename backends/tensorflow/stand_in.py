@@ -137,8 +137,8 @@ def _list_logical() -> None:
         self._logical_devices = [context.LogicalDevice(name, name.split(":")[-2]) for name in shown]
         gpus = [device.name for device in self._logical_devices if device.device_type == "GPU"]
         server = self._server_def or self._collective_ops_server_def
-        own = f"/job:{server.job_name}/replica:0/task:{server.task_index}/" if server else "/device:"
-        self._num_gpus = sum(name.startswith(own) for name in gpus)  # the others are other processes'
+        here = f"/job:{server.job_name}/replica:0/task:{server.task_index}/" if server is not None else "/device:"
+        self._num_gpus = sum(name.startswith((here, "/device:")) for name in gpus)  # the others are other processes'
         hardware.name_virtual(self._num_gpus, stand_in=True, first=hardware.first_virtual())
 
     def listed(self: Any, device_type: str | None = None) -> list[Any]:

@@ -21,8 +21,8 @@ from xdevice.kit import virtual_memory
 def enable(n: int, force: bool, stand_in: bool) -> None:
     if virtual_memory.limit() is not None:
         raise NotSupportedError(
-            f"{virtual_memory.ENV} asks for a limit, and tensorflow cannot limit the memory of one CPU device; "
-            f"leave it out, or limit all devices together with TF_CPU_ALLOCATOR_USE_BFC=1 and TF_CPU_BFC_MEM_LIMIT_IN_MB"
+            f"{virtual_memory.ENV} asks for a limit, and tensorflow cannot limit the memory of one CPU device; leave "
+            "it out, or limit all devices together with TF_CPU_ALLOCATOR_USE_BFC=1 and TF_CPU_BFC_MEM_LIMIT_IN_MB"
         )
     if is_running():
         raise VirtualDeviceError(

@@ -34,6 +34,9 @@ ABOUT_THE_CELL = re.compile(r"\A(?:---\n.*?^---\n|(?::\w[^\n]*\n)+)", re.MULTILI
 """What MyST writes at the top of a cell."""
 TAB = re.compile(r"^(?:%%tab|#@tab)\s+(.*)\n")
 NUMBER = re.compile(r"(?<![\w.:])-?\d+\.\d+(?:e[+-]?\d+)?")
+PROGRESS = re.compile(r".*[\r\b](?=.)")
+"""What a progress bar has written over."""
+
 MARK = "#-#-# "
 """What a line with the outcome of a cell begins with."""
 
@@ -160,17 +163,16 @@ def outcome(options: argparse.Namespace, path: Path, gpus: int) -> tuple[list[li
             done = subprocess.run(
                 [sys.executable, *start, *inner],
                 capture_output=True,
-                text=True,
                 env=env,
                 timeout=options.timeout,
                 cwd=folder,
             )
-        printed, errors = done.stdout, done.stderr
+        printed, errors = done.stdout.decode(), done.stderr.decode()
     except subprocess.TimeoutExpired as late:
         printed, errors = (late.stdout or b"").decode(), (late.stderr or b"").decode() + "timed out"
     if options.verbose:
         print(printed, errors, sep="\n", file=sys.stderr)
-    lines = printed.splitlines()
+    lines = [PROGRESS.sub("", line) for line in printed.split("\n")]
     return [json.loads(line.removeprefix(MARK)) for line in lines if line.startswith(MARK)], [
         line for line in lines if not line.startswith(MARK)
     ]

@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import xdevice
 from xdevice import cpu, device_of, gpu, ones, strict, to_device
+from xdevice.kit.virtual_memory import ENV as MEMORY
 from xdevice.kit.virtual_request import ENV
 
 EVERYWHERE = (cpu(), gpu(0), gpu(1))
@@ -241,3 +242,9 @@ print(xdevice.virtual_gpus(2, force=True), xdevice.device_of(xdevice.ones(3, dev
     refused, given = run(code, JAX_PLATFORMS="cuda").splitlines()
     assert "jax_platforms=cuda leaves out the host" in refused
     assert given == "[<virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:1"
+
+
+def test_a_limit_of_memory_raises_since_it_cannot_be_kept(monkeypatch):
+    monkeypatch.setenv(MEMORY, "64MiB")
+    with pytest.raises(xdevice.NotSupportedError, match=f"{MEMORY} asks for a limit, and jax cannot"):
+        xdevice.backend("jax").virtual.enable(2, False, False)

@@ -57,6 +57,40 @@ def test_a_program_may_choose_the_cpu_and_a_number_of_host_devices_that_it_does_
     assert lines == ["2", "[CpuDevice(id=0)] cpu CpuDevice(id=0)"]
 
 
+def test_words_for_gpus_mean_them_as_backends_and_default_device_and_in_errors(program):
+    lines = program("""
+        import socket, warnings
+        import jax, jax.numpy as jnp
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            here = "localhost:%d" % free.getsockname()[1]
+        jax.distributed.initialize(here, 1, 0, coordinator_bind_address=here)
+        print(jax.process_count(), jax.devices())
+        first, second = jax.devices()
+        with jax.default_device("gpu"):
+            print(jnp.ones(1).device)
+        with jax.default_device("cpu"):
+            print(jnp.ones(1).device)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        print(*(jax.jit(lambda x: x + 1, backend=word)(1.0).device for word in ("gpu", "cuda", "cpu")))
+        for other in (second, jax.devices("cpu")[0]):
+            try: jax.device_put(1.0, first) + jax.device_put(1.0, other)
+            except ValueError as error: print(str(error).partition("shape float32[] and ")[2])
+        print("xdevice virtual GPU-2" in jax.print_environment_info(return_string=True))
+        jax.distributed.shutdown()
+    """)
+    mixed = "with device ids [0] on platform GPU and argument y of add with shape float32[] and with device ids"
+    assert lines == [
+        "1 [CudaDevice(id=0), CudaDevice(id=1)]",
+        "cuda:0",
+        "cpu:0",
+        "cuda:0 cuda:0 cpu:0",
+        f"{mixed} [1] on platform GPU",
+        f"{mixed} [0] on platform CPU",
+        "True",
+    ]
+
+
 def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(keras_losses):
     with_gpus, alone, more = keras_losses(
         "jax",

@@ -14,6 +14,7 @@ from tensorflow.python import pywrap_tfe
 
 import xdevice
 from xdevice import cpu, device_of, gpu, scope, strict, to_device
+from xdevice.kit.virtual_memory import ENV as MEMORY
 from xdevice.kit.virtual_request import ENV
 
 EVERYWHERE = (cpu(), gpu(0), gpu(1))
@@ -640,3 +641,9 @@ def test_a_variable_beside_its_model_stays_the_models():
     assert moved["inner"] is model.layers[0].kernel.value
     assert moved["w"] is module.w
     assert all(a is b for a, b in zip(moved["slots"], slots, strict=True))
+
+
+def test_a_limit_of_memory_raises_since_it_cannot_be_kept(monkeypatch):
+    monkeypatch.setenv(MEMORY, "64MiB")
+    with pytest.raises(xdevice.NotSupportedError, match=f"{MEMORY} asks for a limit, and tensorflow cannot"):
+        xdevice.backend("tensorflow").virtual.enable(2, False, False)

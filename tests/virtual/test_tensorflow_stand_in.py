@@ -54,9 +54,63 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
     ]
 
 
+def test_strategies_sessions_meshes_and_servers_have_the_gpus_and_the_cpu_may_be_split(program):
+    lines = program("""
+        import tensorflow as tf
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+        print([device.name[-5:] for device in tf.config.list_logical_devices()], tf.ones(1).device[-5:])
+        with tf.device("CPU:1"):
+            print(tf.ones(1).device[-5:], tf.sysconfig.get_build_info()["cuda_version"])
+        try: tf.config.experimental.get_memory_info("GPU:7")
+        except ValueError as error: print(error)
+        try:
+            with tf.device("GPU:1"): tf.ones((2, 3)) @ tf.ones((2, 3))
+        except tf.errors.InvalidArgumentError as error: print("GPU:1" in str(error), "CPU:" in str(error))
+        one = tf.distribute.OneDeviceStrategy("/gpu:1")
+        square = tf.function(lambda x: x @ x, jit_compile=True)
+        with one.scope():
+            v = tf.Variable(tf.eye(2))
+        print(v.device[-5:], one.run(square, (v.read_value(),)).device[-5:])
+        fed = tf.data.Dataset.range(4).batch(2).apply(tf.data.experimental.prefetch_to_device("/GPU:1"))
+        print([x.device[-5:] for x in fed])
+        with tf.Graph().as_default():
+            with tf.device("/gpu:1"):
+                a = tf.constant([1.0, 2.0]) * 2
+            with tf.compat.v1.Session(config=tf.compat.v1.ConfigProto()) as session:
+                print(session.run(a), a.device, [device.name[-5:] for device in session.list_devices()])
+        from tensorflow.experimental import dtensor
+        mesh = dtensor.create_mesh([("x", 2)], device_type="GPU")
+        x = dtensor.call_with_layout(tf.ones, dtensor.Layout(["x", dtensor.UNSHARDED], mesh), shape=(4, 2))
+        print([part.device[-5:] for part in dtensor.unpack(x)], float(tf.reduce_sum(x)))
+        server = tf.distribute.Server.create_local_server()
+        tf.config.experimental_connect_to_host(server.target)
+        from tensorflow.python.eager import context
+        print(len(tf.config.list_logical_devices("GPU")), context.num_gpus())
+        with tf.device("/job:worker/replica:0/task:0/device:GPU:1"):
+            print((tf.ones(2) * 2).device)
+        import xdevice
+        xdevice.use("tensorflow")
+        print(xdevice.devices(), xdevice.device_of(tf.ones(1)))
+    """)
+    assert lines == [
+        "['CPU:0', 'CPU:1', 'GPU:0', 'GPU:1'] GPU:0",
+        "CPU:1 virtual",
+        "No matching devices found for 'GPU:7'",
+        "True False",
+        "GPU:1 GPU:1",
+        "['GPU:1', 'GPU:1']",
+        "[2. 4.] /device:GPU:1 ['CPU:0', 'CPU:1', 'GPU:0', 'GPU:1']",
+        "['GPU:0', 'GPU:1'] 8.0",
+        "4 2",
+        "/job:worker/replica:0/task:0/device:GPU:1",
+        "[Device('cpu:0'), Device('cpu:1'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:0",
+    ]
+
+
 def test_a_mirrored_strategy_has_a_replica_on_each_gpu_and_gives_the_cpus_numbers(program):
     code = """
-        import tensorflow as tf, keras, numpy as np
+        import os, tensorflow as tf, keras, numpy as np
         keras.utils.set_random_seed(0)
         strategy = tf.distribute.MirroredStrategy()
         print(strategy.num_replicas_in_sync, strategy.extended.worker_devices)
@@ -65,10 +119,23 @@ def test_a_mirrored_strategy_has_a_replica_on_each_gpu_and_gives_the_cpus_number
             model.compile("adam", "mse")
         x = np.random.default_rng(0).normal(size=(32, 4)).astype("float32")
         print(model.fit(x, x.sum(1), 8, 2, verbose=0, shuffle=False).history["loss"][-1])
+        class Scaled(tf.Module):
+            def __init__(self):
+                with tf.device("/GPU:1"):
+                    self.factor = tf.Variable(3.0)
+            @tf.function(input_signature=[tf.TensorSpec([2])])
+            def __call__(self, x):
+                with tf.device("/GPU:1"):
+                    return x * self.factor
+        saved = os.path.join(os.path.dirname(__file__), "saved")
+        if strategy.num_replicas_in_sync == 2:
+            tf.saved_model.save(Scaled(), saved)
+        print(tf.saved_model.load(saved)(tf.constant([1.0, 2.0])).numpy())
     """
-    (replicas, loss), (_, alone) = program(code), program(code, gpus=False)
+    (replicas, loss, scaled), (_, alone, loaded) = program(code), program(code, gpus=False)
     assert replicas.startswith("2 ('/job:localhost/replica:0/task:0/device:GPU:0', ")
     assert float(loss) == pytest.approx(float(alone), rel=1e-4)
+    assert scaled == loaded == "[3. 6.]"  # what was saved is loaded where there is no GPU
 
 
 def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(keras_losses):

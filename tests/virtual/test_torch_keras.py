@@ -45,3 +45,16 @@ def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_
     )
     assert with_gpus == pytest.approx(alone, abs=2e-5)
     assert more == ["cuda:0", "cuda:1"]
+
+
+def test_forked_processes_compute_gradients_as_in_kerass_guide_to_several_gpus(program):
+    lines = program("""
+        import torch
+        def train(index):
+            x = torch.ones(3, device=f"cuda:{index}", requires_grad=True)
+            (2 * x).sum().backward()
+            print(index, x.grad.tolist(), flush=True)
+        if __name__ == "__main__":
+            torch.multiprocessing.start_processes(train, nprocs=torch.cuda.device_count(), start_method="fork")
+    """)
+    assert sorted(lines) == ["0 [2.0, 2.0, 2.0]", "1 [2.0, 2.0, 2.0]"]

@@ -19,6 +19,9 @@ class _Lost(threading.local):
 
 _lost = _Lost()
 
+NO_THREADS = "device_ready_queues_"
+"""What the engine's error says where it started before the devices were there."""
+
 
 class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to checkers
     """The device guard that torch asks for the device type; it does not distinguish the devices.
@@ -42,6 +45,38 @@ def compute_here() -> None:
     """Run backward in the calling thread: torch has threads for one device only, the number that the guard reports."""
     variable: Any = torch.autograd.Variable
     variable._execution_engine = _Engine(variable._execution_engine)
+
+
+def compute_here_if_needed() -> None:
+    """Find out at the first backward whether the engine has threads for the devices.
+
+    It has none if it started before they were there. A backward now would tell, but starts it, and then torch refuses
+    to compute gradients in forked processes.
+    """
+    variable: Any = torch.autograd.Variable
+    variable._execution_engine = _Unproved(variable._execution_engine)
+
+
+class _Unproved:
+    """The autograd engine until its first backward."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        variable: Any = torch.autograd.Variable
+        if variable._execution_engine is self:
+            variable._execution_engine = self._engine
+        try:
+            return self._engine.run_backward(*args, **kwargs)
+        except RuntimeError as error:
+            if NO_THREADS not in str(error):
+                raise
+        compute_here()
+        return variable._execution_engine.run_backward(*args, **kwargs)
 
 
 class _Engine:

@@ -105,12 +105,12 @@ def _raise_mixed(operation: str, a: torch.device, b: torch.device) -> NoReturn:
 
 
 def _probe() -> None:
-    """Compute a gradient, which fails where torch has changed."""
+    """Compute, which fails where torch has changed; a gradient too, where no program may rely on forking before it."""
     try:
         try:
             _compute()
         except RuntimeError as error:
-            if "device_ready_queues_" not in str(error):
+            if gradients.NO_THREADS not in str(error):
                 raise
             gradients.compute_here()  # the engine started before, with threads for the devices that it saw
             _compute()
@@ -129,6 +129,11 @@ def _compute() -> None:
         x = torch.ones(2, device=f"{NAME}:{last}")
     else:  # in a way that torch does not count as the first use of a GPU
         x = torch.ops.xdevice_virtual.take(torch.ones(2), last)
+    if devices.name != NAME:
+        gradients.compute_here_if_needed()
+        if (x + x).tolist() != [2, 2]:
+            raise RuntimeError(f"x + x is {x + x}")
+        return
     (found,) = torch.autograd.grad((x.requires_grad_() + x).sum(), x)
     if found.device != x.device or found.tolist() != [2, 2]:
         raise RuntimeError(f"the gradient of x + x is {found}")
