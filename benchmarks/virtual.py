@@ -17,14 +17,17 @@ import json
 import random
 import sys
 from pathlib import Path
-from time import perf_counter_ns
+from time import perf_counter_ns, process_time_ns
 from timeit import Timer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contenders import NATIVE
 from report import quartiles_of_ratio
 
 import xdevice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NETWORKS = {"torch": "networks_torch"}
 """The modules with networks in a framework's own layers."""
@@ -60,7 +63,7 @@ def names_on(device: xdevice.Device) -> dict[str, Any]:
     }
 
 
-def measured(name: str, rounds: int) -> dict[str, dict[str, list[float]]]:
+def measured(name: str, rounds: int, clock: Callable[[], int]) -> dict[str, dict[str, list[float]]]:
     """Nanoseconds of each contender for each piece of work, round by round."""
     wait = NATIVE[name].get("wait", "")
     found: dict[str, dict[str, list[float]]] = {}
@@ -74,9 +77,7 @@ def measured(name: str, rounds: int) -> dict[str, dict[str, list[float]]]:
             work |= {title: f"networks[{title!r}]()" for title in values["cpu"]["networks"]}
         for title, statement in work.items():
             print(f"{name}: {title}", file=sys.stderr)
-            timers = {
-                where: Timer(f"({statement}){wait}", timer=perf_counter_ns, globals=values[where]) for where in values
-            }
+            timers = {where: Timer(f"({statement}){wait}", timer=clock, globals=values[where]) for where in values}
             found[title] = rounds_of(timers, rounds)
     return found
 
@@ -126,6 +127,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What virtual GPUs and strict() cost.")
     parser.add_argument("--backend", default=",".join(virtual), help="a,b,c; all that are installed and have them")
     parser.add_argument("--rounds", type=int, default=51)
+    own = "count the processor's time, not the clock's: on one thread, beside other work"
+    parser.add_argument("--processor-time", action="store_true", help=own)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     asked = parser.parse_args()
     if asked.rounds < 2:
@@ -136,7 +139,7 @@ def main() -> None:
         with xdevice.using(names[0]):
             xdevice.virtual_gpus(1)
         for name in names:
-            results[name] = measured(name, asked.rounds)
+            results[name] = measured(name, asked.rounds, process_time_ns if asked.processor_time else perf_counter_ns)
     except xdevice.XDeviceError as error:
         parser.error(str(error))
     print("| framework | work | CPU, µs | virtual GPU / CPU | strict / not, CPU | strict / not, virtual GPU |")

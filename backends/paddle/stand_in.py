@@ -6,14 +6,17 @@ The plug-in has devices ``vgpu:i``, for which CUDA's words are put in four place
 the others are told the truth, since CUDA's kernels are not there. The functions of ``core`` that only a build with
 CUDA has are added. GPU 0 is the default device.
 
-Not to be had: float16 at level O2, which needs a kernel that the CPU lacks; `RMSProp`, whose kernel on the CPU writes
-to its input; page-locked tensors say that they are on the CPU; static graphs are untried.
+A static graph writes to copies of a custom device's parameters, so an `Executor` of a GPU computes on the CPU. Asked
+for NCCL, ``paddle.distributed`` uses gloo. Not to be had: 16-bit mixed precision, for which the CPU has no kernels,
+CUDA graphs, all_to_all and reduce_scatter, which PaddlePaddle does not offer on gloo, and `SyncBatchNorm`. Page-locked
+tensors say that they are on the CPU, and so does what a layer of `paddle.jit.load` returns.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from functools import wraps
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -58,6 +61,8 @@ def start(n: int) -> None:
     tensor._place_str = property(lambda self: str(self.place))  # which printing a tensor shows
     stand_in_parts.start(core)
     _let_nccl_be_gloo()
+    _run_static_graphs_on_the_cpu()
+    import_module("paddle.device.cuda.graphs").CoreCUDAGraph = None  # type: ignore[attr-defined, unused-ignore]
     paddle.device.set_device("gpu:0")
 
 
@@ -166,6 +171,18 @@ def _let_nccl_be_gloo() -> None:
     core.ProcessGroupNCCL = ProcessGroupNCCL
     core.NCCLConfig = SimpleNamespace(create=lambda **settings: SimpleNamespace(**settings))
     core.nccl_version = lambda: 2804  # the first that sends from one to another; it has no average, and nor has gloo
+
+
+def _run_static_graphs_on_the_cpu() -> None:
+    executor: Any = paddle.static.Executor
+    make = executor.__init__
+
+    @wraps(make)
+    def started(self: Any, place: Any = None) -> None:
+        place = _framework._current_expected_place_() if place is None else _framework._get_paddle_place(place)
+        make(self, core.CPUPlace() if isinstance(place, core.CUDAPlace) else place)
+
+    executor.__init__ = started
 
 
 def current() -> int:

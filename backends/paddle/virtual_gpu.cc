@@ -2,9 +2,11 @@
 //
 // PaddlePaddle's C interface for devices (device_ext.h, in its wheel) asks for a table of functions. A
 // virtual GPU is synchronous, so streams and events do nothing. PaddlePaddle itself counts the allocated
-// memory. The plug-in uses no symbols of PaddlePaddle; it defines four, at its end, that are found before
-// PaddlePaddle's own, since it is loaded first. The number of devices is read from the environment when
+// memory. The plug-in is linked with no symbols of PaddlePaddle; it defines five, at its end, that are found
+// before PaddlePaddle's own, since it is loaded first. The number of devices is read from the environment when
 // PaddlePaddle loads the plug-in.
+
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>  // device_ext.h uses it and does not include it
@@ -12,9 +14,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "paddle/phi/backends/callback_manager.h"
 #include "paddle/phi/backends/device_ext.h"
+#include "paddle/phi/core/dense_tensor.h"
 
 namespace {
 
@@ -229,8 +234,6 @@ void CallbackManager::AddCallback(std::function<void()> callback) const { callba
 void CallbackManager::Wait() const {}
 
 // Gloo's process group refuses tensors that are not on the CPU. A virtual GPU's memory is the host's.
-class DenseTensor;
-enum class AllocationType : int8_t;
 namespace distributed {
 struct CommStaticCheck {
   static void CheckPlace(const DenseTensor&, AllocationType);
@@ -238,6 +241,60 @@ struct CommStaticCheck {
 void CommStaticCheck::CheckPlace(const DenseTensor&, AllocationType) {}
 }  // namespace distributed
 }  // namespace phi
+
+// Where a virtual GPU has no kernel, PaddlePaddle copies what a kernel of the CPU reads, and copies what it has
+// written back. What it reads is in the host's memory already: the kernel is given that. It writes to memory of
+// its own, so no tensor of a virtual GPU is changed by it.
+namespace xdevice {
+
+struct Borrowed : phi::Allocation {
+  Borrowed(std::shared_ptr<phi::Allocation> lender, const phi::Place& place)
+      : phi::Allocation(lender->ptr(), lender->size(), place), lender_(std::move(lender)) {}
+  std::shared_ptr<phi::Allocation> lender_;  // kept alive
+};
+
+// A function of the library that an address is in, by its symbol.
+template <class Function>
+Function FunctionNear(const void* address, const char* symbol) {
+  Dl_info library;
+  if (!dladdr(address, &library)) return nullptr;
+  void* handle = dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  return handle ? reinterpret_cast<Function>(dlsym(handle, symbol)) : nullptr;
+}
+
+using Copied = void (*)(void*, const phi::DenseTensor*);  // the copy constructor
+using Hold = void (*)(void*, const std::shared_ptr<phi::Allocation>&);
+
+// A DenseTensor as a function returns it: whoever calls destroys it, so that nothing here needs PaddlePaddle's.
+struct Returned {
+  Returned(const phi::DenseTensor& tensor, const std::shared_ptr<phi::Allocation>& holder, Copied copied, Hold hold) {
+    copied(bytes, &tensor);
+    hold(bytes, holder);
+  }
+  Returned(const Returned&) = delete;
+  ~Returned() {}
+  alignas(phi::DenseTensor) unsigned char bytes[sizeof(phi::DenseTensor)];
+};
+
+using Move = Returned (*)(const phi::DenseTensor&, phi::Place);
+
+#define TRANS_DATA_PLACE "_ZN6paddle12experimental14TransDataPlaceERKN3phi11DenseTensorENS1_5PlaceE"
+
+Returned TransDataPlace(const phi::DenseTensor&, phi::Place) __asm__(TRANS_DATA_PLACE);
+
+Returned TransDataPlace(const phi::DenseTensor& tensor, phi::Place place) {
+  static const void* caller = __builtin_return_address(0);
+  static const auto move = FunctionNear<Move>(caller, TRANS_DATA_PLACE);
+  static const auto copied = FunctionNear<Copied>(caller, "_ZN3phi11DenseTensorC1ERKS0_");
+  static const auto hold = FunctionNear<Hold>(
+      caller, "_ZN3phi11DenseTensor11ResetHolderERKSt10shared_ptrINS_10AllocationEE");
+  const bool reads = place.GetType() == phi::AllocationType::CPU && tensor.Holder() &&
+                     tensor.Holder()->place().GetType() == phi::AllocationType::CUSTOM;
+  if (!reads || !copied || !hold) return move(tensor, place);
+  return Returned(tensor, std::make_shared<Borrowed>(tensor.Holder(), place), copied, hold);
+}
+
+}  // namespace xdevice
 
 extern "C" void InitPlugin(CustomRuntimeParams* params) {
   PADDLE_CUSTOM_RUNTIME_CHECK_VERSION(params);

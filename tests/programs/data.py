@@ -86,11 +86,12 @@ def _in_gluon() -> None:
     import xdevice
 
     xdevice.backend("mxnet").framework  # noqa: B018  (imports MXNet under any NumPy)
-    from mxnet import np as arrays
+    import mxnet as mx
     from mxnet.gluon import data
 
     def fashion(root: str = "", train: bool = True, transform: Any = None) -> Any:
         pixels, labels = images(SIZES[not train], int(train))
+        arrays = mx.np if mx.util.is_np_array() else mx.nd  # as programs have chosen by then
         made = data.ArrayDataset(arrays.array(pixels[..., None], dtype="uint8"), labels.astype("int32"))
         return made if transform is None else made.transform(transform)
 

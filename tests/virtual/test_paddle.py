@@ -78,6 +78,27 @@ def test_writing_on_one_device_changes_nothing_on_another():
     assert [to_numpy(y).tolist() for y in moved] == [[1, 1, 1]] * 3
 
 
+def test_what_a_kernel_of_the_cpu_reads_it_never_writes():
+    views = {
+        "reshape": lambda x: x.reshape([6]),
+        "flatten": lambda x: x.flatten(),
+        "unsqueeze": lambda x: x.unsqueeze(0),
+        "transpose": lambda x: x.t(),
+        "slice": lambda x: x[0:1],
+        "assign": paddle.assign,
+        "split": lambda x: paddle.split(x, 1)[0],
+        "expand": lambda x: x.expand([2, 3]),
+    }
+    for name, operation in views.items():
+        x = ones((2, 3), device=gpu(1))
+        y = operation(x)
+        assert device_of(y) is gpu(1), name
+        y.fill_(5)
+        y.add_(y)
+        assert to_numpy(x).tolist() == [[1, 1, 1]] * 2, name  # PaddlePaddle lends the kernel the memory of x
+        assert set(to_numpy(y).ravel().tolist()) == {10}, name
+
+
 def test_memory_is_counted_for_each_device():
     before = [xdevice.memory_stats(d)["allocated"] for d in (gpu(0), gpu(1))]
     x = ones((1024, 256), device=gpu(1))

@@ -84,9 +84,9 @@ def test_a_network_with_every_kind_of_layer_trains_to_the_cpus_numbers(program):
     assert places == "{'Place(gpu:0)'} {'Place(gpu:0)'}"
 
 
-def test_mixed_precision_computes_in_float32_for_want_of_other_kernels(program):
+def test_what_cannot_be_on_virtual_gpus_computes_otherwise_or_raises_by_name(program):
     lines = program("""
-        import paddle
+        import numpy as np, paddle
         for level in ("O1", "O2"):
             net = paddle.nn.Linear(4, 4)
             adam = paddle.optimizer.Adam(parameters=net.parameters())
@@ -97,8 +97,27 @@ def test_mixed_precision_computes_in_float32_for_want_of_other_kernels(program):
             scaler.scale(loss).backward()
             scaler.step(adam)
             print(net.weight.grad.place, loss.dtype, net.weight.dtype)
+        paddle.set_flags({"FLAGS_cudnn_deterministic": True})
+        print(paddle.get_flags("FLAGS_cudnn_deterministic"))
+        for impossible in (paddle.device.cuda.graphs.CUDAGraph, lambda: paddle.device.cuda.get_device_properties(7)):
+            try: impossible()
+            except (AssertionError, ValueError) as error: print(error)
+        paddle.enable_static()
+        x = paddle.static.data("x", [None, 2])
+        loss = paddle.static.nn.fc(x, 1, weight_attr=paddle.nn.initializer.Constant(1.0)).mean()
+        paddle.optimizer.SGD(0.25).minimize(loss)
+        executor = paddle.static.Executor(paddle.CUDAPlace(0))
+        executor.run(paddle.static.default_startup_program())
+        ones = {"x": np.ones((2, 2), "float32")}
+        print([float(executor.run(feed=ones, fetch_list=[loss])[0]) for _ in range(2)])
     """)
-    assert lines == ["Place(gpu:0) paddle.float32 paddle.float32"] * 2
+    assert lines == [
+        *["Place(gpu:0) paddle.float32 paddle.float32"] * 2,
+        "{'FLAGS_cudnn_deterministic': True}",
+        "CUDA Graph is only supported on PaddlePaddle compiled with NVIDIA GPU.",
+        "(InvalidArgument) Invalid CUDAPlace(7), must inside [0, 2), because GPU number on your machine is 2.",
+        "[2.0, 1.25]",
+    ]
 
 
 PROCESSES = """
