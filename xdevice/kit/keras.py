@@ -39,7 +39,8 @@ def role(cls: type, framework: str) -> Role | None:
     keras = running_on(framework)
     if keras is None:
         return None
-    if issubclass(cls, (keras.Variable, keras.KerasTensor)):
+    # the class that Variable extends: up to Keras 3.5 at least, layers make theirs of that
+    if issubclass(cls, (keras.Variable.__base__, keras.KerasTensor)):
         return "tensor"
     holders = (keras.layers.Layer, keras.optimizers.Optimizer, keras.metrics.Metric, keras.random.SeedGenerator)
     return "model" if issubclass(cls, holders) else None
