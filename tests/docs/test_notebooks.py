@@ -63,6 +63,13 @@ def test_a_notebook_does_not_show_the_frames_of_xdevice_in_an_error(done):
     assert any(trace.count("Cell In[]") == 2 for trace in ours), "a function of the user's is a frame of its own"
 
 
+def test_a_job_of_two_processes_and_a_command_are_started_from_a_cell(done):
+    _, folder = done
+    printed = [output for _, outputs in cells(folder / "in_notebooks.ipynb") for output in outputs]
+    assert "[0] rank 0 has 2.0\n[1] rank 1 has 2.0\n" in printed
+    assert "True False False\n" in printed  # the results are there, and no control characters
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_is_kept_with_its_outputs_and_names_no_machine(name):
     text = (NOTEBOOKS / name).read_text(encoding="utf-8")
