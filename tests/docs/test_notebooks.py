@@ -19,7 +19,7 @@ def done(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     command = [sys.executable, NOTEBOOKS / "run.py", "--backend", request.param, "--to", folder]
     here = {"JUPYTER_RUNTIME_DIR": str(folder), "JUPYTER_CONFIG_DIR": str(folder), "JUPYTER_DATA_DIR": str(folder)}
-    ran = subprocess.run(command, env={**os.environ, **here}, capture_output=True, text=True, timeout=300, check=False)
+    ran = subprocess.run(command, env={**os.environ, **here}, capture_output=True, text=True, timeout=600, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
     return request.param, folder
 
