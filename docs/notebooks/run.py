@@ -29,7 +29,7 @@ def run(notebook: nbformat.NotebookNode, backend: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(
             notebook,
-            timeout=120,
+            timeout=300,
             kernel_name="python3",
             record_timing=False,
             coalesce_streams=True,

@@ -19,7 +19,7 @@ def done(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     command = [sys.executable, NOTEBOOKS / "run.py", "--backend", request.param, "--to", folder]
     here = {"JUPYTER_RUNTIME_DIR": str(folder), "JUPYTER_CONFIG_DIR": str(folder), "JUPYTER_DATA_DIR": str(folder)}
-    ran = subprocess.run(command, env={**os.environ, **here}, capture_output=True, text=True, timeout=300, check=False)
+    ran = subprocess.run(command, env={**os.environ, **here}, capture_output=True, text=True, timeout=600, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
     return request.param, folder
 
@@ -61,6 +61,13 @@ def test_a_notebook_does_not_show_the_frames_of_xdevice_in_an_error(done):
         assert re.search(r"^-+> \d+ ", trace, re.MULTILINE), "the line of the cell is shown"
         assert "/xdevice/" not in trace and "contextlib" not in trace
     assert any(trace.count("Cell In[]") == 2 for trace in ours), "a function of the user's is a frame of its own"
+
+
+def test_a_job_of_two_processes_and_a_command_are_started_from_a_cell(done):
+    _, folder = done
+    printed = [output for _, outputs in cells(folder / "in_notebooks.ipynb") for output in outputs]
+    assert "[0] rank 0 has 2.0\n[1] rank 1 has 2.0\n" in printed
+    assert "True False False\n" in printed  # the results are there, and no control characters
 
 
 @pytest.mark.parametrize("name", NAMES)

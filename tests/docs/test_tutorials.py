@@ -1,4 +1,4 @@
-"""The tutorials, typed from the page into an empty folder: its files are written, its commands run, their output compared.
+"""The tutorials, typed from the page into an empty folder: files are written, commands run, their output compared.
 
 What is not done here is what a page has in a ``text`` block: making an environment and installing into it.
 """
