@@ -19,7 +19,7 @@ FIRST, LAST = 10, 40
 LONGEST = 2**12
 """Bytes that are kept of a line: its end, which is what a progress bar leaves."""
 
-_PIECE = 2**20  # bytes that are read in one look
+_PIECE = 2**20  # bytes that are read at once
 
 
 class Line(NamedTuple):
@@ -51,9 +51,13 @@ class Transcript:
         """Take in what was printed since the last look, without moving the position at which the child writes."""
         if not hasattr(os, "pread"):  # Windows: only `end` can read
             return
-        grown = [(status.st_mtime_ns, stream) for stream in self._streams if (status := stream.status()) is not None]
-        for _, stream in sorted(grown, key=lambda one: one[0]):  # what was written last comes last
-            self._take(stream, os.pread(stream.file.fileno(), _PIECE, stream.position))
+        found = [(os.fstat(stream.file.fileno()), stream) for stream in self._streams]
+        for status, stream in sorted(found, key=lambda each: each[0].st_mtime_ns):  # what was written last comes last
+            while stream.position < status.st_size:
+                piece = os.pread(stream.file.fileno(), _PIECE, stream.position)
+                if not piece:  # the child has cut its own file short
+                    break
+                self._take(stream, piece)
 
     def end(self) -> Printed:
         """Take in the rest, once the child has ended."""
@@ -79,11 +83,6 @@ class Transcript:
 class _Stream:
     def __init__(self, file: IO[bytes], *, is_error: bool) -> None:
         self.file, self.is_error, self.position, self.rest = file, is_error, 0, b""
-
-    def status(self) -> os.stat_result | None:
-        """That of the file, if it has grown."""
-        status = os.fstat(self.file.fileno())
-        return status if status.st_size > self.position else None
 
     def lines(self, piece: bytes) -> list[Line]:
         """The lines that end in this piece; the rest waits for its end."""
