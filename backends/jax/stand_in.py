@@ -92,19 +92,23 @@ def _words() -> None:
     """Words for GPUs in `jax.default_device` and as a backend of `jax.jit`; devices in the errors about mixing."""
     homes: list[Any] = [import_module(f"jax._src.{name}") for name in ("interpreters.pxla", "pjit", "stages")]
     pxla, pjit, stages = homes
-    default, single = pxla.get_default_device, pjit._create_sharding_with_device_backend
+    default, single = pxla.get_default_device, getattr(pjit, "_create_sharding_with_device_backend", None)
 
     def get_default_device() -> Any:
         word = jax.config.jax_default_device  # type: ignore[attr-defined, unused-ignore]  # it has one
         return jax.local_devices(backend=word)[0] if word in WORDS else default()
 
     def sharding(device: Any, backend: Any) -> Any:
+        assert single is not None
         return single(jax.local_devices(backend=backend)[0], None) if backend in WORDS else single(device, backend)
 
-    pxla.get_default_device, pjit._create_sharding_with_device_backend = get_default_device, sharding
-    mixed = stages.DeviceAssignmentMismatch
-    mixed.device_ids = property(lambda self: [_global_id(d) if hardware.ordinal(d) else d.id for d in self.da])
-    mixed.platform = property(lambda self: "GPU" if hardware.ordinal(self.da[0]) else self.da[0].platform.upper())
+    pxla.get_default_device = get_default_device
+    if single is not None:  # later versions may have removed what they deprecate
+        pjit._create_sharding_with_device_backend = sharding
+    mixed = getattr(stages, "DeviceAssignmentMismatch", None) or getattr(pxla, "DeviceAssignmentMismatch", None)
+    if mixed is not None:  # it is elsewhere in other versions, whose errors then have JAX's own numbers
+        mixed.device_ids = property(lambda self: [_global_id(d) if hardware.ordinal(d) else d.id for d in self.da])
+        mixed.platform = property(lambda self: "GPU" if hardware.ordinal(self.da[0]) else self.da[0].platform.upper())
 
 
 def _is_inner() -> bool:

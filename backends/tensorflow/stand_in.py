@@ -215,9 +215,10 @@ def _name_arguments() -> None:
 def _name_errors() -> None:
     made = core._status_to_exception
 
-    def shown(status: Any) -> Any:
-        status.message = _HOSTS.sub(_shown, status.message)
-        return made(status)
+    def shown(status: Any, *others: Any) -> Any:
+        if isinstance(getattr(status, "message", None), str):
+            status.message = _HOSTS.sub(_shown, status.message)
+        return made(status, *others)
 
     core._status_to_exception = shown
 
