@@ -117,6 +117,25 @@ def test_memory_ends_where_it_is_told_to_and_a_program_says_once_that_its_gpus_a
     assert error.splitlines() == ["2 virtual GPUs stand in for CUDA's; they compute on the CPU"]
 
 
+AS_BUILT_WITH_CUDA = """
+import torch
+kernel = torch.library.Library("aten", "IMPL")
+kernel.impl("_fused_rms_norm", lambda *args: print("a kernel for real GPUs was called"), "CUDA")
+import xdevice
+xdevice.use("torch")
+x = torch.arange(1.0, 4.0, device=xdevice.native("gpu:1")).requires_grad_()
+torch.nn.functional.rms_norm(x, (3,)).prod().backward()
+expected = x.detach().cpu().requires_grad_()
+torch.nn.functional.rms_norm(expected, (3,)).prod().backward()
+print(x.device, torch.equal(x.grad.cpu(), expected.grad))
+"""
+
+
+def test_an_operation_with_a_kernel_for_cuda_alone_is_composed_as_on_the_cpu():
+    out, _ = run("-c", AS_BUILT_WITH_CUDA)
+    assert out == "cuda:1 True\n"
+
+
 def test_without_a_compiler_those_compiled_elsewhere_serve_or_the_message_says_what_to_do(tmp_path):
     code = "import xdevice, torch; x = torch.ones(2, device='cuda:1', requires_grad=True); (x * x).sum().backward()"
     run("-c", code)  # compiled by now

@@ -105,11 +105,22 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
     if attn_mask is not None and attn_mask.dtype == torch.bool:  # both algorithms below would add it as numbers
         attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(~attn_mask, -torch.inf)
     if fused:
-        flash = aten._scaled_dot_product_flash_attention_for_cpu.default
-        found = flash(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)
-    else:
-        math = aten._scaled_dot_product_attention_math.default
-        found = math(query, key, value, attn_mask, dropout_p, is_causal, None, **options)
+        return _flash(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    math = aten._scaled_dot_product_attention_math.default
+    found = math(query, key, value, attn_mask, dropout_p, is_causal, None, **options)
+    return found[0]
+
+
+def _flash(  # noqa: PLR0913, PLR0917  (torch's signature)
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, causal: bool, scale: float | None
+) -> Tensor:
+    """Attention by the kernel for a batch, which torch 2.15 chooses without a batch too."""
+    if query.dim() == 3:
+        mask = mask.unsqueeze(0) if mask is not None and mask.dim() == 3 else mask
+        one = _flash(query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0), mask, dropout, causal, scale)
+        return one.squeeze(0)
+    flash = aten._scaled_dot_product_flash_attention_for_cpu.default
+    found: tuple[Tensor, ...] = flash(query, key, value, dropout, causal, attn_mask=mask, scale=scale)
     return found[0]
 
 
