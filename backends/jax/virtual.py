@@ -40,7 +40,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"provides them; start with JAX_PLATFORMS=cpu, or ask for virtual_gpus({n}, force=True)"
         )
     if not hasattr(settings, "jax_num_cpu_devices"):
-        raise NotSupportedError(f"jax {jax.__version__} has no setting for several host devices; install jax>=0.5")
+        raise NotSupportedError(f"jax {jax.__version__} has no setting for several host devices; install jax>=0.5.1")
     try:
         settings.update("jax_num_cpu_devices", n + 1)
     except RuntimeError as error:

@@ -269,7 +269,8 @@ def test_a_sparse_embedding_trains_to_the_cpus_numbers(optimiser):
     assert all(torch.equal(a, b) for a, b in on_both(call))
 
 
-@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")  # PyTorch's own, of its checks and its prototypes
+# PyTorch's own, of its checks and its prototypes; the second is of 2.15
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning", "ignore:Validating sparse:UserWarning")
 def test_sparse_tensors_are_made_changed_moved_and_saved():
     x = torch.tensor([[1.0, 0, 2], [0, 0, 3]], device=SECOND)
     coo, rows = x.to_sparse(), x.to_sparse_csr()
