@@ -23,17 +23,19 @@ def stand_in(tab: str, examples: int | None = None) -> None:
     global SIZES
     if examples is not None:
         SIZES = examples, max(1, examples // 4)
-    if tab in ("mxnet", "paddle"):
+    if tab != "all":
         import downloads
 
         downloads.in_requests()
         if tab == "paddle":
             downloads.in_paddle()
+        if tab == "pytorch":
+            downloads.in_torchvision()
     if tab == "mxnet":
         _in_gluon()
-    if tab in ("all", "tensorflow"):
+    if tab in ("all", "tensorflow", "jax"):
         _in_keras()
-    if tab == "tensorflow":
+    if tab in ("tensorflow", "jax"):
         _in_tensorflow_datasets()
 
 
