@@ -85,10 +85,10 @@ def seed(number: int, tab: str) -> None:
 
     random.seed(number)
     np.random.seed(number)
-    if tab == "tensorflow" or "KERAS_BACKEND" in os.environ:
-        import keras
+    if tab in ("tensorflow", "jax") or "KERAS_BACKEND" in os.environ:
+        from data import keras_of
 
-        keras.utils.set_random_seed(number)
+        keras_of(tab).utils.set_random_seed(number)
     if tab == "pytorch":
         import torch
 
