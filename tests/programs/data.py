@@ -35,7 +35,7 @@ def stand_in(tab: str, examples: int | None = None) -> None:
         _in_gluon()
     if tab in ("all", "tensorflow", "jax"):
         _in_keras(keras_of(tab))
-    if tab in ("tensorflow", "jax"):
+    if tab == "tensorflow":
         _in_tensorflow_datasets()
 
 
