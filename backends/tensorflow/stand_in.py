@@ -32,8 +32,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NAME = "xdevice virtual GPU"
-KERNELS = {"keras.src.backend.tensorflow.rnn", "keras.src.backend.tensorflow.nn"}
-"""Modules that choose kernels by the list of GPUs, of which the CPU has none; Keras 3.15."""
+KERNELS = {
+    "keras.src.backend.tensorflow.rnn",
+    "keras.src.backend.tensorflow.nn",
+    "tf_keras.src.backend",
+    "tf_keras.src.layers.rnn.gru",
+    "tf_keras.src.layers.rnn.lstm",
+    "tf_keras.src.optimizers.optimizer",  # compiles each step with XLA, for seconds, where there are GPUs
+}
+"""Modules that choose kernels by the list of GPUs, of which the CPU has none; Keras 3.15 and 2.21 (``tf_keras``)."""
 
 _GPU = re.compile(r"(?i)\bGPU(?::(\d+|\*))?(?=/|$)")
 _HOST = re.compile(r"\bCPU:(\d+)$")
@@ -108,6 +115,7 @@ def _list_physical(gpus: list[Any]) -> None:
         return {"device_name": NAME, "compute_capability": (8, 0)} if device in gpus else known(self, device)
 
     kind._initialize_physical_devices, kind.config, kind.get_device_details = initialize, property(counted), details
+    kind.list_physical_devices = _without_gpus_for_kernels(kind.list_physical_devices)
     current = context.context()
     if current._physical_devices is not None:
         add(current)
@@ -129,7 +137,7 @@ def _split_the_cpu() -> None:
 
 def _list_logical() -> None:
     kind = context.Context
-    logical, every = kind._initialize_logical_devices, kind.list_logical_devices
+    logical = kind._initialize_logical_devices
 
     def initialize(self: Any) -> None:
         logical(self)
@@ -141,12 +149,19 @@ def _list_logical() -> None:
         self._num_gpus = sum(name.startswith((here, "/device:")) for name in gpus)  # the others are other processes'
         hardware.name_virtual(self._num_gpus, stand_in=True, first=hardware.first_virtual())
 
+    kind._initialize_logical_devices = initialize
+    kind.list_logical_devices = _without_gpus_for_kernels(kind.list_logical_devices)
+
+
+def _without_gpus_for_kernels(every: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """A list of devices as ``every`` gives it, without GPUs where a module asks that chooses kernels by it."""
+
     def listed(self: Any, device_type: str | None = None) -> list[Any]:
-        found: list[Any] = every(self, device_type)
+        found = every(self, device_type)
         asks = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]  # who asks
         return [device for device in found if device.device_type != "GPU"] if asks in KERNELS else found
 
-    kind._initialize_logical_devices, kind.list_logical_devices = initialize, listed
+    return listed
 
 
 def _place() -> None:

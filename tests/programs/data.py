@@ -23,23 +23,34 @@ def stand_in(tab: str, examples: int | None = None) -> None:
     global SIZES
     if examples is not None:
         SIZES = examples, max(1, examples // 4)
-    if tab in ("mxnet", "paddle"):
+    if tab != "all":
         import downloads
 
         downloads.in_requests()
         if tab == "paddle":
             downloads.in_paddle()
+        if tab == "pytorch":
+            downloads.in_torchvision()
     if tab == "mxnet":
         _in_gluon()
-    if tab in ("all", "tensorflow"):
-        _in_keras()
+    if tab in ("all", "tensorflow", "jax"):
+        _in_keras(keras_of(tab))
     if tab == "tensorflow":
         _in_tensorflow_datasets()
 
 
-def _in_keras() -> None:
+def keras_of(tab: str) -> Any:
+    """Keras, or what a program calls tf.keras, which is Keras 2 where TF_USE_LEGACY_KERAS is set."""
+    if tab in ("tensorflow", "jax"):
+        import tensorflow as tf
+
+        return tf.keras
     import keras
 
+    return keras
+
+
+def _in_keras(keras: Any) -> None:
     for home in (keras.datasets.mnist, keras.datasets.fashion_mnist):
         home.load_data = lambda path="": tuple(images(count, i) for i, count in enumerate(SIZES))
         sys.modules[home.__name__] = home

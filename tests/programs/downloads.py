@@ -1,4 +1,4 @@
-"""Random images for PaddlePaddle's data sets, and random text for what the chapters of d2l download."""
+"""Random images for the data sets of PaddlePaddle and torchvision, and random text for what d2l's chapters download."""
 
 from __future__ import annotations
 
@@ -36,6 +36,26 @@ def in_paddle() -> None:
 
     paddle.vision.datasets.Cifar10 = Coloured
     paddle.vision.datasets.FashionMNIST = paddle.vision.datasets.MNIST = Fashion
+
+
+def in_torchvision() -> None:
+    """Grey images for Fashion-MNIST, which are PIL's before the program's transform."""
+    import torchvision
+    from PIL import Image
+    from torch.utils.data import Dataset
+
+    class Fashion(Dataset):
+        def __init__(self, root: str, train: bool = True, transform: Any = None, download: bool = False) -> None:
+            self.pixels, self.labels = data.images(data.SIZES[not train], int(train))
+            self.transform = transform or (lambda image: image)
+
+        def __len__(self) -> int:
+            return len(self.labels)
+
+        def __getitem__(self, i: int) -> tuple[Any, int]:
+            return self.transform(Image.fromarray(self.pixels[i])), int(self.labels[i])
+
+    torchvision.datasets.FashionMNIST = torchvision.datasets.MNIST = Fashion
 
 
 def in_requests() -> None:

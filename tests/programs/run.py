@@ -8,7 +8,9 @@ A program is a Python script, a notebook, or a chapter in Markdown, on a checkou
 Each runs twice, with GPUs that stand in and without any. Cells run in turn in one namespace; one that raises is
 counted, and the next goes on. %%writefile and %%bash do what they do in a notebook, other lines that begin with % or !
 are left out. Data sets that would be downloaded are random numbers of the same shape and types, where --stand-in-data
-is given; --seed sets the seeds of Python, NumPy and, through Keras, the framework before the first cell.
+is given; --seed sets the seeds of Python, NumPy, PyTorch and, through Keras, other frameworks before the first cell.
+--curves prints the last value of each curve that is drawn, for programs whose losses are only in a picture.
+--epochs puts a number of epochs in place of the ones written in the program: it is then no longer unedited.
 
 The line for each program has the cells that ran to their end with GPUs, those that did on the CPU, and how many numbers
 of those that both printed agree to --tolerance.
@@ -33,7 +35,8 @@ CELL = re.compile(r"^```(?:\{?\.?python|\{code-cell\})[^\n]*\n(.*?)^```", re.MUL
 ABOUT_THE_CELL = re.compile(r"\A(?:---\n.*?^---\n|(?::\w[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
 """What MyST writes at the top of a cell."""
 TAB = re.compile(r"^(?:%%tab|#@tab)\s+(.*)\n")
-NUMBER = re.compile(r"(?<![\w.:])-?\d+\.\d+(?:e[+-]?\d+)?")
+NUMBER = re.compile(r"(?<![\w.:])-?\d+\.\d+(?:e[+-]?\d+)?(?![\de])(?!\s*(?:sec|tokens/|examples/|秒|词元/|个词元))")
+"""A number with a fraction, unless it is a time or a rate."""
 PROGRESS = re.compile(r".*[\r\b](?=.)")
 """What a progress bar has written over."""
 
@@ -48,8 +51,8 @@ def cells_of(path: Path, tab: str) -> list[str]:
         return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     if path.suffix != ".md":
         return [text]
-    named_tabs = re.findall(r"^#@tab .*", text, re.MULTILINE)
-    unnamed = "mxnet" if named_tabs and not any("mxnet" in line for line in named_tabs) else "all"  # so in d2l-zh
+    unnamed = "mxnet" if re.search(r"^#@tab ", text, re.MULTILINE) and "interact_select" not in text else "all"
+    # so in d2l-zh; in d2l-en, such a cell is what chooses the tabs
     found = []
     for cell in CELL.findall(text):
         named = TAB.match(cell)
@@ -75,17 +78,34 @@ def only_python(cell: str) -> str:
 
 
 def seed(number: int, tab: str) -> None:
-    """Set the seeds of Python and NumPy, and that of the framework where Keras knows it."""
+    """Set the seeds of Python and NumPy, and that of PyTorch or of a framework that Keras knows."""
     import random
 
     import numpy as np
 
     random.seed(number)
     np.random.seed(number)
-    if tab == "tensorflow" or "KERAS_BACKEND" in os.environ:
-        import keras
+    if tab in ("tensorflow", "jax") or "KERAS_BACKEND" in os.environ:
+        from data import keras_of
 
-        keras.utils.set_random_seed(number)
+        keras_of(tab).utils.set_random_seed(number)
+    if tab == "pytorch":
+        import torch
+
+        torch.manual_seed(number)
+
+
+def print_curves() -> None:
+    """Print the last value of each curve that matplotlib draws."""
+    from matplotlib.axes import Axes
+
+    def plot(axes: Axes, *args: object, **options: object) -> object:
+        lines = draw(axes, *args, **options)
+        for line in lines:
+            print("curve:", *(f"{float(y):.6f}" for y in line.get_ydata()[-1:]))
+        return lines
+
+    draw, Axes.plot = Axes.plot, plot
 
 
 class Tab:
@@ -113,10 +133,12 @@ def run_here(path: Path, options: argparse.Namespace) -> None:
         stand_in(tab, options.examples)
     if options.seed is not None:
         seed(options.seed, tab)
+    if options.curves:
+        print_curves()
     for i, cell in enumerate(cells_of(path, tab)):
         error, start = "", time.perf_counter()
         try:
-            show(only_python(cell), f"{path.name}[{i}]", names)
+            show(only_python(cell), f"{path.name}[{i}]", names, options.epochs)
         except Exception as raised:
             traceback.print_exc()
             error = " ".join(f"{type(raised).__name__}: {raised}".split())[:200]
@@ -124,10 +146,40 @@ def run_here(path: Path, options: argparse.Namespace) -> None:
         print(f"\n{MARK}{json.dumps([i, error, round(time.perf_counter() - start, 2)])}", flush=True)
 
 
-def show(cell: str, name: str, names: dict[str, object]) -> None:
+class Epochs(ast.NodeTransformer):
+    """Another number of epochs where a cell writes one: ``num_epochs, lr = 500, 1`` and ``max_epochs=30``."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        target = node.targets[0]
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            pairs = zip(target.elts, node.value.elts, strict=True)
+            node.value.elts = [self.instead(name, value) for name, value in pairs]
+        else:
+            node.value = self.instead(target, node.value)
+        return self.generic_visit(node)
+
+    def visit_keyword(self, node: ast.keyword) -> ast.AST:
+        node.value = self.instead(ast.Name(node.arg or ""), node.value)
+        return self.generic_visit(node)
+
+    def instead(self, name: ast.expr, value: ast.expr) -> ast.expr:
+        named = isinstance(name, ast.Name) and name.id in ("num_epochs", "max_epochs", "epochs")
+        return ast.copy_location(ast.Constant(self.number), value) if named and is_number(value) else value
+
+
+def is_number(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and type(value.value) is int
+
+
+def show(cell: str, name: str, names: dict[str, object], epochs: int | None) -> None:
     """Run a cell; if it ends with an expression, print its value, as a notebook does."""
     linecache.cache[name] = len(cell), None, cell.splitlines(keepends=True), name  # AutoGraph reads the source
     tree = ast.parse(cell, name)
+    if epochs is not None:
+        tree = Epochs(epochs).visit(tree)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) and is_cell(name) else None
     exec(compile(tree, name, "exec", dont_inherit=True), names)
     if isinstance(last, ast.Expr):
@@ -153,9 +205,10 @@ def outcome(options: argparse.Namespace, path: Path, gpus: int) -> tuple[list[li
         "--tab",
         options.tab,
         *["--stand-in-data"] * options.stand_in_data,
+        *["--curves"] * options.curves,
         str(path.resolve()),
     ]
-    for word in ("examples", "seed"):
+    for word in ("examples", "seed", "epochs"):
         if (number := getattr(options, word)) is not None:
             inner[-1:-1] = [f"--{word}", str(number)]
     try:
@@ -202,6 +255,8 @@ def main() -> int:
     add("--stand-in-data", action="store_true", help="random numbers in place of data sets that are downloaded")
     add("--examples", type=int, metavar="N", help="how many examples these have to train with (10 512)")
     add("--seed", type=int, metavar="N", help="a seed for random numbers, set before the program begins")
+    add("--epochs", type=int, metavar="N", help="epochs to train, in place of the program's own number")
+    add("--curves", action="store_true", help="compare the last values of curves too")
     add("--verbose", action="store_true", help="show what the programs print")
     add("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
