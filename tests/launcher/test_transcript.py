@@ -42,7 +42,7 @@ def test_a_flood_of_short_lines_is_only_counted(spools):
     finally:
         tracemalloc.stop()
     assert printed.left_out == 2**21 - FIRST - LAST
-    assert peak < 16 * 2**20  # a value for each line of a piece takes 80 MiB
+    assert peak < 16 * 2**20  # a value for each line of a piece takes 40
 
 
 @pytest.mark.skipif(not hasattr(os, "pread"), reason="without it nothing is read before the end")
