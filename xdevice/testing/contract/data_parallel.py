@@ -257,9 +257,7 @@ class DataParallel(Promises):
     @needs("gradients.value_and_gradients")
     def test_replicas_in_a_plain_list_are_an_error_that_says_how_to_make_them(self, backend: str) -> None:
         plain = [{"w": rows(3), "b": rows(3)} for _ in TWICE]
-        with pytest.raises(
-            ArgumentTypeError, match=r"a plain list of 2: .* make them with replicate"
-        ):
+        with pytest.raises(ArgumentTypeError, match=r"a plain list of 2: .* make them with replicate"):
             data_parallel(lambda params, x: total(x @ params["w"]), TWICE)(plain, rows(4))
         found, _ = data_parallel(lambda layers, x: total(x @ layers[0]["w"]), TWICE)(plain, rows(4))
         assert to_numpy(found).size == 1  # any other list is computed with
