@@ -123,11 +123,16 @@ def _looking_at_pairs(run: Callable[..., Any], position: int) -> Callable[..., A
 
 def _check(name: str, arguments: Iterable[Any]) -> None:
     first = None
-    for place in _places(name, arguments):
+    for tensor in _tensors(arguments):
+        place = _place(tensor)
         if first is None:
             first = place
-        elif place is not first:
-            raise mixed(name, set(_places(name, arguments)))
+        elif place is not None and place is not first:  # numbers may be elsewhere; asking for the size takes 10 µs
+            break
+    else:
+        return
+    if len(places := set(_places(name, arguments))) > 1:
+        raise mixed(name, places)
 
 
 def _tensors(arguments: Iterable[Any]) -> Iterator[Any]:
@@ -138,12 +143,19 @@ def _tensors(arguments: Iterable[Any]) -> Iterator[Any]:
             yield from _tensors(argument)
 
 
+def _place(tensor: Any) -> Device | None:
+    """The device of the tensor; None if it has no value."""
+    try:
+        return device_of(tensor)
+    except UnknownPlacementError:
+        return None
+
+
 def _places(name: str, arguments: Iterable[Any]) -> Iterator[Device]:
     """The devices of the tensors, without tensors that have no value and an optimizer's scalars."""
     for tensor in _tensors(arguments):
-        try:
-            place = device_of(tensor)
-        except UnknownPlacementError:
+        place = _place(tensor)
+        if place is None:
             continue
         is_number = tensor.size == 1 and (place.kind == "cpu" or name in _OPTIMIZERS)
         if not is_number:

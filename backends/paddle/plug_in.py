@@ -39,8 +39,13 @@ def in_place(n: int, force: bool) -> Generator[None]:
         "FLAGS_use_stride_kernel": "0",  # only CPU kernels support views (PaddlePaddle 3.0 and 3.3.1)
         _LOG: os.environ.get(_LOG, "1"),  # otherwise it logs each step of loading
     }
-    # First, and for all to see: it defines symbols that are to be found before PaddlePaddle's own
-    ctypes.CDLL(f"{settings['CUSTOM_DEVICE_ROOT']}/{_LIBRARY}", ctypes.RTLD_GLOBAL)
+    try:  # first, and for all to see: it defines symbols that are to be found before PaddlePaddle's own
+        ctypes.CDLL(f"{settings['CUSTOM_DEVICE_ROOT']}/{_LIBRARY}", ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise NotSupportedError(
+            f"virtual GPUs under paddle were compiled, and cannot be loaded: {error}; delete {compiled.cache()}, and "
+            "compile them on this machine"
+        ) from error
     with environment(settings):
         yield
 
@@ -52,17 +57,20 @@ def _folder() -> Path:
             f"virtual GPUs under paddle are a plug-in that is built on Linux only, and this is {platform.system()}; "
             "choose another framework with use('torch')"
         )
-    include = _include()
-    header = include / "paddle" / "phi" / "backends" / "device_ext.h"
+    package = _package()
+    options = ["-shared", "-fPIC", "-O2", "-std=c++17", "-I", str(package / "include")]
+    return compiled.library(_LIBRARY, _SOURCE, options, key=key(package), purpose="virtual GPUs under paddle").parent
+
+
+def key(package: Path) -> str:
+    """What the plug-in is compiled for: a version and commit of PaddlePaddle, whose tensors it constructs."""
+    header = package / "include" / "paddle" / "phi" / "backends" / "device_ext.h"
     if not header.is_file():
         raise NotSupportedError("this paddle has no header for devices (device_ext.h); install paddlepaddle>=3.0")
-    options = ["-shared", "-fPIC", "-O2", "-std=c++17", "-I", str(include)]
-    return compiled.library(
-        _LIBRARY, _SOURCE, options, key=f"paddle\n{header.read_text()}", purpose="virtual GPUs under paddle"
-    ).parent
+    return f"paddle\n{(package / 'version' / '__init__.py').read_text()}\n{header.read_text()}"
 
 
-def _include() -> Path:
+def _package() -> Path:
     spec = find_spec("paddle")  # does not import it
     assert spec is not None and spec.submodule_search_locations
-    return Path(next(iter(spec.submodule_search_locations))) / "include"
+    return Path(next(iter(spec.submodule_search_locations)))

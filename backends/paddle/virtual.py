@@ -67,7 +67,7 @@ def _mend_writing_to_arguments() -> None:
 
 def _on_the_host(operation: Any) -> Any:
     @wraps(operation)
-    def mended(*args: Any) -> Any:
+    def mended(*args: Any, **kwargs: Any) -> Any:
         copies: dict[int, tuple[Any, Any]] = {}
 
         def on_host(value: Any) -> Any:
@@ -79,7 +79,7 @@ def _on_the_host(operation: Any) -> Any:
                 copies[id(value)] = value, value._copy_to(core.CPUPlace(), True)
             return copies[id(value)][1]
 
-        result = operation(*map(on_host, args))
+        result = operation(*map(on_host, args), **{name: on_host(value) for name, value in kwargs.items()})
         for tensor, written in copies.values():
             back = written._copy_to(tensor.place, True)
             tensor.value().get_tensor()._share_data_with(back.value().get_tensor())

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 import xdevice
+from xdevice.cli import limits
 from xdevice.launcher import terminal
 from xdevice.launcher.children import Child, run_all
 from xdevice.launcher.transcript import FIRST, LAST
@@ -153,6 +154,19 @@ def test_while_gpus_stand_in_everything_after_the_script_is_the_scripts(script):
             input="typed",
         )
         assert done.returncode == 3 and done.stdout == f"{theirs} __main__ 7 typed\n", done.stderr
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("import torch.nn as nn, os", ["torch"]),
+    ("import os\nfrom tensorflow.keras import layers\nimport jax", ["jax", "tensorflow"]),
+    ("try:\n    import jax\nexcept ImportError:\n    jax = None\ndef f():\n    import torch", []),
+    ("import mytorch, os.torch", []),
+    ("from . import torch", []),
+    ("no python", []),
+    ("\0", []),
+])  # fmt: skip
+def test_the_frameworks_are_known_that_a_script_imports_whatever_happens(script, text, expected):
+    assert sorted(limits.imported_by(script(text))) == expected
 
 
 @pytest.mark.parametrize(("arguments", "says"), [

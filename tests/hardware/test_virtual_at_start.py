@@ -87,7 +87,7 @@ def test_another_sitecustomize_is_not_hidden(python, tmp_path):
 
 def test_what_cannot_be_had_is_said_and_the_import_goes_on(python):
     out, errors = python("-c", f"import xdevice\n{ASK}", XDEVICE_VIRTUAL_GPUS="2", REAL="1")
-    assert out == ["True True"] and errors == ["xdevice: there is a real toy"]
+    assert out == ["True True"] and errors == ["xdevice: there is a real toy; toy goes on without virtual GPUs"]
     out, errors = python("-c", f"import xdevice\n{ASK}", XDEVICE_VIRTUAL_GPUS="two")
     assert out == ["False True"] and errors[0].startswith("xdevice: XDEVICE_VIRTUAL_GPUS=two is not a number of GPUs")
     out, errors = python("-c", "import xdevice\ntry: import broken\nexcept OSError as error: print(error)")

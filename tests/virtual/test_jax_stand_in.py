@@ -1,5 +1,9 @@
 """JAX programs for GPUs, unedited."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 
@@ -109,3 +113,14 @@ def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_
     )
     assert with_gpus == pytest.approx(alone, abs=2e-5)
     assert more == ["['cuda:0']", "['gpu:0', 'gpu:1']", "cuda:1", "2"]
+
+
+def test_a_limit_of_memory_that_cannot_be_kept_is_an_error_before_the_script_runs(tmp_path):
+    script = tmp_path / "main.py"
+    script.write_text("print('the script runs')\nimport jax.numpy as jnp\n")
+    env = {**os.environ, "XDEVICE_VIRTUAL_MEMORY": "1GiB"}
+    env.pop("XDEVICE_VIRTUAL_GPUS", None)
+    command = [sys.executable, "-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, env=env)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "XDEVICE_VIRTUAL_MEMORY asks for a limit, and jax cannot limit the memory" in done.stderr

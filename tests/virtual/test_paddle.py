@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import xdevice
 from xdevice import cpu, device_of, gpu, ones, strict, to_device, to_numpy
+from xdevice.backends.paddle import plug_in
 
 paddle = xdevice.backend("paddle").framework
 nn, functional = paddle.nn, paddle.nn.functional
@@ -443,6 +445,31 @@ def test_two_processes_may_compile_at_once(tmp_path):
         thread.join()
     assert [(status, last(output)) for status, output, _ in results] == [(0, "3 gpu:2")] * 2, results
     assert len(list(tmp_path.rglob("*.so"))) == 1
+
+
+def test_a_plug_in_that_cannot_be_loaded_is_an_error_of_ours(tmp_path):
+    compiler = tmp_path / "compiler"  # makes what another machine's may be to this one
+    compiler.write_text('#!/bin/sh\nfor last; do :; done\necho "not a library" > "$last"\n')
+    compiler.chmod(0o755)
+    code = (
+        "import xdevice\ntry:\n    xdevice.use('paddle')\n    xdevice.count()\n"
+        "except xdevice.NotSupportedError as error:\n    print(error)"
+    )
+    status, out, error = python(code, gpus=2, CXX=str(compiler), XDG_CACHE_HOME=str(tmp_path))
+    assert status == 0, error
+    assert "were compiled, and cannot be loaded: " in out and f"delete {tmp_path / 'xdevice'}" in out
+
+
+def test_another_build_of_paddle_gets_a_plug_in_of_its_own(tmp_path):
+    package = Path(paddle.__file__).parent
+    ours, header = plug_in.key(package), "include/paddle/phi/backends/device_ext.h"
+    for name in (header, "version/__init__.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text((package / name).read_text())
+    assert plug_in.key(tmp_path) == ours
+    version = tmp_path / "version" / "__init__.py"
+    version.write_text(version.read_text().replace(paddle.version.commit, "0" * 40))
+    assert plug_in.key(tmp_path) != ours
 
 
 def test_a_users_own_plug_ins_are_not_hidden_without_an_error(tmp_path):

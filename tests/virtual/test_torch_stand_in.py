@@ -117,6 +117,23 @@ def test_memory_ends_where_it_is_told_to_and_a_program_says_once_that_its_gpus_a
     assert error.splitlines() == ["2 virtual GPUs stand in for CUDA's; they compute on the CPU"]
 
 
+STARTED = """
+import torch, xdevice
+torch.ones(2, requires_grad=True).sum().backward()  # torch makes threads for the devices that there are
+xdevice.use("torch")
+xdevice.virtual_gpus(2, stand_in=True)
+host, there = torch.ones(3, requires_grad=True), torch.ones(3, device="cuda:1", requires_grad=True)
+first = (there * there).sum().cpu()
+((host * host).sum() + first).backward()  # begins on the CPU
+print(host.grad.tolist(), there.grad.tolist(), torch.cuda.memory_allocated(0))
+"""
+
+
+def test_a_backward_pass_before_them_leaves_later_ones_whole():
+    out, _ = run("-c", STARTED, **{ENV: ""})
+    assert out == "[2.0, 2.0, 2.0] [2.0, 2.0, 2.0] 0\n"
+
+
 AS_BUILT_WITH_CUDA = """
 import torch
 kernel = torch.library.Library("aten", "IMPL")

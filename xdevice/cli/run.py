@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from xdevice.cli import environments
+from xdevice.cli import environments, limits
 from xdevice.cli.compare import Differ, compare
 from xdevice.cli.report import Report, Run, as_json, rendered
 from xdevice.cli.script import script_at
@@ -37,6 +37,8 @@ def main(options: argparse.Namespace) -> int:
     if options.stand_in:
         return _run_once(script, options)
     names = environments.names(options.backend) if options.env else _names(options.backend)
+    if options.virtual_gpus and not options.env:
+        limits.check(names)
     pythons, failed, interrupted = _pythons(names, options)
     children = [
         Child(name, [pythons[name], script, *options.args], _environment(name, bool(options.env)))
@@ -69,6 +71,7 @@ def _run_once(script: str, options: argparse.Namespace) -> int:
     for name in options.backend:
         os.environ["XDEVICE_BACKEND"] = str(backend(name))
         keras.choose(str(backend(name)))
+    limits.check(options.backend or limits.imported_by(script))
     command = [sys.executable, script, *options.args]
     if os.name != "nt":  # where the shell would not wait for a process that has been replaced
         sys.stdout.flush()

@@ -34,7 +34,11 @@ def _call(then: Callable[[Backend], None], owner: Backend) -> None:
     try:
         then(owner)
     except XDeviceError as error:  # an import does not fail because of it; using xdevice raises it again
-        print(f"xdevice: {error}", file=sys.stderr)
+        _say(error, owner)
+
+
+def _say(error: XDeviceError, owner: Backend) -> None:
+    print(f"xdevice: {error}; {owner} goes on without virtual GPUs", file=sys.stderr)
 
 
 class _Finder:
@@ -77,7 +81,7 @@ class _Loader:
         try:
             import_module(self.owner.module)
         except XDeviceError as error:
-            print(f"xdevice: {error}", file=sys.stderr)
+            _say(error, self.owner)
             self.exec_module = self._exec_plainly  # type: ignore[method-assign]  # the import goes on without the adapter
             module: ModuleType | None = self.own.create_module(spec)
             return module

@@ -53,9 +53,11 @@ class Transcript:
             return
         found = [(os.fstat(stream.file.fileno()), stream) for stream in self._streams]
         for status, stream in sorted(found, key=lambda each: each[0].st_mtime_ns):  # what was written last comes last
+            if status.st_size < stream.position:  # the child has cut its own file short, and begins again
+                stream.position, stream.rest = 0, b""
             while stream.position < status.st_size:
                 piece = os.pread(stream.file.fileno(), _PIECE, stream.position)
-                if not piece:  # the child has cut its own file short
+                if not piece:  # cut short meanwhile
                     break
                 self._take(stream, piece)
 
@@ -72,21 +74,32 @@ class Transcript:
         return Printed(self._first, self._count - kept, list(self._last))
 
     def _take(self, stream: _Stream, piece: bytes) -> None:
-        lines = stream.lines(piece)
-        missing = FIRST - len(self._first)
-        self._first += lines[:missing]
-        self._last += lines[missing:][-LAST:]
-        self._count += len(lines)
-        self.newest = stream.rest.strip() or next((line.text for line in reversed(lines) if line.text.strip()), b"")
+        count, first, last = stream.lines(piece, FIRST - len(self._first))
+        self._first += first
+        self._last += last
+        self._count += count
+        shown = (line.text for line in (*reversed(last), *reversed(first)) if line.text.strip())
+        self.newest = stream.rest.strip() or next(shown, self.newest)
 
 
 class _Stream:
     def __init__(self, file: IO[bytes], *, is_error: bool) -> None:
         self.file, self.is_error, self.position, self.rest = file, is_error, 0, b""
 
-    def lines(self, piece: bytes) -> list[Line]:
-        """The lines that end in this piece; the rest waits for its end."""
+    def lines(self, piece: bytes, missing: int) -> tuple[int, list[Line], list[Line]]:
+        """How many lines end in this piece, the first that are missing, and the last; the rest waits for its end.
+
+        The others are only counted: there may be a million of them.
+        """
         self.position += len(piece)
-        *whole, rest = (self.rest + piece).split(b"\n")
+        text = self.rest + piece
+        count = text.count(b"\n")
+        *first, text = text.split(b"\n", missing)
+        *last, rest = text.rsplit(b"\n", LAST + 1)
+        if count > len(first) + len(last):
+            del last[0]  # those before the last ones, in one piece
         self.rest = rest[-LONGEST:]
-        return [Line(line[-LONGEST:], self.is_error) for line in whole]
+        return count, self._kept(first), self._kept(last)
+
+    def _kept(self, lines: list[bytes]) -> list[Line]:
+        return [Line(line[-LONGEST:], self.is_error) for line in lines]

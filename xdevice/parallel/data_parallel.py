@@ -60,7 +60,8 @@ def data_parallel(
         No devices, or an unknown reduction. On calling: as `split_batch` and `value_and_grad`, or the replicas
         are not for these devices.
     ArgumentTypeError
-        ``fn`` cannot be called. On calling: a loss that is not of floating-point numbers; parameters in a set.
+        ``fn`` cannot be called. On calling: a loss that is not of floating-point numbers; parameters in a set;
+        replicas in a plain list.
     DeviceNotFoundError
         The chosen framework does not have the device.
     DeviceSpellingError
@@ -111,7 +112,12 @@ class _Step:
         flats = _checked_replicas(params, self._devices) if replicated else [_ordered(params)]
         owner, parameters = parameters_in(flats[:1])
         shares = self._shares(flats, owner, parameters, batch)
-        self._compute(shares, owner)
+        try:
+            self._compute(shares, owner)
+        except (TypeError, LookupError, AttributeError) as error:
+            if not replicated and _may_be_replicas(params, len(self._devices)):
+                raise _plain_list(params, error) from error
+            raise
         homes = [self._devices[0] if replicated else owner.placement.device_of(tensor) for tensor in parameters]
         places = range(1, len(shares)) if replicated else ()
         results = self._reduced(shares, owner, [*homes, homes[0]], [None, *places])
@@ -187,6 +193,21 @@ def _ordered(params: Any) -> Flat:
     if flat.unordered:
         raise ArgumentTypeError("data_parallel was given parameters in a set, which has no order; give a list")
     return flat
+
+
+def _may_be_replicas(params: Any, devices: int) -> bool:
+    """Whether it is a list of as many trees of one structure as there are devices."""
+    if type(params) not in (list, tuple) or len(params) != devices:
+        return False
+    flats = [flatten(tree) for tree in params]
+    return all(flats[0].same_structure(flat) for flat in flats)
+
+
+def _plain_list(params: Any, error: Exception) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"the loss cannot be computed with params, which is a plain {type(params).__name__} of {len(params)}: {error}; "
+        "if it has a replica for each device, pass Replicas(params), or make them with replicate(tree, devices)"
+    )
 
 
 def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Flat]:

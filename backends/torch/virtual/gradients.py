@@ -47,36 +47,47 @@ def compute_here() -> None:
     variable._execution_engine = _Engine(variable._execution_engine)
 
 
-def compute_here_if_needed() -> None:
-    """Find out at the first backward whether the engine has threads for the devices.
+def compute_here_if_needed(x: torch.Tensor) -> None:
+    """Find out before the first backward whether the engine has threads for the devices; x is on the last of them.
 
     It has none if it started before they were there. A backward now would tell, but starts it, and then torch refuses
     to compute gradients in forked processes.
     """
     variable: Any = torch.autograd.Variable
-    variable._execution_engine = _Unproved(variable._execution_engine)
+    variable._execution_engine = _Unproved(variable._execution_engine, x[:0].requires_grad_())
 
 
 class _Unproved:
-    """The autograd engine until its first backward."""
+    """The autograd engine until its first backward, before which it goes through a graph that computes nothing.
 
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
+    The program's own graph would not do: the engine may be half through it before it needs a thread for a device.
+    """
+
+    def __init__(self, engine: Any, x: torch.Tensor) -> None:
+        self._engine, self._x, self._lock = engine, x, threading.Lock()
+        self._y = x.clone()
+        self._gradient = x.detach()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
         variable: Any = torch.autograd.Variable
-        if variable._execution_engine is self:
-            variable._execution_engine = self._engine
+        with self._lock:
+            if variable._execution_engine is self:
+                self._prove(variable)
+        return variable._execution_engine.run_backward(*args, **kwargs)
+
+    def _prove(self, variable: Any) -> None:
+        wanted = {"allow_unreachable": True, "accumulate_grad": False}
         try:
-            return self._engine.run_backward(*args, **kwargs)
+            self._engine.run_backward((self._y,), (self._gradient,), True, False, (self._x,), **wanted)
         except RuntimeError as error:
             if NO_THREADS not in str(error):
                 raise
-        compute_here()
-        return variable._execution_engine.run_backward(*args, **kwargs)
+            variable._execution_engine = _Engine(self._engine)
+        else:
+            variable._execution_engine = self._engine
 
 
 class _Engine:

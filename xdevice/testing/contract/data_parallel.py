@@ -11,6 +11,7 @@ import pytest
 
 from xdevice import (
     ArgumentError,
+    ArgumentTypeError,
     NotSupportedError,
     Replicas,
     XDeviceError,
@@ -252,6 +253,14 @@ class DataParallel(Promises):
         step = data_parallel(loss, [FIRST, SECOND])
         with pytest.raises(ArgumentError, match="replica 0 is on gpu:1, and was to be on gpu:0"):
             step(replicate(parameters(), [SECOND, FIRST]), *batch())
+
+    @needs("gradients.value_and_gradients")
+    def test_replicas_in_a_plain_list_are_an_error_that_says_how_to_make_them(self, backend: str) -> None:
+        plain = [{"w": rows(3), "b": rows(3)} for _ in TWICE]
+        with pytest.raises(ArgumentTypeError, match=r"a plain list of 2: .* make them with replicate"):
+            data_parallel(lambda params, x: total(x @ params["w"]), TWICE)(plain, rows(4))
+        found, _ = data_parallel(lambda layers, x: total(x @ layers[0]["w"]), TWICE)(plain, rows(4))
+        assert to_numpy(found).size == 1  # any other list is computed with
 
     def test_a_framework_without_gradients_takes_no_step_and_says_so(self, backend: str) -> None:
         step = data_parallel(lambda w, x: total(x @ w), TWICE)

@@ -1,0 +1,54 @@
+"""Whether the frameworks can limit the memory of virtual GPUs: asked before a script runs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xdevice.errors import NotSupportedError
+from xdevice.framework.adapters import is_installed, registered
+from xdevice.kit import virtual_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_REFUSED = 3
+_ASK = f"""
+import sys, xdevice
+xdevice.use(sys.argv[1])
+try:
+    xdevice.count()
+except xdevice.NotSupportedError as error:
+    print(error)
+    sys.exit({_REFUSED})
+"""
+
+
+def check(names: Iterable[str]) -> None:
+    """Raise an error if a limit is asked for, and one of the frameworks cannot have virtual GPUs with one.
+
+    Each is asked in a process of its own: its import may change this one's environment, which the script gets.
+    """
+    if virtual_memory.limit() is None:
+        return
+    safe = ["-P"] if sys.version_info >= (3, 11) else []  # no module of the current folder is a framework
+    for name in filter(is_installed, names):
+        command = [sys.executable, *safe, "-c", _ASK, name]
+        asked = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
+        if asked.returncode == _REFUSED:
+            raise NotSupportedError(asked.stdout.strip().rpartition("\n")[2])
+
+
+def imported_by(script: str) -> list[str]:
+    """The frameworks that the script imports whatever happens: in statements of the file itself."""
+    try:
+        body = ast.parse(Path(script).read_bytes()).body
+    except (SyntaxError, ValueError):  # running it says what is wrong
+        return []
+    names = [alias.name for statement in body if isinstance(statement, ast.Import) for alias in statement.names]
+    names += [statement.module or "" for statement in body if isinstance(statement, ast.ImportFrom)]
+    found = {name.partition(".")[0] for name in names}
+    return [name for name in registered() if name in found]
