@@ -325,6 +325,12 @@ def test_what_holds_a_tensor_and_cannot_be_rebuilt_is_an_error_with_its_path(hol
     assert xdevice.to_device(root, "cpu", copy=True, skip=["held"])["held"] is root["held"]
 
 
+@pytest.mark.parametrize("ask", [xdevice.device_of, xdevice.devices_of])
+def test_a_second_tensor_is_not_taken_for_what_to_skip(ask):
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
+        ask(np.ones(3), np.ones(3))
+
+
 class Items(MutableMapping):
     """Keeps its items in an attribute, which a shallow copy shares."""
 

@@ -46,6 +46,8 @@ moved: np.ndarray[Any, Any] = xdevice.to_device(w, d)
 xdevice.to_device("gpu", w)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 xdevice.to_device(d, [w, w])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 xdevice.to_device(w, devise="gpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+xdevice.device_of(w, w)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+xdevice.devices_of("cpu", w)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 xdevice.to_device(w, 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 xdevice.convert(w, "torch", device=0)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 xdevice.split_batch(w, [d, "gpu:1"])

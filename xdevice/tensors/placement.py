@@ -36,7 +36,7 @@ _OPENED = frozenset({dict, list, tuple})
 _where, _where_in_trees = where_by_type.get, where_in_trees.get
 
 
-def device_of(obj: Any, skip: Collection[str] = ()) -> Device:
+def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
     """The device on which a tensor, parameter, model or tree is.
 
     A model is where its parameters and buffers are; a tree is where its tensors are. Plain data in a tree
@@ -73,7 +73,7 @@ def device_of(obj: Any, skip: Collection[str] = ()) -> Device:
     return where(obj)
 
 
-def devices_of(obj: Any, skip: Collection[str] = ()) -> frozenset[Device]:
+def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
     """All devices on which a tensor, parameter, model or tree is.
 
     Parameters
