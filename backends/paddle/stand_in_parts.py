@@ -42,6 +42,9 @@ class _Flags:
     def is_public(self, name: str) -> bool:
         return name in self._more or bool(self._known.is_public(name))
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._more or name in self._known
+
     def __getitem__(self, name: str) -> Any:
         return self._more[name] if name in self._more else self._known[name]
 

@@ -98,7 +98,8 @@ def test_what_cannot_be_on_virtual_gpus_computes_otherwise_or_raises_by_name(pro
             scaler.step(adam)
             print(net.weight.grad.place, loss.dtype, net.weight.dtype)
         paddle.set_flags({"FLAGS_cudnn_deterministic": True})
-        print(paddle.get_flags("FLAGS_cudnn_deterministic"))
+        flags = paddle.base.framework._global_flags()
+        print(paddle.get_flags("FLAGS_cudnn_deterministic"), "FLAGS_cudnn_deterministic" in flags, "FLAGS_no" in flags)
         for impossible in (paddle.device.cuda.graphs.CUDAGraph, lambda: paddle.device.cuda.get_device_properties(7)):
             try: impossible()
             except (AssertionError, ValueError) as error: print(error)
@@ -113,7 +114,7 @@ def test_what_cannot_be_on_virtual_gpus_computes_otherwise_or_raises_by_name(pro
     """)
     assert lines == [
         *["Place(gpu:0) paddle.float32 paddle.float32"] * 2,
-        "{'FLAGS_cudnn_deterministic': True}",
+        "{'FLAGS_cudnn_deterministic': True} True False",
         "CUDA Graph is only supported on PaddlePaddle compiled with NVIDIA GPU.",
         "(InvalidArgument) Invalid CUDAPlace(7), must inside [0, 2), because GPU number on your machine is 2.",
         "[2.0, 1.25]",
