@@ -35,7 +35,7 @@ def stand_in(tab: str, examples: int | None = None) -> None:
         _in_gluon()
     if tab in ("all", "tensorflow", "jax"):
         _in_keras(keras_of(tab))
-    if tab == "tensorflow":
+    if tab in ("tensorflow", "jax"):
         _in_tensorflow_datasets()
 
 
@@ -67,6 +67,19 @@ def _imdb(*, num_words: int = 20_000, **_: Any) -> Any:
     return tuple(made)
 
 
+class Arrays:
+    """``tensorflow_datasets.as_numpy``: a data set of tensors as one of NumPy's arrays."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Any:
+        return self.dataset.as_numpy_iterator()
+
+    def __len__(self) -> int:
+        return int(self.dataset.cardinality())
+
+
 def _in_tensorflow_datasets() -> None:
     """``tensorflow_datasets.load`` with MNIST's images; the package need not be installed."""
     import tensorflow as tf
@@ -89,7 +102,7 @@ def _in_tensorflow_datasets() -> None:
         return (found, SimpleNamespace(splits=splits)) if with_info else found
 
     module: Any = ModuleType("tensorflow_datasets")
-    module.load, module.disable_progress_bar = load, lambda: None
+    module.load, module.as_numpy, module.disable_progress_bar = load, Arrays, lambda: None
     sys.modules["tensorflow_datasets"] = module
 
 

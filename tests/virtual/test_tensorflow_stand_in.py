@@ -30,10 +30,12 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         print(float(tf.reduce_sum(double(x))))
         from tensorflow.python.client import device_lib
         print([d.name for d in device_lib.list_local_devices()])
-        import threading
-        threading.Thread(target=lambda: print(tf.ones(1).device[-5:])).start()
         keras2 = {"tf": tf, "__name__": "tf_keras.src.optimizers.optimizer"}  # compiles with XLA if it sees GPUs
         print(eval("tf.config.list_physical_devices('GPU') + tf.config.list_logical_devices('GPU')", keras2))
+        import threading
+        asked = threading.Thread(target=lambda: print(tf.ones(1).device[-5:]))
+        asked.start()
+        asked.join()
         import xdevice
         xdevice.use("tensorflow")
         moved = xdevice.to_device(y, "gpu")
@@ -51,8 +53,8 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         "/device:GPU:1",
         "12.0",
         "['/device:CPU:0', '/device:GPU:0', '/device:GPU:1']",
-        "GPU:0",
         "[]",
+        "GPU:0",
         "[Device('cpu:0'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:1 /GPU:1 gpu:0",
     ]
 
