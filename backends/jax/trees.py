@@ -13,9 +13,10 @@ _registered: Callable[[type], Any]
 if hasattr(default_registry, "is_node"):
     _registered = default_registry.is_node
 else:  # up to JAX 0.4.34 it tells of objects only; this is where it keeps the classes
-    from jax._src.tree_util import _registry
+    from jax._src import tree_util
 
-    _registered = _registry.__contains__
+    inside: Any = tree_util
+    _registered = inside._registry.__contains__
 
 
 def is_node(cls: type) -> bool:

@@ -85,6 +85,11 @@ def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, axis, keepdims: op(x, axis, keepdims)
 
 
+def _sum(x: Any, axes: Any, keepdims: bool) -> Any:
+    name: Any = dtype_name(x)  # PaddlePaddle 3.0 takes the dtype's name only
+    return paddle.sum(x, list(axes), name, keepdims)
+
+
 def _nonzero(x: Any, /) -> tuple[Any, ...]:
     return tuple(paddle.unbind(paddle.nonzero(x), 1))
 
@@ -168,8 +173,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     "mean": _axes(paddle.mean),
     "min": _axes(paddle.min),
     "prod": _axes(paddle.prod),
-    # PaddlePaddle 3.0 takes the dtype's name only
-    "sum": lambda x, axes, keepdims: paddle.sum(x, list(axes), dtype_name(x), keepdims),
+    "sum": _sum,
     "argmax": _extreme(paddle.argmax),
     "argmin": _extreme(paddle.argmin),
     "cumulative_prod": paddle.cumprod,
