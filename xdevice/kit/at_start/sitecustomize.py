@@ -25,4 +25,5 @@ def begin() -> None:
     sys.modules.setdefault("sitecustomize", ours)
 
 
-begin()
+if __name__ == "sitecustomize":  # as Python imports it, and not what collects the package's modules
+    begin()
