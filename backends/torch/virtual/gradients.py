@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -47,26 +48,27 @@ def compute_here() -> None:
     variable._execution_engine = _Engine(variable._execution_engine)
 
 
-def compute_here_if_needed(x: torch.Tensor) -> None:
-    """Find out before the first backward whether the engine has threads for the devices; x is on the last of them.
+def compute_here_if_needed(on_each: Sequence[torch.Tensor]) -> None:
+    """Find out before the first backward whether the engine has threads for the devices, on each of which is a tensor.
 
     It has none if it started before they were there. A backward now would tell, but starts it, and then torch refuses
     to compute gradients in forked processes.
     """
     variable: Any = torch.autograd.Variable
-    variable._execution_engine = _Unproved(variable._execution_engine, x[:0].requires_grad_())
+    variable._execution_engine = _Unproved(variable._execution_engine, [x[:0] for x in on_each])
 
 
 class _Unproved:
-    """The autograd engine until its first backward, before which it goes through a graph that computes nothing.
+    """The autograd engine until its first backward, before which it goes through graphs that compute nothing.
 
-    The program's own graph would not do: the engine may be half through it before it needs a thread for a device.
+    The program's own graph would not do: the engine may be half through it before it needs a thread for a device. And
+    the threads of other devices have begun, and not only been started, when it has gone through a graph on each.
     """
 
-    def __init__(self, engine: Any, x: torch.Tensor) -> None:
-        self._engine, self._x, self._lock = engine, x, threading.Lock()
-        self._y = x.clone()
-        self._gradient = x.detach()
+    def __init__(self, engine: Any, on_each: Sequence[torch.Tensor]) -> None:
+        self._engine, self._lock = engine, threading.Lock()
+        inputs = [x.clone().requires_grad_() for x in on_each]
+        self._graphs = [(x, x.clone(), x.detach()) for x in inputs]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -81,7 +83,8 @@ class _Unproved:
     def _prove(self, variable: Any) -> None:
         wanted = {"allow_unreachable": True, "accumulate_grad": False}
         try:
-            self._engine.run_backward((self._y,), (self._gradient,), True, False, (self._x,), **wanted)
+            for x, y, gradient in self._graphs:
+                self._engine.run_backward((y,), (gradient,), True, False, (x,), **wanted)
         except RuntimeError as error:
             if NO_THREADS not in str(error):
                 raise

@@ -119,21 +119,26 @@ def _probe() -> None:
         raise VirtualDeviceError(
             f"virtual GPUs compute wrongly under torch {torch.__version__}, which has changed: {error}{hint}"
         ) from error
-    account.forget_peak(devices.count - 1)
+    for index in range(devices.count):
+        account.forget_peak(index)
     devices.use(False)
 
 
 def _compute() -> None:
-    last = devices.count - 1
+    """Add, and differentiate on each device in turn: where autograd has a thread for it, the thread has begun then.
+
+    One that begins when the interpreter is ending ends the process with "terminate called without an active exception".
+    """
     if devices.plug_in is None:
-        x = torch.ones(2, device=f"{NAME}:{last}")
+        ones = [torch.ones(2, device=f"{NAME}:{i}") for i in range(devices.count)]
     else:  # in a way that torch does not count as the first use of a GPU
-        x = torch.ops.xdevice_virtual.take(torch.ones(2), last)
+        ones = [torch.ops.xdevice_virtual.take(torch.ones(2), i) for i in range(devices.count)]
     if devices.name != NAME:
-        gradients.compute_here_if_needed(x)
-        if (x + x).tolist() != [2, 2]:
-            raise RuntimeError(f"x + x is {x + x}")
+        gradients.compute_here_if_needed(ones)
+        if (ones[-1] + ones[-1]).tolist() != [2, 2]:
+            raise RuntimeError(f"x + x is {ones[-1] + ones[-1]}")
         return
-    (found,) = torch.autograd.grad((x.requires_grad_() + x).sum(), x)
-    if found.device != x.device or found.tolist() != [2, 2]:
-        raise RuntimeError(f"the gradient of x + x is {found}")
+    for x in ones:
+        (found,) = torch.autograd.grad((x.requires_grad_() + x).sum(), x)
+        if found.device != x.device or found.tolist() != [2, 2]:
+            raise RuntimeError(f"the gradient of x + x is {found}")
