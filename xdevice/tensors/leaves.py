@@ -171,9 +171,9 @@ def _deep_copied(leaf: Any) -> Any:
 def _check_data(leaf: Any) -> None:
     """An error unless the object is plain data, as far as can be seen."""
     kind = type(leaf).__name__
-    _check_nothing_inside(leaf)
     if hasattr(type(leaf), "__next__"):
         raise NotATensorError(f"an object of type {kind} can be read only once; make it a list")
+    _check_nothing_inside(leaf)
     if any(hasattr(type(leaf), mark) for mark in _ARRAYS):
         raise NotATensorError(f"an object of type {kind} holds an array that no framework here owns; {_HINT}")
     if not _can_be_searched(leaf):
@@ -194,13 +194,11 @@ def _can_be_searched(leaf: Any) -> bool:
         return True  # a function made in C
     if bool(cls.__flags__ & _MADE_IN_PYTHON) and (hasattr(leaf, "__dict__") or "__slots__" in vars(cls)):
         return True
-    return cls.__module__ == "array" or _is_simple(cls)
+    return cls.__module__ == "array" or (_is_pythons(cls) and not hasattr(cls, "__iter__"))  # such as a lock, a slice
 
 
-def _is_simple(cls: type) -> bool:
-    """Whether it is a class of the standard library, such as locks and slices, that is not iterated over."""
-    own = cls.__module__.partition(".")[0] in sys.stdlib_module_names
-    return own and not hasattr(cls, "__iter__")
+def _is_pythons(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] in sys.stdlib_module_names
 
 
 def _tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
@@ -235,6 +233,8 @@ def _holds_objects(node: Any) -> bool:
 def _inside(node: Any, path: str) -> list[tuple[str, Any]]:
     if _holds_objects(node):
         return [(f"{path}.flat[{i}]", part) for i, part in enumerate(node.flat)]
+    if isinstance(node, types.FrameType):  # of a generator; its globals are not in it
+        return [(f"{path}.{name}", value) for name, value in node.f_locals.items()]
     container = container_of(node)
     if container is not None:
         return [(path + key, part) for key, part in zip(container.keys(node), container.parts(node), strict=True)]
@@ -244,7 +244,7 @@ def _inside(node: Any, path: str) -> list[tuple[str, Any]]:
         found = []
     if isinstance(node, BaseException):
         found += [(f"{path}.args[{i}]", part) for i, part in enumerate(node.args)]
-    if _is_simple(type(node)) and not callable(node):
+    if _is_pythons(type(node)) and not callable(node):  # views and iterators too, which are not read
         found += [(path, part) for part in gc.get_referents(node)]
     if isinstance(node, (dict, list, tuple, set, frozenset)):  # of a class that moves itself
         contents = node.values() if isinstance(node, dict) else node

@@ -56,7 +56,7 @@ HOLDERS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: Holder(x=x), r"Holder\.x is a tensor"),
     (lambda x: Holder(deep={"a": [x]}), r"Holder\.deep\['a'\]\[0\] is a tensor"),
     (lambda x: (part for part in [x]), "can be read only once"),
-    (lambda x: {"a": x}.values(), "cannot be searched"),
+    (lambda x: {"a": x}.values(), "cannot rebuild dict_values objects"),
     (lambda x: {Holder(x=x): 1}, "a key of this dict holds a tensor"),
     (lambda x: Counter([(1, Holder(x=x))]), "a key of this Counter holds a tensor"),
     (lambda x: UserDict({("a", Holder(x=x)): x}), "a key of this UserDict holds a tensor"),
