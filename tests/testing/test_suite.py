@@ -27,7 +27,7 @@ def test_every_need_is_a_word_or_a_function_of_a_capability():
     from xdevice.contract import CAPABILITIES
 
     words = {name for name in vars(Native) if not name.startswith("_")}
-    known = words | {
+    known = {"cpu"} | words | {
         f"{capability}.{function}" for capability, functions in CAPABILITIES.items() for function in functions
     }
     needs = {
