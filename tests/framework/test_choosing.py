@@ -26,7 +26,8 @@ MEANT = {
     "paddle": "paddlepaddle pd Paddle paddlepaddle-gpu",
     "mxnet": "mx gluon MXNet",
     "jax": "jnp jaxlib jax.numpy flax optax",
-    "numpy": "np cupy scipy numpy.array_api",
+    "numpy": "np scipy numpy.array_api",
+    "cupy": "cp cupyx cupy-cuda12x",
 }
 
 

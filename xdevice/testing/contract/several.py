@@ -67,6 +67,7 @@ class SeveralDevices(Promises):
         assert hardware.properties(home())["virtual"] is False
 
     @on_several
+    @needs("virtual.enable")
     def test_virtual_gpus_are_fixed_for_the_process_and_never_mixed_with_real_ones(self, backend: str) -> None:
         n = count("gpu")
         if hardware.properties(FIRST)["virtual"]:
