@@ -32,10 +32,11 @@ def _placed(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _named(function: Callable[..., Any]) -> Callable[..., Any]:
+def _named(function: Any) -> Callable[..., Any]:
     """The function with the standard's signature: a ufunc of CuPy 14.2 has none."""
     if not isinstance(function, cupy.ufunc):
-        return function
+        plain: Callable[..., Any] = function
+        return plain
 
     def one(x: Any, /) -> Any:
         return function(x)

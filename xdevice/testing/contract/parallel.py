@@ -80,9 +80,9 @@ class Parallel(Promises):
             (lambda: [rows(3), tensor(1.0)], twice, r"the tensor at \[1\] has no axis"),
             (lambda: tensor(1.0), twice, "has no axis"),
             (lambda: ["text", 5], twice, "no tensor to split"),
-            (lambda: rows(3), [], "no device in the list"),
-            (lambda: rows(3), "cpu", "devices='cpu' is not a list of devices"),
-            (lambda: rows(3), 2, "devices=2 is not a list of devices"),
+            (lambda: rows(3), list, "no device in the list"),
+            (lambda: rows(3), lambda: "cpu", "devices='cpu' is not a list of devices"),
+            (lambda: rows(3), lambda: 2, "devices=2 is not a list of devices"),
             (lambda: rows(3), lambda: [home(), "gpu:99"], "gpu:99"),
         ],
     )
@@ -90,7 +90,7 @@ class Parallel(Promises):
         self, backend: str, tree: Any, devices: Any, says: str
     ) -> None:
         with pytest.raises(XDeviceError, match=says):
-            split_batch(tree(), devices() if callable(devices) else devices)
+            split_batch(tree(), devices())
 
     @on_several
     def test_each_part_is_on_its_device(self, backend: str) -> None:
