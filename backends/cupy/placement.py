@@ -13,6 +13,16 @@ if TYPE_CHECKING:
     from xdevice.contract import Role
 
 
+class _Gpus(dict[int, Device]):
+    """Each GPU by its number, made once: making one takes longer than asking the array."""
+
+    def __missing__(self, index: int) -> Device:
+        return self.setdefault(index, Device("gpu", index))
+
+
+_gpus = _Gpus()
+
+
 def role(cls: type) -> Role | None:
     if issubclass(cls, cupy.ndarray):
         return "tensor"
@@ -20,7 +30,7 @@ def role(cls: type) -> Role | None:
 
 
 def device_of(tensor: Any) -> Device:
-    return Device("gpu", tensor.device.id)
+    return _gpus[tensor.device.id]
 
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:

@@ -71,7 +71,7 @@ def test_without_a_gpu_all_frameworks_are_the_others(tmp_path):
     env = {**os.environ, **HIDDEN}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
-    assert [row["name"] for row in json.loads(done.stdout)["runs"]] == ["numpy"]
+    assert [row["backend"] for row in json.loads(done.stdout)["runs"]] == ["numpy"]
     assert done.stderr.startswith("xdevice: cupy is left out: cupy ")
 
 
