@@ -2,8 +2,8 @@
 
 Notes: CuPy imports on a machine without a GPU, and then has no device. An operation computes on the current device,
 which a scope sets, and not on the device of its arrays: it reads another GPU's memory where the two GPUs allow that,
-with a ``PerformanceWarning``. The default float has 64 bits, as NumPy's. What goes to or from a device goes to or from
-all of CuPy's devices, since CuPy does not say which are in use: `xdevice.synchronize` creates a context on each.
+with a ``PerformanceWarning``. The default float has 64 bits, as NumPy's. Seeding, and synchronizing or emptying the
+cache without a device, use every GPU and create a context on each: CuPy does not tell which are in use.
 """
 
 import cupy as cupy
