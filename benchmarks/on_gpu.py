@@ -1,6 +1,7 @@
 """The tests and measurements that need a real GPU, in one command.
 
-    python benchmarks/on_gpu.py --out report            # on a machine with a GPU
+    python benchmarks/on_gpu.py --out report            # on a machine with a GPU, under PyTorch and JAX
+    python benchmarks/on_gpu.py --out report --backend cupy
     python benchmarks/on_gpu.py --out report --virtual  # a rehearsal, on two virtual GPUs
 
 Works from a checkout, without a network and without installing anything: it lays xdevice out as its wheel does,

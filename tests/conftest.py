@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from xdevice.testing.frameworks import backends_of
 from xdevice.testing.native import words_in
-from xdevice.testing.plugin import backends_of
 
 HERE = Path(__file__).parent
 

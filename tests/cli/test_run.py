@@ -99,6 +99,18 @@ def test_one_script_runs_under_every_framework_side_by_side(script):
     assert "the sum is 6.0" in lines and "x is on cpu:0" in lines
 
 
+def test_a_framework_without_a_device_is_left_out_of_all_and_the_reason_is_said(with_toy, tmp_path):
+    (tmp_path / "short.py").write_text("print('ran')", encoding="utf-8")
+    for kinds, names in (("gpu", NAMES), ("cpu gpu", [*NAMES, "toy"])):
+        done = with_toy(
+            "good", "run", "short.py", "--backend", "all", "--json", status=0, TOY_KINDS=kinds, TOY_GPUS="0"
+        )
+        assert [one["backend"] for one in json.loads(done.stdout)["runs"]] == names
+        assert ("xdevice: toy is left out: toy is built for cuda 12.6" in done.stderr) is (kinds == "gpu")
+    named = with_toy("good", "run", "short.py", "--backend", "toy", status=0, TOY_KINDS="gpu", TOY_GPUS="0")
+    assert "✓ toy" in named.stdout
+
+
 def test_a_table_and_the_unified_view_are_shown(script):
     done = run(script(WHERE))
     assert done.returncode == 0

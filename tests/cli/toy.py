@@ -14,7 +14,7 @@ ADAPTER = {
     "xdevice_toy/hardware.py": f"""
         import os
         def build(): return {{"version": "1.5", "compute": os.environ.get("TOY_COMPUTE", "cuda"), "toolkit": "12.6"}}
-        def kinds(): return ("cpu", "gpu")
+        def kinds(): return tuple(os.environ.get("TOY_KINDS", "cpu gpu").split())
         def count(kind): return {{"cpu": 1, "gpu": int(os.environ.get("TOY_GPUS", "2"))}}.get(kind, 0)
         def properties(device):
             uuid = {UUID[4:]!r} if device.index == 0 else "another"

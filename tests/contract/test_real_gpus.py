@@ -19,6 +19,12 @@ except xdevice.VirtualDeviceError as error:
 """
 
 
+@pytest.fixture(autouse=True)
+def can_have_virtual_gpus(backend):
+    if not backend.open("virtual").has("enable"):
+        pytest.skip(f"{backend} has no virtual GPUs, whatever real ones there are")
+
+
 def run(backend, then):
     clean = {name: value for name, value in os.environ.items() if name != ENV}
     code = CODE.format(backend=backend, then=then)

@@ -26,7 +26,8 @@ MEANT = {
     "paddle": "paddlepaddle pd Paddle paddlepaddle-gpu",
     "mxnet": "mx gluon MXNet",
     "jax": "jnp jaxlib jax.numpy flax optax",
-    "numpy": "np cupy scipy numpy.array_api",
+    "numpy": "np scipy numpy.array_api",
+    "cupy": "cp cupyx cupy-cuda12x",
 }
 
 
@@ -220,11 +221,27 @@ def test_an_adapter_has_a_namespace_of_what_it_can_whatever_else_it_lacks(run, t
     ]
 
 
-def test_a_framework_without_a_cpu_says_why_it_has_no_device(run, tmp_path):
-    """One that knows GPUs alone, on a machine where it sees none."""
-    hardware = tmp_path / "xdevice_toy" / "hardware.py"
+@pytest.fixture
+def gpus_alone(toy_path):
+    """The toy's hardware, which knows GPUs alone and sees none."""
+    hardware = toy_path / "xdevice_toy" / "hardware.py"
     text = hardware.read_text().replace('("cpu", "gpu")', '("gpu",)').replace('int(kind == "cpu")', "0")
-    hardware.write_text(text + "def build(): return {'version': '1', 'compute': 'rocm', 'toolkit': None}\n")
+    hardware.write_text(text)
+    return hardware
+
+
+def test_a_framework_without_a_device_is_not_guessed_from_being_imported(run, gpus_alone):
+    assert run("import toy; print(xdevice.backend())") != "toy"
+    assert run("import toy; xdevice.use('toy'); print(xdevice.backend())") == "toy"
+    gpus_alone.write_text(gpus_alone.read_text().replace("gpus = 0", "gpus = 1"))
+    assert run("import toy; print(xdevice.backend())") == "toy"
+
+
+def test_a_framework_without_a_cpu_says_why_it_has_no_device(run, tmp_path, gpus_alone):
+    """One that knows GPUs alone, on a machine where it sees none."""
+    gpus_alone.write_text(
+        gpus_alone.read_text() + "def build(): return {'version': '1', 'compute': 'rocm', 'toolkit': None}\n"
+    )
     (tmp_path / "xdevice_toy" / "creation.py").write_text(
         "def zeros(shape, dtype, device): raise RuntimeError('no driver')\n"
     )

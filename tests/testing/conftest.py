@@ -12,18 +12,31 @@ ENTRY_POINTS = """
 pages = xdevice_pages
 ghost = xdevice_ghost
 broken = xdevice_broken
+gpus_alone = xdevice_gpus_alone
+"""
+GPUS_ALONE = """
+def build(): return {"version": "1.5", "compute": "cuda", "toolkit": "12.9"}
+def kinds(): return ("gpu",)
+def count(kind): return 0
 """
 
 
 @pytest.fixture
 def run(pytester, monkeypatch):
-    """Run pytest on the text of a test file, with `pages`, `ghost`, which is missing, and `broken` registered."""
+    """Run pytest on the text of a test file, with other frameworks registered.
+
+    They are `pages`, `ghost`, which is missing, `broken`, and `gpus_alone`, which has no device.
+    """
     info = pytester.mkdir("site") / "xdevice_pages-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: xdevice-pages\nVersion: 1.0\n", encoding="utf-8")
     (info / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
     (info.parent / "broken.py").write_text("raise OSError('libbroken.so is missing')\n", encoding="utf-8")
     (info.parent / "xdevice_broken.py").write_text("import broken\n", encoding="utf-8")
+    (info.parent / "gpus_alone.py").write_text("", encoding="utf-8")
+    adapter = pytester.mkdir("site/xdevice_gpus_alone")
+    (adapter / "__init__.py").write_text("import gpus_alone\n", encoding="utf-8")
+    (adapter / "hardware.py").write_text(GPUS_ALONE, encoding="utf-8")
     for name in [name for name in os.environ if name.startswith(("XDEVICE", "PYTEST_ADDOPTS"))]:
         monkeypatch.delenv(name)
     path = [str(info.parent), str(PAGES), *filter(None, sys.path)]

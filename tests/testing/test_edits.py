@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from xdevice.contract import CAPABILITIES
+from xdevice.framework.adapters import ORDER
 
 ROOT = Path(__file__).parents[2]
 ADAPTERS = sorted(folder.name for folder in (ROOT / "backends").iterdir() if (folder / "__init__.py").is_file())
+
+EVERYWHERE = [name for name in ADAPTERS if name in ORDER]
+"""Those tested on every change: the others' environment of tox runs on request."""
 
 
 def text(name):
@@ -25,17 +29,23 @@ CONTRACT = text("tests/typing/contract.py")
 
 
 @pytest.mark.parametrize(
-    ("file", "pattern"),
+    ("file", "pattern", "named"),
     [
-        ("pyproject.toml", r'^\[project\.entry-points\."xdevice\.backends"\]\n(.*?)\n\n'),
-        ("pyproject.toml", r"^\[project\.optional-dependencies\]\n(.*?)\n\n"),
-        ("tox.ini", r"^env_list =\n(.*?)\n(?=\w)"),
-        (".github/workflows/tests.yml", r"environment: \[(.*?)\]"),
+        ("pyproject.toml", r'^\[project\.entry-points\."xdevice\.backends"\]\n(.*?)\n\n', ADAPTERS),
+        ("pyproject.toml", r"^\[project\.optional-dependencies\]\n(.*?)\n\n", ADAPTERS),
+        ("tox.ini", r"^env_list =\n(.*?)\n(?=\w)", EVERYWHERE),
+        (".github/workflows/tests.yml", r"environment: \[(.*?)\]", EVERYWHERE),
     ],
     ids=["entry point", "extra", "tox", "workflow"],
 )
-def test_every_folder_is_named_where_it_must_be(file, pattern):
-    assert names(file, pattern) == set(ADAPTERS)
+def test_every_folder_is_named_where_it_must_be(file, pattern, named):
+    assert names(file, pattern) == set(named)
+
+
+def test_a_framework_that_is_not_tested_on_every_change_has_an_environment_of_its_own():
+    own = set(re.findall(r"^\[testenv:(\w+)\]$", text("tox.ini"), re.MULTILINE))
+    assert set(ADAPTERS) - set(EVERYWHERE) <= own
+    assert set(ADAPTERS) != set(EVERYWHERE)
 
 
 def test_every_folder_is_a_package_and_has_words_for_the_suite():
@@ -62,7 +72,7 @@ def test_every_capability_of_every_adapter_is_in_the_typing_contract():
 def test_the_demonstration_installs_the_versions_that_are_tested():
     pins = re.findall(r"^ *demo: python -m pip install (.*)$", text("tox.ini"), re.MULTILINE)
     pins = [pin for line in pins for pin in line.split() if "==" in pin]
-    assert len(pins) == len(ADAPTERS)
+    assert len(pins) == len(EVERYWHERE)
     for pin in pins:
         assert re.search(rf"^    [\w,]+: {re.escape(pin)}$", text("tox.ini"), re.MULTILINE), f"{pin} is not tested"
 

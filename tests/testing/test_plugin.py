@@ -9,6 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 import xdevice
+from xdevice.framework.adapters import ORDER, find, has_device
 
 pytest_plugins = ["pytester"]
 
@@ -49,7 +50,9 @@ def test_a_run_without_the_plugin_is_an_ordinary_run(run):
 
 
 def test_every_framework_that_is_installed_is_tested_unless_others_are_asked_for(run):
-    everything = [*xdevice.available(), "broken", "pages"]
+    there = [name for name in xdevice.available() if has_device(find(name))]
+    others = [name for name in there if name not in ORDER]
+    everything = [*there[: len(there) - len(others)], *sorted([*others, "broken", "pages"])]
     assert collected(run, ONE) == collected(run, ONE, "--xdevice-backend=installed") == everything
 
 
@@ -61,7 +64,7 @@ def test_frameworks_are_asked_for_by_name(run, names):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("all", "*--xdevice-backend=all: *ghost is not installed*; installed are *broken, pages"),
+        ("all", "*--xdevice-backend=all: *ghost is not installed*; installed are *broken, *gpus_alone, pages"),
         ("pages,ghost", "*--xdevice-backend=pages,ghost: ghost is not installed; installed are *"),
         ("pytorch", "*--xdevice-backend=pytorch: 'pytorch' is not a backend; installed are *"),
         (",", "*--xdevice-backend=,: no framework is named; installed are *"),
@@ -93,6 +96,36 @@ def test_a_framework_that_does_not_import_fails_its_test_and_not_the_run(run):
     result = run("import xdevice\ndef test_it(device): xdevice.devices()", "--xdevice-backend=pages,broken")
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*broken is installed but fails to import (OSError: libbroken.so is missing)*"])
+
+
+UNUSABLE = "gpus_alone 1.5: installed, not usable here: gpus_alone has no CPU, and this machine has no GPU"
+
+
+def test_a_framework_without_a_device_is_left_out_and_the_header_says_why(run):
+    result = run(ONE, "--xdevice-backend=installed")
+    result.stdout.fnmatch_lines([f"xdevice: *numpy, broken, pages; *{UNUSABLE}"])
+    result.stdout.no_fnmatch_line("*[[]gpus_alone[]]*")
+    assert set(result.parseoutcomes()) == {"passed"}
+
+
+def test_a_framework_without_a_device_that_is_asked_for_by_name_is_an_error_of_the_file(run):
+    result = run(ONE, "--xdevice-backend=pages,gpus_alone")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*ERROR collecting test_it.py*", f"{UNUSABLE}; xdevice doctor says more"])
+
+
+def test_a_class_for_a_framework_without_a_device_is_skipped_where_it_is_or_fails(run):
+    code = """
+        class TestIt:
+            backend = "gpus_alone"
+            def test_it(self, backend): raise AssertionError("the test must not run")
+    """
+    result = run(code, "--xdevice-backend=installed")
+    result.assert_outcomes(deselected=1)
+    result = run(code)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines([f"SKIPPED * test_it.py:3: {UNUSABLE}; xdevice doctor says more"])
+    run(code, "--xdevice-require").assert_outcomes(errors=1)
 
 
 def test_a_class_may_be_for_one_framework(run):

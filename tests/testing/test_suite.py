@@ -27,9 +27,11 @@ def test_every_need_is_a_word_or_a_function_of_a_capability():
     from xdevice.contract import CAPABILITIES
 
     words = {name for name in vars(Native) if not name.startswith("_")}
-    known = words | {
-        f"{capability}.{function}" for capability, functions in CAPABILITIES.items() for function in functions
-    }
+    known = (
+        {"cpu"}
+        | words
+        | {f"{capability}.{function}" for capability, functions in CAPABILITIES.items() for function in functions}
+    )
     needs = {
         need for part in PARTS for name in promises(part) for need in getattr(vars(part)[name], "xdevice_needs", ())
     }

@@ -27,6 +27,32 @@ def test_it_keeps_the_contract_on_two_virtual_gpus_and_nothing_of_it_is_skipped(
     assert "skipped" not in counts
 
 
+GPUS_ALONE = """
+pages.open_pages(1)
+def kinds(): return ("gpu",)
+def count(kind): return len(pages.PAGES) if kind == "gpu" else 0
+def native(device): return pages.PAGES[device.index]
+def as_device(page): return Device("gpu", page.index)
+def properties(device):
+    unknown = {"total_memory": None, "compute_capability": None, "uuid": None}
+    return {"name": repr(native(device)), "virtual": False, **unknown}
+"""
+
+
+def test_it_keeps_the_contract_without_a_cpu_on_two_gpus_and_nothing_of_it_is_skipped(run, elsewhere, tmp_path):
+    without = shutil.copytree(elsewhere, tmp_path / "without")
+    for file, more in (
+        ("site/xdevice_pages/hardware.py", GPUS_ALONE),
+        ("tests/words.py", 'def native_devices(): return [(pages.PAGES[1], "gpu:1")]'),
+    ):
+        with (without / file).open("a", encoding="utf-8") as text:
+            text.write(f"\n\n{more}\n")
+    counts, status, said = run(without, "--xdevice-require")
+    assert status == 0, said
+    assert counts["passed"] > 380
+    assert "skipped" not in counts
+
+
 ALIAS = "made = array.to(hardware.native(device)); made.numbers = array.numbers; return made"
 
 

@@ -22,6 +22,7 @@ def main() -> int:
             shutil.copy(ROOT / "tests" / "typing" / name, tree / name)
         for name in ("mypy.ini", "pyrightconfig.json", "users.json"):
             shutil.copy(ROOT / "tests" / "typing" / name, tree / name)
+        shutil.copytree(ROOT / "tests" / "typing" / "typings", tree / "typings")  # where pyright looks for stubs
         pyright = ["pyright", "--pythonpath", sys.executable]
         checks = (
             ["mypy", "xdevice", "contract.py", "public.py", "frameworks.py"],

@@ -1,6 +1,16 @@
 """Every capability of every adapter is what the contract says: checked by mypy and pyright, never run."""
 
 from xdevice import contract
+from xdevice.backends.cupy import collectives as cupy_collectives
+from xdevice.backends.cupy import creation as cupy_creation
+from xdevice.backends.cupy import exchange as cupy_exchange
+from xdevice.backends.cupy import fft as cupy_fft
+from xdevice.backends.cupy import hardware as cupy_hardware
+from xdevice.backends.cupy import linalg as cupy_linalg
+from xdevice.backends.cupy import maths as cupy_maths
+from xdevice.backends.cupy import memory as cupy_memory
+from xdevice.backends.cupy import placement as cupy_placement
+from xdevice.backends.cupy import storage as cupy_storage
 from xdevice.backends.jax import collectives as jax_collectives
 from xdevice.backends.jax import creation as jax_creation
 from xdevice.backends.jax import engine as jax_engine
@@ -100,6 +110,7 @@ hardware: list[contract.Hardware] = [
     mxnet_hardware,
     jax_hardware,
     numpy_hardware,
+    cupy_hardware,
 ]
 placement: list[contract.Placement] = [
     torch_placement,
@@ -108,6 +119,7 @@ placement: list[contract.Placement] = [
     mxnet_placement,
     jax_placement,
     numpy_placement,
+    cupy_placement,
 ]
 data: list[contract.Data] = [numpy_data]
 trees: list[contract.Trees] = [torch_trees, jax_trees]
@@ -119,6 +131,7 @@ creation: list[contract.Creation] = [
     mxnet_creation,
     jax_creation,
     numpy_creation,
+    cupy_creation,
 ]
 exchange: list[contract.Exchange] = [
     torch_exchange,
@@ -127,8 +140,17 @@ exchange: list[contract.Exchange] = [
     mxnet_exchange,
     jax_exchange,
     numpy_exchange,
+    cupy_exchange,
 ]
-memory: list[contract.Memory] = [torch_memory, tensorflow_memory, paddle_memory, mxnet_memory, jax_memory, numpy_memory]
+memory: list[contract.Memory] = [
+    torch_memory,
+    tensorflow_memory,
+    paddle_memory,
+    mxnet_memory,
+    jax_memory,
+    numpy_memory,
+    cupy_memory,
+]
 gradients: list[contract.Gradients] = [
     torch_gradients,
     tensorflow_gradients,
@@ -145,10 +167,34 @@ collectives: list[contract.Collectives] = [
     mxnet_collectives,
     jax_collectives,
     numpy_collectives,
+    cupy_collectives,
 ]
 engine: list[contract.Engine] = [torch_engine, tensorflow_engine, paddle_engine, mxnet_engine, jax_engine]
-maths: list[contract.Maths] = [torch_maths, tensorflow_maths, paddle_maths, mxnet_maths, jax_maths, numpy_maths]
-fft: list[contract.Fft] = [torch_fft, tensorflow_fft, paddle_fft, jax_fft, numpy_fft]
-linalg: list[contract.Linalg] = [torch_linalg, tensorflow_linalg, paddle_linalg, mxnet_linalg, jax_linalg, numpy_linalg]
-storage: list[contract.Storage] = [torch_storage, tensorflow_storage, paddle_storage, jax_storage, numpy_storage]
+maths: list[contract.Maths] = [
+    torch_maths,
+    tensorflow_maths,
+    paddle_maths,
+    mxnet_maths,
+    jax_maths,
+    numpy_maths,
+    cupy_maths,
+]
+fft: list[contract.Fft] = [torch_fft, tensorflow_fft, paddle_fft, jax_fft, numpy_fft, cupy_fft]
+linalg: list[contract.Linalg] = [
+    torch_linalg,
+    tensorflow_linalg,
+    paddle_linalg,
+    mxnet_linalg,
+    jax_linalg,
+    numpy_linalg,
+    cupy_linalg,
+]
+storage: list[contract.Storage] = [
+    torch_storage,
+    tensorflow_storage,
+    paddle_storage,
+    jax_storage,
+    numpy_storage,
+    cupy_storage,
+]
 sharing: list[contract.Sharing] = [torch_sharing, tensorflow_sharing, paddle_sharing, jax_sharing, numpy_sharing]

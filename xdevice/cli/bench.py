@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdevice._version import __version__
-from xdevice.cli import benchmarks, figures
+from xdevice.cli import benchmarks, figures, probe
 from xdevice.device import parse
 from xdevice.errors import ArgumentError
 from xdevice.experiments import EXPERIMENTS, find, title
-from xdevice.framework.adapters import available
-from xdevice.framework.choosing import backend
 from xdevice.launcher.children import Child, run_all
 from xdevice.launcher.terminal import console, duration, ending, write
 from xdevice.machine import gpus, host
@@ -37,9 +35,9 @@ def main(options: argparse.Namespace) -> int:
         return 0
     names = list(dict.fromkeys(options.experiments)) or list(EXPERIMENTS)
     _check(names, options)
-    frameworks = [str(backend(name)) for name in options.backend or available()] or [str(backend())]
+    chosen = probe.frameworks(options.backend)
     with tempfile.TemporaryDirectory() as folder:
-        children = [_child(framework, names, options, Path(folder)) for framework in frameworks]
+        children = [_child(framework, names, options, Path(folder)) for framework in chosen]
         with Progress(Path(folder), len(names)) as progress:
             interrupted = run_all(
                 children, 1, options.timeout, progress

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def names(asked: Sequence[str]) -> list[str]:
     """The frameworks asked for, or all that the project has an environment for."""
-    there = _tox("list", "-q", "--no-desc").split()
+    there = _tox("list", "-q", "--no-desc", *([] if asked else ["-d"])).split()  # -d: without those run on request
     if not asked:
         chosen = [name for name in registered() if name in there]
         if not chosen:

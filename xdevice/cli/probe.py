@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from xdevice.framework.adapters import Backend
     from xdevice.launcher.children import Child
 
+TIMEOUT = 120.0
+"""Seconds that a framework may take to answer, if the user does not say."""
+
 _CODE = "from xdevice.cli.probe import main; main()"
 
 
@@ -31,6 +34,27 @@ def probe_all(asked: Sequence[str], timeout: float, quiet: bool) -> tuple[list[d
         interrupted = run_all(children, max(1, (usable_threads() or 2) // 2), timeout, progress)
     answers = {child.name: _answer(child, timeout) for child in children}
     return [answers.get(name) or _missing(name) for name in names], interrupted
+
+
+def frameworks(asked: Sequence[str]) -> list[str]:
+    """The frameworks asked for, or all that are installed and have a device on this machine."""
+    from xdevice.framework.adapters import available
+    from xdevice.framework.choosing import backend
+
+    names = asked or _with_a_device(available())
+    return [str(backend(name)) for name in names] or [str(backend())]  # which says what to install
+
+
+def _with_a_device(names: Sequence[str]) -> list[str]:
+    """Those of the frameworks that have a device; for each of the others a line on stderr says why not."""
+    from xdevice.framework.adapters import ORDER
+
+    others = [name for name in names if name not in ORDER]  # those in it have a CPU
+    answers, _ = probe_all(others, TIMEOUT, quiet=True) if others else ([], None)
+    without = {row["name"]: row["problem"] for row in answers if row["status"] == "ok" and not row["devices"]}
+    for name, problem in without.items():
+        print(f"xdevice: {name} is left out: {problem['reason'] if problem else 'it has no device'}", file=sys.stderr)
+    return [name for name in names if name not in without]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from xdevice.cli import environments, limits
 from xdevice.cli.compare import Differ, compare
+from xdevice.cli.probe import frameworks
 from xdevice.cli.report import Report, Run, as_json, rendered
 from xdevice.cli.script import script_at
 from xdevice.errors import ArgumentError
-from xdevice.framework.adapters import available
 from xdevice.framework.choosing import backend
 from xdevice.kit import keras
 from xdevice.kit import virtual_request as request
@@ -36,7 +36,7 @@ def main(options: argparse.Namespace) -> int:
         request.hand_down(request.Request(number, False, options.stand_in, "--virtual-gpus"))
     if options.stand_in:
         return _run_once(script, options)
-    names = environments.names(options.backend) if options.env else _names(options.backend)
+    names = environments.names(options.backend) if options.env else frameworks(options.backend)
     if options.virtual_gpus and not options.env:
         limits.check(names)
     pythons, failed, interrupted = _pythons(names, options)
@@ -57,11 +57,6 @@ def main(options: argparse.Namespace) -> int:
     if interrupted:
         return 128 + interrupted
     return int(any(r.status != "ok" for r in report.runs) or (options.strict and not report.agree))
-
-
-def _names(asked: Sequence[str]) -> list[str]:
-    """The frameworks asked for, or all: each of them installed."""
-    return [str(backend(name)) for name in asked or available()] or [str(backend())]  # which says what to install
 
 
 def _run_once(script: str, options: argparse.Namespace) -> int:

@@ -28,7 +28,7 @@ GROUP = "xdevice.backends"
 """The entry-point group; our own adapters are registered in it like everyone else's."""
 
 ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
-"""Which installed framework is taken when none is chosen; others come after these, by name."""
+"""Which installed framework is taken when none is chosen; others come after these, by name. All of these have a CPU."""
 
 before_opening: list[Callable[[Backend, str], None]] = []
 """Called with a backend and the name of a capability before it is loaded, or with "" before the framework itself is
@@ -43,10 +43,14 @@ _MEANT = {
     **dict.fromkeys(("paddlepaddle", "paddlepaddle-gpu", "pd"), "paddle"),
     **dict.fromkeys(("mx", "gluon"), "mxnet"),
     **dict.fromkeys(("flax", "equinox", "haiku", "optax", "jaxlib", "jnp"), "jax"),
-    **dict.fromkeys(("np", "cupy", "scipy"), "numpy"),
+    **dict.fromkeys(("np", "scipy"), "numpy"),
+    **dict.fromkeys(("cp", "cupyx", "cupy-cuda12x", "cupy-cuda13x"), "cupy"),
 }  # what others call a framework, for the hint of an error
 
-_PACKAGES = {"paddle": "paddlepaddle"}  # where a framework's package is not called as it is imported
+_PACKAGES = {
+    "paddle": "paddlepaddle",
+    "cupy": "cupy-cuda12x",
+}  # where a framework's package is not called as it is imported
 
 _NOUNS = {
     "virtual": "virtual GPUs",
@@ -238,6 +242,27 @@ def is_installed(name: str) -> bool:
     except (ImportError, ValueError):  # ValueError: sys.modules[name] is None
         return False
     return spec is not None and spec.origin is not None  # without an origin it is a bare folder of that name
+
+
+def is_optional(name: str) -> bool:
+    """Whether the adapter is xdevice's own and its framework is not in `ORDER`: "all" does not insist on that one."""
+    return name not in ORDER and registered()[name].module.startswith(f"{GROUP}.")
+
+
+def has_device(owner: Backend) -> bool:
+    """Whether the framework has a device on this machine; one that is not in `ORDER` is imported and asked.
+
+    It is asked without being prepared, so that it may still get virtual GPUs. A broken one is said to have a device:
+    using it raises the error.
+    """
+    if owner in ORDER:
+        return True
+    try:
+        hardware = _load(owner, f"{owner.module}.hardware")
+        kinds = hardware.kinds()
+        return "cpu" in kinds or any(map(hardware.count, kinds))
+    except (XDeviceError, AttributeError):
+        return True
 
 
 def imported() -> list[Backend]:

@@ -6,7 +6,15 @@ import os
 from contextvars import ContextVar
 
 from xdevice.errors import BackendNotInstalledError
-from xdevice.framework.adapters import Backend, find, imported, is_installed, not_installed, registered
+from xdevice.framework.adapters import (
+    Backend,
+    find,
+    has_device,
+    imported,
+    is_installed,
+    not_installed,
+    registered,
+)
 from xdevice.tracing import constant
 
 TYPE_CHECKING = False
@@ -87,7 +95,8 @@ def backend(name: str | None = None) -> Backend:
 
     `using` beats `use` beats the environment variable ``XDEVICE_BACKEND`` beats the one framework
     that is already imported beats the first that is installed, in the order of ``available()``. NumPy
-    is never guessed from being imported, since every framework imports it. A guess, once made, stays.
+    is never guessed from being imported, since every framework imports it, nor is a framework without a
+    device on this machine. A guess, once made, stays.
 
     Raises
     ------
@@ -167,5 +176,5 @@ def _best_guess() -> str:
 
 
 def _only_one_imported() -> Backend | None:
-    here = [b for b in imported() if b != _COMPANION]
+    here = [b for b in imported() if b != _COMPANION and has_device(b)]
     return here[0] if len(here) == 1 else None

@@ -21,6 +21,7 @@ from xdevice.framework.adapters import is_installed, registered
 from xdevice.hardware.virtual import heed_environment
 from xdevice.kit import virtual_request
 from xdevice.kit.virtual_request import ENV, MOST, STAND_IN
+from xdevice.testing.frameworks import backends_of, left_out, why_unusable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -41,7 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--xdevice-backend",
         metavar="NAMES",
-        help="frameworks to test: a,b or all or installed (the default); one that is missing is an error",
+        help="frameworks to test: a,b or all or installed (the default); one that is missing is an error; "
+        "all and installed leave out what has no device on this machine",
     )
     group.addoption(
         "--xdevice-virtual-gpus",
@@ -82,7 +84,9 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         return None
     virtual = virtual_request.parsed(os.environ.get(ENV, ""), ENV)
     said = f"; {virtual.number} virtual GPUs{' that stand in' * virtual.stand_in}" if virtual.number else ""
-    return f"xdevice: {', '.join(backends_of(config))}{said}"
+    if config.getoption("--xdevice-backend") is None:
+        return f"xdevice: {', '.join(available())}{said}"  # none is imported until a test asks for one
+    return "; ".join([f"xdevice: {', '.join(backends_of(config))}{said}", *left_out(config)])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -90,7 +94,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "xdevice_backend" not in metafunc.fixturenames:
         return
     own = getattr(metafunc.cls, "backend", None)
-    names = [own] if isinstance(own, str) else backends_of(metafunc.config) or [""]  # none: the fixture says so
+    names = [own] if isinstance(own, str) else _asked(metafunc.config) or [""]  # none: the fixture says so
     if "xdevice_device" in metafunc.fixturenames:
         pairs = [(name, device) for name in names for device in _devices_of(name)]
         ids = ["-".join(filter(None, pair)) for pair in pairs]
@@ -109,7 +113,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Look for the GPUs that a mark says are needed."""
+    """Look for a device of a class's own framework, and for the GPUs that a mark says are needed."""
+    why = why_unusable(_backend_of(item) or "")
+    if why:
+        _lack(item.config, why)
     for mark, least, real in (("gpu", 1, True), ("multi_device", 2, False)):
         found = item.get_closest_marker(mark)
         if found is not None and _is_ours(item.config, mark):
@@ -169,29 +176,12 @@ def two_gpus(xdevice_backend: Backend, request: pytest.FixtureRequest) -> tuple[
     return gpu(0), gpu(1)
 
 
-_names = pytest.StashKey[list[str]]()
-
-
-def backends_of(config: pytest.Config) -> list[str]:
-    """The names of the frameworks asked for; `pytest.UsageError` if one of them is not there."""
-    if _names not in config.stash:
-        config.stash[_names] = _asked(config.getoption("--xdevice-backend") or "installed")
-    return config.stash[_names]
-
-
-def _asked(given: str) -> list[str]:
-    if given == "installed":
-        return available()
-    names = list(registered()) if given == "all" else [name.strip() for name in given.split(",") if name.strip()]
-    unknown = [name for name in names if name not in registered()]
-    missing = [name for name in names if name not in unknown and not is_installed(name)]
-    if names and not unknown and not missing:
-        return list(dict.fromkeys(names))
-    wrong = [f"{name!r} is not a backend" for name in unknown] + [f"{name} is not installed" for name in missing]
-    raise pytest.UsageError(
-        f"--xdevice-backend={given}: {', '.join(wrong) or 'no framework is named'}; "
-        f"installed are {', '.join(available()) or 'none'}"
-    )
+def _asked(config: pytest.Config) -> list[str]:
+    """The frameworks asked for; one without a device is an error of the file that needs it."""
+    names = backends_of(config)
+    for why in filter(None, map(why_unusable, names)):
+        raise pytest.Collector.CollectError(why)
+    return names
 
 
 def _request(text: str) -> str:
@@ -280,9 +270,14 @@ def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:
         hint = "virtual GPUs do not count" if virtual else "xdevice doctor says why a GPU is not seen"
     else:
         hint = _virtual_hint(wanted, "CUDA_VISIBLE_DEVICES= " if there and not virtual else "")
+    _lack(config, f"{what}; {hint}")
+
+
+def _lack(config: pytest.Config, what: str) -> None:
+    """Skip the test, or fail it with --xdevice-require."""
     if config.getoption("--xdevice-require"):
-        pytest.fail(f"{what}; {hint}", pytrace=False)
-    raise pytest.skip.Exception(f"{what}; {hint}", _use_item_location=True)  # as pytest does for its own marks
+        pytest.fail(what, pytrace=False)
+    raise pytest.skip.Exception(what, _use_item_location=True)  # as pytest does for its own marks
 
 
 def _virtual_hint(wanted: int, hiding: str) -> str:

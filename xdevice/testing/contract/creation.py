@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from xdevice import ArgumentError, arange, cpu, device_of, empty, full, ones, rand, randn, tensor, to_numpy, zeros
+from xdevice import ArgumentError, arange, device_of, empty, full, ones, rand, randn, tensor, to_numpy, zeros
 from xdevice.tensors import creation
-from xdevice.testing.contract.promises import Promises, needs
+from xdevice.testing.contract.promises import Promises, home, needs, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,13 +45,13 @@ class Creation(Promises):
 
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", FACTORIES)
-    @pytest.mark.parametrize("device", ["cpu", "/CPU:0", cpu()])
+    @pytest.mark.parametrize("spelling", ["{kind}", "/{KIND}:0", None])
     def test_a_new_tensor_is_on_the_device_asked_for(
-        self, backend: str, native: Native, name: str, device: Any
+        self, backend: str, native: Native, name: str, spelling: str | None
     ) -> None:
-        made = FACTORIES[name](device=device)
+        made = FACTORIES[name](device=spelled(spelling) if spelling else home())
         assert type(made) is type(native.ones())
-        assert device_of(made) == cpu()
+        assert device_of(made) == home()
         assert tuple(made.shape) == ((6,) if name == "arange" else (2, 3))
 
     @needs("creation.{name}")

@@ -17,7 +17,6 @@ from xdevice import (
     XDeviceError,
     all_reduce,
     as_device,
-    cpu,
     data_parallel,
     device_of,
     devices_of,
@@ -32,8 +31,8 @@ from xdevice import (
 )
 from xdevice.framework import choosing
 from xdevice.testing.contract.gradients import total
-from xdevice.testing.contract.parallel import TWICE, rows, values
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, needs, on_several
+from xdevice.testing.contract.parallel import rows, twice, values
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,10 +69,10 @@ def batch(n: int = 9) -> tuple[Any, Any]:
 
 
 PLACES: dict[str, Callable[[], list[Any]]] = {
-    "one": lambda: ["cpu"],
-    "twice": lambda: TWICE,
+    "one": lambda: [home()],
+    "twice": twice,
     "two": lambda: [FIRST, SECOND],
-    "three": lambda: [FIRST, "cpu", SECOND],
+    "three": lambda: [FIRST, home(), SECOND],
     "four": lambda: [FIRST, SECOND, SECOND, FIRST],
 }
 WHERE = [pytest.param(name, marks=on_several if name not in ("one", "twice") else ()) for name in PLACES]
@@ -88,7 +87,7 @@ class DataParallel(Promises):
     @pytest.mark.parametrize("places", WHERE)
     @needs("gradients.value_and_gradients")
     def test_many_devices_give_the_loss_and_the_gradients_of_one(self, backend: str, places: str) -> None:
-        with scope("cpu"):
+        with scope(home()):
             params, data = parameters(), batch()
             expected = value_and_grad(loss)(params, *data)
         step = data_parallel(loss, PLACES[places]())
@@ -96,12 +95,12 @@ class DataParallel(Promises):
             value, gradients = step(params, *data)
             assert to_numpy(value) == pytest.approx(to_numpy(expected[0]), rel=1e-5)
             check_equal(gradients, expected[1])
-            assert devices_of([value, gradients]) == {cpu()}
+            assert devices_of([value, gradients]) == {home()}
 
     @pytest.mark.parametrize("places", WHERE)
     @needs("gradients.value_and_gradients")
     def test_replicas_have_gradients_of_their_own_all_equal(self, backend: str, places: str) -> None:
-        with scope("cpu"):
+        with scope(home()):
             params, data = parameters(), batch()
             expected = value_and_grad(loss)(params, *data)
         devices = [as_device(place) for place in PLACES[places]()]
@@ -118,7 +117,7 @@ class DataParallel(Promises):
     def test_a_sum_over_rows_is_added_up(self, backend: str) -> None:
         params, data = parameters(), batch(7)
         expected = value_and_grad(lambda *args: loss(*args) * 7)(params, *data)
-        step = data_parallel(lambda p, x, y: loss(p, x, y) * x.shape[0], ["cpu"] * 3, reduction="sum")
+        step = data_parallel(lambda p, x, y: loss(p, x, y) * x.shape[0], [home()] * 3, reduction="sum")
         value, gradients = step(params, *data)
         assert to_numpy(value) == pytest.approx(to_numpy(expected[0]), rel=1e-5)
         check_equal(gradients, expected[1])
@@ -129,7 +128,7 @@ class DataParallel(Promises):
             return loss(params, both["x"], both["y"]) * factor, both["x"].shape[0]
 
         params, (x, y) = parameters(), batch(5)
-        (value, auxes), _ = data_parallel(of_tree, TWICE, has_aux=True)(params, {"x": x, "y": y}, 3.0)
+        (value, auxes), _ = data_parallel(of_tree, twice(), has_aux=True)(params, {"x": x, "y": y}, 3.0)
         assert to_numpy(value) == pytest.approx(3 * to_numpy(loss(params, x, y)), rel=1e-5)
         assert auxes == [3, 2]
 
@@ -137,21 +136,21 @@ class DataParallel(Promises):
     def test_the_parameters_and_the_batch_are_left_as_they_are(self, backend: str) -> None:
         params, data = parameters(), batch()
         before = values(params["in"]), values(data[0])
-        data_parallel(loss, TWICE)(params, *data)
+        data_parallel(loss, twice())(params, *data)
         assert (values(params["in"]), values(data[0])) == before
         assert value_and_grad(loss)(params, *data)[1].keys() == params.keys()
 
     @on_several
     @needs("gradients.value_and_gradients")
     def test_gradients_are_where_each_parameter_is(self, backend: str) -> None:
-        with scope("cpu"):
+        with scope(home()):
             params, data = parameters(), batch()
         expected = value_and_grad(loss)(params, *data)
         params["bias"] = to_device(params["bias"], SECOND)
         params["tied"] = params["in"]
         _, gradients = data_parallel(loss, [SECOND, FIRST])(params, *data)
         assert device_of(gradients["bias"]) == SECOND
-        assert device_of(gradients["in"]) == cpu()
+        assert device_of(gradients["in"]) == home()
         check_equal(gradients, expected[1])
 
     @on_several
@@ -161,7 +160,7 @@ class DataParallel(Promises):
             made = ones(3)
             return total(x @ params * made), (device_of(made), device_of(params), device_of(x))
 
-        with scope("cpu"):
+        with scope(home()):
             params, x = rows(3), rows(4)
         (_, seen), _ = data_parallel(where, [FIRST, SECOND], has_aux=True)(params, x)
         assert seen == [(FIRST,) * 3, (SECOND,) * 3]
@@ -170,7 +169,7 @@ class DataParallel(Promises):
     def test_what_the_context_says_is_known_on_every_device(self, backend: str) -> None:
         token = told.set("all")
         try:
-            step = data_parallel(lambda w, x: (total(x @ w), told.get()), ["cpu"] * 3, has_aux=True)
+            step = data_parallel(lambda w, x: (total(x @ w), told.get()), [home()] * 3, has_aux=True)
             (_, seen), _ = step(rows(3), rows(4))
         finally:
             told.reset(token)
@@ -188,7 +187,7 @@ class DataParallel(Promises):
                 raise error
             return total(x @ w)
 
-        step = data_parallel(fails, TWICE, reduction="sum")
+        step = data_parallel(fails, twice(), reduction="sum")
         with pytest.raises(KeyError) as caught:
             step(rows(3), rows(5), True)
         assert caught.value is error
@@ -199,7 +198,7 @@ class DataParallel(Promises):
         if choosing.backend().collectives.threads() is None:
             return  # it says that it cannot
         params, data = parameters(), batch()
-        step = data_parallel(loss, TWICE)
+        step = data_parallel(loss, twice())
         expected = to_numpy(step(params, *data)[0]).item()
         with ThreadPoolExecutor(3) as pool:
 
@@ -211,11 +210,11 @@ class DataParallel(Promises):
 
     @needs("gradients.value_and_gradients")
     def test_within_a_differentiated_function_it_is_refused(self, backend: str) -> None:
-        step = data_parallel(lambda w, x: total(x @ w), TWICE)
-        for differentiated in (value_and_grad, lambda fn: data_parallel(fn, ["cpu"])):
+        step = data_parallel(lambda w, x: total(x @ w), twice())
+        for differentiated in (value_and_grad, lambda fn: data_parallel(fn, [home()])):
             with pytest.raises(NotSupportedError, match="outside value_and_grad"):
                 differentiated(lambda w, x: step(w, x)[0])(rows(3), rows(4))
-        for copied in (lambda w: all_reduce([w])[0], lambda w: replicate(w, ["cpu"])[0]):
+        for copied in (lambda w: all_reduce([w])[0], lambda w: replicate(w, [home()])[0]):
             with pytest.raises(NotSupportedError, match="outside value_and_grad"):
                 value_and_grad(copied)(ones(1))
 
@@ -223,8 +222,8 @@ class DataParallel(Promises):
         ("call", "says"),
         [
             (lambda: data_parallel(loss, []), "no device in the list"),
-            (lambda: data_parallel(5, TWICE), "5 cannot be called"),  # type: ignore[arg-type]  # what is tested
-            (lambda: data_parallel(loss, TWICE, reduction="avg"), "no operation 'avg'; there are 'mean', 'sum'"),
+            (lambda: data_parallel(5, twice()), "5 cannot be called"),  # type: ignore[arg-type]  # what is tested
+            (lambda: data_parallel(loss, twice(), reduction="avg"), "no operation 'avg'; there are 'mean', 'sum'"),
         ],
     )
     def test_a_step_that_cannot_be_meant_is_an_error(self, backend: str, call: Any, says: str) -> None:
@@ -237,7 +236,7 @@ class DataParallel(Promises):
             (parameters, list, "no tensor to split"),
             (parameters, lambda: batch(1), "a batch of 1 rows is too small for 2 devices"),
             (lambda: {"in": 5}, batch, r"at \['in'\] there is an object of type int"),
-            (lambda: replicate(parameters(), ["cpu"]), batch, "1 replicas for 2 devices"),
+            (lambda: replicate(parameters(), [home()]), batch, "1 replicas for 2 devices"),
         ],
     )
     @needs("gradients.value_and_gradients")
@@ -245,7 +244,7 @@ class DataParallel(Promises):
         self, backend: str, params: Any, data: Any, says: str
     ) -> None:
         with pytest.raises(XDeviceError, match=says):
-            data_parallel(loss, TWICE)(params(), *data())
+            data_parallel(loss, twice())(params(), *data())
 
     @on_several
     @needs("gradients.value_and_gradients")
@@ -256,14 +255,14 @@ class DataParallel(Promises):
 
     @needs("gradients.value_and_gradients")
     def test_replicas_in_a_plain_list_are_an_error_that_says_how_to_make_them(self, backend: str) -> None:
-        plain = [{"w": rows(3), "b": rows(3)} for _ in TWICE]
+        plain = [{"w": rows(3), "b": rows(3)} for _ in twice()]
         with pytest.raises(ArgumentTypeError, match=r"a plain list of 2: .* make them with replicate"):
-            data_parallel(lambda params, x: total(x @ params["w"]), TWICE)(plain, rows(4))
-        found, _ = data_parallel(lambda layers, x: total(x @ layers[0]["w"]), TWICE)(plain, rows(4))
+            data_parallel(lambda params, x: total(x @ params["w"]), twice())(plain, rows(4))
+        found, _ = data_parallel(lambda layers, x: total(x @ layers[0]["w"]), twice())(plain, rows(4))
         assert to_numpy(found).size == 1  # any other list is computed with
 
     def test_a_framework_without_gradients_takes_no_step_and_says_so(self, backend: str) -> None:
-        step = data_parallel(lambda w, x: total(x @ w), TWICE)
+        step = data_parallel(lambda w, x: total(x @ w), twice())
         if self.has(backend, "gradients.value_and_gradients"):
             assert to_numpy(step(rows(3), rows(4))[0]).size == 1
         else:

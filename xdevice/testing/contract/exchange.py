@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xdevice import NotATensorError, convert, device_of, ones, to_numpy
-from xdevice.testing.contract.promises import Promises, needs, on_cpu
+from xdevice.testing.contract.promises import Promises, at_home, home, needs
 
 if TYPE_CHECKING:
     from xdevice.testing.native import Native
@@ -18,12 +18,12 @@ class Exchange(Promises):
     """Out of the framework."""
 
     def test_to_numpy_gives_the_values_on_the_host(self, backend: str, native: Native) -> None:
-        array = to_numpy(on_cpu(native.ones))
+        array = to_numpy(at_home(native.ones))
         assert type(array) is np.ndarray
         assert array.ravel().tolist() == [1, 1, 1, 1, 1, 1]
 
     def test_the_array_is_ours_to_write_and_the_tensor_keeps_its_values(self, backend: str, native: Native) -> None:
-        x = on_cpu(native.ones)
+        x = at_home(native.ones)
         array = to_numpy(x)
         array[:] = 5
         assert to_numpy(x).ravel().tolist() == [1, 1, 1, 1, 1, 1]
@@ -43,12 +43,12 @@ class Exchange(Promises):
 
     @pytest.mark.parametrize("shape", [(), (0, 2), (2, 3)])
     def test_a_tensor_goes_to_numpy_and_comes_back(self, backend: str, shape: Any) -> None:
-        x = ones(shape, dtype="float32", device="cpu")
-        array = convert(x, "numpy")
+        x = ones(shape, dtype="float32", device=home())
+        array = convert(x, "numpy", device="cpu")
         assert type(array) is np.ndarray
-        back = convert(array, backend, copy=True)
+        back = convert(array, backend, device=home(), copy=True)
         assert type(back) is type(x)
-        assert device_of(back) == "cpu:0"
+        assert device_of(back) == home()
         assert to_numpy(back).dtype == "float32"
         assert to_numpy(back).tolist() == np.ones(shape).tolist()
         assert convert(x, backend) is x

@@ -12,7 +12,6 @@ from xdevice import (
     ArgumentError,
     NotSupportedError,
     XDeviceError,
-    cpu,
     data_parallel,
     device_of,
     ones,
@@ -23,7 +22,7 @@ from xdevice import (
     value_and_grad,
 )
 from xdevice.framework import choosing
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, on_several
 
 
 def total(x: Any) -> Any:
@@ -36,8 +35,8 @@ def total(x: Any) -> Any:
 
 def of_loss() -> tuple[dict[str, Any], Any]:
     """The parameters of `Native.compiled_loss`, and two rows."""
-    params = {"w": tensor([[1.0], [2.0]], device="cpu"), "b": tensor([0.5], device="cpu")}
-    return params, tensor([[1.0, 2.0], [3.0, 4.0]], device="cpu")
+    params = {"w": tensor([[1.0], [2.0]], device=home()), "b": tensor([0.5], device=home())}
+    return params, tensor([[1.0, 2.0], [3.0, 4.0]], device=home())
 
 
 class Gradients(Promises):
@@ -167,10 +166,10 @@ class Gradients(Promises):
     @needs("gradients.value_and_gradients", "compiled_loss")
     def test_a_compiled_function_takes_its_parameters_by_name_in_any_order(self, backend: str, native: Any) -> None:
         loss, _ = native.compiled_loss()
-        params = {"w": tensor([[2.0]], device="cpu"), "b": tensor([[0.5]], device="cpu")}  # of one shape
+        params = {"w": tensor([[2.0]], device=home()), "b": tensor([[0.5]], device=home())}  # of one shape
         for names in (["w", "b"], ["b", "w"]):
             given = OrderedDict((name, params[name]) for name in names)
-            value, gradient = value_and_grad(loss)(given, tensor([[1.0], [3.0]], device="cpu"))
+            value, gradient = value_and_grad(loss)(given, tensor([[1.0], [3.0]], device=home()))
             assert list(gradient) == names and to_numpy(value).item() == 48.5
             assert {name: to_numpy(gradient[name]).item() for name in names} == {"w": 44, "b": 18}
 
@@ -180,7 +179,7 @@ class Gradients(Promises):
     ) -> None:
         loss, compilations = native.compiled_loss()
         params, x = of_loss()
-        step = data_parallel(loss, ["cpu", "cpu"], reduction="sum")
+        step = data_parallel(loss, [home(), home()], reduction="sum")
         before = 0
         for _ in range(3):
             value, gradient = step(params, x)
@@ -194,7 +193,7 @@ class Gradients(Promises):
     def test_the_gradient_of_a_compiled_functions_gradient_is_right_or_refused(self, backend: str, native: Any) -> None:
         loss, _ = native.compiled_loss()
         params, x = of_loss()
-        with cpu():
+        with home():
             one = ones((1, 2))
 
         def inner(w: Any) -> Any:

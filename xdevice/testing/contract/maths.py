@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import CopyNeededError, NotSupportedError, cpu, device_of, tensor, to_numpy, using, value_and_grad
+from xdevice import CopyNeededError, NotSupportedError, device_of, tensor, to_numpy, using, value_and_grad
 from xdevice.errors import NotPortableWarning
 from xdevice.hardware import scopes
 from xdevice.tensors.names import NAMES
 from xdevice.tensors.namespace import namespace
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, on_several
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 4)).astype("float32")
@@ -99,7 +99,7 @@ class Maths(Promises):
     @needs("maths.namespace", "creation.tensor", "creation.zeros", "creation.ones", "creation.full", "creation.arange")
     def test_new_tensors_follow_the_scope_and_take_a_dtype_in_any_spelling(self, backend: str) -> None:
         xp = namespace()
-        with scopes.scope("cpu"):
+        with scopes.scope(home()):
             made = [
                 xp.zeros((2, 3)),
                 xp.asarray([1.0]),
@@ -108,7 +108,7 @@ class Maths(Promises):
                 xp.arange(3),
                 xp.full((2,), 1),
             ]
-        assert {device_of(x) for x in made} == {cpu()}
+        assert {device_of(x) for x in made} == {home()}
         for dtype in ("float32", np.dtype("float32"), xp.float32):
             assert to_numpy(xp.ones((2,), dtype=dtype)).dtype == "float32"
             assert to_numpy(xp.astype(xp.arange(2), dtype)).dtype == "float32"
@@ -139,7 +139,7 @@ class Maths(Promises):
     def test_results_are_where_the_tensors_are_whatever_the_scope(self, backend: str) -> None:
         weights, x, y = arguments(SECOND)
         xp = namespace(x)
-        for scope in (FIRST, SECOND, cpu()):
+        for scope in (FIRST, SECOND, home()):
             with scope:
                 found = [network(weights, x), loss(weights, x, y), xp.maximum(x, 0), xp.subtract(1, x), xp.sort(x)]
                 found += [xp.where(xp.greater(x, 0), x, 0.0), xp.var(x, correction=1), xp.zeros_like(x), xp.tril(x)]

@@ -21,7 +21,7 @@ from xdevice import (
     ones,
     to_numpy,
 )
-from xdevice.testing.contract.promises import Promises, on_cpu
+from xdevice.testing.contract.promises import Promises, at_home, home
 
 if TYPE_CHECKING:
     from xdevice.testing.native import Native
@@ -40,9 +40,9 @@ class Memory(Promises):
                 assert stats["total"] is not None
 
     def test_the_cache_can_be_emptied_and_tensors_stay(self, backend: str, native: Native) -> None:
-        x = on_cpu(native.ones)
+        x = at_home(native.ones)
         empty_cache()
-        empty_cache("cpu")
+        empty_cache(home())
         assert to_numpy(x).sum() == 6
 
     def test_out_of_memory_is_recognised_and_nothing_else(self, backend: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xdevice import MixedDeviceError, cpu, device_of, gpu, ones, strict, synchronize, tensor, to_device, to_numpy
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_cpu, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, at_home, home, needs, on_several
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,11 +174,11 @@ class Mixing(Promises):
                 hidden = x @ x * 0.5 + 1
             with gpu(1):
                 y = to_device(hidden, SECOND) - ones((2, 2))
-            parts = to_device({"x": x, "y": y}, "cpu")
-            with cpu():
+            parts = to_device({"x": x, "y": y}, home())
+            with home():
                 total = parts["x"] + parts["y"]
             synchronize()
-        assert (device_of(y), device_of(total)) == (SECOND, cpu())
+        assert (device_of(y), device_of(total)) == (SECOND, home())
         assert to_numpy(total).tolist() == [[4.5, 7.0], [10.5, 15.0]]
 
     @on_several
@@ -193,7 +193,7 @@ class Mixing(Promises):
     @on_several
     @needs("mixing.forbid", "model", "output")
     def test_a_model_is_not_given_input_from_another_device(self, backend: str, native: Native) -> None:
-        model = to_device(on_cpu(native.model), SECOND)
+        model = to_device(at_home(native.model), SECOND)
         x, y = (ones((4, 3), device=device) for device in (FIRST, SECOND))
         with gpu(1), strict():
             assert device_of(native.output(model, y)) == SECOND

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from xdevice import DeviceNotFoundError, UnknownPlacementError, cpu, device_of, devices_of, to_device
+from xdevice import DeviceNotFoundError, UnknownPlacementError, device_of, devices_of, to_device
 from xdevice.framework import choosing
-from xdevice.testing.contract.promises import Promises, needs, on_cpu, same_values
+from xdevice.testing.contract.promises import Promises, at_home, home, needs, same_values
 
 if TYPE_CHECKING:
     from xdevice.testing.native import Native
@@ -19,34 +19,34 @@ class Models(Promises):
 
     @needs("model")
     def test_a_model_is_where_its_parameters_and_buffers_are(self, backend: str, native: Native) -> None:
-        model = on_cpu(native.model)
-        assert device_of(model) == cpu()
-        assert device_of({"net": model, "lr": 0.1}) == cpu()
-        assert all(device_of(p) == cpu() for p in native.parameters(model))
+        model = at_home(native.model)
+        assert device_of(model) == home()
+        assert device_of({"net": model, "lr": 0.1}) == home()
+        assert all(device_of(p) == home() for p in native.parameters(model))
         named = dict(choosing.backend().models.tensors_of(model))
         assert len(named) >= 6, "a dense layer's two and a batch norm's four"
 
     @needs("model")
     def test_a_model_that_is_there_stays_itself_and_keeps_its_parameters(self, backend: str, native: Native) -> None:
-        model = on_cpu(native.model)
+        model = at_home(native.model)
         before = native.parameters(model)
-        assert to_device(model, "cpu") is model
-        assert to_device([model], "cpu")[0] is model
+        assert to_device(model, home()) is model
+        assert to_device([model], home())[0] is model
         assert all(a is b for a, b in zip(before, native.parameters(model), strict=True))
 
     @needs("model")
     def test_a_model_is_not_moved_where_there_is_no_device(self, backend: str, native: Native) -> None:
-        model = on_cpu(native.model)
+        model = at_home(native.model)
         before = native.parameters(model)
         with pytest.raises(DeviceNotFoundError):
-            to_device({"data": on_cpu(native.ones), "net": model}, "gpu:99")
-        assert device_of(model) == cpu()
+            to_device({"data": at_home(native.ones), "net": model}, "gpu:99")
+        assert device_of(model) == home()
         assert all(a is b for a, b in zip(before, native.parameters(model), strict=True))
 
     @needs("model")
     def test_a_copied_model_has_parameters_of_its_own(self, backend: str, native: Native) -> None:
-        model = on_cpu(native.model)
-        copied = to_device(model, "cpu", copy=True)
+        model = at_home(native.model)
+        copied = to_device(model, home(), copy=True)
         assert copied is not model
         for a, b in zip(native.parameters(model), native.parameters(copied), strict=True):
             assert a is not b
@@ -54,14 +54,14 @@ class Models(Promises):
 
     @needs("model")
     def test_a_model_and_its_own_parameters_stay_together_in_a_copy(self, backend: str, native: Native) -> None:
-        model = on_cpu(native.model)
-        copied = to_device({"net": model, "parameters": native.parameters(model)}, "cpu", copy=True)
+        model = at_home(native.model)
+        copied = to_device({"net": model, "parameters": native.parameters(model)}, home(), copy=True)
         for inside, listed in zip(native.parameters(copied["net"]), copied["parameters"], strict=True):
             assert inside is listed
 
     @needs("unbuilt_model")
     def test_a_model_that_is_not_built_is_nowhere_yet(self, backend: str, native: Native) -> None:
-        model = on_cpu(native.unbuilt_model)
-        for ask in (device_of, devices_of, lambda m: to_device(m, "cpu")):
+        model = at_home(native.unbuilt_model)
+        for ask in (device_of, devices_of, lambda m: to_device(m, home())):
             with pytest.raises(UnknownPlacementError):
                 ask(model)

@@ -8,6 +8,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from xdevice.contract import CAPABILITIES
+from xdevice.device import Device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,10 +20,11 @@ _OPTIONAL = {
     "save": ("exchange.to_numpy",),
     "load": ("creation.zeros", "creation.tensor"),
     "split_batch": ("collectives.split",),
+    "cpu": ("cpu",),
     "memory_stats": ("memory.memory_stats",),
     "empty_cache": ("memory.empty_cache",),
 }
-"""Public functions that use what an adapter may lack, with the functions of capabilities that they use."""
+"""Public functions that use what an adapter may lack, with the functions of capabilities that they use, or the CPU."""
 
 _SUITE = __name__.rpartition(".")[0]
 
@@ -32,13 +34,17 @@ _needs = {getattr(import_module("xdevice"), name): needs for name, needs in _OPT
 def needed_by(promise: Any) -> set[str]:
     """The functions of capabilities that the promise calls, itself or through the suite's own functions.
 
-    A parameter of a promise may be such a function too; any other object needs nothing.
+    A parameter of a promise may be such a function too, or the CPU, or hold them; any other object needs nothing.
     """
     found: set[str] = set()
     seen: set[FunctionType] = set()
     waiting: list[Any] = [promise]
     while waiting:
         used = waiting.pop()
+        if isinstance(used, tuple):
+            waiting += used
+        elif isinstance(used, Device) and used.kind == "cpu":
+            found.add("cpu")
         if not isinstance(used, FunctionType) or used in seen:
             continue
         seen.add(used)

@@ -16,7 +16,6 @@ from xdevice import (
     NotATensorError,
     XDeviceError,
     all_reduce,
-    cpu,
     device_of,
     devices_of,
     gpu,
@@ -25,7 +24,7 @@ from xdevice import (
     to_device,
     to_numpy,
 )
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, on_several
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,11 +71,11 @@ class OpenWorld(Promises):
         self, backend: str, x: Any, holder: Callable[[Any], Any], says: str
     ) -> None:
         tree = {"x": x, "held": holder(x)}
-        for ask in (device_of, devices_of, lambda t: to_device(t, "cpu", copy=True)):
+        for ask in (device_of, devices_of, lambda t: to_device(t, home(), copy=True)):
             with pytest.raises(NotATensorError, match=rf"{says}.*\['held'\]"):
                 ask(tree)
-        assert device_of(tree, skip=["held"]) == cpu()
-        assert to_device(tree, "cpu", copy=True, skip=["['held']"])["held"] is tree["held"]
+        assert device_of(tree, skip=["held"]) == home()
+        assert to_device(tree, home(), copy=True, skip=["['held']"])["held"] is tree["held"]
 
     def test_a_container_where_a_tensor_is_needed_is_an_error_with_a_path(self, backend: str, x: Any) -> None:
         with pytest.raises(NotATensorError, match=r"a dict is not a tensor; .* at \['a'\]\[0\]"):
@@ -86,30 +85,30 @@ class OpenWorld(Promises):
         own = {name: getattr(x, name) for name in ("shape", "dtype") if hasattr(x, name)}
         config = Holder(rate=0.1, names=["a", "b"], nested=Holder(size=3), **own)
         tree = {"x": x, "config": config, "function": len, "kind": type(x), "device": gpu(7)}
-        moved = to_device(tree, "cpu", copy=True)
+        moved = to_device(tree, home(), copy=True)
         assert moved["x"] is not x
         assert all(moved[key] is tree[key] for key in tree if key != "x")
 
     def test_an_object_with_a_method_to_is_moved_by_it(self, backend: str, x: Any) -> None:
         boxes = Boxes(x)
-        assert device_of({"boxes": boxes}) == cpu()
-        assert to_device({"boxes": boxes}, "cpu")["boxes"] is boxes
-        copied = to_device({"boxes": boxes}, "cpu", copy=True)["boxes"]
+        assert device_of({"boxes": boxes}) == home()
+        assert to_device({"boxes": boxes}, home())["boxes"] is boxes
+        copied = to_device({"boxes": boxes}, home(), copy=True)["boxes"]
         assert type(copied) is Boxes
         assert copied.x is not x
 
     def test_namespaces_and_partials_are_opened(self, backend: str, x: Any) -> None:
         tree: list[Any] = [SimpleNamespace(x=x, n=1), functools.partial(max, x, key=None)]
-        moved = to_device(tree, "cpu", copy=True)
+        moved = to_device(tree, home(), copy=True)
         assert moved[0].x is moved[1].args[0]
         assert moved[0].x is not x
         assert (moved[0].n, moved[1].func, moved[1].keywords) == (1, max, {"key": None})
 
     def test_text_dates_and_scalars_of_numpy_count_as_data_beside_tensors(self, backend: str, x: Any) -> None:
         tree = {"x": x, "names": np.array(["a", "b"]), "objects": np.array([{}, None]), "rate": np.float32(0.5)}
-        moved = to_device(tree, "cpu", copy=True)
+        moved = to_device(tree, home(), copy=True)
         assert all(moved[key] is tree[key] for key in ("names", "objects", "rate"))
-        assert device_of(tree) == cpu()
+        assert device_of(tree) == home()
 
     @needs("collectives.pack")
     def test_the_mean_of_equal_numbers_is_that_number(self, backend: str) -> None:

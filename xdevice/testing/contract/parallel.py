@@ -13,7 +13,6 @@ from xdevice import (
     Replicas,
     XDeviceError,
     all_reduce,
-    cpu,
     device_of,
     devices_of,
     ones,
@@ -26,12 +25,15 @@ from xdevice import (
 )
 from xdevice.framework import choosing
 from xdevice.testing.contract.gradients import total
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, needs, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
 
 if TYPE_CHECKING:
+    from xdevice.device import Device
     from xdevice.testing.native import Native
 
-TWICE: list[Any] = ["cpu", "cpu"]
+
+def twice() -> list[Device]:
+    return [home()] * 2
 
 
 def rows(n: int, columns: int = 3) -> Any:
@@ -51,14 +53,14 @@ class Parallel(Promises):
         self, backend: str, n: int, k: int, sizes: list[int]
     ) -> None:
         batch = rows(n)
-        parts = split_batch(batch, ["cpu"] * k)
+        parts = split_batch(batch, [home()] * k)
         assert [part.shape[0] for part in parts] == sizes
         assert np.concatenate([to_numpy(part) for part in parts]).tolist() == values(batch)
 
     def test_tensors_of_a_tree_are_split_together_and_the_rest_is_in_every_part(self, backend: str) -> None:
         x = rows(3)
         batch = {"x": x, "again": [x], "y": (tensor([1, 2, 3]),), "name": "three", "none": None}
-        first, second = split_batch(batch, TWICE)
+        first, second = split_batch(batch, twice())
         assert values(first["x"]) == values(x)[:2]
         assert values(second["y"][0]) == [3]
         assert type(second["y"]) is tuple
@@ -66,49 +68,49 @@ class Parallel(Promises):
         assert (first["name"], second["none"]) == ("three", None)
 
     def test_one_device_has_the_whole_batch_itself(self, backend: str) -> None:
-        with scope("cpu"):
+        with scope(home()):
             x = rows(3)
-        assert split_batch([x], ["cpu"])[0][0] is x
+        assert split_batch([x], [home()])[0][0] is x
 
     @pytest.mark.parametrize(
         ("tree", "devices", "says"),
         [
-            (lambda: rows(3), ["cpu"] * 4, "a batch of 3 rows is too small for 4 devices"),
-            (lambda: {"x": rows(3), "y": rows(2)}, TWICE, r"3 at \['x'\], 2 at \['y'\]"),
-            (lambda: [rows(3), tensor(1.0)], TWICE, r"the tensor at \[1\] has no axis"),
-            (lambda: tensor(1.0), TWICE, "has no axis"),
-            (lambda: ["text", 5], TWICE, "no tensor to split"),
-            (lambda: rows(3), [], "no device in the list"),
-            (lambda: rows(3), "cpu", "devices='cpu' is not a list of devices"),
-            (lambda: rows(3), 2, "devices=2 is not a list of devices"),
-            (lambda: rows(3), ["cpu", "gpu:99"], "gpu:99"),
+            (lambda: rows(3), lambda: [home()] * 4, "a batch of 3 rows is too small for 4 devices"),
+            (lambda: {"x": rows(3), "y": rows(2)}, twice, r"3 at \['x'\], 2 at \['y'\]"),
+            (lambda: [rows(3), tensor(1.0)], twice, r"the tensor at \[1\] has no axis"),
+            (lambda: tensor(1.0), twice, "has no axis"),
+            (lambda: ["text", 5], twice, "no tensor to split"),
+            (lambda: rows(3), list, "no device in the list"),
+            (lambda: rows(3), lambda: "cpu", "devices='cpu' is not a list of devices"),
+            (lambda: rows(3), lambda: 2, "devices=2 is not a list of devices"),
+            (lambda: rows(3), lambda: [home(), "gpu:99"], "gpu:99"),
         ],
     )
     def test_what_cannot_be_split_is_an_error_that_says_why(
         self, backend: str, tree: Any, devices: Any, says: str
     ) -> None:
         with pytest.raises(XDeviceError, match=says):
-            split_batch(tree(), devices)
+            split_batch(tree(), devices())
 
     @on_several
     def test_each_part_is_on_its_device(self, backend: str) -> None:
         batch = {"x": rows(5), "y": tensor([1, 2, 3, 4, 5])}
-        parts = split_batch(batch, [FIRST, SECOND, "cpu"])
-        assert [devices_of(part) for part in parts] == [{FIRST}, {SECOND}, {cpu()}]
+        parts = split_batch(batch, [FIRST, SECOND, home()])
+        assert [devices_of(part) for part in parts] == [{FIRST}, {SECOND}, {home()}]
         assert [value for part in parts for value in values(part["y"])] == [1, 2, 3, 4, 5]
 
     @needs("address")
     def test_replicas_have_memory_of_their_own_also_twice_on_one_device(self, backend: str, native: Native) -> None:
-        with scope("cpu"):
+        with scope(home()):
             x = rows(64)
-        replicas = replicate({"x": x}, TWICE)
+        replicas = replicate({"x": x}, twice())
         held = [x, *(replica["x"] for replica in replicas)]
         assert len({native.address(one) for one in held}) == 3
         assert [values(one) for one in held] == [values(x)] * 3
 
     def test_replicas_keep_the_structure_and_share_what_was_shared(self, backend: str) -> None:
         x = rows(2)
-        replicas = replicate({"x": x, "tied": (x,), "n": 3}, TWICE)
+        replicas = replicate({"x": x, "tied": (x,), "n": 3}, twice())
         assert type(replicas) is Replicas
         for replica in replicas:
             assert replica["tied"][0] is replica["x"]
@@ -117,25 +119,25 @@ class Parallel(Promises):
 
     @needs("gradients.value_and_gradients")
     def test_a_replica_is_ready_for_gradients(self, backend: str) -> None:
-        (replica,) = replicate([tensor([1.0, 2.0]), tensor([1, 2])], ["cpu"])
+        (replica,) = replicate([tensor([1.0, 2.0]), tensor([1, 2])], [home()])
         assert values(value_and_grad(total)(replica[0])[1]) == [2, 4]
         assert values(replica[1]) == [1, 2]
 
     @needs("parameter", "is_frozen")
     def test_a_replica_of_a_frozen_parameter_has_its_values(self, backend: str, native: Native) -> None:
         frozen = native.parameter(frozen=True)
-        assert values(replicate(frozen, ["cpu"])[0]) == values(frozen)
+        assert values(replicate(frozen, [home()])[0]) == values(frozen)
 
     def test_nothing_to_replicate_and_nowhere_are_errors(self, backend: str) -> None:
         with pytest.raises(NotATensorError):
-            replicate({"a": 5}, ["cpu"])
+            replicate({"a": 5}, [home()])
         with pytest.raises(ArgumentError, match="no device in the list"):
             replicate(ones(2), [])
 
     @on_several
     def test_each_replica_is_on_its_device(self, backend: str) -> None:
-        replicas = replicate([rows(2)], [FIRST, SECOND, FIRST, "cpu"])
-        assert [device_of(replica) for replica in replicas] == [FIRST, SECOND, FIRST, cpu()]
+        replicas = replicate([rows(2)], [FIRST, SECOND, FIRST, home()])
+        assert [device_of(replica) for replica in replicas] == [FIRST, SECOND, FIRST, home()]
         assert [values(replica[0]) for replica in replicas] == [values(rows(2))] * 4
 
     @pytest.mark.parametrize(("op", "result"), [("sum", [6, 3]), ("mean", [2, 1]), ("max", [3, 4]), ("min", [1, -2])])
@@ -180,7 +182,7 @@ class Parallel(Promises):
 
     @needs("address")
     def test_results_share_no_memory_with_each_other_or_with_what_was_given(self, backend: str, native: Native) -> None:
-        with scope("cpu"):
+        with scope(home()):
             x = rows(64)
         for given in ([x], [x, x], [x, x, x]):
             held = [x, *all_reduce(given)]
@@ -188,7 +190,7 @@ class Parallel(Promises):
             assert to_numpy(held[-1]) == pytest.approx(to_numpy(x) * len(given))
 
     def test_replicas_give_replicas_and_a_list_a_list(self, backend: str) -> None:
-        replicas = replicate([ones(2)], TWICE)
+        replicas = replicate([ones(2)], twice())
         assert type(all_reduce(replicas)) is Replicas
         assert type(all_reduce(list(replicas))) is list
 
@@ -218,7 +220,7 @@ class Parallel(Promises):
 
     @on_several
     def test_a_reduction_crosses_devices_and_comes_back(self, backend: str) -> None:
-        places = [FIRST, SECOND, cpu(), FIRST]
+        places = [FIRST, SECOND, home(), FIRST]
         found = all_reduce([tensor([1.0, i], device=place) for i, place in enumerate(places)])
         assert [device_of(x) for x in found] == places
         assert [values(x) for x in found] == [[4, 6]] * 4

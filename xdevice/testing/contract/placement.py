@@ -10,7 +10,6 @@ import pytest
 from xdevice import (
     ArgumentError,
     CopyNeededError,
-    Device,
     MixedDeviceError,
     NotATensorError,
     UnknownPlacementError,
@@ -26,7 +25,7 @@ from xdevice import (
     using,
 )
 from xdevice.hardware import devices as hardware
-from xdevice.testing.contract.promises import Promises, needs, on_cpu, same_values
+from xdevice.testing.contract.promises import SPELLINGS, Promises, at_home, home, needs, same_values, spelled
 
 if TYPE_CHECKING:
     from xdevice.testing.native import Native
@@ -44,45 +43,46 @@ class Placement(Promises):
     def test_all_of_a_frameworks_tensor_types_are_owned_by_it(self, backend: str, native: Native) -> None:
         from xdevice.framework.ownership import ownership_of
 
-        for tensor in on_cpu(native.owned):
+        for tensor in at_home(native.owned):
             owned = ownership_of(type(tensor))
             assert owned is not None and (owned.backend, owned.role) == (backend, "tensor"), type(tensor)
-            assert device_of(tensor) == cpu()
-            assert to_device(tensor, "cpu") is tensor
+            assert device_of(tensor) == home()
+            assert to_device(tensor, home()) is tensor
             assert isinstance(
                 to_numpy(tensor) if "key" not in str(getattr(tensor, "dtype", "")) else np.ones(1), np.ndarray
             )
 
     def test_asking_follows_the_tensor_whatever_is_chosen(self, backend: str, x: Any) -> None:
+        here = home()
         with using("numpy"):
-            assert device_of(x) == cpu()
-            assert type(to_device(x, "cpu", copy=True)) is type(x)
+            assert device_of(x) == here
+            assert type(to_device(x, here, copy=True)) is type(x)
 
     def test_same_device_is_told_for_tensors_trees_and_devices(self, backend: str, x: Any, native: Native) -> None:
-        y = on_cpu(native.ones)
+        y = at_home(native.ones)
         assert is_same_device(x, y)
-        assert is_same_device(x, {"y": [y]}, cpu(), "cpu:0", "/CPU:0", hardware.native("cpu"))
+        assert is_same_device(x, {"y": [y]}, home(), *map(spelled, SPELLINGS), hardware.native(home()))
         assert not is_same_device(x, "gpu:1")
         assert is_same_device(x)
-        assert check_same_device(x, y) is cpu()
+        assert check_same_device(x, y) is home()
 
     def test_tensors_of_two_frameworks_can_be_on_one_device(self, backend: str, x: Any) -> None:
         assert is_same_device(x, np.ones(3))
         assert device_of({"theirs": x, "ours": np.ones(3)}) == cpu()
-        moved = to_device({"theirs": x, "ours": np.ones(3)}, "cpu", copy=True)
+        moved = to_device({"theirs": x, "ours": np.ones(3)}, cpu(), copy=True)
         assert type(moved["theirs"]) is type(x)
         assert type(moved["ours"]) is np.ndarray
 
     def test_two_devices_are_an_error_that_names_each_argument(self, backend: str, x: Any) -> None:
-        with pytest.raises(MixedDeviceError, match=r"cpu:0: argument 0\['a'\]\[1\].*gpu:1: argument 1") as error:
+        with pytest.raises(MixedDeviceError, match=rf"{home()}: argument 0\['a'\]\[1\].*gpu:1: argument 1") as error:
             check_same_device({"a": [None, x]}, "gpu:1")
         assert isinstance(error.value, RuntimeError)
-        assert error.value.devices == {cpu(), gpu(1)}
+        assert error.value.devices == {home(), gpu(1)}
 
     @pytest.mark.parametrize("nothing", ["text", 3, 2.5, None, b"bytes", object(), int])
     def test_what_is_no_tensor_model_or_container_cannot_be_moved(self, backend: str, nothing: Any) -> None:
         with pytest.raises(NotATensorError):
-            to_device(nothing, "cpu")
+            to_device(nothing, home())
 
     @pytest.mark.parametrize("ask", [is_same_device, check_same_device])
     def test_comparing_nothing_is_an_error(self, ask: Any) -> None:
@@ -98,15 +98,15 @@ class Placement(Promises):
                 device_of,
                 devices_of,
                 lambda s: is_same_device(s, s),
-                lambda s: to_device(s, "cpu"),
-                lambda s: to_device([s], "cpu"),
+                lambda s: to_device(s, home()),
+                lambda s: to_device([s], home()),
                 to_numpy,
             ):
                 with pytest.raises(UnknownPlacementError):
                     question(symbol)
                 asked.append(question)
 
-        on_cpu(lambda: native.symbolic(ask))
+        at_home(lambda: native.symbolic(ask))
         assert len(asked) >= 6
 
     def test_asking_changes_nothing(self, backend: str, x: Any) -> None:
@@ -114,17 +114,16 @@ class Placement(Promises):
         _ = device_of(x), devices_of([x]), is_same_device(x, x)
         assert np.array_equal(to_numpy(x), before)
 
-    @pytest.mark.parametrize(
-        "spelling", ["cpu", "cpu:0", "CPU:0", "/device:CPU:0", "cpu(0)", "Place(cpu)", Device("cpu")]
-    )
+    @pytest.mark.parametrize("spelling", SPELLINGS)
     def test_already_there_is_the_same_object_however_spelled(self, backend: str, x: Any, spelling: Any) -> None:
-        assert to_device(x, spelling) is x
-        assert to_device(x, spelling, copy=False) is x
-        assert to_device(x, hardware.native("cpu", backend)) is x
+        assert to_device(x, spelled(spelling)) is x
+        assert to_device(x, spelled(spelling), copy=False) is x
+        assert to_device(x, home()) is x
+        assert to_device(x, hardware.native(home(), backend)) is x
 
     @needs("address")
     def test_a_forced_copy_shares_no_memory(self, backend: str, native: Native, x: Any) -> None:
-        y = to_device(x, "cpu", copy=True)
+        y = to_device(x, home(), copy=True)
         assert y is not x
         assert type(y) is type(x)
         assert native.address(y) != native.address(x)
@@ -132,20 +131,20 @@ class Placement(Promises):
 
     def test_copy_must_be_true_false_or_none(self, backend: str, x: Any) -> None:
         with pytest.raises(ArgumentError, match="'maybe'"):
-            to_device(x, "cpu", copy="maybe")  # type: ignore[arg-type]  # what is given is the point
+            to_device(x, home(), copy="maybe")  # type: ignore[arg-type]  # what is given is the point
 
     @needs("gradient")
     @pytest.mark.parametrize("forced", [None, True])
     def test_gradients_flow_through_a_move(self, backend: str, native: Native, forced: Any) -> None:
-        gradient = on_cpu(lambda: native.gradient(lambda x: to_device(x, "cpu", copy=forced)))
+        gradient = at_home(lambda: native.gradient(lambda x: to_device(x, home(), copy=forced)))
         assert gradient == [2.0, 2.0, 2.0]
 
     @needs("parameter")
     @pytest.mark.parametrize("frozen", [False, True])
     def test_a_parameter_that_is_there_stays_itself(self, backend: str, native: Native, frozen: Any) -> None:
-        parameter = on_cpu(lambda: native.parameter(frozen))
-        assert to_device(parameter, "cpu") is parameter
-        assert to_device([parameter], "cpu")[0] is parameter
+        parameter = at_home(lambda: native.parameter(frozen))
+        assert to_device(parameter, home()) is parameter
+        assert to_device([parameter], home())[0] is parameter
         assert native.is_frozen(parameter) is frozen
 
     def test_a_copy_that_is_forbidden_and_needed_is_an_error_before_the_device_is_looked_for(

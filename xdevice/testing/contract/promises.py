@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import pytest
 
-from xdevice import XDeviceError, cpu, gpu, to_numpy
+from xdevice import XDeviceError, devices, gpu, to_numpy
 from xdevice.framework import choosing
+from xdevice.hardware.devices import has_cpu
 from xdevice.testing.contract.needed import needed_by
 from xdevice.testing.native import words_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from xdevice.device import Device
     from xdevice.framework.adapters import Backend
 
 FIRST, SECOND = gpu(0), gpu(1)
 on_several = pytest.mark.multi_device(2)
+
+SPELLINGS = ("{kind}", "{kind}:0", "{KIND}:0", "/{KIND}:0", "/device:{KIND}:0", "{kind}(0)", "Place({kind})")
+"""Ways to write a device, for `spelled`."""
 
 T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., None]")
@@ -29,8 +34,9 @@ P = TypeVar("P", bound="Promises")
 def needs(*names: str) -> Callable[[F], F]:
     """Collect a promise only for frameworks that have what it needs beside the functions that it calls.
 
-    That is a word of ``Native`` (``model``), or a function of a capability (``creation.rand``); in braces, the value
-    of the test's parameter of that name (``creation.{name}``).
+    That is a word of ``Native`` (``model``), a function of a capability (``creation.rand``), or ``cpu``: devices of
+    that kind. In braces, the value of the test's parameter of that name (``creation.{name}``). A promise that calls
+    `xdevice.cpu`, or has the CPU as a parameter, is about the CPU: `home` is a device that every framework has.
     """
 
     def keep(promise: F) -> F:
@@ -77,9 +83,11 @@ class Promises:
     def has(cls, backend: str, need: str) -> bool:
         """Whether the framework's words, or its adapter's capabilities, have what a promise needs."""
         capability, _, function = need.rpartition(".")
-        if not capability:
-            return hasattr(cls.words(backend), need)
         try:
+            if need == "cpu":
+                return has_cpu(choosing.backend(backend))
+            if not capability:
+                return hasattr(cls.words(backend), need)
             return function in vars(getattr(choosing.backend(backend), capability))
         except XDeviceError:
             return True  # the promise fails with the error
@@ -102,14 +110,25 @@ class Promises:
 
     @pytest.fixture(name="x")
     def ones(self, native: Any) -> Any:
-        """A (2, 3) tensor of ones on the CPU, by the framework's own factory."""
-        return on_cpu(native.ones)
+        """A (2, 3) tensor of ones on the device `home`, by the framework's own factory."""
+        return at_home(native.ones)
 
 
-def on_cpu(make: Callable[[], T]) -> T:
-    """Call ``make`` in the CPU's scope: the framework's default may be a GPU."""
-    with cpu():
+def home() -> Device:
+    """The chosen framework's first device: the CPU, or GPU 0 where the framework has GPUs alone."""
+    return devices()[0]
+
+
+def at_home(make: Callable[[], T]) -> T:
+    """Call ``make`` in the scope of `home`: the framework's default may be another device."""
+    with home():
         return make()
+
+
+def spelled(spelling: str) -> str:
+    """The device `home`, written in one of the `SPELLINGS`."""
+    kind = home().kind
+    return spelling.format(kind=kind, KIND=kind.upper())
 
 
 def same_values(a: Any, b: Any) -> bool:

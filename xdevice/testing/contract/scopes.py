@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xdevice import DeviceNotFoundError, ScopeError, available, cpu, device_of, gpu, ones, using, zeros
+from xdevice import DeviceNotFoundError, ScopeError, cpu, device_of, gpu, ones, using, zeros
 from xdevice.hardware import scopes
 from xdevice.hardware.scopes import _stack  # pyright: ignore[reportPrivateUsage]  # nowhere else can it be seen
-from xdevice.testing.contract.promises import Promises
+from xdevice.testing.contract.promises import Promises, home
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
@@ -42,17 +42,17 @@ class Manual:
 class Scopes(Promises):
     """Scopes, in threads and tasks too."""
 
-    @pytest.mark.parametrize("enter", [lambda: scopes.scope("cpu"), cpu])
+    @pytest.mark.parametrize("enter", [lambda: scopes.scope(home()), home])
     def test_factories_follow_a_scope(self, backend: str, native: Native, enter: Any) -> None:
         with enter() as device:
-            assert device == cpu()
-            assert device_of(zeros(2)) == cpu()
-            assert device_of(native.ones()) == cpu()
+            assert device == home()
+            assert device_of(zeros(2)) == home()
+            assert device_of(native.ones()) == home()
 
     def test_scopes_nest_and_reenter_with_the_same_object(self, backend: str, native: Native) -> None:
         from xdevice.hardware.scopes import innermost
 
-        device, scope = cpu(), scopes.scope("cpu")
+        device, scope = home(), scopes.scope(home())
         with device, scope, device, scope, scopes.scope(device):
             assert innermost() is device
             assert device_of(native.ones()) == device
@@ -60,7 +60,7 @@ class Scopes(Promises):
 
     def test_a_scope_moves_nothing_that_exists(self, backend: str, native: Native) -> None:
         x = native.ones()
-        with cpu():
+        with home():
             z = x
             assert z is x
             assert device_of(ones((2, 3), device=device_of(x)) + x) == device_of(x)
@@ -69,8 +69,8 @@ class Scopes(Promises):
     def test_a_scope_survives_another_choice_of_framework_inside_it(self, backend: str) -> None:
         from xdevice.hardware.scopes import innermost
 
-        with scopes.scope("cpu"):
-            with using(available()[-1]):
+        with scopes.scope(cpu()):
+            with using("numpy"):
                 assert innermost() is cpu()
                 assert device_of(ones(1)) == cpu()
             assert innermost() is cpu()
@@ -79,7 +79,7 @@ class Scopes(Promises):
     def test_an_exception_leaves_the_scope(self, backend: str) -> None:
         from xdevice.hardware.scopes import innermost
 
-        with pytest.raises(ZeroDivisionError), cpu(), scopes.scope("cpu"):
+        with pytest.raises(ZeroDivisionError), home(), scopes.scope(home()):
             raise ZeroDivisionError
         assert innermost() is None
 
@@ -95,11 +95,11 @@ class Scopes(Promises):
 
     def test_leaving_what_was_not_entered_is_an_error(self, backend: str) -> None:
         with pytest.raises(ScopeError, match="not entered"):
-            scopes.scope("cpu").__exit__(None, None, None)
+            scopes.scope(home()).__exit__(None, None, None)
 
     def test_the_frameworks_default_is_what_it_was_after_a_scope(self, backend: str, native: Native) -> None:
         before = device_of(native.ones())
-        with cpu():
+        with home():
             pass
         assert device_of(native.ones()) == before
 
@@ -113,13 +113,13 @@ class Scopes(Promises):
             try:
                 seen.append(innermost())
                 for _ in range(20):
-                    with using(backend), shared, cpu():
-                        assert device_of(zeros(1)) == cpu()
-                        assert innermost() is cpu()
+                    with using(backend), shared, home():
+                        assert device_of(zeros(1)) == home()
+                        assert innermost() is home()
             except BaseException as error:
                 errors.append(error)
 
-        shared = scopes.scope("cpu")
+        shared = scopes.scope(home())
         with shared:
             threads = [threading.Thread(target=work) for _ in range(4)]
             for thread in threads:
@@ -135,12 +135,12 @@ class Scopes(Promises):
         turns: list[str] = []
 
         async def task(name: str, first: asyncio.Event, second: asyncio.Event) -> None:
-            with scopes.scope("cpu"):
+            with scopes.scope(home()):
                 turns.append(name)
                 first.set()
                 await second.wait()
-                assert innermost() is cpu()
-                assert device_of(ones(1)) == cpu()
+                assert innermost() is home()
+                assert device_of(ones(1)) == home()
             assert innermost() is None
 
         async def main() -> None:
@@ -155,13 +155,13 @@ class Scopes(Promises):
 
     def test_in_a_coroutine_the_native_scope_is_left_alone(self, backend: str) -> None:
         async def main() -> list[Any]:
-            with cpu(), contextlib.ExitStack() as stack:
-                stack.enter_context(scopes.scope("cpu"))
+            with home(), contextlib.ExitStack() as stack:
+                stack.enter_context(scopes.scope(home()))
                 return natives()
 
         def plain() -> list[Any]:
-            with cpu(), contextlib.ExitStack() as stack:
-                stack.enter_context(scopes.scope("cpu"))
+            with home(), contextlib.ExitStack() as stack:
+                stack.enter_context(scopes.scope(home()))
                 return natives()
 
         assert asyncio.run(main()) == [None, None]
@@ -169,32 +169,32 @@ class Scopes(Promises):
 
     def test_a_context_manager_written_as_a_generator_is_ordinary_code(self, backend: str) -> None:
         @contextlib.contextmanager
-        def on_cpu() -> Generator[None]:
-            with cpu():
+        def on_device() -> Generator[None]:
+            with home():
                 yield
 
-        with on_cpu():
+        with on_device():
             assert [native is None for native in natives()] == [False]
         assert natives() == []
 
     def test_a_context_manager_of_ones_own_is_judged_by_where_it_is_used(self, backend: str) -> None:
         async def main() -> list[Any]:
-            with Manual("cpu"):
+            with Manual(home()):
                 return natives()
 
         assert asyncio.run(main()) == [None]
-        with Manual("cpu"):
+        with Manual(home()):
             assert [native is None for native in natives()] == [False]
 
     def test_scopes_may_be_left_in_any_order(self, backend: str, native: Native) -> None:
         from xdevice.hardware.scopes import innermost
 
         before = device_of(native.ones())
-        first, second, third = (scopes.scope("cpu") for _ in range(3))
+        first, second, third = (scopes.scope(home()) for _ in range(3))
         for scope in (first, second, third):
             scope.__enter__()
         for scope in (second, first, third):
-            assert innermost() is cpu()
+            assert innermost() is home()
             scope.__exit__(None, None, None)
         assert innermost() is None
         assert device_of(native.ones()) == before
@@ -203,7 +203,7 @@ class Scopes(Promises):
         from xdevice.hardware.scopes import innermost
 
         async def numbers() -> AsyncIterator[int]:
-            with scopes.scope("cpu"):
+            with scopes.scope(home()):
                 for i in range(3):
                     yield i
 
@@ -220,13 +220,13 @@ class Scopes(Promises):
         from xdevice.hardware.scopes import innermost
 
         def numbers() -> Generator[int]:
-            with scopes.scope("cpu"):
+            with scopes.scope(home()):
                 yield 1
 
         first, second = numbers(), numbers()
         for generator in (first, second):
             next(generator)
         first.close()
-        assert innermost() is cpu()
+        assert innermost() is home()
         second.close()
         assert innermost() is None

@@ -24,7 +24,7 @@ from xdevice import (
 from xdevice.framework import choosing
 from xdevice.hardware import devices as hardware
 from xdevice.tensors import creation
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, needs, on_cpu, on_several, same_values
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, at_home, home, needs, on_several, same_values
 from xdevice.testing.contract.trees import shape_of, trees
 
 if TYPE_CHECKING:
@@ -94,13 +94,13 @@ class SeveralPlacements(Promises):
     @needs("gradient")
     def test_gradients_flow_across_two_devices(self, backend: str, native: Native) -> None:
         def around(x: Any) -> Any:
-            return to_device(to_device(to_device(x, FIRST), SECOND), "cpu")
+            return to_device(to_device(to_device(x, FIRST), SECOND), home())
 
-        assert on_cpu(lambda: native.gradient(around)) == [2.0, 2.0, 2.0]
+        assert at_home(lambda: native.gradient(around)) == [2.0, 2.0, 2.0]
 
     @on_several
     def test_several_devices_are_told_and_are_not_the_same(self, backend: str) -> None:
-        x, y, z = (ones(2, device=device) for device in (FIRST, SECOND, "cpu"))
+        x, y, z = (ones(2, device=device) for device in (FIRST, SECOND, cpu()))
         assert devices_of({"x": x, "all": [y, (z,)]}) == {FIRST, SECOND, cpu()}
         assert not is_same_device(x, y)
         assert not is_same_device(x, z)
@@ -129,14 +129,14 @@ class SeveralPlacements(Promises):
     @on_several
     def test_a_tree_spread_over_devices_is_brought_together_and_what_is_there_stays(self, backend: str) -> None:
         x, y = full((2,), 1.0, device=FIRST), full((2,), 2.0, device=SECOND)
-        z = full((2,), 3.0, device="cpu")
+        z = full((2,), 3.0, device=home())
         tree: Any = {"x": x, "again": [x, {"y": y}], "z": (z, "text")}
         moved = to_device(tree, SECOND)
         assert check_same_device(moved) is SECOND
         assert moved["again"][1]["y"] is y
         assert moved["x"] is moved["again"][0]
         assert [to_numpy(t).tolist() for t in (moved["x"], moved["z"][0])] == [[1.0, 1.0], [3.0, 3.0]]
-        assert devices_of(tree) == {FIRST, SECOND, cpu()}
+        assert devices_of(tree) == {FIRST, SECOND, home()}
 
     @on_several
     def test_a_tensor_is_read_back_from_each_device(self, backend: str) -> None:
@@ -149,9 +149,9 @@ class SeveralPlacements(Promises):
     @on_several
     @needs("parameter")
     def test_a_parameter_moves_with_its_values(self, backend: str, native: Native) -> None:
-        parameter = on_cpu(native.parameter)
+        parameter = at_home(native.parameter)
         values = to_numpy(parameter)
-        for device in (FIRST, SECOND, cpu()):
+        for device in (FIRST, SECOND, home()):
             moved = to_device(parameter, device)
             assert device_of(moved) == device
             assert np.array_equal(to_numpy(moved), values)
@@ -159,9 +159,9 @@ class SeveralPlacements(Promises):
     @on_several
     @needs("model")
     def test_a_model_moves_whole_between_devices_and_back(self, backend: str, native: Native) -> None:
-        model = on_cpu(native.model)
+        model = at_home(native.model)
         values = [to_numpy(parameter) for parameter in native.parameters(model)]
-        for device in (FIRST, SECOND, cpu()):
+        for device in (FIRST, SECOND, home()):
             model = to_device(model, device)
             assert devices_of(model) == {device}
             assert {device_of(tensor) for _, tensor in choosing.backend().models.tensors_of(model)} == {device}
@@ -171,9 +171,9 @@ class SeveralPlacements(Promises):
     @on_several
     @needs("model", "output")
     def test_a_model_can_be_put_back_as_it_was_before_a_move(self, backend: str, native: Native) -> None:
-        model, models = on_cpu(native.model), choosing.backend().models
+        model, models = at_home(native.model), choosing.backend().models
         values = [to_numpy(parameter) for parameter in native.parameters(model)]
-        for source, target in ((cpu(), FIRST), (FIRST, SECOND), (SECOND, cpu())):
+        for source, target in ((home(), FIRST), (FIRST, SECOND), (SECOND, home())):
             to_device(model, source)
             before, put_back = dict(models.tensors_of(model)), models.keep(model)
             to_device(model, target)
@@ -188,9 +188,9 @@ class SeveralPlacements(Promises):
 
     @on_several
     @needs("model", "output")
-    def test_a_model_computes_where_it_is_as_it_did_on_the_cpu(self, backend: str, native: Native) -> None:
-        model, data = on_cpu(native.model), np.arange(12, dtype="float32").reshape(4, 3)
-        with cpu():
+    def test_a_model_computes_where_it_is_as_it_did_on_another(self, backend: str, native: Native) -> None:
+        model, data = at_home(native.model), np.arange(12, dtype="float32").reshape(4, 3)
+        with home():
             expected = to_numpy(native.output(model, creation.tensor(data)))
         for device in (FIRST, SECOND):
             model = to_device(model, device)
@@ -202,7 +202,7 @@ class SeveralPlacements(Promises):
     @on_several
     @needs("model")
     def test_a_copied_model_stays_where_the_original_was(self, backend: str, native: Native) -> None:
-        model = to_device(on_cpu(native.model), FIRST)
+        model = to_device(at_home(native.model), FIRST)
         copied = to_device(model, FIRST, copy=True)
         moved = to_device(copied, SECOND)
         assert device_of(moved) == SECOND

@@ -16,7 +16,6 @@ from xdevice import (
     DeviceNotFoundError,
     FileFormatError,
     NotSupportedError,
-    cpu,
     device_of,
     load,
     ones,
@@ -26,7 +25,7 @@ from xdevice import (
     to_numpy,
     zeros,
 )
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, on_several
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -216,8 +215,8 @@ class Storage(Promises):
 
     def test_a_tensor_goes_where_it_is_told_and_else_where_new_ones_go(self, backend: str, tmp_path: Path) -> None:
         save(ones(2), tmp_path / "file")
-        with cpu():
-            assert device_of(load(tmp_path / "file")) == cpu()
+        with home():
+            assert device_of(load(tmp_path / "file")) == home()
         with pytest.raises(DeviceNotFoundError, match="gpu:77"):
             load(tmp_path / "file", device="gpu:77")
 
@@ -225,11 +224,11 @@ class Storage(Promises):
     def test_a_file_knows_no_device(self, backend: str, tmp_path: Path) -> None:
         save({"a": ones(2, device=FIRST), "b": tensor([1, 2], device=SECOND)}, tmp_path / "file")
         assert device_of(load(tmp_path / "file", device=SECOND)) == SECOND
-        assert device_of(load(tmp_path / "file", device="cpu")) == cpu()
+        assert device_of(load(tmp_path / "file", device=home())) == home()
         with FIRST:
             assert device_of(load(tmp_path / "file")) == FIRST
         half = made([1.0, 2.5], "bfloat16")
         if half is not None:
             save(to_device(half, FIRST), tmp_path / "file")
             assert device_of(load(tmp_path / "file", SECOND)) == SECOND
-            assert str(load(tmp_path / "file", "cpu")) == str(half)
+            assert str(load(tmp_path / "file", home())) == str(half)

@@ -16,14 +16,13 @@ from xdevice import (
     NotATensorError,
     check_same_device,
     count,
-    cpu,
     device_of,
     devices_of,
     is_same_device,
     to_device,
     to_numpy,
 )
-from xdevice.testing.contract.promises import Promises
+from xdevice.testing.contract.promises import Promises, home
 
 
 class Point(NamedTuple):
@@ -139,7 +138,7 @@ class Trees(Promises):
             to = "not callable"
             device = "cpu"
 
-        for ask in (device_of, lambda s: to_device(s, "cpu"), to_numpy, is_same_device):
+        for ask in (device_of, lambda s: to_device(s, home()), to_numpy, is_same_device):
             with pytest.raises(NotATensorError, match="Stranger"):
                 ask(Stranger())
         with pytest.raises(NotATensorError, match=r"\['deep'\]\[0\]\.x is of type Stranger"):
@@ -147,7 +146,7 @@ class Trees(Promises):
 
     def test_a_forced_copy_in_a_tree_is_made_of_every_tensor(self, backend: str, x: Any) -> None:
         tree = {"x": x, "again": x, "n": 1}
-        copied = to_device(tree, "cpu", copy=True)
+        copied = to_device(tree, home(), copy=True)
         assert copied["x"] is not x
         assert copied["x"] is copied["again"]
         assert tree["x"] is x
@@ -159,16 +158,16 @@ class Trees(Promises):
             with pytest.raises(DeviceNotFoundError, match=r"at \['a'\]"):
                 to_device(tree, device)
         assert all(tree[key] is shallow[key] for key in tree)
-        assert device_of(tree) == cpu()
+        assert device_of(tree["a"]) == home()
 
     @pytest.mark.parametrize("which", range(17))
     def test_a_tree_keeps_its_types_and_its_other_leaves(self, backend: str, x: Any, which: Any) -> None:
         tree = trees(x)[which]
-        moved = to_device(tree, "cpu", copy=True)
+        moved = to_device(tree, home(), copy=True)
         assert type(moved) is type(tree)
         assert moved is not tree
         assert shape_of(moved) == shape_of(tree)
-        assert device_of(moved) == cpu()
+        assert device_of(moved) == home()
         if isinstance(tree, defaultdict):
             assert moved.default_factory is list
         if isinstance(tree, deque):
@@ -180,7 +179,7 @@ class Trees(Promises):
     def test_a_tree_in_which_nothing_moves_is_returned_itself(self, backend: str, x: Any, which: Any) -> None:
         tree = trees(x)[which]
         before = shape_of(tree)
-        assert to_device(tree, "cpu") is tree
+        assert to_device(tree, home()) is tree
         assert shape_of(tree) == before
 
     def test_tensors_in_a_set_do_not_stay_behind(self, backend: str, x: Any) -> None:
@@ -188,14 +187,14 @@ class Trees(Promises):
             tree = [{x, 1}, frozenset([x])]
         except (TypeError, NotImplementedError):  # this framework's tensors cannot be in a set
             return
-        moved = to_device(tree, "cpu", copy=True)
+        moved = to_device(tree, home(), copy=True)
         assert [type(part) for part in moved] == [set, frozenset]
         assert all(x is not element for part in moved for element in part)
-        assert device_of(tree) == cpu()
+        assert device_of(tree) == home()
 
     @pytest.mark.parametrize("empty", [[], {}, (), deque(), defaultdict(int), {"a": []}, [None, "text"]])
     def test_an_empty_tree_passes_through(self, backend: str, empty: Any) -> None:
-        assert to_device(empty, "cpu", copy=True) == empty
+        assert to_device(empty, home(), copy=True) == empty
         assert to_device(empty, "gpu:99") == empty
 
     def test_a_tree_that_contains_itself_is_an_error(self, backend: str, x: Any) -> None:
@@ -204,17 +203,17 @@ class Trees(Promises):
         own.append(Batch(own))
         for tree in (plain, own):
             with pytest.raises(ArgumentError, match="contains itself"):
-                to_device(tree, "cpu")
+                to_device(tree, home())
 
     def test_attributes_of_a_container_are_kept(self, backend: str, x: Any) -> None:
-        moved = to_device(Picky(x), "cpu", copy=True)
+        moved = to_device(Picky(x), home(), copy=True)
         assert (moved.note, moved.y) == ("kept", "y")
         assert moved.x is not x
 
     def test_a_mapping_with_fields_moves_both(self, backend: str, x: Any) -> None:
         record = Record(x)
         record["key"] = x
-        moved = to_device(record, "cpu", copy=True)
+        moved = to_device(record, home(), copy=True)
         assert moved.x is moved["key"]
         assert moved.x is not x
         assert record.x is record["key"] is x
@@ -222,12 +221,12 @@ class Trees(Promises):
     def test_a_container_that_cannot_be_copied_is_not_modified(self, backend: str, x: Any) -> None:
         tree = Immovable(x=x)
         with pytest.raises(ArgumentError, match="gives itself"):
-            to_device(tree, "cpu", copy=True)
+            to_device(tree, home(), copy=True)
         assert tree["x"] is x
 
     def test_text_is_no_tensor_even_if_numpy_made_it(self, backend: str, x: Any) -> None:
         tree = {"x": x, "label": np.str_("cat"), "day": np.datetime64("2020-01-01")}
-        assert device_of(tree) == cpu()
-        assert to_device(tree, "cpu", copy=True)["label"] is tree["label"]
+        assert device_of(tree) == home()
+        assert to_device(tree, home(), copy=True)["label"] is tree["label"]
         with pytest.raises(NotATensorError):
             device_of(np.str_("cat"))

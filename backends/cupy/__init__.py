@@ -1,0 +1,23 @@
+"""CuPy: NVIDIA's GPUs, and AMD's; no CPU.
+
+Notes: CuPy imports on a machine without a GPU, and then has no device. An operation computes on the current device,
+which a scope sets, and not on the device of its arrays: it reads another GPU's memory where the two GPUs allow that,
+with a ``PerformanceWarning``. The default float has 64 bits, as NumPy's. Seeding, and synchronizing or emptying the
+cache without a device, use every GPU and create a context on each: CuPy does not tell which are in use.
+"""
+
+import cupy as cupy
+
+CANNOT: dict[str, str] = {
+    "gradients": "it has no automatic differentiation; choose another framework with use('torch')",
+    "virtual": "its kernels run on real GPUs alone; choose another framework with use('torch')",
+    "mixing": "it computes on the current device, wherever its arrays are, unseen by strict(); call check_same_device",
+    "engine": "it computes in one process; start with engine='mpi', or choose another framework",
+    "models": "CuPy has no models; use a tree of arrays",
+    "sharing": "memory is shared on the CPU alone, where it has no arrays; leave copy out",
+    "trees": "CuPy keeps no registry of containers; register a class with optree",
+}
+"""What this framework cannot do, and why."""
+
+GPU_BUILD = "pip install 'cupy-cuda12x[ctk]', or cupy-cuda13x for a driver of CUDA 13"
+"""What to type to get a build for GPUs, with CUDA's libraries."""

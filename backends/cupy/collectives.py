@@ -1,0 +1,54 @@
+"""Splitting, packing and reducing CuPy arrays, each on its own device."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import cupy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+_ELEMENTWISE = {"sum": cupy.add, "max": cupy.maximum, "min": cupy.minimum}
+
+
+def kind(tensor: Any) -> str:
+    dtype = tensor.dtype
+    if dtype.kind in "fiubc":
+        return str(dtype.kind)
+    return "f" if dtype.name.startswith(("bfloat", "float")) else "O"  # the dtypes of ml_dtypes have the kind void
+
+
+def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
+    return [tensor[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]
+
+
+def leaf(tensor: Any) -> Any:
+    return tensor  # CuPy has no graph
+
+
+def pack(tensors: Sequence[Any]) -> Any:
+    with tensors[0].device:
+        return cupy.concatenate([tensor.ravel() for tensor in tensors])
+
+
+def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
+    with vector.device:
+        parts = split(vector, [tensor.size for tensor in like])
+        return [part.reshape(tensor.shape).copy() for part, tensor in zip(parts, like, strict=True)]
+
+
+def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
+    with vectors[0].device:
+        first, *others = vectors if weights is None else [v * w for v, w in zip(vectors, weights, strict=True)]
+        found = first.copy()
+        for vector in others:
+            _ELEMENTWISE[op](found, vector, out=found)
+        return found
+
+
+def threads() -> Callable[[], AbstractContextManager[Any]] | None:
+    return nullcontext

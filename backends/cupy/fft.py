@@ -1,0 +1,23 @@
+"""CuPy's functions of the array API standard's extension ``fft``, by array-api-compat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import array_api_compat.cupy.fft as xp
+import cupy
+
+from xdevice.backends.cupy.placed import placed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+
+def namespace() -> Mapping[str, Any]:
+    return placed(vars(xp))
+
+
+def module() -> ModuleType:
+    found: ModuleType = cupy.fft
+    return found

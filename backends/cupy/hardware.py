@@ -1,0 +1,67 @@
+"""The GPUs that CuPy sees."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import cupy
+from cupy.cuda import runtime
+
+from xdevice.device import Device
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from xdevice.contract import Build, Properties
+
+
+def build() -> Build:
+    if runtime.is_hip:
+        return {"version": cupy.__version__, "compute": "rocm", "toolkit": None}
+    major, rest = divmod(runtime.runtimeGetVersion(), 1000)  # 12090 is CUDA 12.9
+    return {"version": cupy.__version__, "compute": "cuda", "toolkit": f"{major}.{rest // 10}"}
+
+
+def kinds() -> tuple[str, ...]:
+    return ("gpu",)
+
+
+def count(kind: str) -> int:
+    if kind != "gpu":
+        return 0
+    try:
+        return int(runtime.getDeviceCount())
+    except runtime.CUDARuntimeError:  # no GPU, no driver, or one that is too old
+        return 0
+
+
+def native(device: Device) -> cupy.cuda.Device:
+    return cupy.cuda.Device(device.index)
+
+
+def as_device(native: cupy.cuda.Device) -> Device:
+    return Device("gpu", native.id)
+
+
+def scope(device: Device) -> AbstractContextManager[Any]:
+    found: AbstractContextManager[Any] = native(device)  # a new object each time
+    return found
+
+
+def synchronize(devices: Sequence[Device]) -> None:
+    for device in devices:
+        native(device).synchronize()
+
+
+def properties(device: Device) -> Properties:
+    found = runtime.getDeviceProperties(device.index)
+    uuid = found.get("uuid", b"")
+    return {
+        "name": found["name"].decode(),
+        "total_memory": found["totalGlobalMem"],
+        "compute_capability": f"{found['major']}.{found['minor']}",
+        "uuid": str(UUID(bytes=uuid)) if len(uuid) == 16 else None,  # CuPy 14.2 cuts it at a byte of 0
+        "virtual": False,
+    }

@@ -1,0 +1,32 @@
+"""Memory of CuPy's pool, and of the GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import cupy
+
+from xdevice.backends.cupy.hardware import count, native
+
+if TYPE_CHECKING:
+    from xdevice.contract import MemoryStats
+    from xdevice.device import Device
+
+
+def memory_stats(device: Device) -> MemoryStats:
+    pool = cupy.get_default_memory_pool()
+    with native(device) as current:
+        free, total = current.mem_info
+        if cupy.cuda.get_allocator() != pool.malloc:
+            return {"total": total, "free": free}  # another allocator, which the pool knows nothing of
+        return {"total": total, "free": free, "allocated": pool.used_bytes(), "reserved": pool.total_bytes()}
+
+
+def empty_cache(device: Device | None) -> None:
+    for i in range(count("gpu")) if device is None else (device.index,):
+        with cupy.cuda.Device(i):
+            cupy.get_default_memory_pool().free_all_blocks()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, cupy.cuda.memory.OutOfMemoryError)

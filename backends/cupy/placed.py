@@ -1,0 +1,57 @@
+"""Functions that compute where their arrays are: CuPy's own compute on the current device."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import cupy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+def placed(functions: Mapping[str, Any]) -> dict[str, Any]:
+    """The functions of a module, each on the device of its first array; what is not a function stays as it is."""
+    return {name: _placed(_named(found)) if _is_function(found) else found for name, found in functions.items()}
+
+
+def _is_function(found: Any) -> bool:
+    return callable(found) and not isinstance(found, type)
+
+
+def _placed(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        first = _first_array((*args, *kwargs.values()))
+        if first is None:
+            return function(*args, **kwargs)
+        with first.device:
+            return function(*args, **kwargs)
+
+    return call
+
+
+def _named(function: Any) -> Callable[..., Any]:
+    """The function with the standard's signature: a ufunc of CuPy 14.2 has none."""
+    if not isinstance(function, cupy.ufunc):
+        plain: Callable[..., Any] = function
+        return plain
+
+    def one(x: Any, /) -> Any:
+        return function(x)
+
+    def two(x1: Any, x2: Any, /) -> Any:
+        return function(x1, x2)
+
+    call = one if function.nin == 1 else two
+    call.__name__, call.__doc__ = function.name.removeprefix("cupy_"), function.__doc__
+    return call
+
+
+def _first_array(values: Iterable[Any]) -> Any:
+    for value in values:
+        found = _first_array(value) if isinstance(value, (list, tuple)) else value
+        if isinstance(found, cupy.ndarray):
+            return found
+    return None

@@ -1,0 +1,49 @@
+"""The placement of CuPy arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import cupy
+
+from xdevice.backends.cupy.hardware import native
+from xdevice.device import Device
+
+if TYPE_CHECKING:
+    from xdevice.contract import Role
+
+
+class _Gpus(dict[int, Device]):
+    """Each GPU by its number, made once: making one takes longer than asking the array."""
+
+    def __missing__(self, index: int) -> Device:
+        return self.setdefault(index, Device("gpu", index))
+
+
+_gpus = _Gpus()
+
+
+def role(cls: type) -> Role | None:
+    if issubclass(cls, cupy.ndarray):
+        return "tensor"
+    return "device" if issubclass(cls, cupy.cuda.Device) else None  # its dtypes and scalars are NumPy's
+
+
+def device_of(tensor: Any) -> Device:
+    return _gpus[tensor.device.id]
+
+
+def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
+    if not non_blocking:
+        with tensor.device:  # what computes its numbers is queued there, and the copy on the other device's stream
+            cupy.cuda.get_current_stream().synchronize()
+    with native(device):
+        moved = tensor.copy()
+        if not non_blocking:
+            cupy.cuda.get_current_stream().synchronize()
+    return moved
+
+
+def copy(tensor: Any) -> Any:
+    with tensor.device:  # else it would be on the current device
+        return tensor.copy()
