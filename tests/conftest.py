@@ -28,6 +28,12 @@ ONE_ENGINE = {"clusters": "torch"}  # how processes are started: one engine stan
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs(name): the framework's tests/native file has that function")
+    # A change is judged by the same examples as the one before it; --hypothesis-profile=default draws others each time.
+    if config.pluginmanager.has_plugin("hypothesispytest") and not config.getoption("--hypothesis-profile"):
+        from hypothesis import settings
+
+        settings.register_profile("same", derandomize=True)
+        settings.load_profile("same")
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -38,6 +44,8 @@ def pytest_ignore_collect(collection_path, config):
         return True if ONE_ENGINE[name] not in backends_of(config) else None
     if folder == "distributed" and name.startswith("quirks_"):
         return True if name.removeprefix("quirks_") not in backends_of(config) else None
+    if folder == "virtual" and name == "together":
+        return True if len(backends_of(config)) == 1 else None
     if folder not in ("quirks", "virtual") or name == collection_path.stem:
         return None
     name = name.partition("_")[0]  # test_torch_libraries is PyTorch's, too

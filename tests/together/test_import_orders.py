@@ -8,12 +8,7 @@ import pytest
 import xdevice
 
 NAMES = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
-ORDERS = [
-    NAMES,
-    NAMES[::-1],
-    ("tensorflow", "paddle", "mxnet", "jax", "torch", "numpy"),
-    ("paddle", "numpy", "tensorflow", "torch", "jax", "mxnet"),
-]
+ORDERS = [NAMES, NAMES[::-1]]  # of each two, either comes first in one of them
 USE_ALL = """
 import sys, xdevice
 import numpy
