@@ -112,7 +112,7 @@ def _list_physical(gpus: list[Any]) -> None:
         return made
 
     def details(self: Any, device: Any) -> Any:
-        return {"device_name": NAME, "compute_capability": (8, 0)} if device in gpus else known(self, device)
+        return {"device_name": NAME} if device in gpus else known(self, device)
 
     kind._initialize_physical_devices, kind.config, kind.get_device_details = initialize, property(counted), details
     kind.list_physical_devices = _without_gpus_for_kernels(kind.list_physical_devices)
