@@ -10,7 +10,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
         print(gpus, tf.test.is_built_with_cuda(), tf.test.gpu_device_name(), tf.test.is_gpu_available())
-        print(tf.config.experimental.get_device_details(gpus[0])["device_name"])
+        print(tf.config.experimental.get_device_details(gpus[0]))
         print([d.name for d in tf.config.list_logical_devices("GPU")], len(tf.config.list_logical_devices()))
         x = tf.ones((2, 3))
         print(x.device, (x + 1).backing_device)
@@ -44,7 +44,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
     local = "/job:localhost/replica:0/task:0/device:"
     assert lines[0].count("PhysicalDevice") == 2 and lines[0].endswith(" True /device:GPU:0 True")
     assert lines[1:] == [
-        "xdevice virtual GPU",
+        "{'device_name': 'xdevice virtual GPU'}",  # and no compute capability
         "['/device:GPU:0', '/device:GPU:1'] 3",
         f"{local}GPU:0 {local}GPU:0",
         f"{local}GPU:1 {local}GPU:1 {local}CPU:0",
