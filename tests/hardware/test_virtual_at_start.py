@@ -104,11 +104,14 @@ def test_the_command_installs_and_removes_it(tmp_path, monkeypatch, capsys):
     from xdevice.cli import main
 
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.delenv("XDEVICE_VIRTUAL_GPUS", raising=False)
     assert main(["virtual", "status"]) == 0
+    monkeypatch.setenv("XDEVICE_VIRTUAL_GPUS", "2")
     assert main(["virtual", "install"]) == 0
     assert (tmp_path / NAME).read_text() == LINE
     assert main(["virtual", "status"]) == main(["virtual", "uninstall"]) == main(["virtual", "uninstall"]) == 0
     assert not (tmp_path / NAME).exists()
     out = capsys.readouterr().out
     assert out.startswith("not installed: ") and f"installed: {tmp_path / NAME}; " in out and "is removed" in out
+    assert "\nXDEVICE_VIRTUAL_GPUS is not set\n" in out and "\nXDEVICE_VIRTUAL_GPUS=2\n" in out
     assert out.endswith("is not there; nothing was installed\n")

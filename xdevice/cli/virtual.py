@@ -45,4 +45,4 @@ def _show(file: Path) -> None:
         print(f"installed: {file}; every Python of this environment heeds {ENV} at its start")
     else:
         print(f"not installed: {ENV} is heeded by programs that import xdevice, by xdevice run, and their children")
-    print(f"{ENV}={os.environ.get(ENV, '')}")
+    print(f"{ENV}={os.environ[ENV]}" if ENV in os.environ else f"{ENV} is not set")
