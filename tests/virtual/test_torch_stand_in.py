@@ -154,6 +154,12 @@ def test_an_operation_with_a_kernel_for_cuda_alone_is_composed_as_on_the_cpu():
     assert out == "cuda:1 True\n"
 
 
+def test_a_program_may_end_with_a_backward():
+    code = "import xdevice, torch; x = torch.ones(2, device='cuda:1', requires_grad=True); (x * x).sum().backward()"
+    for _ in range(4):  # where the end does not wait for autograd's threads, every third is aborted or so
+        run("-c", code)
+
+
 def test_without_a_compiler_those_compiled_elsewhere_serve_or_the_message_says_what_to_do(tmp_path):
     code = "import xdevice, torch; x = torch.ones(2, device='cuda:1', requires_grad=True); (x * x).sum().backward()"
     run("-c", code)  # compiled by now

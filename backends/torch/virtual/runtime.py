@@ -125,20 +125,17 @@ def _probe() -> None:
 
 
 def _compute() -> None:
-    """Add, and differentiate on each device in turn: where autograd has a thread for it, the thread has begun then.
-
-    One that begins when the interpreter is ending ends the process with "terminate called without an active exception".
-    """
     if devices.plug_in is None:
         ones = [torch.ones(2, device=f"{NAME}:{i}") for i in range(devices.count)]
     else:  # in a way that torch does not count as the first use of a GPU
         ones = [torch.ops.xdevice_virtual.take(torch.ones(2), i) for i in range(devices.count)]
+    x = ones[-1]
     if devices.name != NAME:
         gradients.compute_here_if_needed(ones)
-        if (ones[-1] + ones[-1]).tolist() != [2, 2]:
-            raise RuntimeError(f"x + x is {ones[-1] + ones[-1]}")
+        if (x + x).tolist() != [2, 2]:
+            raise RuntimeError(f"x + x is {x + x}")
         return
-    for x in ones:
-        (found,) = torch.autograd.grad((x.requires_grad_() + x).sum(), x)
-        if found.device != x.device or found.tolist() != [2, 2]:
-            raise RuntimeError(f"the gradient of x + x is {found}")
+    (found,) = torch.autograd.grad((x.requires_grad_() + x).sum(), x)
+    if found.device != x.device or found.tolist() != [2, 2]:
+        raise RuntimeError(f"the gradient of x + x is {found}")
+    gradients.wait_at_exit(ones)
