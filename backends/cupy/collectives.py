@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import cupy
 
+from xdevice.kit.reducing import reduced
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
@@ -43,11 +45,7 @@ def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
     with vectors[0].device:
-        first, *others = vectors if weights is None else [v * w for v, w in zip(vectors, weights, strict=True)]
-        found = first.copy()
-        for vector in others:
-            _ELEMENTWISE[op](found, vector, out=found)
-        return found
+        return reduced(vectors, _ELEMENTWISE[op], weights)
 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:

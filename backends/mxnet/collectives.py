@@ -16,6 +16,7 @@ from mxnet.gluon import Parameter
 
 from xdevice.backends.mxnet.hardware import gpus, is_virtual
 from xdevice.backends.mxnet.placement import arrays
+from xdevice.kit.reducing import reduced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,11 +69,7 @@ def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
     with _plain():
-        first, *others = vectors if weights is None else [v * w for v, w in zip(vectors, weights, strict=True)]
-        found = first.copy()
-        for vector in others:
-            _ELEMENTWISE[op](found, vector, out=found)
-        return found
+        return reduced(vectors, _ELEMENTWISE[op], weights)
 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:

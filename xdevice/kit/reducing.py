@@ -1,0 +1,22 @@
+"""Adding up vectors for frameworks whose functions write into an array that they are given, as NumPy's do."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+
+def reduced(vectors: Sequence[Any], combine: Callable[..., Any], weights: Sequence[float] | None) -> Any:
+    """A new vector: the first, combined with the others in their order, each times its weight if there are weights.
+
+    >>> import numpy as np
+    >>> reduced([np.ones(2), np.full(2, 3.0)], np.add, [0.5, 1.0])
+    array([3.5, 3.5])
+    """
+    first, *others = vectors if weights is None else [v * w for v, w in zip(vectors, weights, strict=True)]
+    found = first.copy()
+    for vector in others:
+        combine(found, vector, out=found)
+    return found
