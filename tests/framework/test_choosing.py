@@ -235,6 +235,8 @@ def test_a_framework_without_a_device_is_not_guessed_from_being_imported(run, gp
     assert run("import toy; xdevice.use('toy'); print(xdevice.backend())") == "toy"
     gpus_alone.write_text(gpus_alone.read_text().replace("gpus = 0", "gpus = 0 + 1"))  # another size: compiled anew
     assert run("import toy; print(xdevice.backend())") == "toy"
+    gpus_alone.write_text(gpus_alone.read_text() + "\n\ndef count(kind): raise RuntimeError('the driver crashed')\n")
+    assert run("import toy; print(xdevice.backend())") == "toy"  # broken: using it says so
 
 
 def test_a_framework_without_a_cpu_says_why_it_has_no_device(run, tmp_path, gpus_alone):
