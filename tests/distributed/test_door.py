@@ -204,7 +204,9 @@ from xdevice.distributed import ending
 from xdevice.distributed.entry import Entry
 from xdevice.distributed.member import Membership
 from xdevice.distributed.seat import seat
-membership = Membership(seat(), 60.0, dict(backend="numpy", engine="mpi", version="0", timeout=60.0))
+with ending.minded():
+    membership = Membership(seat(), 60.0, dict(backend="numpy", engine="mpi", version="0", timeout=60.0))
+ending.mind(membership, membership.forget)
 membership.enter(Entry("work"))
 if seat().rank == 0:
     membership.watch_over("work that does not end")

@@ -90,6 +90,21 @@ def test_an_engine_that_fails_by_itself_is_named_though_its_time_is_over(play):
     assert "DistributedError: work failed on rank 1: no memory" in done.last, done.stderr
 
 
+def test_a_failure_that_is_heard_of_between_the_gate_and_the_engine_keeps_the_process_out_of_it(play):
+    done = play("""
+        watched = member(30.0)
+        watched.enter(Entry("work"))
+        if rank == 1:
+            watched.raised(ValueError("v"))
+            time.sleep(600)
+        time.sleep(1)
+        watched.watch_over("work that does not end")
+        time.sleep(600)
+    """)
+    assert done.status == 75 and done.seconds < 15, done.stderr
+    assert "rank 1 " in done.last and "raised ValueError: v" in done.last, done.stderr
+
+
 def test_a_process_without_a_descriptor_left_says_so_and_is_not_waited_for(play):
     done = play("""
         if rank == 1:

@@ -84,6 +84,9 @@ class Membership:
     def watch_over(self, what: str) -> None:
         """From now on the engine works; if it takes too long, the process is ended."""
         self.inside = (what, time.monotonic())
+        if self.failure is not None:  # heard of since the gate: the watcher has seen no work to end
+            self.inside = None
+            self._check()
 
     def came_back(self) -> None:
         """The engine has done its work."""
