@@ -1,6 +1,7 @@
 """What a process is started with: its place, its environment, its ports, its cores."""
 
 import ast
+import itertools
 import os
 import re
 import socket
@@ -197,7 +198,17 @@ def test_the_block_of_ports_is_free_and_below_those_given_at_random():
         lowest = int(file.read().split()[0])
     assert count == 19 and first >= ports.LOWEST and first + count <= lowest
     assert ports.first_taken(range(first, first + count)) is None
-    assert len({ports.free_block(count) for _ in range(5)}) > 1
+
+
+def test_jobs_that_start_at_once_have_different_ports():
+    code = "import xdevice.distributed.ports as p; print(*(p.free_block(7) for _ in range(25)), flush=True); input()"
+    command = [sys.executable, "-c", code]
+    askers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    firsts = sorted(int(first) for asker in askers for first in asker.stdout.readline().split())
+    for asker in askers:
+        asker.communicate("\n")
+    assert len(firsts) == 100 and all(b - a >= 7 for a, b in itertools.pairwise(firsts))
+    assert {first // 10_000 for first in firsts} == {1}, "ports from 20000 on are derived from the names of jobs"
 
 
 @pytest.mark.parametrize("offset", [0, 1, 3, 6])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import socket
 from typing import TYPE_CHECKING
 
+from xdevice.distributed.seat import FIRST_PORT
 from xdevice.errors import DistributedError
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ LOWEST = 10_000
 
 _EPHEMERAL = (32_768, 60_999)  # Linux's own choice; other systems' begins higher
 _ATTEMPTS = 200
+_CELL = 16  # ports; a block begins at a multiple of it
+_reserved: list[socket.socket] = []  # until this process ends
 _SIOCGIFADDR = 0x8915  # Linux: ask for an interface's address
 
 
@@ -25,19 +29,38 @@ def block_size(world_size: int) -> int:
 
 
 def free_block(count: int) -> int:
-    """The first of so many consecutive ports, all free on this host.
+    """The first of so many consecutive ports, all free on this host, and given to no other process that asks.
 
-    They lie below those that the system gives to connections at random. The first is random, so that two jobs
-    that start at once seldom choose the same.
+    They lie below those that are derived from a job's name, where there is room, and below those that the system
+    gives to connections at random. The block is this process's until it ends.
     """
     lowest, highest = _room(count)
-    for _ in range(_ATTEMPTS):
-        first = random.randint(lowest, highest)
-        if first_taken(range(first, first + count)) is None:
+    starts = range(-(-lowest // _CELL) * _CELL, highest + 1, _CELL)
+    for _ in range(_ATTEMPTS if starts else 0):
+        first = random.choice(starts)
+        block = range(first, first + count)
+        if first_taken(block) is None and _reserve(block[::_CELL]):
             return first
     raise DistributedError(
         f"no {count} free ports in a row from {lowest} to {highest + count - 1}; name the first with --master-port"
     )
+
+
+def _reserve(cells: Iterable[int]) -> bool:
+    """Take these ports of UDP, which no job uses: so two jobs that start at once do not choose the same block."""
+    taken: list[socket.socket] = []
+    for port in cells:
+        mark = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        taken.append(mark)
+        try:
+            mark.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                for other in taken:
+                    other.close()
+                return False
+    _reserved.extend(taken)
+    return True
 
 
 def first_taken(ports: Iterable[int]) -> int | None:
@@ -53,8 +76,9 @@ def first_taken(ports: Iterable[int]) -> int | None:
 def _room(count: int) -> tuple[int, int]:
     """The least and the greatest first port; any, if those given at random leave no room."""
     low, high = _ephemeral()
-    if low - count > LOWEST:
-        return LOWEST, low - count
+    for end in (min(low, FIRST_PORT), low):
+        if end - count > LOWEST:
+            return LOWEST, end - count
     if high + count < 65_535:
         return high + 1, 65_535 - count
     return LOWEST, 65_536 - count
