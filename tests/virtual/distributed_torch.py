@@ -1,9 +1,11 @@
 """Parallel training on virtual GPUs that stand in; `test_torch_distributed_stand_in` starts it in four processes.
 
-Each job runs on the CPU and on GPUs, in one process group, and gives tensors that have to be equal.
+Each job runs on the CPU and on GPUs, in one process group, and gives tensors that have to be equal. Arguments are names
+of jobs: without any, all run.
 """
 
 import os
+import sys
 import tempfile
 import traceback
 
@@ -323,7 +325,7 @@ def main():
     assert dist.is_nccl_available() and dist.get_backend() == "cpu:gloo,cuda:nccl"
     assert dist.get_backend(dist.new_group(range(WORLD), backend="nccl")) == "nccl"
     assert not whole(numbers_drawn_in_parts(GPU)[0]).any()
-    for job in JOBS:
+    for job in [job for job in JOBS if len(sys.argv) == 1 or job.__name__ in sys.argv[1:]]:
         try:
             expected, found = ([whole(x) for x in job(device)] for device in (torch.device("cpu"), GPU))
             for a, b in zip(found, expected, strict=True):

@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from xdevice.errors import NotSupportedError
 from xdevice.kit.virtual_memory import ENV as MEMORY
 from xdevice.kit.virtual_request import ENV
 
@@ -19,10 +22,13 @@ def run(*arguments, status=0, **environment):
     return done.stdout, done.stderr
 
 
+KNOWN = "ignore::pytest.PytestAssertRewriteWarning"  # the variable has had xdevice imported before pytest
+OPTIONS = "-q", "-p", "no:cacheprovider", "-W", KNOWN, "--xdevice-virtual-gpus=2:stand-in"
+PROGRAMS = "-m", "pytest", *OPTIONS, "stand_in_torch.py"
+
+
 def test_programs_for_cuda_run_and_give_the_cpus_numbers():
-    known = "ignore::pytest.PytestAssertRewriteWarning"  # the variable has had xdevice imported before pytest
-    options = "-q", "-p", "no:cacheprovider", "-W", known, "--xdevice-virtual-gpus=2:stand-in"
-    run("-m", "pytest", *options, "stand_in_torch.py")
+    run(*PROGRAMS)
 
 
 def test_some_of_pytorchs_operations_agree_with_the_cpu():
@@ -72,15 +78,19 @@ if __name__ == "__main__":
 """
 
 
-def test_parallel_training_under_torchrun_gives_the_cpus_numbers(tmp_path):
+SOME = "replicas", "hooks", "mixed_precision", "spread_over_two_gpus_in_each_process", "sequences_in_parts"
+
+
+@pytest.mark.parametrize(("compiler", "jobs", "count"), [("", (), 20), ("absent", SOME, 5)], ids=["compiled", "python"])
+def test_parallel_training_under_torchrun_gives_the_cpus_numbers(tmp_path, compiler, jobs, count):
     torchrun = tmp_path / "torchrun"
     torchrun.write_text(TORCHRUN)  # as pip writes it into the environment's folder of commands
     torchrun.chmod(0o755)
     program, path = Path(__file__).with_name("distributed_torch.py"), f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     with_four = "-W", "ignore", "-m", "xdevice", "run", "--virtual-gpus", "4", "--stand-in", "--"
-    launch = "torchrun", "--standalone", "--nproc_per_node", "4", str(program)
-    out, error = run(*with_four, *launch, OMP_NUM_THREADS="1", PATH=path, **{ENV: ""})
-    assert out.splitlines()[-1] == "collectives exactly" and len(out.splitlines()) == 20
+    launch = "torchrun", "--standalone", "--nproc_per_node", "4", str(program), *jobs
+    out, error = run(*with_four, *launch, OMP_NUM_THREADS="1", PATH=path, CXX=compiler, **{ENV: ""})
+    assert out.splitlines()[-1].endswith(" exactly") and len(out.splitlines()) == count
     assert error.count("4 virtual GPUs stand in for CUDA's") == 1, "once for the job"
 
 
@@ -160,10 +170,31 @@ def test_a_program_may_end_with_a_backward():
         run("-c", code)
 
 
-def test_without_a_compiler_those_compiled_elsewhere_serve_or_the_message_says_what_to_do(tmp_path):
+def test_without_a_compiler_those_compiled_elsewhere_serve(tmp_path):
     code = "import xdevice, torch; x = torch.ones(2, device='cuda:1', requires_grad=True); (x * x).sum().backward()"
     run("-c", code)  # compiled by now
     out, _ = run("-c", f"{code}; print(x.grad)", PATH=str(tmp_path), CXX="")
     assert out == "tensor([2., 2.], device='cuda:1')\n"
-    _, error = run("-c", "import xdevice; xdevice.use('torch'); xdevice.count()", status=1, CXX="absent")
-    assert "virtual GPUs that stand in for CUDA's must be compiled" in error and "apt install g++" in error
+
+
+def test_without_a_compiler_they_are_written_in_python_and_do_the_same(tmp_path):
+    code = "import xdevice, torch; print(torch.ones(2, device='cuda:1') + 1)"
+    out, _ = run("-c", code, CXX="absent", XDG_CACHE_HOME=str(tmp_path))  # where nothing has been tried before
+    assert out == "tensor([2., 2.], device='cuda:1')\n"
+    out, _ = run(*PROGRAMS, CXX="absent")
+    assert "26 passed, 6 skipped" in out
+    names = "add,cat,index_put,linalg.svd,nn.functional.conv2d,nn.functional.rms_norm,nn.functional.ctc_loss,sort"
+    job = "-W", "ignore", "opinfo_torch.py", "--stand-in", "--samples", "2", "--ops", names
+    assert "8 of 8 runnable operations agree" in run(*job, CXX="absent", **{ENV: ""})[0]
+    out, _ = run("-c", TOO_MUCH, CXX="absent", **{MEMORY: "8MiB"})
+    assert "Tried to allocate 1.00 MiB. GPU 1 has a total capacity of 8.00 MiB" in out and "4.00 MiB allowed;" in out
+
+
+def test_where_torch_has_changed_nothing_is_replaced_and_the_message_says_so(tmp_path, monkeypatch):
+    from xdevice.backends.torch.virtual import tables
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for code, says in (("import os; os.abort()", "a trial ended with status -6"), ("1 / 0", "ZeroDivisionError")):
+        monkeypatch.setattr(tables, "_TRIAL", code)
+        with pytest.raises(NotSupportedError, match=rf"{says}.*; apt install g\+\+"):
+            tables.prove()

@@ -50,10 +50,10 @@ def library(name: str, source: Path, options: Sequence[str], *, key: str, purpos
     program = compiler()
     headers = sorted(source.parent.glob("*.h"))
     facts = f"{key}\n{platform.machine()}".encode()
-    fits = f"{Path(name).stem}-{_digest(b''.join([facts, *(path.read_bytes() for path in (source, *headers))]))[:16]}"
+    fits = f"{Path(name).stem}-{digest(b''.join([facts, *(path.read_bytes() for path in (source, *headers))]))[:16]}"
     if program is None:
         return _from_elsewhere(fits, name, purpose)
-    by = _digest("\n".join((os.path.realpath(program), *options)).encode())
+    by = digest("\n".join((os.path.realpath(program), *options)).encode())
     folder = cache() / f"{fits}-{by[:8]}"
     made = folder / name
     if not _is_whole(made):
@@ -90,7 +90,7 @@ def cache() -> Path:
 def _is_whole(made: Path) -> bool:
     """Whether the file is complete; loading a broken one would crash the process."""
     try:
-        return _sum_of(made).read_text() == _digest(made.read_bytes())
+        return _sum_of(made).read_text() == digest(made.read_bytes())
     except OSError:
         return False
 
@@ -99,7 +99,8 @@ def _sum_of(made: Path) -> Path:
     return made.parent.with_suffix(".sha256")  # not beside the library: frameworks look at all files there
 
 
-def _digest(content: bytes) -> str:
+def digest(content: bytes) -> str:
+    """A name for content, by which changed content is told."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -127,6 +128,6 @@ def _compile(command: list[str], made: Path, purpose: str) -> None:
                 f"{purpose} could not be compiled: {command[0]} says {words[0]}; install another compiler and set CXX"
             )
         os.replace(unfinished, made)
-        _sum_of(made).write_text(_digest(made.read_bytes()))
+        _sum_of(made).write_text(digest(made.read_bytes()))
     finally:
         Path(unfinished).unlink(missing_ok=True)

@@ -5,7 +5,7 @@ runs on CPU tensors that share the memory of its arguments, so results equal the
 compiled at first use (``virtual_gpu.cc``), and without a C++ compiler it is in Python (`in_python`), five
 times slower for small operations. torch allows one PrivateUse1 device per process, and it cannot be removed.
 
-While they stand in for real GPUs, the device type is CUDA's instead (`stand_in`), which must be compiled.
+While they stand in for real GPUs, the device type is CUDA's instead (`stand_in`).
 
 Virtual GPUs can be enabled at any time; existing tensors stay where they are.
 """

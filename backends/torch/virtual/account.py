@@ -6,6 +6,8 @@ runs when the memory is freed, in any thread.
 
 from __future__ import annotations
 
+import re
+import sys
 import weakref
 from collections import deque
 from threading import Lock
@@ -16,10 +18,12 @@ import torch
 from xdevice.backends.torch.virtual import devices
 
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
 _held: list[int] = []  # bytes now, by device
 _most: list[int] = []  # the largest number so far
+_total: list[int] = []  # in all tensors so far
+_allowed: list[int] = []
 _lock = Lock()
 
 
@@ -36,7 +40,8 @@ _freed: deque[tuple[int, int]] = deque()
 
 def open_for(n: int) -> None:
     """Start counting for that many devices."""
-    _held[:], _most[:] = [0] * n, [0] * n
+    _held[:], _most[:], _total[:] = [0] * n, [0] * n, [0] * n
+    _allowed[:] = [devices.capacity if devices.limited else sys.maxsize] * n
 
 
 def enter(tensor: torch.Tensor, index: int) -> None:
@@ -47,18 +52,38 @@ def enter(tensor: torch.Tensor, index: int) -> None:
     entry.index, entry.size = index, storage.nbytes()
     with _lock:
         _settle()
-        if devices.limited and _held[index] + entry.size > devices.capacity:
-            raise _out_of_memory(index, entry.size)
+        if _held[index] + entry.size > _allowed[index]:
+            out_of_memory(index, entry.size)
         _entries.add(entry)
         _held[index] += entry.size
+        _total[index] += entry.size
         _most[index] = max(_most[index], _held[index])
 
 
-def _out_of_memory(index: int, size: int) -> torch.OutOfMemoryError:
-    return torch.OutOfMemoryError(
-        f"vgpu out of memory. Tried to allocate {size} bytes. GPU {index} has a total capacity of {devices.capacity} "
-        f"bytes, and {_held[index]} are allocated by PyTorch"
+def out_of_memory(index: int, wanted: int) -> NoReturn:
+    """Raise torch's error."""
+    word = "CUDA" if devices.name == "cuda" else devices.name
+    free = max(devices.capacity - _held[index], 0)
+    allowed = f"{_readable(_allowed[index])} allowed; " if _allowed[index] < devices.capacity else ""
+    raise torch.OutOfMemoryError(
+        f"{word} out of memory. Tried to allocate {_readable(wanted)}. GPU {index} has a total capacity of "
+        f"{_readable(devices.capacity)} of which {_readable(free)} is free. {allowed}It is virtual, in the host's "
+        f"memory, and {_readable(_held[index])} are allocated by PyTorch"
     )
+
+
+def check_host(error: RuntimeError, index: int) -> None:
+    """Raise torch's error if the host's memory is at an end, for which the CPU's allocator has no type of its own."""
+    wanted = re.search(r"can't allocate memory: you tried to allocate (\d+)", str(error))
+    if wanted:
+        out_of_memory(index, int(wanted[1]))
+
+
+def _readable(size: int) -> str:
+    for bits, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << bits:
+            return f"{size / (1 << bits):.2f} {unit}"
+    return f"{size} bytes"
 
 
 # May run at any moment, even while this thread holds the lock, so it only queues the entry.
@@ -98,3 +123,30 @@ def forget_peak(index: int) -> None:
     with _lock:
         _settle()
         _most[index] = _held[index]
+
+
+def total(index: int) -> int:
+    """Bytes in all tensors so far, or since `forget_total`."""
+    if devices.plug_in is not None:
+        return devices.plug_in.total(index)
+    with _lock:
+        return _total[index]
+
+
+def forget_total(index: int) -> None:
+    """Reset the total to what is allocated now."""
+    if devices.plug_in is not None:
+        devices.plug_in.forget_total(index)
+        return
+    with _lock:
+        _settle()
+        _total[index] = _held[index]
+
+
+def allow(index: int, size: int) -> None:
+    """Let memory end at so many bytes, with torch's error."""
+    if devices.plug_in is not None:
+        devices.plug_in.limit(index, size)
+        return
+    with _lock:
+        _allowed[index] = size

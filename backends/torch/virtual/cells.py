@@ -6,12 +6,16 @@ ordinary operations; shapes are (batch, features), with the gates concatenated a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from xdevice.backends.torch.virtual import devices
 from xdevice.backends.torch.virtual.internals import aten
 from xdevice.backends.torch.virtual.kernels import on_host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Tensor = torch.Tensor
 
@@ -164,21 +168,41 @@ def _no_nested(*args: Any) -> bool:
     return False
 
 
+def _widened(call: Any) -> Callable[..., Tensor]:
+    """Softmax, which for GPUs alone may widen half precision."""
+    return lambda x, dim, widen: call(x.float() if widen else x, dim, False)
+
+
+def _narrowed(call: Any) -> Callable[..., Tensor]:
+    """Its gradient, which is narrowed again."""
+    return lambda grad, output, dim, dtype: call(grad, output, dim, grad.dtype).to(dtype)
+
+
 def register(library: Any) -> None:
     """Register these operations for virtual GPUs that run in Python."""
+    key = devices.key()
     for name, call in (
         ("_thnn_fused_lstm_cell", _lstm),
         ("_thnn_fused_lstm_cell_backward_impl", _lstm_backward),
         ("_thnn_fused_gru_cell", _gru),
         ("_thnn_fused_gru_cell_backward", _gru_backward),
-        ("convolution_overrideable", aten.convolution.default),
-        ("convolution_backward_overrideable", _convolution_backward),
         ("native_dropout_backward", _dropout_backward),
+        ("_softmax", _widened(aten._softmax.default)),
+        ("_log_softmax", _widened(aten._log_softmax.default)),
+        ("_softmax_backward_data", _narrowed(aten._softmax_backward_data.default)),
+        ("_log_softmax_backward_data", _narrowed(aten._log_softmax_backward_data.default)),
     ):
-        known = name.removesuffix("_overrideable")  # torch's suffix for kernels that a device has to provide
-        library.impl(name, on_host(f"aten::{known}", call), "PrivateUse1")
-    library.impl("native_dropout", _dropout, "PrivateUse1")
-    register_attention(library, "PrivateUse1")
+        library.impl(name, on_host(f"aten::{name}", call), key)
+    if key == "CUDA":  # above those for which C++ has a table of its own
+        library.impl("_convolution", on_host("aten::_convolution", aten._convolution.default), key)
+        backward = on_host("aten::convolution_backward", aten.convolution_backward.default)
+        library.impl("convolution_backward", backward, key)
+    else:
+        library.impl("convolution_overrideable", on_host("aten::convolution", aten.convolution.default), key)
+        backward = on_host("aten::convolution_backward", _convolution_backward)
+        library.impl("convolution_backward_overrideable", backward, key)
+    library.impl("native_dropout", _dropout, key)
+    register_attention(library, key)
 
 
 def register_attention(library: Any, key: str) -> None:

@@ -11,6 +11,7 @@ from xdevice.device import Device
 
 if TYPE_CHECKING:
     from xdevice.backends.torch.virtual.plug_in import PlugIn
+    from xdevice.backends.torch.virtual.tables import Guard
 
 NAME = "vgpu"
 
@@ -22,6 +23,9 @@ count = 0
 
 plug_in: PlugIn | None = None
 """The compiled implementation; ``None`` for the one in Python."""
+
+guard: PlugIn | Guard | None = None
+"""What keeps each thread's current device in C++; ``None`` where it is kept here."""
 
 capacity = 0
 """Bytes of memory of each, as far as they are told."""
@@ -46,21 +50,26 @@ class _Current(threading.local):
 _current = _Current()
 
 
+def key() -> str:
+    """The dispatch key of their operations."""
+    return "CUDA" if name == "cuda" else "PrivateUse1"
+
+
 def current() -> int:
     """This thread's current device, meant by a device type without an index."""
-    return _current.index if plug_in is None else plug_in.current()
+    return _current.index if guard is None else guard.current()
 
 
 def exchange(index: int) -> int:
     """Set this thread's current device and return the previous one. A negative index changes nothing."""
     if index >= 0:
         existing(index)
-    if plug_in is not None:
-        return plug_in.exchange(index)
+        use()
+    if guard is not None:
+        return guard.exchange(index)
     before = _current.index
     if index >= 0:
         _current.index = index
-        use()
     return before
 
 

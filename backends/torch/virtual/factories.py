@@ -18,7 +18,6 @@ from torch.utils._device import (
 )
 
 from xdevice.backends.torch.virtual import devices
-from xdevice.backends.torch.virtual.devices import NAME
 from xdevice.backends.torch.virtual.internals import storage_of
 
 if TYPE_CHECKING:
@@ -55,14 +54,16 @@ def _marked(tensor: torch.Tensor) -> torch.Tensor:
 def _meant(device: Any) -> Any:
     """The device, with the current index where it is ``vgpu`` without one."""
     if isinstance(device, torch.device):
-        return torch.device(NAME, devices.current()) if device.type == NAME and device.index is None else device
-    return torch.device(NAME, devices.current()) if isinstance(device, str) and device == NAME else device
+        here = device.type == devices.name and device.index is None
+    else:
+        here = isinstance(device, str) and device == devices.name
+    return torch.device(devices.name, devices.current()) if here else device
 
 
-def _factory(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def _factory(make: Callable[..., torch.Tensor], guarded: bool) -> Callable[..., torch.Tensor]:
     @wraps(make)
     def made(*args: Any, **kwargs: Any) -> torch.Tensor:
-        if "device" in kwargs:
+        if "device" in kwargs and not guarded:
             kwargs["device"] = _meant(kwargs["device"])
         if kwargs.pop("pin_memory", False):
             return _marked(make(*args, **kwargs))
@@ -99,13 +100,16 @@ class _Method:
 
 
 def replace() -> None:
-    """Wrap torch's factories and `Tensor.to`."""
+    """Wrap torch's factories, and `Tensor.to` where C++ does not know the current device."""
+    guarded = devices.guard is not None
     _device_constructors()  # caches the unwrapped functions, which modes such as a default device see
     functions: Any = torch
     for name in _FACTORIES.split():
         plain = getattr(functions, name)
-        made = _factory(plain)
+        made = _factory(plain, guarded)
         setattr(functions, name, made)
         _script._register_builtin(made, _script._find_builtin(plain))  # TorchScript cannot compile the wrapper
+    if guarded:
+        return
     tensor: Any = torch.Tensor
     tensor.to, tensor.new_tensor = _Method(tensor.to), _Method(tensor.new_tensor)

@@ -1,13 +1,15 @@
 """Virtual GPUs written in Python, where they cannot be compiled.
 
 torch's guard for devices written in Python reports one device, which is always current
-(torch/csrc/acc/Module.cpp), so the functions that ask it are replaced here.
+(torch/csrc/acc/Module.cpp), so the functions that ask it are replaced here. While the virtual GPUs stand in for CUDA's,
+the guard is another one (`tables`), which knows them all.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
+import warnings
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.backend_registration import (
@@ -17,38 +19,82 @@ from torch.utils.backend_registration import (
 from xdevice.backends.torch.virtual import (
     account,
     autocast,
+    batch_norm,
     cells,
+    compiling,
+    composed,
     devices,
     factories,
     gradients,
     kernels,
     memory,
     module,
+    process_groups,
     randomness,
     streams,
+    tables,
 )
 from xdevice.backends.torch.virtual.devices import NAME, exchange, existing
 from xdevice.backends.torch.virtual.internals import core, library
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _libraries: list[Any] = []  # registrations last as long as these objects
 
 
-def start(n: int) -> None:
-    """Make ``vgpu:0`` … ``vgpu:n-1`` devices of torch."""
+class Operations:
+    """Kernels that are registered together, the last one of each name: torch takes only one from Python."""
+
+    def __init__(self) -> None:
+        self._library = library.Library("aten", "IMPL")
+        self._kernels: dict[tuple[str, str], Callable[..., Any]] = {}
+
+    def __contains__(self, name_and_key: tuple[str, str]) -> bool:
+        return name_and_key in self._kernels
+
+    def impl(self, name: str, kernel: Callable[..., Any], key: str) -> None:
+        self._kernels[name.removeprefix("aten::"), key] = kernel
+
+    def register(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch says that its own kernels are replaced
+            for (name, key), kernel in self._kernels.items():
+                self._library.impl(name, kernel, key, allow_override=True)
+
+
+def start(n: int, stand_in: bool) -> None:
+    """Make ``vgpu:0`` … ``vgpu:n-1`` devices of torch, or ``cuda:0`` … while they stand in for CUDA's."""
+    if stand_in:
+        devices.name, devices.guard = "cuda", tables.answer()
+    else:
+        _setup_privateuseone_for_python_backend(NAME, backend_module=module, device_guard=gradients.Guard())
     account.open_for(n)
-    devices.generators[:] = [torch.Generator() for _ in range(n)]
-    _setup_privateuseone_for_python_backend(NAME, backend_module=module, device_guard=gradients.Guard())
-    everything, ours = library.Library("_", "IMPL"), library.Library("aten", "IMPL")
+    memory.open_for(n)
+    everything, ours = library.Library("_", "IMPL"), Operations()
     kernels.register(ours, everything)
     memory.register(ours)
     cells.register(ours)
-    autocast.register(ours, everything)
-    _libraries[:] = [everything, ours]
+    if stand_in:
+        composed.register(ours)
+        batch_norm.register(ours, devices.key())
+    else:
+        autocast.register(ours, everything)
+    ours.register()
+    _libraries[:] = [everything, ours, memory.for_python()]
     _answer_for_accelerator()
     randomness.take_generators()
+    devices.generators[:] = [torch.Generator(f"{devices.name}:{i}") for i in range(n)]
     gradients.compute_here()
-    _make_like()
     factories.replace()
+    if stand_in:
+        process_groups.replace()
+        compiling.trace_attention()
+        from xdevice.backends.torch.virtual import stand_in as cuda
+
+        cuda.start()
+    else:
+        _make_like()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=memory.close)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from xdevice.backends.torch.virtual import devices
-from xdevice.backends.torch.virtual.devices import NAME, index_of, known
+from xdevice.backends.torch.virtual import account, devices
+from xdevice.backends.torch.virtual.devices import index_of, known
 from xdevice.backends.torch.virtual.internals import aten, core, storage_of
 from xdevice.backends.torch.virtual.memory import (
     adopt,
@@ -70,7 +70,7 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     return Call(_plans.get(op) or _planned(op)).run(args, kwargs)
 
 
-def _direct(full: str) -> Callable[..., Any]:
+def direct(full: str) -> Callable[..., Any]:
     """A kernel for an operation that torch would otherwise compose itself, without calling the fallback."""
     plan: Plan | None = None
 
@@ -116,6 +116,7 @@ class Call:
             with _context(plan, self.index):
                 result = plan.call(*here, **named)
         except RuntimeError as error:
+            account.check_host(error, devices.current() if self.index is None else self.index)
             return self._again(error)(args, kwargs)
         if plan.written:
             self._adopt_changes()
@@ -138,7 +139,7 @@ class Call:
             return self._twin(value, key)
         if isinstance(value, (list, tuple)):
             return [self._host(item, key) for item in value]
-        if isinstance(value, torch.device) and value.type == NAME:
+        if isinstance(value, torch.device) and value.type == devices.name:
             if self.index is None:
                 self.index = index_of(value)
             return _CPU
@@ -151,7 +152,7 @@ class Call:
                 self.stranger = _CPU
             return tensor
         device = tensor.device
-        if device.type != NAME or (self.index is not None and self.index != device.index):
+        if device.type != devices.name or (self.index is not None and self.index != device.index):
             self.stranger = device
             return tensor
         self.index = device.index
@@ -222,7 +223,7 @@ class Call:
         return None
 
     def _mixed(self) -> RuntimeError:
-        there = {torch.device(NAME, devices.current() if self.index is None else self.index), self.stranger}
+        there = {torch.device(devices.name, devices.current() if self.index is None else self.index), self.stranger}
         if devices.forbidden:
             from xdevice.errors import mixed
 
@@ -253,9 +254,9 @@ def _unusual(plan: Plan, index: int | None) -> Generator[None]:
             stack.enter_context(_drawing)
             own = devices.generators[devices.current() if index is None else index]
             kept = torch.default_generator.get_state()
-            torch.default_generator.set_state(own.get_state())
+            torch.default_generator.set_state(core.Generator.get_state(own))
             stack.callback(lambda: torch.default_generator.set_state(kept))
-            stack.callback(lambda: own.set_state(torch.default_generator.get_state()))
+            stack.callback(lambda: core.Generator.set_state(own, torch.default_generator.get_state()))
         yield
 
 
@@ -277,17 +278,27 @@ def _dense_only(op: Any, *args: Any, **kwargs: Any) -> Any:
     raise _refusal(op._schema.name, "is for tensors that are")
 
 
+def refused(full: str) -> Callable[..., Any]:
+    """A kernel for an operation on tensors that are not dense."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise _refusal(full, "is for tensors that are")
+
+    return refuse
+
+
 def register(library: Any, everything: Any) -> None:
     """Register all operations of the CPU for virtual GPUs."""
-    everything.fallback(fallback, "PrivateUse1")
+    key = devices.key()
+    everything.fallback(fallback, key)
     # without a kernel, torch would compose these from other operations, which round differently from the CPU's,
     # or from their out= variant, in three calls instead of one
     names = {"aten::silu_backward", "aten::mish_backward", "aten::mode.values"}  # the last one rejects other devices
-    for key in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
-        for full in core._dispatch_get_registrations_for_dispatch_key(key):
+    for composed in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
+        for full in core._dispatch_get_registrations_for_dispatch_key(composed):
             if full.startswith("aten::") and core._dispatch_has_kernel_for_dispatch_key(full, "CPU"):
                 names.add(full)
     for full in names:
-        library.impl(full, _direct(full), "PrivateUse1")
-    for key in ("SparsePrivateUse1", "SparseCsrPrivateUse1", "QuantizedPrivateUse1", "NestedTensorPrivateUse1"):
-        everything.fallback(_dense_only, key)
+        library.impl(full, direct(full), key)
+    for kind in ("Sparse", "SparseCsr", "Quantized", "NestedTensor"):
+        everything.fallback(_dense_only, f"{kind}{key}")

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from xdevice.backends.torch.virtual import account, devices, factories
-from xdevice.backends.torch.virtual.devices import NAME, index_of
-from xdevice.backends.torch.virtual.internals import ON_CPU, aten, core, storage_of
+from xdevice.backends.torch.virtual.devices import index_of
+from xdevice.backends.torch.virtual.internals import ON_CPU, aten, core, library, storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_CPU, _EXTENSION = 1, 12  # DLPack's numbers for devices
+_CPU, _CUDA, _EXTENSION = 1, 2, 12  # DLPack's numbers for devices
 _DEVICE = 8  # where the device stands in a DLPack capsule: behind the address
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -54,18 +54,30 @@ def _label(kind: int, index: int) -> int:
 
 
 _host_label = _label(_CPU, 0)
-_labels = {i: _label(_EXTENSION, i) for i in range(64)}
+_labels: dict[int, int] = {}
+
+
+def open_for(n: int) -> None:
+    """Prepare the labels of that many devices."""
+    _labels.update({i: _label(_CUDA if devices.name == "cuda" else _EXTENSION, i) for i in range(n)})
 
 
 def close() -> None:
-    """Make virtual GPUs unusable in a forked process, as real GPUs are."""
+    """Make virtual GPUs unusable in a forked process, as real GPUs are, if they were used before."""
     global _labels
+    if not devices.is_used():
+        return
     devices.close()
     _labels = _Forked()
 
 
 class _Forked(dict[int, int]):
     def __missing__(self, index: int) -> int:
+        if devices.name == "cuda":
+            raise RuntimeError(
+                "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the "
+                "'spawn' start method"
+            )
         raise RuntimeError(
             "Cannot use virtual GPUs in a forked process, as CUDA cannot be used there; "
             "use the 'spawn' start method, or give workers tensors on the CPU"
@@ -112,8 +124,13 @@ def _empty(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         if pin_memory:
             raise RuntimeError("Only dense CPU tensors can be pinned")
         options: dict[str, Any] = {} if memory_format is None else {"memory_format": memory_format}
-        made = make(size, *strides, dtype=dtype or torch.get_default_dtype(), device="cpu", **options)
-        return to_virtual(made, index_of(device))
+        index = index_of(device)
+        try:
+            made = make(size, *strides, dtype=dtype or torch.get_default_dtype(), device="cpu", **options)
+        except RuntimeError as error:
+            account.check_host(error, index)
+            raise
+        return to_virtual(made, index)
 
     return empty
 
@@ -174,7 +191,7 @@ def _to_copy(  # noqa: PLR0913, PLR0917  (torch's signature)
 
 
 def _readable(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.device.type != NAME:
+    if tensor.device.type != devices.name:
         return tensor
     return lazy_like(to_host(tensor), tensor)
 
@@ -209,20 +226,42 @@ def _view(overload: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: overload.redispatch(ON_CPU, *args, **kwargs)
 
 
-def register(library: Any) -> None:
+def register(ours: Any) -> None:
     """Register allocation, copies and views for virtual GPUs."""
-    library.impl("empty.memory_format", _empty(torch.empty), "PrivateUse1")
-    library.impl("empty_strided", _empty(torch.empty_strided), "PrivateUse1")
-    library.impl("resize_", _resize, "PrivateUse1")
-    library.impl("record_stream", lambda tensor, stream: None, "PrivateUse1")
-    library.impl("_pin_memory", factories.pin, "CPU")
-    library.impl("is_pinned", factories.is_pinned, "CPU")
+    key = devices.key()
+    ours.impl("empty.memory_format", _empty(torch.empty), key)
+    ours.impl("empty_strided", _empty(torch.empty_strided), key)
+    ours.impl("resize_", _resize, key)
+    ours.impl("record_stream", lambda tensor, stream: None, key)
+    ours.impl("_pin_memory", factories.pin, "CPU")
+    ours.impl("is_pinned", factories.is_pinned, "CPU")
     # torch's lazy zeros have no memory, and only its own kernels can read them
-    library.impl("_efficientzerotensor", _zeros, "PrivateUse1")
-    library.impl("_copy_from", _copy, "PrivateUse1")
-    library.impl("_to_copy", _to_copy, "PrivateUse1")
+    ours.impl("_efficientzerotensor", _zeros, key)
+    ours.impl("_copy_from", _copy, key)
+    ours.impl("_to_copy", _to_copy, key)
+    if key == "CUDA":  # for which C++ has a table of its own, and does not come to _copy_from
+        ours.impl("copy_", lambda target, source, non_blocking=False: _copy(source, target), key)
     for lazy in ("Conjugate", "Negative"):  # otherwise both torch and _copy would resolve the bit
-        library.impl("_copy_from", torch.library.fallthrough_kernel, lazy)
+        ours.impl("_copy_from", torch.library.fallthrough_kernel, lazy)
     for name in _VIEWS:
         packet, overload = name.split(".")
-        library.impl(name.removesuffix(".default"), _view(getattr(getattr(aten, packet), overload)), "PrivateUse1")
+        ours.impl(name.removesuffix(".default"), _view(getattr(getattr(aten, packet), overload)), key)
+
+
+def for_python() -> Any:
+    """The operations of which the plug-in has its own: the memory of a virtual tensor on the host, and the way back."""
+    ours: Any = library.Library("xdevice_virtual", "DEF")
+    ours.define("host(Tensor x) -> Tensor")
+    ours.define("take(Tensor host, int index) -> Tensor")
+    ours.impl("host", to_host, "CompositeExplicitAutograd")
+    ours.impl("take", to_virtual, "CompositeExplicitAutograd")
+    return ours
+
+
+def share(tensor: torch.Tensor) -> torch.Tensor:
+    """Move the tensor's memory to where other processes find it; it comes back as a CPU tensor."""
+    check_unshared(tensor)
+    host = to_host(tensor).clone(memory_format=torch.preserve_format)
+    host.untyped_storage().share_memory_()
+    adopt(tensor, to_virtual(host, tensor.device.index))
+    return host

@@ -1,4 +1,4 @@
-"""``torch.distributed`` on compiled virtual GPUs: gloo reads and writes their memory as the host's.
+"""``torch.distributed`` on virtual GPUs: gloo reads and writes their memory as the host's.
 
 torch sends every collective through an operation of the dispatcher, such as ``c10d::allreduce_``. Those for virtual
 GPUs are replaced by kernels that call the same operation on CPU tensors that share the memory. The process group stays
@@ -35,10 +35,30 @@ def replace() -> None:
     if devices.name not in inside.backend_capability["gloo"]:
         inside.backend_capability["gloo"].append(devices.name)
     inside.default_device_backend_map[devices.name] = "gloo"
-    _replace_collectives("CUDA" if devices.name == "cuda" else "PrivateUse1")
+    _replace_collectives(devices.key())
     _replace_futures()
     _replace_coalescing()
     _answer_to_nccl(c10d)
+    if devices.plug_in is None:
+        _refuse_unused_parameters()
+
+
+def _refuse_unused_parameters() -> None:
+    """Raise early where DistributedDataParallel would look for pinned memory that C++ has made."""
+    parallel: Any = torch.nn.parallel.DistributedDataParallel
+    plain = parallel.__init__
+
+    @wraps(plain)
+    def init(self: Any, module: Any, *args: Any, **kwargs: Any) -> None:
+        on_gpus = any(parameter.device.type == devices.name for parameter in module.parameters())
+        if kwargs.get("find_unused_parameters") and on_gpus:
+            raise NotImplementedError(
+                "DistributedDataParallel with find_unused_parameters=True needs virtual GPUs that are compiled; "
+                "apt install g++, or leave it out"
+            )
+        plain(self, module, *args, **kwargs)
+
+    parallel.__init__ = init
 
 
 def _replace_collectives(key: str) -> None:

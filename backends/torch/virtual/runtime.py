@@ -22,6 +22,7 @@ from xdevice.backends.torch.virtual import (
     scattering,
     storages,
     streams,
+    tables,
 )
 from xdevice.backends.torch.virtual.devices import NAME, known
 from xdevice.backends.torch.virtual.internals import core, library
@@ -43,7 +44,7 @@ def start(n: int, stand_in: bool) -> None:
     else:
         from xdevice.backends.torch.virtual import in_python
 
-        in_python.start(n)
+        in_python.start(n, stand_in)
     if not stand_in:
         parameters.keep()
         parameters.name_methods()
@@ -63,14 +64,14 @@ def _compiled(stand_in: bool) -> plug_in.PlugIn | None:
         return plug_in.load()
     except NotSupportedError as error:
         if stand_in:
-            raise NotSupportedError(f"virtual GPUs that stand in for CUDA's must be compiled: {error}") from error
+            tables.prove()
         if compiled.compiler() is not None:
             warnings.warn(f"{error}; these virtual GPUs run in Python, which is slower", RuntimeWarning, stacklevel=2)
         return None
 
 
 def _start_compiled(found: plug_in.PlugIn, n: int, stand_in: bool) -> None:
-    devices.plug_in = found
+    devices.plug_in = devices.guard = found
     if stand_in:
         devices.name = "cuda"
     else:
@@ -125,13 +126,12 @@ def _probe() -> None:
 
 
 def _compute() -> None:
-    if devices.plug_in is None:
-        ones = [torch.ones(2, device=f"{NAME}:{i}") for i in range(devices.count)]
-    else:  # in a way that torch does not count as the first use of a GPU
-        ones = [torch.ops.xdevice_virtual.take(torch.ones(2), i) for i in range(devices.count)]
+    # made in a way that torch does not count as the first use of a GPU
+    ones = [torch.ops.xdevice_virtual.take(torch.ones(2), i) for i in range(devices.count)]
     x = ones[-1]
     if devices.name != NAME:
-        gradients.compute_here_if_needed(ones)
+        if devices.plug_in is not None:
+            gradients.compute_here_if_needed(ones)
         if (x + x).tolist() != [2, 2]:
             raise RuntimeError(f"x + x is {x + x}")
         return

@@ -1,4 +1,4 @@
-"""Virtual GPUs that stand in for CUDA's: torch's own CUDA device type, its kernels compiled in ``virtual_gpu.cc``.
+"""Virtual GPUs that stand in for CUDA's, under torch's own CUDA device type.
 
 No name is translated, so ``cuda:1``, ``.cuda()``, ``is_cuda``, autocast, lazy modules, ``.data =``, checkpoints and
 pickles are torch's own. What ``torch.cuda`` asks of a build with CUDA is answered here.

@@ -18,8 +18,7 @@ class Stream(torch.Stream):
 
     def __new__(cls, device: Any = None, priority: int = 0, **options: Any) -> Stream:
         if "stream_id" not in options:
-            made = torch.Stream(torch.device("cuda", index_of(device)), priority=priority)
-            options = {"stream_id": made.stream_id, "device_index": made.device_index, "device_type": _CUDA}
+            options = {"stream_id": streams.new_number(), "device_index": index_of(device), "device_type": _CUDA}
         found: Stream = super().__new__(cls, **options)
         return found
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.multiprocessing import reductions
 
-from xdevice.backends.torch.virtual import devices
+from xdevice.backends.torch.virtual import composed, devices, memory
 from xdevice.backends.torch.virtual.internals import core
 
 
@@ -61,6 +61,8 @@ def _libraries() -> None:
         plain(path)
         if devices.plug_in is not None:
             devices.plug_in.cover()
+        else:
+            composed.cover()
 
     operations.load_library = load_library
 
@@ -79,15 +81,23 @@ def _share() -> None:
                 "before serializing (e.g., putting it on the queue)."
             )
         with torch.no_grad():
-            host = torch.ops.xdevice_virtual.host(tensor.detach())
-            host.untyped_storage().share_memory_()
-            torch.ops.xdevice_virtual.refresh(tensor.detach())
+            host = _shared(tensor)
         return _received, (host, tensor.get_device(), type(tensor) is torch.nn.Parameter, tensor.requires_grad)
 
     inside: Any = reductions
     inside.reduce_tensor = reduce_tensor
     for cls in (torch.Tensor, torch.nn.Parameter):
         ForkingPickler.register(cls, reduce_tensor)
+
+
+def _shared(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's memory as a CPU tensor, where other processes find it."""
+    if devices.plug_in is None:
+        return memory.share(tensor)
+    host: torch.Tensor = torch.ops.xdevice_virtual.host(tensor.detach())
+    host.untyped_storage().share_memory_()
+    torch.ops.xdevice_virtual.refresh(tensor.detach())
+    return host
 
 
 def _received(host: torch.Tensor, index: int, parameter: bool, requires_grad: bool) -> torch.Tensor:

@@ -75,8 +75,7 @@ def memory_info(index: int) -> tuple[int, int]:
 
 def _statistics(index: int) -> dict[str, Any]:
     """Under torch's keys; reserved is what is allocated, since nothing is cached."""
-    total = devices.plug_in.total(index) if devices.plug_in is not None else 0
-    now = account.allocated(index)
+    now, total = account.allocated(index), account.total(index)
     held = {"current": now, "peak": account.peak(index), "allocated": total, "freed": total - now}
     none = dict.fromkeys(held, 0)
     found: dict[str, Any] = {}
@@ -88,11 +87,6 @@ def _statistics(index: int) -> dict[str, Any]:
     return found | dict.fromkeys(("oversize_allocations", "oversize_segments"), none) | dict.fromkeys(counts, 0)
 
 
-def _forget_total(index: int) -> None:
-    if devices.plug_in is not None:
-        devices.plug_in.forget_total(index)
-
-
 _fractions: dict[int, float] = {}
 """The part of each virtual GPU's memory that may be used, where it is not all."""
 
@@ -100,8 +94,7 @@ _fractions: dict[int, float] = {}
 def _set_fraction(fraction: float, index: int) -> None:
     _fractions[index] = fraction
     unlimited = fraction == 1 and not devices.limited
-    if devices.plug_in is not None:
-        devices.plug_in.limit(index, sys.maxsize if unlimited else int(fraction * devices.capacity))
+    account.allow(index, sys.maxsize if unlimited else int(fraction * devices.capacity))
 
 
 def _answers() -> dict[str, Callable[..., Any]]:
@@ -125,7 +118,7 @@ def _answers() -> dict[str, Callable[..., Any]]:
         "getCompiledVersion": _zero,
         "memoryStats": _statistics,
         "resetPeakMemoryStats": account.forget_peak,
-        "resetAccumulatedMemoryStats": _forget_total,
+        "resetAccumulatedMemoryStats": account.forget_total,
         "memorySnapshot": lambda *args: {"segments": [], "device_traces": []},
         "record_memory_history": _nothing,
         "record_memory_history_legacy": _nothing,

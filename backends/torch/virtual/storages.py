@@ -37,6 +37,6 @@ def _resized(storage: Any, size: int) -> Any:
     elif size != storage.nbytes():
         raise NotImplementedError(
             f"torch resizes storages of devices written in C++ only, and {storage.device} is written in Python; "
-            "resize the tensor with resize_, or make another one"
+            "apt install g++, or resize the tensor with resize_"
         )
     return storage

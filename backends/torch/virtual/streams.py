@@ -10,19 +10,25 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch.virtual import devices
-from xdevice.backends.torch.virtual.devices import exchange, index_of
+from xdevice.backends.torch.virtual.devices import NAME, exchange, index_of
 from xdevice.backends.torch.virtual.internals import core
 
 _Which = torch.device | str | int | None
-_PRIVATE = int(core._autograd.DeviceType.PrivateUse1)
-_numbers = itertools.count(1)
+_TYPES = {NAME: int(core._autograd.DeviceType.PrivateUse1), "cuda": int(core._autograd.DeviceType.CUDA)}
+_numbers = itertools.count(1 << 32)  # streams that C++ makes have smaller ones
+
+
+def new_number() -> int:
+    """The number of a new stream."""
+    return next(_numbers)
 
 
 class Stream(torch.Stream):
     """Like ``torch.cuda.Stream``; an operation is finished when its call returns."""
 
     def __new__(cls, device: _Which = None, priority: int = 0, **options: Any) -> Stream:
-        options = {"stream_id": next(_numbers), "device_index": index_of(device), "device_type": _PRIVATE} | options
+        made_there = {"device_index": index_of(device), "device_type": _TYPES[devices.name]}
+        options = {"stream_id": new_number(), **made_there} | options
         made: Stream = super().__new__(cls, **options)
         return made
 
