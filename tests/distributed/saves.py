@@ -19,6 +19,8 @@ def writes(path):
 
 def fails(path):
     """Rank 0 cannot write, and goes on as if nothing had been."""
+    if distributed.rank() == 0:
+        time.sleep(2)  # the others are waiting for it then, and no longer on their way out of init()
     try:
         xdevice.save({"w": xdevice.ones(3)}, path / "none" / "file")
     except (OSError, xdevice.XDeviceError) as error:
