@@ -14,10 +14,12 @@ from xdevice.distributed.ports import free_block
 from xdevice.distributed.seat import Seat
 
 MEETS = """
+import os
 from xdevice.distributed.entry import Entry
 from xdevice.distributed.member import Membership
 from xdevice.distributed.seat import seat
-membership = Membership(seat(), 20.0, dict(backend="numpy", engine="mpi", version="0", timeout=20.0))
+timeout = float(os.environ.get("SECONDS", 20))
+membership = Membership(seat(), timeout, dict(backend="numpy", engine="mpi", version="0", timeout=timeout))
 membership.enter(Entry("shutdown"))
 membership.close()
 """
@@ -45,7 +47,8 @@ def test_on_one_host_the_processes_meet_with_a_token_in_a_file_of_the_users(monk
 
 
 def test_a_process_with_another_token_is_refused_and_told_so():
-    said, port = met({"RANK": "0", "XDEVICE_TOKEN": "a" * 40}, {"RANK": "1", "XDEVICE_TOKEN": "b" * 40})
+    ours, others = {"XDEVICE_TOKEN": "a" * 40, "SECONDS": "8"}, {"XDEVICE_TOKEN": "b" * 40, "SECONDS": "8"}
+    said, port = met({"RANK": "0", **ours}, {"RANK": "1", **others})
     assert f"rank 0 (at 127.0.0.1:{port}) does not accept this process's token; give all processes" in said[1]
     assert "rank 1 did not come" in said[0]
 
