@@ -39,8 +39,8 @@ BACKENDS = ("torch", "jax")
 LIMITS = {"machine": 40.0, "transfers": 50.0, "memory": 50.0, "tests": 180.0, "overhead": 60.0, "bench": 80.0}
 """The parts in order, and the seconds that each may take under each framework."""
 
-GRACE = 15.0
-"""Seconds that a part has between Ctrl-C, after which pytest still writes its report, and its end."""
+GRACE = {"tests": 15.0}
+"""Seconds that a part has between Ctrl-C, after which pytest still writes its report, and its end; else 3."""
 
 
 @dataclass
@@ -125,7 +125,7 @@ def run(part: Part, site: Path, out: Path, left: float) -> Outcome:
             [sys.executable, *part.command], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
             env=environment(part, site), cwd=site, start_new_session=True,
         )  # fmt: skip
-        timed_out = not _ended(child, min(part.limit, left))
+        timed_out = not _ended(child, min(part.limit, left), GRACE.get(part.name, 3.0))
     outcome = Outcome(part.name, part.backend, "ok", seconds=round(monotonic() - began, 1))
     try:
         outcome.found = part.read(part.file)
@@ -146,7 +146,7 @@ def _judged(outcome: Outcome, status: int, timed_out: bool, log: Path) -> Outcom
     return outcome
 
 
-def _ended(child: subprocess.Popen[bytes], limit: float) -> bool:
+def _ended(child: subprocess.Popen[bytes], limit: float, grace: float) -> bool:
     """Whether it ended in time; afterwards it has ended, with all processes of its group."""
     try:
         child.wait(limit)
@@ -154,7 +154,7 @@ def _ended(child: subprocess.Popen[bytes], limit: float) -> bool:
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGINT)
         try:
-            child.wait(GRACE)
+            child.wait(grace)
         except subprocess.TimeoutExpired:
             pass
         return False

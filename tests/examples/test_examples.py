@@ -21,8 +21,12 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 BACKENDS = Path(__file__).parents[2] / "backends"
 
 
-@cache
 def run(backend, script, *arguments, virtual=0):
+    return _once(backend, script, arguments, virtual)
+
+
+@cache
+def _once(backend, script, arguments, virtual):
     hidden = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", ENV: str(virtual)}
     return subprocess.run(
         [sys.executable, EXAMPLES / script, *map(str, arguments)],

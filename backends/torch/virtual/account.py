@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _held: list[int] = []  # bytes now, by device
 _most: list[int] = []  # the largest number so far
 _total: list[int] = []  # in all tensors so far
-_allowed: list[int] = []
+_allowed: list[int] = []  # the most that tensors may hold
 _lock = Lock()
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from xdevice.device import Device
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xdevice.backends.torch.virtual.plug_in import PlugIn
-    from xdevice.backends.torch.virtual.tables import Guard
 
 NAME = "vgpu"
 
@@ -24,8 +25,18 @@ count = 0
 plug_in: PlugIn | None = None
 """The compiled implementation; ``None`` for the one in Python."""
 
-guard: PlugIn | Guard | None = None
-"""What keeps each thread's current device in C++; ``None`` where it is kept here."""
+
+class Guard(Protocol):
+    """What keeps each thread's current device in C++, by its index."""
+
+    @property
+    def current(self) -> Callable[[], int]: ...
+    @property
+    def exchange(self) -> Callable[[int], int]: ...
+
+
+guard: Guard | None = None
+"""``None`` where the current device is kept here."""
 
 capacity = 0
 """Bytes of memory of each, as far as they are told."""

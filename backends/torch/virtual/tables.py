@@ -96,7 +96,8 @@ class Guard:
         core._ensureCUDADeviceGuardSet()
         self._this = registry[_CUDA]
         made = ctypes.c_void_p.from_address(self._this or 0)
-        own = dict(zip(names, (ctypes.c_void_p * len(names)).from_address(made.value or 0), strict=True))
+        found: Any = (ctypes.c_void_p * len(names)).from_address(made.value or 0)
+        own: dict[str, int] = dict(zip(names, found, strict=True))
         self._get = ctypes.CFUNCTYPE(ctypes.c_uint16, ctypes.c_void_p)(own["getDevice"])
         self._set = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint16)(own["setDevice"])
         streams = dict.fromkeys(("getDefaultStream", "getStreamFromGlobalPool", "getNewStream"), own["getStream"])
@@ -123,7 +124,7 @@ def _hook(guard: Guard) -> None:
     find: Any = cpu._ZN2at6detail12getCUDAHooksEv
     find.restype = ctypes.c_void_p
     hooks = ctypes.c_void_p.from_address(find())
-    if torch.cuda._is_compiled():  # then they become the hooks of a build for the CPU
+    if hasattr(core, "_cuda_getDeviceCount"):  # a build with CUDA: they become the hooks of a build for the CPU
         hooks.value = ctypes.addressof(ctypes.c_void_p.in_dll(cpu, "_ZTVN2at18CUDAHooksInterfaceE")) + 2 * _WORD
     base, cuda = map(_virtual, _HOOKS)
     names = [base[0], *base, *cuda]  # the first is a destructor, which has two entries
