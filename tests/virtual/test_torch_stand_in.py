@@ -35,7 +35,8 @@ SHARED = """
 import torch
 from torch import multiprocessing, nn
 
-def add_one(model, queue):
+def add_one(model, turns, queue):
+    turns.get()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(1)
@@ -46,19 +47,24 @@ if __name__ == "__main__":
     nn.init.zeros_(model.weight)
     model.share_memory()
     context = multiprocessing.get_context("spawn")
-    queue = context.SimpleQueue()
-    children = [context.Process(target=add_one, args=(model, queue)) for _ in range(2)]
+    turns, queue = context.SimpleQueue(), context.SimpleQueue()
+    children = [context.Process(target=add_one, args=(model, turns, queue)) for _ in range(2)]
     for child in children:
-        child.start()
+        child.start()  # both have the model before one of them changes it
+    for child in children:
+        turns.put(None)
+        said = queue.get()
+    for child in children:
         child.join()
-    print([queue.get() for _ in children][1], model.weight.tolist())
+    print(said, model.weight.tolist())
 """
 
 
-def test_spawned_processes_of_a_program_share_a_models_memory(tmp_path):
+@pytest.mark.parametrize("compiler", ["", "absent"], ids=["compiled", "python"])
+def test_spawned_processes_of_a_program_share_a_models_memory(tmp_path, compiler):
     program = tmp_path / "shared.py"
     program.write_text(SHARED)
-    out, error = run("-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", str(program))
+    out, error = run("-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", str(program), CXX=compiler)
     assert out == "['virtual GPU 0 (xdevice, on the CPU)', 'cuda:1', 'cuda:1'] [[2.0, 2.0], [2.0, 2.0]]\n"
     assert error.count("stand in for CUDA's") == 1, "once for the job"
 

@@ -11,6 +11,7 @@ import ctypes
 import math
 import struct
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -163,11 +164,14 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
 
 def check_unshared(tensor: torch.Tensor) -> None:
     """Raise if other tensors share the memory to be replaced: they would keep the old memory."""
-    storage = storage_of(tensor)
-    if storage.nbytes() and core._storage_Use_Count(storage._cdata) > 2:  # the tensor, and what we hold here
+    if _is_shared(storage_of(tensor)):
         raise RuntimeError(
             "memory of a virtual GPU that several tensors share cannot grow; resize before taking views of it"
         )
+
+
+def _is_shared(storage: Any) -> bool:
+    return bool(storage.nbytes()) and core._storage_Use_Count(storage._cdata) > 2  # the tensor, and what we hold here
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
@@ -258,10 +262,35 @@ def for_python() -> Any:
     return ours
 
 
+_shared: dict[int, Any] = {}  # where other processes find the memory of a virtual storage: a host storage, by address
+
+
 def share(tensor: torch.Tensor) -> torch.Tensor:
-    """Move the tensor's memory to where other processes find it; it comes back as a CPU tensor."""
-    check_unshared(tensor)
-    host = to_host(tensor).clone(memory_format=torch.preserve_format)
-    host.untyped_storage().share_memory_()
-    adopt(tensor, to_virtual(host, tensor.device.index))
-    return host
+    """The tensor's memory as a CPU tensor, where other processes find it: the same, however often it is sent.
+
+    Raises
+    ------
+    RuntimeError
+        Other tensors are in that memory, and would stay in the old one.
+    """
+    host = _shared.get(storage_of(tensor)._cdata)
+    if host is None:
+        if _is_shared(storage_of(tensor)):
+            raise RuntimeError(
+                "memory of a virtual GPU that several tensors use cannot be sent to another process without a C++ "
+                "compiler; send a clone(), delete the other tensors, or apt install g++"
+            )
+        content = whole(tensor).clone()
+        host = storage_of(content).share_memory_()
+        moved = to_virtual(content, tensor.device.index)
+        _set(tensor, storage_of(moved), tensor.storage_offset(), tensor.shape, tensor.stride())
+        remember(tensor, host)
+    view = torch.empty(0, dtype=tensor.dtype, device="cpu")
+    return view.set_(host, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
+def remember(tensor: torch.Tensor, host: Any) -> None:
+    """Note that the tensor's memory is that of a host storage which other processes find."""
+    storage = storage_of(tensor)
+    _shared[storage._cdata] = host
+    weakref.finalize(storage, _shared.pop, storage._cdata, None)

@@ -104,4 +104,6 @@ def _received(host: torch.Tensor, index: int, parameter: bool, requires_grad: bo
     cuda: Any = torch.cuda
     cuda.init()
     made: torch.Tensor = torch.ops.xdevice_virtual.take(host, index)
+    if devices.plug_in is None:
+        memory.remember(made, host.untyped_storage())
     return torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)
