@@ -70,11 +70,11 @@ if TYPE_CHECKING:
     from xdevice.parallel.data_parallel import data_parallel
     from xdevice.parallel.reducing import all_reduce
     from xdevice.parallel.replicas import Replicas, replicate
+    from xdevice.tensors.array_api.namespace import namespace
     from xdevice.tensors.convert import convert
     from xdevice.tensors.creation import arange, empty, full, ones, rand, randn, seed, tensor, zeros
     from xdevice.tensors.exchange import to_numpy
     from xdevice.tensors.gradients import value_and_grad
-    from xdevice.tensors.namespace import namespace
     from xdevice.tensors.placement import check_same_device, device_of, devices_of, is_same_device, to_device
 
 _HOMES = {
@@ -100,7 +100,7 @@ _HOMES = {
     "tensors.exchange": "to_numpy",
     "tensors.convert": "convert",
     "tensors.gradients": "value_and_grad",
-    "tensors.namespace": "namespace",
+    "tensors.array_api.namespace": "namespace",
     "parallel.batches": "split_batch",
     "parallel.data_parallel": "data_parallel",
     "parallel.replicas": "Replicas replicate",

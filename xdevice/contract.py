@@ -352,7 +352,7 @@ class Maths(Protocol):
     """The framework's arrays under the array API standard's names."""
 
     def namespace(self) -> Mapping[str, Any]:
-        """Each of `xdevice.tensors.names.NAMES` that the framework has, with what it stands for."""
+        """Each of `xdevice.tensors.array_api.names.NAMES` that the framework has, with what it stands for."""
         ...
 
     def module(self) -> ModuleType:
@@ -364,7 +364,7 @@ class Linalg(Protocol):
     """The same for the standard's extension ``linalg``."""
 
     def namespace(self) -> Mapping[str, Any]:
-        """Each of `xdevice.tensors.names.LINALG` that the framework has, with what it stands for."""
+        """Each of `xdevice.tensors.array_api.names.LINALG` that the framework has, with what it stands for."""
         ...
 
     def module(self) -> ModuleType:
@@ -376,7 +376,7 @@ class Fft(Protocol):
     """The same for the standard's extension ``fft``."""
 
     def namespace(self) -> Mapping[str, Any]:
-        """Each of `xdevice.tensors.names.FFT` that the framework has, with what it stands for."""
+        """Each of `xdevice.tensors.array_api.names.FFT` that the framework has, with what it stands for."""
         ...
 
     def module(self) -> ModuleType:

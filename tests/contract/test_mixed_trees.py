@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xdevice import XDeviceError, device_of, devices, devices_of, tensor, to_device, to_numpy
-from xdevice.tensors.tree import flatten
+from xdevice.tensors.trees.tree import flatten
 
 
 class Pair(NamedTuple):

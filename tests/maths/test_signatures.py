@@ -5,8 +5,8 @@ import inspect
 import array_api_strict as strict
 import pytest
 
-from xdevice.tensors.names import CONSTANTS, DTYPE_NAMES, FFT, LINALG, NAMES
-from xdevice.tensors.signatures import ArrayNamespace, FourierTransforms, LinearAlgebra
+from xdevice.tensors.array_api.names import CONSTANTS, DTYPE_NAMES, FFT, LINALG, NAMES
+from xdevice.tensors.array_api.signatures import ArrayNamespace, FourierTransforms, LinearAlgebra
 
 
 def names(protocol):

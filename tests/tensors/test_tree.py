@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import xdevice
-from xdevice.tensors.tree import flatten
+from xdevice.tensors.trees.tree import flatten
 
 Pair = namedtuple("Pair", ["x", "y"])
 

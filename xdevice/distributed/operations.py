@@ -15,14 +15,14 @@ from xdevice.parallel.reducing import PASSING, check_operation, not_reducible
 from xdevice.parallel.vectors import Pack, packs_of
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.gradients import differentiating
-from xdevice.tensors.tree import flatten
+from xdevice.tensors.trees.tree import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from xdevice.contract import Engine
     from xdevice.framework.adapters import Backend
-    from xdevice.tensors.tree import Flat
+    from xdevice.tensors.trees.tree import Flat
 
 
 def all_reduce(tree: Any, op: str = "sum") -> Any:

@@ -7,7 +7,7 @@ from xdevice.framework.ownership import tensor_owner
 from xdevice.hardware.devices import require
 from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.vectors import moved
-from xdevice.tensors.tree import flatten
+from xdevice.tensors.trees.tree import flatten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from xdevice.device import Device
-    from xdevice.tensors.tree import Flat
+    from xdevice.tensors.trees.tree import Flat
     from xdevice.typing import DeviceLike
 
 

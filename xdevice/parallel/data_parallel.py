@@ -13,7 +13,7 @@ from xdevice.parallel.replicas import Replicas, check_alike, checked_devices
 from xdevice.parallel.vectors import in_order, reduced, spread
 from xdevice.tensors.gradients import Call, How, differentiate, differentiating, parameters_in
 from xdevice.tensors.placement import device_of
-from xdevice.tensors.tree import flatten
+from xdevice.tensors.trees.tree import flatten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
     from xdevice.framework.adapters import Backend
-    from xdevice.tensors.tree import Flat
+    from xdevice.tensors.trees.tree import Flat
     from xdevice.typing import DeviceLike
 
 

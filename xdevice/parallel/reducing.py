@@ -7,7 +7,7 @@ from xdevice.framework.ownership import owned_by, tensor_owner
 from xdevice.parallel.replicas import Replicas, check_alike
 from xdevice.parallel.vectors import in_order, reduced
 from xdevice.tensors.gradients import differentiating
-from xdevice.tensors.tree import flatten
+from xdevice.tensors.trees.tree import flatten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from xdevice.parallel.vectors import Column
-    from xdevice.tensors.tree import Flat
+    from xdevice.tensors.trees.tree import Flat
 
 OPERATIONS = ("sum", "mean", "max", "min")
 

@@ -7,7 +7,7 @@ from xdevice.framework.ownership import tensor_owner
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.tensors.gradients import differentiating
 from xdevice.tensors.placement import devices_of, to_device
-from xdevice.tensors.tree import flatten
+from xdevice.tensors.trees.tree import flatten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from xdevice.device import Device
-    from xdevice.tensors.tree import Flat
+    from xdevice.tensors.trees.tree import Flat
     from xdevice.typing import DeviceLike
 
 

@@ -10,12 +10,12 @@ from xdevice.errors import ArgumentError, CopyNeededError, DeviceNotFoundError, 
 from xdevice.framework import choosing
 from xdevice.framework.ownership import Ownership, check_arrival
 from xdevice.hardware.devices import as_device, require
-from xdevice.tensors import messages
 from xdevice.tensors.arguments import dtype_name, plain_array
 from xdevice.tensors.creation import tensor_of
-from xdevice.tensors.leaves import SelfMoving, is_weak, what_is
 from xdevice.tensors.placement import device_of, to_device
-from xdevice.tensors.tree import flatten
+from xdevice.tensors.trees import messages
+from xdevice.tensors.trees.leaves import SelfMoving, is_weak, what_is
+from xdevice.tensors.trees.tree import flatten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

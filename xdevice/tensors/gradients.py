@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from xdevice.device import as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError
 from xdevice.framework.ownership import tensor_owner
-from xdevice.tensors.tree import flatten
+from xdevice.tensors.trees.tree import flatten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from xdevice.framework.adapters import Backend
-    from xdevice.tensors.tree import Flat
+    from xdevice.tensors.trees.tree import Flat
 
 
 _nested = ContextVar("xdevice.value_and_grad", default=False)  # within another call: it needs more care

@@ -17,9 +17,9 @@ from xdevice.errors import (
 )
 from xdevice.framework.ownership import Ownership, places_of, where_in_trees
 from xdevice.hardware.devices import require
-from xdevice.tensors import messages
-from xdevice.tensors.leaves import SelfMoving, is_weak, moved_by_itself, owner_of_self_moving, places, what_is
-from xdevice.tensors.tree import flatten
+from xdevice.tensors.trees import messages
+from xdevice.tensors.trees.leaves import SelfMoving, is_weak, moved_by_itself, owner_of_self_moving, places, what_is
+from xdevice.tensors.trees.tree import flatten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
     from xdevice.framework.adapters import Backend
-    from xdevice.tensors.tree import Flat
+    from xdevice.tensors.trees.tree import Flat
 
 
 class Item:

@@ -57,7 +57,7 @@ def check_together(data: Any) -> None:
         except UnknownPlacementError:
             continue  # traced: its framework decides
     if len(found) > 1:
-        from xdevice.tensors.messages import mixed  # long: only when something is wrong
+        from xdevice.tensors.trees.messages import mixed  # long: only when something is wrong
 
         raise mixed((("", data),))
 

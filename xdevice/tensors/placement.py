@@ -278,8 +278,8 @@ def _devices_of_tree(tree: Any, skip: Collection[str]) -> set[Device]:
         plain = None  # a tensor on several devices, or on an unknown one
     if plain:
         return plain
-    from xdevice.tensors.leaves import is_weak, places, what_is  # many programs never need them
-    from xdevice.tensors.tree import flatten
+    from xdevice.tensors.trees.leaves import is_weak, places, what_is  # many programs never need them
+    from xdevice.tensors.trees.tree import flatten
 
     flat = flatten(tree, skip)
     found: set[Device] = set()
@@ -309,6 +309,6 @@ def _union(objs: tuple[Any, ...]) -> set[Device]:
 
 
 def _messages() -> ModuleType:
-    from xdevice.tensors import messages  # long ones: only when something is wrong
+    from xdevice.tensors.trees import messages  # long ones: only when something is wrong
 
     return messages

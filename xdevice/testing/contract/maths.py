@@ -11,8 +11,8 @@ import pytest
 from xdevice import CopyNeededError, NotSupportedError, device_of, tensor, to_numpy, using, value_and_grad
 from xdevice.errors import NotPortableWarning
 from xdevice.hardware import scopes
-from xdevice.tensors.names import NAMES
-from xdevice.tensors.namespace import namespace
+from xdevice.tensors.array_api.names import NAMES
+from xdevice.tensors.array_api.namespace import namespace
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, on_several
 
 RNG = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdevice.errors import ArgumentError
 from xdevice.framework.choosing import using
 from xdevice.hardware.devices import devices
-from xdevice.tensors.names import DTYPE_NAMES, DTYPES
+from xdevice.tensors.array_api.names import DTYPE_NAMES, DTYPES
 from xdevice.tensors.placement import device_of
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
     from xdevice.framework.adapters import Backend
-    from xdevice.tensors.factories import Factories
+    from xdevice.tensors.array_api.factories import Factories
     from xdevice.typing import DeviceLike
 
 

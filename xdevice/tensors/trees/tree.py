@@ -11,15 +11,15 @@ from operator import is_
 
 from xdevice.errors import ArgumentError, NotATensorError
 from xdevice.framework.ownership import ATOMS, where_by_type
-from xdevice.tensors.containers import container_of
-from xdevice.tensors.leaves import check_fixed
+from xdevice.tensors.trees.containers import container_of
+from xdevice.tensors.trees.leaves import check_fixed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
     from typing import Any
 
-    from xdevice.tensors.containers import Container
+    from xdevice.tensors.trees.containers import Container
 
 _DEEPEST = 5000  # containers within containers: a tree deeper than that contains itself
 

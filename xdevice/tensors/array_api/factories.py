@@ -12,8 +12,8 @@ from xdevice.framework.choosing import using
 from xdevice.framework.ownership import tensor_owner
 from xdevice.tensors import creation
 from xdevice.tensors.arguments import native_dtype
-from xdevice.tensors.dlpack import imported
-from xdevice.tensors.names import FACTORIES, FFT_FACTORIES, LIKE
+from xdevice.tensors.array_api.dlpack import imported
+from xdevice.tensors.array_api.names import FACTORIES, FFT_FACTORIES, LIKE
 from xdevice.tensors.placement import device_of, to_device
 
 TYPE_CHECKING = False

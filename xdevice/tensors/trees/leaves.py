@@ -16,8 +16,8 @@ from xdevice.errors import NotATensorError, NotSupportedError, XDeviceError
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of, sometimes_data
 from xdevice.hardware.devices import as_device, is_device, native_of
-from xdevice.tensors.attributes import attributes
-from xdevice.tensors.containers import container_of, moves_itself
+from xdevice.tensors.trees.containers import container_of, moves_itself
+from xdevice.tensors.trees.object_attributes import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
     from xdevice.framework.adapters import Backend
-    from xdevice.tensors.containers import Container
+    from xdevice.tensors.trees.containers import Container
 
 _MOST = 20_000  # objects that a search looks at
 

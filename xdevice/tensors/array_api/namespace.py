@@ -10,9 +10,9 @@ from functools import wraps
 
 from xdevice.errors import NotPortableWarning, NotSupportedError, did_you_mean
 from xdevice.framework.choosing import backend, using
-from xdevice.tensors.factories import Factories
-from xdevice.tensors.info import Info
-from xdevice.tensors.names import CONSTANTS, DTYPE_NAMES, EXTENSIONS, MADE_WITH, NAMES, TUPLES
+from xdevice.tensors.array_api.factories import Factories
+from xdevice.tensors.array_api.info import Info
+from xdevice.tensors.array_api.names import CONSTANTS, DTYPE_NAMES, EXTENSIONS, MADE_WITH, NAMES, TUPLES
 from xdevice.tensors.placement import owner_of
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from xdevice.contract import Fft, Linalg, Maths
     from xdevice.framework.adapters import Backend
-    from xdevice.tensors.signatures import ArrayNamespace
+    from xdevice.tensors.array_api.signatures import ArrayNamespace
 
 _namespaces: dict[Backend, Namespace] = {}
 

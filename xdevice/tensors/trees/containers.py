@@ -15,15 +15,15 @@ from types import SimpleNamespace
 
 from xdevice.errors import ArgumentError
 from xdevice.framework.ownership import ATOMS, ownership_of
-from xdevice.tensors.attributes import attributes, blank, copied, slots_of, with_attributes
-from xdevice.tensors.contents import Contents, Dicts, Mappings, OrderedDicts, Partials, Sets, Tuples
-from xdevice.tensors.registered import opener_of
+from xdevice.tensors.trees.container_handlers import Contents, Dicts, Mappings, OrderedDicts, Partials, Sets, Tuples
+from xdevice.tensors.trees.object_attributes import attributes, blank, copied, slots_of, with_attributes
+from xdevice.tensors.trees.registered_nodes import opener_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from xdevice.tensors.registered import Opener
+    from xdevice.tensors.trees.registered_nodes import Opener
 
 
 class Container:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from xdevice.errors import ArgumentError
 from xdevice.framework.ownership import ATOMS
-from xdevice.tensors.attributes import attributes, copied
+from xdevice.tensors.trees.object_attributes import attributes, copied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from xdevice.errors import NotATensorError, XDeviceError, listed, mixed_devices
 from xdevice.framework.ownership import Ownership, owned_by, places_of
 from xdevice.hardware.devices import as_device, is_device
-from xdevice.tensors.leaves import is_weak, places, what_is
-from xdevice.tensors.tree import flatten
+from xdevice.tensors.trees.leaves import is_weak, places, what_is
+from xdevice.tensors.trees.tree import flatten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
