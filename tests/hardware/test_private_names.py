@@ -1,0 +1,41 @@
+"""Names that a framework does not promise to keep: one that has gone, or takes other parameters, is told."""
+
+import sys
+
+import pytest
+
+from xdevice.errors import VirtualDeviceError
+from xdevice.kit.private_names import PrivateName, check, missing, resolved
+
+THERE = PrivateName("json:JSONEncoder.encode", "a test", ("o",))
+GONE = PrivateName("json:JSONEncoder._encode_all", "a test")
+OTHER = PrivateName("json:dumps", "a test", ("obj", "precision"))
+
+
+def test_a_name_that_has_gone_or_takes_others_is_told():
+    assert missing([THERE]) == []
+    assert missing([GONE]) == ["json.JSONEncoder._encode_all is not there, needed for a test"]
+    (line,) = missing([OTHER])
+    assert line.startswith("json.dumps takes (obj, skipkeys,")
+    assert line.endswith("not (obj, precision), needed for a test")
+
+
+def test_the_error_names_the_version_in_use_and_the_last_that_works():
+    with pytest.raises(VirtualDeviceError) as raised:
+        check([THERE, GONE, OTHER], "json", "3.0", "2.0")
+    assert str(raised.value) == (
+        "virtual GPUs do not work under json 3.0: json.JSONEncoder._encode_all is not there, needed for a test "
+        "(and 1 more: xdevice doctor); the last version tried is 2.0"
+    )
+
+
+def test_a_module_that_is_not_imported_yet_is_not_imported_for_the_check():
+    sys.modules.pop("this", None)
+    check([PrivateName("this:nothing", "a test")], "this", "1", "1")
+    assert "this" not in sys.modules
+
+
+def test_a_path_is_resolved_to_its_owner_and_name():
+    import json
+
+    assert resolved("json:JSONEncoder.encode") == (json.JSONEncoder, "encode")

@@ -1,0 +1,97 @@
+"""Names that a framework does not promise to keep, and whether the installed version still has them.
+
+Each adapter that replaces such names, or relies on them, lists them in its file ``private_names.py`` as ``NAMES``,
+beside ``LAST_TRIED``, the last version of the framework with which its tests have passed. The adapter calls `check`
+before it replaces anything; ``xdevice doctor`` calls `missing` for every framework that is installed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+
+from xdevice.errors import VirtualDeviceError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateName:
+    """A name inside a framework.
+
+    Parameters
+    ----------
+    path
+        The module and the attribute, as ``torch.nn:Module._apply``.
+    reason
+        What it is needed for.
+    parameters
+        The parameters that must be there, in this order and perhaps among others. Compiled functions often tell none;
+        then only the name is checked.
+    """
+
+    path: str
+    reason: str
+    parameters: tuple[str, ...] = ()
+
+
+def missing(names: Iterable[PrivateName], *, imported_only: bool = False) -> list[str]:
+    """What has changed, one line for each name that has gone or takes other parameters.
+
+    With ``imported_only``, names in modules that are not imported yet are skipped.
+    """
+    found: list[str] = []
+    for name in names:
+        if imported_only and name.path.partition(":")[0] not in sys.modules:
+            continue
+        problem = _problem(name)
+        if problem:
+            found.append(f"{name.path.replace(':', '.')} {problem}, needed for {name.reason}")
+    return found
+
+
+def check(names: Iterable[PrivateName], framework: str, version: str, last_tried: str) -> None:
+    """Raise if a name in an imported module has gone or takes other parameters.
+
+    Raises
+    ------
+    VirtualDeviceError
+        It names the first such name, the version in use, and the last version that works.
+    """
+    problems = missing(names, imported_only=True)
+    if problems:
+        more = f" (and {len(problems) - 1} more: xdevice doctor)" if len(problems) > 1 else ""
+        raise VirtualDeviceError(
+            f"virtual GPUs do not work under {framework} {version}: {problems[0]}{more}; "
+            f"the last version tried is {last_tried}"
+        )
+
+
+def resolved(path: str) -> tuple[Any, str]:
+    """The object that has the attribute, and the attribute's name."""
+    module, _, attributes = path.partition(":")
+    owner: Any = import_module(module)
+    *parents, name = attributes.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    return owner, name
+
+
+def _problem(name: PrivateName) -> str | None:
+    try:
+        owner, attribute = resolved(name.path)
+        value = getattr(owner, attribute)
+    except (ImportError, AttributeError):
+        return "is not there"
+    try:
+        there = tuple(inspect.signature(value).parameters)
+    except (TypeError, ValueError):
+        return None  # not callable, or compiled
+    if tuple(each for each in there if each in name.parameters) != name.parameters:
+        return f"takes ({', '.join(there)}), not ({', '.join(name.parameters)})"
+    return None
