@@ -8,7 +8,7 @@ import mxnet as mx
 
 from xdevice.backends.mxnet import maths
 from xdevice.errors import NotSupportedError
-from xdevice.kit.linalg import linear_algebra
+from xdevice.kit.standard.linalg import linear_algebra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,7 +12,7 @@ from mxnet.ndarray import NDArray
 
 from xdevice.backends.mxnet.creation import dtype as dtype  # noqa: PLC0414  (for the kit)
 from xdevice.kit.standard import standard
-from xdevice.kit.widening import Widening
+from xdevice.kit.standard.widening import Widening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import paddle
 
 from xdevice.backends.paddle import maths
-from xdevice.kit.fourier import fourier_transforms
+from xdevice.kit.standard.fft import fourier_transforms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import paddle
 
 from xdevice.backends.paddle import maths
-from xdevice.kit.linalg import linear_algebra
+from xdevice.kit.standard.linalg import linear_algebra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,7 +11,7 @@ from xdevice.backends.paddle.creation import dtype as dtype  # noqa: PLC0414  (f
 from xdevice.backends.paddle.placement import device_of, move
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit.standard import standard
-from xdevice.kit.widening import Widening
+from xdevice.kit.standard.widening import Widening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

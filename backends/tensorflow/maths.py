@@ -14,7 +14,7 @@ from xdevice.backends.tensorflow.creation import constant
 from xdevice.backends.tensorflow.creation import dtype as dtype  # noqa: PLC0414  (for the kit)
 from xdevice.backends.tensorflow.placement import variable_of
 from xdevice.kit.standard import standard
-from xdevice.kit.widening import Widening
+from xdevice.kit.standard.widening import Widening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

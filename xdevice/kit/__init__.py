@@ -1,4 +1,4 @@
-"""What adapters share: the array API standard's functions over plain operations, promotion, environment variables.
+"""What adapters share: environment variables, compiled libraries, shared memory, and the standard in `standard`.
 
 Imports only `errors` and `device`, and no framework.
 """

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import wraps
 
 from xdevice.errors import NotSupportedError
-from xdevice.kit.promotion import bits_of
+from xdevice.kit.standard.promotion import bits_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from xdevice.kit.promotion import Dtypes
+    from xdevice.kit.standard.promotion import Dtypes
 
 _LADDER = {
     "bool": ("uint8", "int32", "int64"),

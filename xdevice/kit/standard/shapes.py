@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from xdevice.errors import ArgumentError
-from xdevice.kit.axes import axes_of, broadcast_shapes, no_copy, one_of
-from xdevice.kit.parts import Parts
-from xdevice.kit.promotion import INTEGER
+from xdevice.kit.standard.axes import axes_of, broadcast_shapes, no_copy, one_of
+from xdevice.kit.standard.parts import Parts
+from xdevice.kit.standard.promotion import INTEGER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

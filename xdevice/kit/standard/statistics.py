@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from xdevice.errors import ArgumentError
-from xdevice.kit.axes import axes_of, one_axis, size_of
-from xdevice.kit.parts import Parts
-from xdevice.kit.promotion import real, truth, wide
+from xdevice.kit.standard.axes import axes_of, one_axis, size_of
+from xdevice.kit.standard.parts import Parts
+from xdevice.kit.standard.promotion import real, truth, wide
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

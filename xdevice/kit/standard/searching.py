@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from xdevice.kit.axes import axes_of, least_axes, one_axis, one_of
-from xdevice.kit.parts import Parts
-from xdevice.kit.promotion import INTEGER, WHOLE, kind_of
+from xdevice.kit.standard.axes import axes_of, least_axes, one_axis, one_of
+from xdevice.kit.standard.parts import Parts
+from xdevice.kit.standard.promotion import INTEGER, WHOLE, kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xdevice.kit.parts import Parts
-from xdevice.kit.promotion import COMPLEX, INTEGER, kind_of
+from xdevice.kit.standard.parts import Parts
+from xdevice.kit.standard.promotion import COMPLEX, INTEGER, kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from xdevice.kit.promotion import Dtypes
+    from xdevice.kit.standard.promotion import Dtypes
 
 
 class Parts:

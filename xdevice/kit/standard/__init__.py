@@ -8,17 +8,22 @@ functions, is written here once.
 
 from __future__ import annotations
 
-from xdevice.kit.axes import axes_of
-from xdevice.kit.composed import Composed
-from xdevice.kit.dtypes import data_types
-from xdevice.kit.promotion import COMPLEX, FLOAT, WHOLE, kind_of, promotion, real, truth, wide
+from xdevice.kit.standard.axes import axes_of
+from xdevice.kit.standard.dtypes import data_types
+from xdevice.kit.standard.elementwise import Elementwise
+from xdevice.kit.standard.products import Products
+from xdevice.kit.standard.promotion import COMPLEX, FLOAT, WHOLE, kind_of, promotion, real, truth, wide
+from xdevice.kit.standard.searching import Searching
+from xdevice.kit.standard.sets import Sets
+from xdevice.kit.standard.shapes import Shapes
+from xdevice.kit.standard.statistics import Statistics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from xdevice.kit.promotion import Dtypes
+    from xdevice.kit.standard.promotion import Dtypes
 
 PROMOTED = (
     *("add", "atan2", "bitwise_left_shift", "bitwise_right_shift", "copysign", "divide", "equal", "floor_divide"),
@@ -45,6 +50,13 @@ AS_THEY_ARE = (
     *("abs", "bitwise_invert", "empty_like", "negative", "ones_like", "sign", "tril", "triu"),
     "zeros_like",
 )
+
+
+class Composed(Elementwise, Statistics, Shapes, Searching, Sets, Products):
+    """Functions that are composed of others, or take arguments in several forms: each a method of the standard's name.
+
+    The base classes are the sections of the standard.
+    """
 
 
 def standard(raw: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:

@@ -6,15 +6,15 @@ import math
 from typing import NamedTuple
 
 from xdevice.errors import ArgumentError
-from xdevice.kit.axes import axes_of, broadcast_shapes, least_axes, one_of
-from xdevice.kit.promotion import COMPLEX, kind_of, promotion, real
+from xdevice.kit.standard.axes import axes_of, broadcast_shapes, least_axes, one_of
+from xdevice.kit.standard.promotion import COMPLEX, kind_of, promotion, real
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from xdevice.kit.promotion import Dtypes
+    from xdevice.kit.standard.promotion import Dtypes
 
 _SIZE_OF_CROSS = 3
 OF_COMPLEX = ("eig", "eigvals")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from xdevice.errors import ArgumentTypeError
-from xdevice.kit.parts import Parts
-from xdevice.kit.promotion import COMPLEX, FLOAT, INTEGER, kind_of, truth
+from xdevice.kit.standard.parts import Parts
+from xdevice.kit.standard.promotion import COMPLEX, FLOAT, INTEGER, kind_of, truth
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdevice.errors import ArgumentError, ArgumentTypeError
-from xdevice.kit.axes import one_of
-from xdevice.kit.promotion import (
+from xdevice.kit.standard.axes import one_of
+from xdevice.kit.standard.promotion import (
     COMPLEX,
     COMPLEX_NAMES,
     REAL,
@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from xdevice.kit.promotion import Dtypes
+    from xdevice.kit.standard.promotion import Dtypes
 
 KINDS: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),
