@@ -60,7 +60,7 @@ def test_a_suite_without_native_is_an_error_that_says_what_to_set(run):
     class TestPages(contract.Exchange):
         backend = "pages"
     """
-    result = run(code, "-k", "on_the_host")
+    result = run(code, "-k", "host_values")
     result.stdout.fnmatch_lines(["*TestPages.native is None; set it to the functions of xdevice.testing.Native"])
     assert result.ret == 1
 
@@ -74,6 +74,6 @@ def test_a_broken_promise_shows_its_values(run):
         backend, native = "pages", Words()
     """
     )
-    result = run(code, "-k", "on_the_host")
+    result = run(code, "-k", "host_values")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["E * assert [[]2.0, *"])

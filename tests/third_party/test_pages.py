@@ -59,11 +59,11 @@ ALIAS = "made = array.to(hardware.native(device)); made.numbers = array.numbers;
 @pytest.mark.parametrize(
     ("capability", "lie", "caught"),
     [
-        ("placement", "def device_of(array): return hardware.as_device(pages.PAGES[0])", "makes_on_each_device"),
-        ("placement", f"def move(array, device, non_blocking): {ALIAS}", "test_a_write_on_one_device_is_not_seen"),
+        ("placement", "def device_of(array): return hardware.as_device(pages.PAGES[0])", "make_on_each_device"),
+        ("placement", f"def move(array, device, non_blocking): {ALIAS}", "test_writes_stay_on_their_device"),
         ("placement", "def copy(array): return array", "test_a_forced_copy_shares_no_memory"),
         ("mixing", "def forbid(): import contextlib; return contextlib.nullcontext()", "test_a_scope_is_no_excuse"),
-        ("creation", "def seed(n): pass", "test_a_seed_makes_random_numbers_repeat"),
+        ("creation", "def seed(n): pass", "test_a_seed_repeats_random_numbers"),
     ],
 )
 def test_an_adapter_that_lies_is_caught(  # noqa: PLR0913, PLR0917  (three fixtures, and the parts of a case)

@@ -9,25 +9,25 @@ Each class is a part of it, each test a promise, and `Suite` has all of them::
         native = words  # a module, or any object, with the functions of xdevice.testing.Native
 """
 
-from xdevice.testing.contract.creation import Creation
-from xdevice.testing.contract.data_parallel import DataParallel
-from xdevice.testing.contract.exchange import Exchange
-from xdevice.testing.contract.gradients import Gradients
-from xdevice.testing.contract.hardware import Hardware
-from xdevice.testing.contract.maths import Maths
-from xdevice.testing.contract.memory import Memory
-from xdevice.testing.contract.mixing import Mixing
-from xdevice.testing.contract.models import Models
-from xdevice.testing.contract.open_world import OpenWorld
-from xdevice.testing.contract.parallel import Parallel
-from xdevice.testing.contract.placement import Placement
+from xdevice.testing.contract.computing.data_parallel import DataParallel
+from xdevice.testing.contract.computing.gradients import Gradients
+from xdevice.testing.contract.computing.maths import Maths
+from xdevice.testing.contract.computing.parallel import Parallel
+from xdevice.testing.contract.devices.hardware import Hardware
+from xdevice.testing.contract.devices.memory import Memory
+from xdevice.testing.contract.devices.mixing import Mixing
+from xdevice.testing.contract.devices.scopes import Scopes
+from xdevice.testing.contract.devices.several import SeveralDevices
+from xdevice.testing.contract.devices.timing import Timing
 from xdevice.testing.contract.promises import Promises, needs
-from xdevice.testing.contract.scopes import Scopes
-from xdevice.testing.contract.several import SeveralDevices
-from xdevice.testing.contract.several_placement import SeveralPlacements
-from xdevice.testing.contract.storage import Storage
-from xdevice.testing.contract.timing import Timing
-from xdevice.testing.contract.trees import Trees
+from xdevice.testing.contract.tensors.creation import Creation
+from xdevice.testing.contract.tensors.exchange import Exchange
+from xdevice.testing.contract.tensors.models import Models
+from xdevice.testing.contract.tensors.open_world import OpenWorld
+from xdevice.testing.contract.tensors.placement import Placement
+from xdevice.testing.contract.tensors.several_placement import SeveralPlacements
+from xdevice.testing.contract.tensors.storage import Storage
+from xdevice.testing.contract.tensors.trees import Trees
 
 __all__ = [
     "Creation",

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import pytest
 
-from xdevice import XDeviceError, devices, gpu, to_numpy
+from xdevice import Device, XDeviceError, devices, gpu, to_numpy
 from xdevice.framework import choosing
 from xdevice.hardware.devices import has_cpu
-from xdevice.testing.contract.needed import needed_by
 from xdevice.testing.native import words_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from xdevice.device import Device
     from xdevice.framework.adapters import Backend
 
 FIRST, SECOND = gpu(0), gpu(1)
@@ -32,11 +30,11 @@ P = TypeVar("P", bound="Promises")
 
 
 def needs(*names: str) -> Callable[[F], F]:
-    """Collect a promise only for frameworks that have what it needs beside the functions that it calls.
+    """Collect a promise only for frameworks that have what it needs.
 
     That is a word of ``Native`` (``model``), a function of a capability (``creation.rand``), or ``cpu``: devices of
-    that kind. In braces, the value of the test's parameter of that name (``creation.{name}``). A promise that calls
-    `xdevice.cpu`, or has the CPU as a parameter, is about the CPU: `home` is a device that every framework has.
+    that kind. In braces, the value of the test's parameter of that name (``creation.{name}``). A promise with the CPU
+    as a parameter needs it without saying so.
     """
 
     def keep(promise: F) -> F:
@@ -76,8 +74,10 @@ class Promises:
     @classmethod
     def xdevice_promised(cls, backend: str, promise: Callable[..., None], params: dict[str, Any]) -> bool:
         """Whether the promise is made for that framework: the plugin asks."""
-        named = {need.format_map(params) for need in getattr(promise, "xdevice_needs", ())}
-        return all(cls.has(backend, need) for need in named.union(*map(needed_by, (promise, *params.values()))))
+        needed = [need.format_map(params) for need in getattr(promise, "xdevice_needs", ())]
+        if any(map(_holds_cpu, params.values())):
+            needed.append("cpu")
+        return all(cls.has(backend, need) for need in needed)
 
     @classmethod
     def has(cls, backend: str, need: str) -> bool:
@@ -134,3 +134,8 @@ def spelled(spelling: str) -> str:
 def same_values(a: Any, b: Any) -> bool:
     """Whether two tensors, on any devices, are equal to the last bit."""
     return bool(np.array_equal(to_numpy(a), to_numpy(b)))
+
+
+def _holds_cpu(parameter: Any) -> bool:
+    given = parameter if isinstance(parameter, tuple) else (parameter,)
+    return any(isinstance(device, Device) and device.kind == "cpu" for device in given)

@@ -22,7 +22,7 @@ from xdevice import (
     value_and_grad,
 )
 from xdevice.framework import choosing
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
 
 
 def total(x: Any) -> Any:
@@ -39,31 +39,32 @@ def of_loss() -> tuple[dict[str, Any], Any]:
     return params, tensor([[1.0, 2.0], [3.0, 4.0]], device=home())
 
 
+@all_need("creation.ones")
 class Gradients(Promises):
     """`value_and_grad`, or a plain no."""
 
-    @needs("gradients.value_and_gradients")
-    def test_the_value_and_the_gradient_are_those_of_calculus(self, backend: str) -> None:
+    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
+    def test_value_and_gradient_match_calculus(self, backend: str) -> None:
         value, gradient = value_and_grad(total)(tensor([1.0, -2.0, 3.0]))
         assert to_numpy(value).item() == 14
         assert to_numpy(gradient).tolist() == [2, -4, 6]
 
-    @needs("gradients.value_and_gradients")
-    def test_the_gradient_has_the_structure_of_the_argument_and_zeros_for_what_is_not_used(self, backend: str) -> None:
+    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
+    def test_a_gradient_has_its_arguments_structure(self, backend: str) -> None:
         weights = {"a": [tensor([1.0, 2.0])], "unused": (ones((2, 3)),)}
         _, gradient = value_and_grad(lambda w: total(w["a"][0]))(weights)
         assert to_numpy(gradient["a"][0]).tolist() == [2, 4]
         assert to_numpy(gradient["unused"][0]).tolist() == [[0, 0, 0], [0, 0, 0]]
         assert type(gradient["unused"]) is tuple
 
-    @needs("gradients.value_and_gradients")
-    def test_what_depends_on_no_parameter_has_a_gradient_of_zeros(self, backend: str) -> None:
+    @needs("gradients.value_and_gradients", "exchange.to_numpy")
+    def test_a_constant_has_zero_gradients(self, backend: str) -> None:
         value, gradient = value_and_grad(lambda w, x: total(x))(ones(2), ones(3))
         assert to_numpy(value).item() == 3
         assert to_numpy(gradient).tolist() == [0, 0]
 
-    @needs("gradients.value_and_gradients")
-    def test_several_arguments_and_what_the_function_returns_beside_the_value(self, backend: str) -> None:
+    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
+    def test_argnums_and_has_aux_combine(self, backend: str) -> None:
         both = value_and_grad(lambda x, k, y: (total(x * y), k), argnums=(2, 0), has_aux=True)
         (value, aux), (dy, dx) = both(tensor([1.0, 2.0]), "kept", tensor([3.0, 1.0]))
         assert to_numpy(value).item() == 13
@@ -71,15 +72,15 @@ class Gradients(Promises):
         assert to_numpy(dy).tolist() == [6, 8]
         assert to_numpy(dx).tolist() == [18, 4]
 
-    @needs("gradients.value_and_gradients")
-    def test_one_tensor_given_twice_has_two_gradients(self, backend: str) -> None:
+    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
+    def test_a_tensor_given_twice_has_two_gradients(self, backend: str) -> None:
         x = tensor([1.0, 2.0])
         _, (first, second) = value_and_grad(lambda pair: total(pair[0] + pair[1] * 2))([x, x])
         assert to_numpy(first).tolist() == [6, 12]
         assert to_numpy(second).tolist() == [12, 24]
 
-    @needs("gradients.value_and_gradients")
-    def test_the_value_is_detached_and_the_argument_left_alone(self, backend: str) -> None:
+    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
+    def test_the_value_is_detached(self, backend: str) -> None:
         x = tensor([1.0, 2.0])
         step = value_and_grad(total)
         again = [to_numpy(step(x)[1]).tolist() for _ in range(2)]
@@ -99,18 +100,17 @@ class Gradients(Promises):
         ],
     )
     @needs("gradients.value_and_gradients")
-    def test_what_cannot_be_differentiated_is_an_error_that_says_why(
-        self, backend: str, fn: Any, args: Any, says: str
-    ) -> None:
+    def test_a_nondifferentiable_call_is_an_error(self, backend: str, fn: Any, args: Any, says: str) -> None:
         with pytest.raises(XDeviceError, match=says):
             value_and_grad(fn)(*args())
 
     @pytest.mark.parametrize("argnums", [-1, 1.0, True, "0", None])
-    def test_an_argument_that_cannot_be_meant_is_an_error(self, argnums: Any) -> None:
+    def test_bad_argnums_are_an_error(self, argnums: Any) -> None:
         with pytest.raises(ArgumentError, match=f"argnums={argnums!r}"):
             value_and_grad(total, argnums)
 
-    def test_a_framework_without_gradients_says_so(self, backend: str) -> None:
+    @needs("exchange.to_numpy")
+    def test_no_gradients_is_said_clearly(self, backend: str) -> None:
         if self.has(backend, "gradients.value_and_gradients"):
             assert to_numpy(value_and_grad(total)(ones(2))[1]).tolist() == [2, 2]
         else:
@@ -118,8 +118,8 @@ class Gradients(Promises):
                 value_and_grad(total)(ones(2))
 
     @on_several
-    @needs("gradients.value_and_gradients")
-    def test_a_gradient_is_on_its_parameters_device_also_across_devices(self, backend: str) -> None:
+    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
+    def test_gradients_are_on_their_parameters_device(self, backend: str) -> None:
         weights = {"a": tensor([1.0, 2.0], device=FIRST), "b": tensor([3.0, 1.0], device=SECOND)}
 
         def loss(w: Any) -> Any:
@@ -133,15 +133,15 @@ class Gradients(Promises):
         assert [to_numpy(gradients[name]).tolist() for name in "ab"] == [[18, 4], [6, 8]]
 
     @on_several
-    @needs("gradients.value_and_gradients")
-    def test_an_unused_parameters_zeros_are_on_its_device(self, backend: str) -> None:
+    @needs("gradients.value_and_gradients", "creation.tensor")
+    def test_zero_gradients_are_on_their_device(self, backend: str) -> None:
         first, second = tensor([1.0, 2.0], device=FIRST), tensor([3.0], device=SECOND)
         with FIRST:
             _, gradients = value_and_grad(lambda a, b: total(a), argnums=(0, 1))(first, second)
         assert [device_of(gradient) for gradient in gradients] == [FIRST, SECOND]
 
-    @needs("gradients.value_and_gradients")
-    def test_the_gradient_of_a_gradient_is_right_or_refused(self, backend: str) -> None:
+    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
+    def test_second_order_is_right_or_refused(self, backend: str) -> None:
         def inner(w: Any) -> Any:
             return value_and_grad(total)(w)[1]
 
@@ -152,8 +152,8 @@ class Gradients(Promises):
         assert to_numpy(value).item() == 20
         assert to_numpy(gradient).tolist() == [8, 16]
 
-    @needs("gradients.value_and_gradients", "compiled_loss")
-    def test_a_compiled_function_is_differentiated_and_compiled_once(self, backend: str, native: Any) -> None:
+    @needs("gradients.value_and_gradients", "compiled_loss", "creation.tensor", "exchange.to_numpy")
+    def test_a_compiled_function_compiles_once(self, backend: str, native: Any) -> None:
         loss, compilations = native.compiled_loss()
         params, x = of_loss()
         for _ in range(3):
@@ -163,8 +163,8 @@ class Gradients(Promises):
             assert to_numpy(gradient["b"]).tolist() == [34]
         assert len(compilations) == 1
 
-    @needs("gradients.value_and_gradients", "compiled_loss")
-    def test_a_compiled_function_takes_its_parameters_by_name_in_any_order(self, backend: str, native: Any) -> None:
+    @needs("gradients.value_and_gradients", "compiled_loss", "creation.tensor", "exchange.to_numpy")
+    def test_compiled_functions_take_keywords(self, backend: str, native: Any) -> None:
         loss, _ = native.compiled_loss()
         params = {"w": tensor([[2.0]], device=home()), "b": tensor([[0.5]], device=home())}  # of one shape
         for names in (["w", "b"], ["b", "w"]):
@@ -173,10 +173,10 @@ class Gradients(Promises):
             assert list(gradient) == names and to_numpy(value).item() == 48.5
             assert {name: to_numpy(gradient[name]).item() for name in names} == {"w": 44, "b": 18}
 
-    @needs("gradients.value_and_gradients", "collectives.reduce", "compiled_loss")
-    def test_a_compiled_function_trains_on_several_devices_and_is_compiled_once(
-        self, backend: str, native: Any
-    ) -> None:
+    @needs(
+        "gradients.value_and_gradients", "collectives.reduce", "compiled_loss", "creation.tensor", "exchange.to_numpy"
+    )
+    def test_compiled_training_on_several_devices(self, backend: str, native: Any) -> None:
         loss, compilations = native.compiled_loss()
         params, x = of_loss()
         step = data_parallel(loss, [home(), home()], reduction="sum")
@@ -189,8 +189,8 @@ class Gradients(Promises):
             before = len(compilations)
         assert 0 < before <= 2  # a framework may compile it for each thread
 
-    @needs("gradients.value_and_gradients", "compiled_loss")
-    def test_the_gradient_of_a_compiled_functions_gradient_is_right_or_refused(self, backend: str, native: Any) -> None:
+    @needs("gradients.value_and_gradients", "compiled_loss", "creation.tensor", "exchange.to_numpy")
+    def test_compiled_second_order_right_or_refused(self, backend: str, native: Any) -> None:
         loss, _ = native.compiled_loss()
         params, x = of_loss()
         with home():
@@ -208,6 +208,6 @@ class Gradients(Promises):
         assert to_numpy(gradient).tolist() == [[9584], [13600]]
 
     @needs("gradients.value_and_gradients")
-    def test_an_argument_named_twice_is_an_error(self, backend: str) -> None:
+    def test_repeated_argnums_are_an_error(self, backend: str) -> None:
         with pytest.raises(ArgumentError, match="twice"):
             value_and_grad(total, argnums=(0, 0))

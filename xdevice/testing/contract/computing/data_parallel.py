@@ -30,8 +30,8 @@ from xdevice import (
     value_and_grad,
 )
 from xdevice.framework import choosing
-from xdevice.testing.contract.gradients import total
-from xdevice.testing.contract.parallel import rows, twice, values
+from xdevice.testing.contract.computing.gradients import total
+from xdevice.testing.contract.computing.parallel import rows, twice, values
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
 
 if TYPE_CHECKING:
@@ -80,13 +80,13 @@ WHERE = [pytest.param(name, marks=on_several if name not in ("one", "twice") els
 told: ContextVar[str] = ContextVar("told", default="nothing")
 
 
-@all_need("collectives.pack")
+@all_need("collectives.pack", "creation.ones", "creation.tensor")
 class DataParallel(Promises):
     """`data_parallel`, or a plain no."""
 
     @pytest.mark.parametrize("places", WHERE)
-    @needs("gradients.value_and_gradients")
-    def test_many_devices_give_the_loss_and_the_gradients_of_one(self, backend: str, places: str) -> None:
+    @needs("gradients.value_and_gradients", "exchange.to_numpy")
+    def test_many_devices_equal_one(self, backend: str, places: str) -> None:
         with scope(home()):
             params, data = parameters(), batch()
             expected = value_and_grad(loss)(params, *data)
@@ -98,8 +98,8 @@ class DataParallel(Promises):
             assert devices_of([value, gradients]) == {home()}
 
     @pytest.mark.parametrize("places", WHERE)
-    @needs("gradients.value_and_gradients")
-    def test_replicas_have_gradients_of_their_own_all_equal(self, backend: str, places: str) -> None:
+    @needs("gradients.value_and_gradients", "exchange.to_numpy")
+    def test_replicas_have_equal_gradients(self, backend: str, places: str) -> None:
         with scope(home()):
             params, data = parameters(), batch()
             expected = value_and_grad(loss)(params, *data)
@@ -113,7 +113,7 @@ class DataParallel(Promises):
             check_equal(tree, expected[1])
             assert values(tree["in"]) == values(gradients[0]["in"])
 
-    @needs("gradients.value_and_gradients")
+    @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_a_sum_over_rows_is_added_up(self, backend: str) -> None:
         params, data = parameters(), batch(7)
         expected = value_and_grad(lambda *args: loss(*args) * 7)(params, *data)
@@ -122,8 +122,8 @@ class DataParallel(Promises):
         assert to_numpy(value) == pytest.approx(to_numpy(expected[0]), rel=1e-5)
         check_equal(gradients, expected[1])
 
-    @needs("gradients.value_and_gradients")
-    def test_arguments_may_be_trees_and_what_is_no_tensor_is_given_to_every_device(self, backend: str) -> None:
+    @needs("gradients.value_and_gradients", "exchange.to_numpy")
+    def test_step_arguments_may_be_trees(self, backend: str) -> None:
         def of_tree(params: Any, both: Any, factor: float) -> Any:
             return loss(params, both["x"], both["y"]) * factor, both["x"].shape[0]
 
@@ -132,8 +132,8 @@ class DataParallel(Promises):
         assert to_numpy(value) == pytest.approx(3 * to_numpy(loss(params, x, y)), rel=1e-5)
         assert auxes == [3, 2]
 
-    @needs("gradients.value_and_gradients")
-    def test_the_parameters_and_the_batch_are_left_as_they_are(self, backend: str) -> None:
+    @needs("gradients.value_and_gradients", "exchange.to_numpy")
+    def test_a_step_leaves_its_arguments_unchanged(self, backend: str) -> None:
         params, data = parameters(), batch()
         before = values(params["in"]), values(data[0])
         data_parallel(loss, twice())(params, *data)
@@ -141,8 +141,8 @@ class DataParallel(Promises):
         assert value_and_grad(loss)(params, *data)[1].keys() == params.keys()
 
     @on_several
-    @needs("gradients.value_and_gradients")
-    def test_gradients_are_where_each_parameter_is(self, backend: str) -> None:
+    @needs("gradients.value_and_gradients", "exchange.to_numpy")
+    def test_step_gradients_are_with_parameters(self, backend: str) -> None:
         with scope(home()):
             params, data = parameters(), batch()
         expected = value_and_grad(loss)(params, *data)
@@ -155,7 +155,7 @@ class DataParallel(Promises):
 
     @on_several
     @needs("gradients.value_and_gradients")
-    def test_the_function_runs_in_the_scope_of_its_device(self, backend: str) -> None:
+    def test_a_step_runs_in_its_devices_scope(self, backend: str) -> None:
         def where(params: Any, x: Any) -> Any:
             made = ones(3)
             return total(x @ params * made), (device_of(made), device_of(params), device_of(x))
@@ -166,7 +166,7 @@ class DataParallel(Promises):
         assert seen == [(FIRST,) * 3, (SECOND,) * 3]
 
     @needs("gradients.value_and_gradients")
-    def test_what_the_context_says_is_known_on_every_device(self, backend: str) -> None:
+    def test_a_step_copies_the_context(self, backend: str) -> None:
         token = told.set("all")
         try:
             step = data_parallel(lambda w, x: (total(x @ w), told.get()), [home()] * 3, has_aux=True)
@@ -176,10 +176,8 @@ class DataParallel(Promises):
         assert seen == ["all"] * 3
 
     @pytest.mark.parametrize("failing", [3, 2])
-    @needs("gradients.value_and_gradients")
-    def test_an_error_on_one_device_is_raised_as_it_is_and_the_step_can_be_taken_again(
-        self, backend: str, failing: int
-    ) -> None:
+    @needs("gradients.value_and_gradients", "exchange.to_numpy")
+    def test_a_step_error_is_raised_unchanged(self, backend: str, failing: int) -> None:
         error = KeyError("of the function's own")
 
         def fails(w: Any, x: Any, bad: bool) -> Any:
@@ -193,8 +191,8 @@ class DataParallel(Promises):
         assert caught.value is error
         assert to_numpy(step(rows(3), rows(5), False)[0]).size == 1
 
-    @needs("gradients.value_and_gradients", "collectives.threads")
-    def test_a_step_may_be_taken_in_several_threads_at_once(self, backend: str) -> None:
+    @needs("gradients.value_and_gradients", "collectives.threads", "exchange.to_numpy")
+    def test_steps_run_in_several_threads(self, backend: str) -> None:
         if choosing.backend().collectives.threads() is None:
             return  # it says that it cannot
         params, data = parameters(), batch()
@@ -209,7 +207,7 @@ class DataParallel(Promises):
             assert list(pool.map(take, range(6))) == [pytest.approx(expected)] * 6
 
     @needs("gradients.value_and_gradients")
-    def test_within_a_differentiated_function_it_is_refused(self, backend: str) -> None:
+    def test_a_nested_step_is_refused(self, backend: str) -> None:
         step = data_parallel(lambda w, x: total(x @ w), twice())
         for differentiated in (value_and_grad, lambda fn: data_parallel(fn, [home()])):
             with pytest.raises(NotSupportedError, match="outside value_and_grad"):
@@ -226,7 +224,7 @@ class DataParallel(Promises):
             (lambda: data_parallel(loss, twice(), reduction="avg"), "no operation 'avg'; there are 'mean', 'sum'"),
         ],
     )
-    def test_a_step_that_cannot_be_meant_is_an_error(self, backend: str, call: Any, says: str) -> None:
+    def test_a_malformed_step_is_an_error(self, backend: str, call: Any, says: str) -> None:
         with pytest.raises(ArgumentError, match=says):
             call()
 
@@ -240,28 +238,27 @@ class DataParallel(Promises):
         ],
     )
     @needs("gradients.value_and_gradients")
-    def test_what_a_step_cannot_be_taken_with_is_an_error_that_says_why(
-        self, backend: str, params: Any, data: Any, says: str
-    ) -> None:
+    def test_a_step_with_bad_data_is_an_error(self, backend: str, params: Any, data: Any, says: str) -> None:
         with pytest.raises(XDeviceError, match=says):
             data_parallel(loss, twice())(params(), *data())
 
     @on_several
     @needs("gradients.value_and_gradients")
-    def test_replicas_for_other_devices_are_an_error(self, backend: str) -> None:
+    def test_replicas_elsewhere_are_an_error(self, backend: str) -> None:
         step = data_parallel(loss, [FIRST, SECOND])
         with pytest.raises(ArgumentError, match="replica 0 is on gpu:1, and was to be on gpu:0"):
             step(replicate(parameters(), [SECOND, FIRST]), *batch())
 
-    @needs("gradients.value_and_gradients")
-    def test_replicas_in_a_plain_list_are_an_error_that_says_how_to_make_them(self, backend: str) -> None:
+    @needs("gradients.value_and_gradients", "exchange.to_numpy")
+    def test_a_plain_list_of_replicas_is_an_error(self, backend: str) -> None:
         plain = [{"w": rows(3), "b": rows(3)} for _ in twice()]
         with pytest.raises(ArgumentTypeError, match=r"a plain list of 2: .* make them with replicate"):
             data_parallel(lambda params, x: total(x @ params["w"]), twice())(plain, rows(4))
         found, _ = data_parallel(lambda layers, x: total(x @ layers[0]["w"]), twice())(plain, rows(4))
         assert to_numpy(found).size == 1  # any other list is computed with
 
-    def test_a_framework_without_gradients_takes_no_step_and_says_so(self, backend: str) -> None:
+    @needs("exchange.to_numpy")
+    def test_data_parallel_needs_gradients(self, backend: str) -> None:
         step = data_parallel(lambda w, x: total(x @ w), twice())
         if self.has(backend, "gradients.value_and_gradients"):
             assert to_numpy(step(rows(3), rows(4))[0]).size == 1

@@ -21,7 +21,7 @@ from xdevice import (
     ones,
     to_numpy,
 )
-from xdevice.testing.contract.promises import Promises, at_home, home
+from xdevice.testing.contract.promises import Promises, at_home, home, needs
 
 if TYPE_CHECKING:
     from xdevice.testing.native import Native
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class Memory(Promises):
     """Memory, and what to do without."""
 
-    def test_figures_are_bytes_or_none_never_an_invented_zero(self, backend: str) -> None:
+    @needs("memory.memory_stats")
+    def test_memory_figures_are_bytes_or_none(self, backend: str) -> None:
         for device in devices():
             stats: Any = memory_stats(device)
             assert set(stats) == {"total", "free", "allocated", "reserved", "peak"}
@@ -39,13 +40,14 @@ class Memory(Promises):
             if device.kind == "cpu":
                 assert stats["total"] is not None
 
-    def test_the_cache_can_be_emptied_and_tensors_stay(self, backend: str, native: Native) -> None:
+    @needs("exchange.to_numpy", "memory.empty_cache")
+    def test_empty_cache_keeps_tensors(self, backend: str, native: Native) -> None:
         x = at_home(native.ones)
         empty_cache()
         empty_cache(home())
         assert to_numpy(x).sum() == 6
 
-    def test_out_of_memory_is_recognised_and_nothing_else(self, backend: str) -> None:
+    def test_out_of_memory_is_told_from_others(self, backend: str) -> None:
         assert is_out_of_memory(MemoryError())
         assert not is_out_of_memory(ValueError("out of range"))
         assert not is_out_of_memory(RuntimeError("out of cheese"))
@@ -53,7 +55,7 @@ class Memory(Promises):
         wrapped.__cause__ = MemoryError()
         assert is_out_of_memory(wrapped)
 
-    def test_a_group_of_errors_is_out_of_memory_where_one_of_them_is(self, backend: str) -> None:
+    def test_exception_groups_are_searched(self, backend: str) -> None:
         class Group(Exception):  # noqa: N818  (ExceptionGroup, which Python 3.10 has not)
             def __init__(self, *exceptions: Exception) -> None:
                 self.exceptions = exceptions
@@ -63,12 +65,12 @@ class Memory(Promises):
         assert is_out_of_memory(Group(ValueError(), Group(wrapped)))
         assert not is_out_of_memory(Group(ValueError()))
 
-    def test_an_error_in_a_handler_is_judged_by_itself(self, backend: str) -> None:
+    def test_an_error_in_a_handler_stands_alone(self, backend: str) -> None:
         error = KeyError("mine")
         error.__context__ = MemoryError()
         assert not is_out_of_memory(error)
 
-    def test_a_function_that_runs_after_its_call_is_an_error(self, backend: str) -> None:
+    def test_find_batch_size_refuses_coroutines(self, backend: str) -> None:
         async def coroutine(size: int) -> None: ...
 
         def generator(size: int) -> Any:
@@ -89,7 +91,7 @@ class Memory(Promises):
                 with pytest.raises(ArgumentTypeError, match="pass a plain function that runs it to the end"):
                     train()
 
-    def test_a_method_takes_the_batch_size_only_once_it_is_bound(self, backend: str) -> None:
+    def test_find_batch_size_needs_bound_methods(self, backend: str) -> None:
         class Trainer:
             def train(self, size: int, limit: int) -> int:
                 if size > limit:
@@ -101,12 +103,13 @@ class Memory(Promises):
         with pytest.raises(ArgumentTypeError, match=r"train is a method.*find_batch_size\(obj.method\)"):
             find_batch_size(unbound)
 
-    def test_an_allocation_that_no_machine_can_serve_is_out_of_memory(self, backend: str) -> None:
+    @needs("creation.ones", "exchange.to_numpy")
+    def test_a_huge_allocation_is_out_of_memory(self, backend: str) -> None:
         with pytest.raises(Exception) as error:  # noqa: PT011  (each framework has its own error)
             to_numpy(ones((2**22, 2**24), dtype="float32"))
         assert is_out_of_memory(error.value), repr(error.value)
 
-    def test_the_batch_size_is_halved_until_it_fits_and_the_next_call_starts_anew(self, backend: str) -> None:
+    def test_the_batch_size_halves_until_it_fits(self, backend: str) -> None:
         tried: list[int] = []
 
         @find_batch_size(start=100)
@@ -121,7 +124,7 @@ class Memory(Promises):
         assert train(100, bonus=1) == 101
         assert train.__name__ == "train"
 
-    def test_what_a_failed_try_held_is_freed_before_the_next(self, backend: str) -> None:
+    def test_a_failed_try_frees_its_memory(self, backend: str) -> None:
         held: list[Any] = []
 
         class Held:
@@ -141,7 +144,7 @@ class Memory(Promises):
         finally:
             gc.enable()
 
-    def test_other_errors_pass_and_too_little_memory_says_so(self, backend: str) -> None:
+    def test_other_errors_pass_through(self, backend: str) -> None:
         def broken(size: int) -> None:
             raise KeyError("mine")
 

@@ -24,7 +24,7 @@ from xdevice import (
     value_and_grad,
 )
 from xdevice.framework import choosing
-from xdevice.testing.contract.gradients import total
+from xdevice.testing.contract.computing.gradients import total
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
 
 if TYPE_CHECKING:
@@ -44,20 +44,20 @@ def values(x: Any) -> Any:
     return to_numpy(x).tolist()
 
 
-@all_need("collectives.pack")
+@all_need("collectives.pack", "creation.tensor")
 class Parallel(Promises):
     """`split_batch`, `replicate` and `all_reduce`."""
 
+    @needs("collectives.split", "exchange.to_numpy")
     @pytest.mark.parametrize(("n", "k", "sizes"), [(10, 4, [3, 3, 2, 2]), (4, 4, [1] * 4), (5, 1, [5]), (7, 2, [4, 3])])
-    def test_a_batch_is_split_in_order_and_the_first_get_one_row_more(
-        self, backend: str, n: int, k: int, sizes: list[int]
-    ) -> None:
+    def test_a_batch_is_split_in_order(self, backend: str, n: int, k: int, sizes: list[int]) -> None:
         batch = rows(n)
         parts = split_batch(batch, [home()] * k)
         assert [part.shape[0] for part in parts] == sizes
         assert np.concatenate([to_numpy(part) for part in parts]).tolist() == values(batch)
 
-    def test_tensors_of_a_tree_are_split_together_and_the_rest_is_in_every_part(self, backend: str) -> None:
+    @needs("collectives.split", "exchange.to_numpy")
+    def test_a_tree_is_split_leaf_by_leaf(self, backend: str) -> None:
         x = rows(3)
         batch = {"x": x, "again": [x], "y": (tensor([1, 2, 3]),), "name": "three", "none": None}
         first, second = split_batch(batch, twice())
@@ -67,11 +67,13 @@ class Parallel(Promises):
         assert first["again"][0] is first["x"]
         assert (first["name"], second["none"]) == ("three", None)
 
-    def test_one_device_has_the_whole_batch_itself(self, backend: str) -> None:
+    @needs("collectives.split")
+    def test_one_device_gets_the_batch_itself(self, backend: str) -> None:
         with scope(home()):
             x = rows(3)
         assert split_batch([x], [home()])[0][0] is x
 
+    @needs("collectives.split")
     @pytest.mark.parametrize(
         ("tree", "devices", "says"),
         [
@@ -86,21 +88,20 @@ class Parallel(Promises):
             (lambda: rows(3), lambda: [home(), "gpu:99"], "gpu:99"),
         ],
     )
-    def test_what_cannot_be_split_is_an_error_that_says_why(
-        self, backend: str, tree: Any, devices: Any, says: str
-    ) -> None:
+    def test_a_bad_split_is_an_error(self, backend: str, tree: Any, devices: Any, says: str) -> None:
         with pytest.raises(XDeviceError, match=says):
             split_batch(tree(), devices())
 
     @on_several
+    @needs("collectives.split", "exchange.to_numpy")
     def test_each_part_is_on_its_device(self, backend: str) -> None:
         batch = {"x": rows(5), "y": tensor([1, 2, 3, 4, 5])}
         parts = split_batch(batch, [FIRST, SECOND, home()])
         assert [devices_of(part) for part in parts] == [{FIRST}, {SECOND}, {home()}]
         assert [value for part in parts for value in values(part["y"])] == [1, 2, 3, 4, 5]
 
-    @needs("address")
-    def test_replicas_have_memory_of_their_own_also_twice_on_one_device(self, backend: str, native: Native) -> None:
+    @needs("address", "exchange.to_numpy")
+    def test_replicas_share_no_memory(self, backend: str, native: Native) -> None:
         with scope(home()):
             x = rows(64)
         replicas = replicate({"x": x}, twice())
@@ -108,7 +109,7 @@ class Parallel(Promises):
         assert len({native.address(one) for one in held}) == 3
         assert [values(one) for one in held] == [values(x)] * 3
 
-    def test_replicas_keep_the_structure_and_share_what_was_shared(self, backend: str) -> None:
+    def test_replicas_keep_structure_and_sharing(self, backend: str) -> None:
         x = rows(2)
         replicas = replicate({"x": x, "tied": (x,), "n": 3}, twice())
         assert type(replicas) is Replicas
@@ -117,29 +118,32 @@ class Parallel(Promises):
             assert replica["n"] == 3
         assert replicas[0]["x"] is not replicas[1]["x"]
 
-    @needs("gradients.value_and_gradients")
+    @needs("gradients.value_and_gradients", "creation.ones", "exchange.to_numpy")
     def test_a_replica_is_ready_for_gradients(self, backend: str) -> None:
         (replica,) = replicate([tensor([1.0, 2.0]), tensor([1, 2])], [home()])
         assert values(value_and_grad(total)(replica[0])[1]) == [2, 4]
         assert values(replica[1]) == [1, 2]
 
-    @needs("parameter", "is_frozen")
-    def test_a_replica_of_a_frozen_parameter_has_its_values(self, backend: str, native: Native) -> None:
+    @needs("parameter", "is_frozen", "exchange.to_numpy")
+    def test_frozen_parameters_replicate(self, backend: str, native: Native) -> None:
         frozen = native.parameter(frozen=True)
         assert values(replicate(frozen, [home()])[0]) == values(frozen)
 
-    def test_nothing_to_replicate_and_nowhere_are_errors(self, backend: str) -> None:
+    @needs("creation.ones")
+    def test_a_bad_replication_is_an_error(self, backend: str) -> None:
         with pytest.raises(NotATensorError):
             replicate({"a": 5}, [home()])
         with pytest.raises(ArgumentError, match="no device in the list"):
             replicate(ones(2), [])
 
     @on_several
+    @needs("exchange.to_numpy")
     def test_each_replica_is_on_its_device(self, backend: str) -> None:
         replicas = replicate([rows(2)], [FIRST, SECOND, FIRST, home()])
         assert [device_of(replica) for replica in replicas] == [FIRST, SECOND, FIRST, home()]
         assert [values(replica[0]) for replica in replicas] == [values(rows(2))] * 4
 
+    @needs("exchange.to_numpy")
     @pytest.mark.parametrize(("op", "result"), [("sum", [6, 3]), ("mean", [2, 1]), ("max", [3, 4]), ("min", [1, -2])])
     def test_a_reduction_is_on_every_device(self, backend: str, op: str, result: list[float]) -> None:
         given = [tensor([1.0, 4.0]), tensor([3.0, -2.0]), tensor([2.0, 1.0])]
@@ -148,11 +152,10 @@ class Parallel(Promises):
         assert [str(x.dtype) for x in found] == [str(given[0].dtype)] * 3
         assert [values(x) for x in given] == [[1, 4], [3, -2], [2, 1]]
 
+    @needs("exchange.to_numpy")
     @pytest.mark.parametrize(("op", "result"), [("sum", [4, 2]), ("max", [3, 4]), ("min", [1, -2])])
     @pytest.mark.parametrize("dtype", ["int32", "int64", "float16"])
-    def test_integers_stay_integers_and_halves_halves(
-        self, backend: str, op: str, result: list[float], dtype: str
-    ) -> None:
+    def test_a_reduction_keeps_the_dtype(self, backend: str, op: str, result: list[float], dtype: str) -> None:
         try:
             given = [tensor([1, 4], dtype=dtype), tensor([3, -2], dtype=dtype)]
         except ArgumentError:
@@ -161,6 +164,7 @@ class Parallel(Promises):
         assert [values(x) for x in found] == [result] * 2
         assert str(found[0].dtype) == str(given[0].dtype)
 
+    @needs("creation.ones", "exchange.to_numpy")
     def test_trees_are_reduced_leaf_by_leaf(self, backend: str) -> None:
         def tree(x: float) -> Any:
             return {"w": ones(2, 3) * x, "n": [tensor([int(x)])], "empty": ones(0, 2), "number": tensor(x), "lr": None}
@@ -173,15 +177,16 @@ class Parallel(Promises):
             assert values(found["number"]) == 3
             assert found["lr"] is None
 
-    def test_what_is_shared_among_the_trees_is_told_apart_by_its_place(self, backend: str) -> None:
+    @needs("exchange.to_numpy")
+    def test_shared_leaves_are_reduced_by_place(self, backend: str) -> None:
         a, b, c = tensor([1.0]), tensor([10.0]), tensor([100.0])
         first, second = all_reduce([[a, a, a], [b, c, b]])
         assert [values(x) for x in first] == [[11], [101], [11]]
         assert [values(x) for x in second] == [[11], [101], [11]]
         assert second[0] is second[2]
 
-    @needs("address")
-    def test_results_share_no_memory_with_each_other_or_with_what_was_given(self, backend: str, native: Native) -> None:
+    @needs("address", "exchange.to_numpy")
+    def test_reduced_results_share_no_memory(self, backend: str, native: Native) -> None:
         with scope(home()):
             x = rows(64)
         for given in ([x], [x, x], [x, x, x]):
@@ -189,11 +194,13 @@ class Parallel(Promises):
             assert len({native.address(one) for one in held}) == len(held)
             assert to_numpy(held[-1]) == pytest.approx(to_numpy(x) * len(given))
 
-    def test_replicas_give_replicas_and_a_list_a_list(self, backend: str) -> None:
+    @needs("creation.ones")
+    def test_a_reduction_keeps_the_container(self, backend: str) -> None:
         replicas = replicate([ones(2)], twice())
         assert type(all_reduce(replicas)) is Replicas
         assert type(all_reduce(list(replicas))) is list
 
+    @needs("creation.ones")
     @pytest.mark.parametrize(
         ("given", "op", "says"),
         [
@@ -212,30 +219,29 @@ class Parallel(Promises):
             (lambda: [ones(2, dtype="int32")], "mean", "mean of integers"),
         ],
     )
-    def test_what_cannot_be_reduced_is_an_error_that_says_why(
-        self, backend: str, given: Any, op: Any, says: str
-    ) -> None:
+    def test_a_bad_reduction_is_an_error(self, backend: str, given: Any, op: Any, says: str) -> None:
         with pytest.raises(XDeviceError, match=says):
             all_reduce(given(), op)
 
     @on_several
-    def test_a_reduction_crosses_devices_and_comes_back(self, backend: str) -> None:
+    @needs("exchange.to_numpy")
+    def test_a_reduction_returns_to_each_device(self, backend: str) -> None:
         places = [FIRST, SECOND, home(), FIRST]
         found = all_reduce([tensor([1.0, i], device=place) for i, place in enumerate(places)])
         assert [device_of(x) for x in found] == places
         assert [values(x) for x in found] == [[4, 6]] * 4
 
     @on_several
-    def test_a_tree_spread_over_devices_is_reduced_where_its_leaves_are(self, backend: str) -> None:
+    @needs("creation.ones", "exchange.to_numpy")
+    def test_a_spread_tree_is_reduced_in_place(self, backend: str) -> None:
         trees = [[ones(2, device=FIRST), ones(3, device=SECOND)], [ones(2, device=SECOND), ones(3, device=SECOND)]]
         first, second = all_reduce(trees)
         assert [device_of(x) for x in (*first, *second)] == [FIRST, SECOND, SECOND, SECOND]
         assert [values(x) for x in (*first, *second)] == [[2] * 2, [2] * 3] * 2
 
     @on_several
-    def test_a_tree_travels_as_one_vector_per_device_and_dtype(
-        self, backend: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    @needs("creation.ones")
+    def test_a_tree_is_packed_by_device_and_dtype(self, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
         trees = [
             {"floats": [ones(n + 1, device=place) for n in range(9)], "n": tensor([1, 2], dtype="int32", device=place)}
             for place in (FIRST, SECOND)

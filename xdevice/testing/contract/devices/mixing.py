@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xdevice import MixedDeviceError, cpu, device_of, gpu, ones, strict, synchronize, tensor, to_device, to_numpy
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, at_home, home, needs, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, at_home, home, needs, on_several
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,10 +39,12 @@ def outcome(call: Callable[[], Any]) -> Any:
         return type(error)
 
 
+@all_need("creation.ones")
 class Mixing(Promises):
     """Mixing devices under `strict`."""
 
-    def test_a_program_on_one_device_runs_under_strict(self, backend: str) -> None:
+    @needs("exchange.to_numpy")
+    def test_strict_allows_one_device(self, backend: str) -> None:
         expected = to_numpy(square(None) @ square(None) * 2 + 1)
         with strict():
             made = square(None) @ square(None) * 2 + 1
@@ -52,9 +54,7 @@ class Mixing(Promises):
     @needs("mixing.forbid")
     @pytest.mark.parametrize("operation", OPERATIONS)
     @pytest.mark.parametrize("pair", PAIRS, ids=[f"{a}-{b}" for a, b in PAIRS])
-    def test_an_operation_on_two_devices_is_an_error_that_names_them(
-        self, backend: str, operation: str, pair: tuple[Any, Any]
-    ) -> None:
+    def test_strict_error_names_both_devices(self, backend: str, operation: str, pair: tuple[Any, Any]) -> None:
         x, y = (square(device) for device in pair)
         with strict(), pytest.raises(MixedDeviceError, match="to_device") as error:
             OPERATIONS[operation](x, y)
@@ -71,8 +71,8 @@ class Mixing(Promises):
             _ = x + y
 
     @on_several
-    @needs("mixing.forbid")
-    def test_an_error_leaves_the_tensors_as_they_were(self, backend: str) -> None:
+    @needs("mixing.forbid", "exchange.to_numpy")
+    def test_strict_error_leaves_tensors_unchanged(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
         with strict(), pytest.raises(MixedDeviceError):
             x += y
@@ -99,7 +99,7 @@ class Mixing(Promises):
 
     @on_several
     @needs("mixing.forbid")
-    def test_a_block_in_another_thread_counts_for_that_thread(self, backend: str) -> None:
+    def test_strict_in_a_thread_covers_that_thread(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
         raised: list[BaseException] = []
 
@@ -125,8 +125,8 @@ class Mixing(Promises):
         assert error.value.devices == {FIRST, SECOND}
 
     @on_several
-    @needs("mixing.forbid")
-    def test_a_decorated_function_is_watched_while_it_runs(self, backend: str) -> None:
+    @needs("mixing.forbid", "exchange.to_numpy")
+    def test_strict_works_as_a_decorator(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
 
         @strict()
@@ -139,8 +139,8 @@ class Mixing(Promises):
         assert to_numpy(add(y, y)).tolist() == [[2, 2], [2, 2]]
 
     @on_several
-    @needs("mixing.forbid")
-    def test_blocks_nest_and_the_last_one_ends_it(self, backend: str) -> None:
+    @needs("mixing.forbid", "exchange.to_numpy")
+    def test_strict_blocks_nest(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
         block = strict()
         with block:
@@ -151,9 +151,9 @@ class Mixing(Promises):
         assert outcome(lambda: x + y) is not MixedDeviceError
 
     @on_several
-    @needs("mixing.forbid")
+    @needs("mixing.forbid", "exchange.to_numpy")
     @pytest.mark.parametrize("operation", OPERATIONS)
-    def test_without_it_mixing_is_the_frameworks_business_before_and_after(self, backend: str, operation: str) -> None:
+    def test_strict_ends_with_its_block(self, backend: str, operation: str) -> None:
         def mix() -> Any:
             return OPERATIONS[operation](square(FIRST), square(SECOND))
 
@@ -166,8 +166,8 @@ class Mixing(Promises):
         assert before is not MixedDeviceError
 
     @on_several
-    @needs("mixing.forbid")
-    def test_a_correct_program_on_two_devices_runs_under_it(self, backend: str) -> None:
+    @needs("mixing.forbid", "creation.tensor", "exchange.to_numpy")
+    def test_strict_allows_explicit_moves(self, backend: str) -> None:
         with strict():
             x = tensor([[1.0, 2.0], [3.0, 4.0]], device=FIRST)
             with gpu(0):
@@ -183,7 +183,7 @@ class Mixing(Promises):
 
     @on_several
     @needs("mixing.forbid", "gradient")
-    def test_gradients_across_devices_flow_under_it(self, backend: str, native: Native) -> None:
+    def test_strict_allows_gradients_across_devices(self, backend: str, native: Native) -> None:
         def there_and_back(x: Any) -> Any:
             return to_device(to_device(x, FIRST), SECOND)
 
@@ -192,7 +192,7 @@ class Mixing(Promises):
 
     @on_several
     @needs("mixing.forbid", "model", "output")
-    def test_a_model_is_not_given_input_from_another_device(self, backend: str, native: Native) -> None:
+    def test_strict_covers_model_inputs(self, backend: str, native: Native) -> None:
         model = to_device(at_home(native.model), SECOND)
         x, y = (ones((4, 3), device=device) for device in (FIRST, SECOND))
         with gpu(1), strict():

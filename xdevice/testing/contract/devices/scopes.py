@@ -13,7 +13,7 @@ import pytest
 from xdevice import DeviceNotFoundError, ScopeError, cpu, device_of, gpu, ones, using, zeros
 from xdevice.hardware import scopes
 from xdevice.hardware.scopes import _stack  # pyright: ignore[reportPrivateUsage]  # nowhere else can it be seen
-from xdevice.testing.contract.promises import Promises, home
+from xdevice.testing.contract.promises import Promises, home, needs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
@@ -42,6 +42,7 @@ class Manual:
 class Scopes(Promises):
     """Scopes, in threads and tasks too."""
 
+    @needs("creation.zeros")
     @pytest.mark.parametrize("enter", [lambda: scopes.scope(home()), home])
     def test_factories_follow_a_scope(self, backend: str, native: Native, enter: Any) -> None:
         with enter() as device:
@@ -49,7 +50,7 @@ class Scopes(Promises):
             assert device_of(zeros(2)) == home()
             assert device_of(native.ones()) == home()
 
-    def test_scopes_nest_and_reenter_with_the_same_object(self, backend: str, native: Native) -> None:
+    def test_scopes_nest_and_reenter(self, backend: str, native: Native) -> None:
         from xdevice.hardware.scopes import innermost
 
         device, scope = home(), scopes.scope(home())
@@ -58,6 +59,7 @@ class Scopes(Promises):
             assert device_of(native.ones()) == device
         assert innermost() is None
 
+    @needs("creation.ones")
     def test_a_scope_moves_nothing_that_exists(self, backend: str, native: Native) -> None:
         x = native.ones()
         with home():
@@ -66,7 +68,8 @@ class Scopes(Promises):
             assert device_of(ones((2, 3), device=device_of(x)) + x) == device_of(x)
         assert device_of(z) == device_of(x)
 
-    def test_a_scope_survives_another_choice_of_framework_inside_it(self, backend: str) -> None:
+    @needs("creation.ones", "cpu")
+    def test_a_scope_survives_using(self, backend: str) -> None:
         from xdevice.hardware.scopes import innermost
 
         with scopes.scope(cpu()):
@@ -83,9 +86,8 @@ class Scopes(Promises):
             raise ZeroDivisionError
         assert innermost() is None
 
-    def test_a_scope_on_a_missing_device_is_an_error_and_leaves_nothing_behind(
-        self, backend: str, native: Native
-    ) -> None:
+    @needs("creation.ones")
+    def test_a_scope_on_a_missing_device_fails(self, backend: str, native: Native) -> None:
         from xdevice.hardware.scopes import innermost
 
         with pytest.raises(DeviceNotFoundError), gpu(99):
@@ -93,16 +95,17 @@ class Scopes(Promises):
         assert innermost() is None
         assert device_of(native.ones()) == device_of(ones(1))
 
-    def test_leaving_what_was_not_entered_is_an_error(self, backend: str) -> None:
+    def test_leaving_an_unentered_scope_fails(self, backend: str) -> None:
         with pytest.raises(ScopeError, match="not entered"):
             scopes.scope(home()).__exit__(None, None, None)
 
-    def test_the_frameworks_default_is_what_it_was_after_a_scope(self, backend: str, native: Native) -> None:
+    def test_a_scope_restores_the_native_default(self, backend: str, native: Native) -> None:
         before = device_of(native.ones())
         with home():
             pass
         assert device_of(native.ones()) == before
 
+    @needs("creation.zeros")
     def test_threads_have_scopes_of_their_own(self, backend: str, native: Native) -> None:
         from xdevice.hardware.scopes import innermost
 
@@ -129,7 +132,8 @@ class Scopes(Promises):
         assert not errors
         assert seen == [None] * 4, "a thread starts outside the scopes of its parent"
 
-    def test_interleaved_tasks_keep_their_scopes_apart(self, backend: str, native: Native) -> None:
+    @needs("creation.ones")
+    def test_interleaved_tasks_keep_their_scopes(self, backend: str, native: Native) -> None:
         from xdevice.hardware.scopes import innermost
 
         turns: list[str] = []
@@ -153,7 +157,7 @@ class Scopes(Promises):
         assert turns == ["a", "b"]
         assert device_of(native.ones()) == before
 
-    def test_in_a_coroutine_the_native_scope_is_left_alone(self, backend: str) -> None:
+    def test_coroutines_leave_the_native_scope(self, backend: str) -> None:
         async def main() -> list[Any]:
             with home(), contextlib.ExitStack() as stack:
                 stack.enter_context(scopes.scope(home()))
@@ -167,7 +171,7 @@ class Scopes(Promises):
         assert asyncio.run(main()) == [None, None]
         assert None not in plain()
 
-    def test_a_context_manager_written_as_a_generator_is_ordinary_code(self, backend: str) -> None:
+    def test_contextmanager_functions_may_scope(self, backend: str) -> None:
         @contextlib.contextmanager
         def on_device() -> Generator[None]:
             with home():
@@ -177,7 +181,7 @@ class Scopes(Promises):
             assert [native is None for native in natives()] == [False]
         assert natives() == []
 
-    def test_a_context_manager_of_ones_own_is_judged_by_where_it_is_used(self, backend: str) -> None:
+    def test_context_managers_scope_their_caller(self, backend: str) -> None:
         async def main() -> list[Any]:
             with Manual(home()):
                 return natives()
@@ -199,7 +203,7 @@ class Scopes(Promises):
         assert innermost() is None
         assert device_of(native.ones()) == before
 
-    def test_an_abandoned_async_generator_leaves_no_scope_behind(self, backend: str) -> None:
+    def test_abandoned_generators_leave_no_scope(self, backend: str) -> None:
         from xdevice.hardware.scopes import innermost
 
         async def numbers() -> AsyncIterator[int]:
@@ -216,7 +220,7 @@ class Scopes(Promises):
 
         assert asyncio.run(main()) is None
 
-    def test_generators_that_interleave_leave_each_others_scopes_alone(self, backend: str) -> None:
+    def test_interleaved_generators_keep_scopes(self, backend: str) -> None:
         from xdevice.hardware.scopes import innermost
 
         def numbers() -> Generator[int]:

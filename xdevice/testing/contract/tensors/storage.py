@@ -25,7 +25,7 @@ from xdevice import (
     to_numpy,
     zeros,
 )
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,10 +85,11 @@ def written(tensors: dict[str, tuple[str, np.ndarray[Any, Any]]], **more: Any) -
     return len(head).to_bytes(8, "little") + head + data
 
 
+@all_need("creation.tensor", "creation.zeros", "exchange.to_numpy")
 class Storage(Promises):
     """`save` and `load`."""
 
-    def test_every_dtype_comes_back_bit_for_bit(self, backend: str, tmp_path: Path) -> None:
+    def test_files_keep_every_dtype(self, backend: str, tmp_path: Path) -> None:
         numbers = {name: found for name in DTYPES if (found := made([[1, 0, 2], [3, 1, 0]], name)) is not None}
         assert {"float32", "int32", "bool"} <= set(numbers)
         save(numbers, tmp_path / "first")
@@ -114,7 +115,8 @@ class Storage(Promises):
             seen.add(dtype)
         assert "float32" in seen
 
-    def test_containers_names_and_what_is_shared_come_back(self, backend: str, tmp_path: Path) -> None:
+    @needs("creation.ones")
+    def test_files_keep_containers_and_sharing(self, backend: str, tmp_path: Path) -> None:
         shared = ones((2, 3))
         tree = {
             "layer": {"weight": shared, "bias": zeros((0, 3))},
@@ -136,7 +138,8 @@ class Storage(Promises):
             *("layer.weight", "layer.bias", "layers.1.0", "layer.weight#2", "3.z")
         }
 
-    def test_what_a_file_cannot_keep_is_an_error_and_leaves_the_old_file(self, backend: str, tmp_path: Path) -> None:
+    @needs("creation.ones")
+    def test_a_failed_save_keeps_the_old_file(self, backend: str, tmp_path: Path) -> None:
         around: list[Any] = []
         around.append([around])
         save(ones(2), tmp_path / "file")
@@ -155,16 +158,16 @@ class Storage(Promises):
                 save(tree, tmp_path / "file")
         assert (tmp_path / "file").read_bytes() == before and os.listdir(tmp_path) == ["file"]
 
-    def test_a_folder_that_is_not_there_is_an_error_of_the_system(self, backend: str, tmp_path: Path) -> None:
+    @needs("creation.ones")
+    def test_a_missing_folder_is_an_os_error(self, backend: str, tmp_path: Path) -> None:
         with pytest.raises(OSError, match="cannot be written"):
             save(ones(2), tmp_path / "none" / "file")
         with pytest.raises(FileNotFoundError):
             load(tmp_path / "file")
 
+    @needs("creation.ones")
     @pytest.mark.parametrize("kept", [0, 7, 30, -1])
-    def test_a_file_that_is_not_whole_or_of_another_kind_is_an_error(
-        self, backend: str, tmp_path: Path, kept: int
-    ) -> None:
+    def test_a_damaged_file_is_an_error(self, backend: str, tmp_path: Path, kept: int) -> None:
         save({"w": ones((4, 4))}, tmp_path / "file")
         whole = (tmp_path / "file").read_bytes()
         for data in (whole[:kept], b"\x80\x04 a pickle, say" * 9):
@@ -172,7 +175,7 @@ class Storage(Promises):
             with pytest.raises(FileFormatError, match=r"\(\d+ bytes\) is not a complete safetensors file"):
                 load(tmp_path / "file")
 
-    def test_a_file_of_others_is_a_dict_of_its_tensors(self, backend: str, tmp_path: Path) -> None:
+    def test_a_foreign_file_is_a_dict(self, backend: str, tmp_path: Path) -> None:
         numbers = np.array([1, 2], "float32")
         (tmp_path / "file").write_bytes(written({"w.0": ("F32", numbers)}, __metadata__={"format": "pt"}))
         back = load(tmp_path / "file")
@@ -191,17 +194,13 @@ class Storage(Promises):
             ("[" * 100_000, "Recursion|JSON"),
         ],
     )
-    def test_a_structure_that_does_not_fit_its_tensors_is_an_error(
-        self, backend: str, tmp_path: Path, words: str, says: str
-    ) -> None:
+    def test_an_inconsistent_file_is_an_error(self, backend: str, tmp_path: Path, words: str, says: str) -> None:
         tensors = {"w": ("F32", np.ones(2, "float32"))}
         (tmp_path / "file").write_bytes(written(tensors, __metadata__={"xdevice": words}))
         with pytest.raises(FileFormatError, match=f"has a structure that xdevice cannot read .*({says})"):
             load(tmp_path / "file")
 
-    def test_a_dtype_that_the_framework_or_the_format_lacks_is_an_error_that_names_the_tensor(
-        self, backend: str, tmp_path: Path
-    ) -> None:
+    def test_an_unsavable_dtype_names_its_tensor(self, backend: str, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(
             written({"a": ("F32", np.ones(2, "float32")), "b.c": ("F8_E8M0", np.ones(2, "uint8"))})
         )
@@ -213,7 +212,8 @@ class Storage(Promises):
             with pytest.raises(NotSupportedError, match=r"'a\.0' is of complex128, which safetensors does not"):
                 save({"a": [wide]}, tmp_path / "file")
 
-    def test_a_tensor_goes_where_it_is_told_and_else_where_new_ones_go(self, backend: str, tmp_path: Path) -> None:
+    @needs("creation.ones")
+    def test_load_follows_device_and_scope(self, backend: str, tmp_path: Path) -> None:
         save(ones(2), tmp_path / "file")
         with home():
             assert device_of(load(tmp_path / "file")) == home()
@@ -221,6 +221,7 @@ class Storage(Promises):
             load(tmp_path / "file", device="gpu:77")
 
     @on_several
+    @needs("creation.ones")
     def test_a_file_knows_no_device(self, backend: str, tmp_path: Path) -> None:
         save({"a": ones(2, device=FIRST), "b": tensor([1, 2], device=SECOND)}, tmp_path / "file")
         assert device_of(load(tmp_path / "file", device=SECOND)) == SECOND

@@ -37,8 +37,8 @@ from xdevice import (
     zeros,
 )
 from xdevice.hardware import devices as hardware
-from xdevice.testing.contract.creation import FACTORIES
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, on_several
+from xdevice.testing.contract.tensors.creation import FACTORIES
 
 if TYPE_CHECKING:
     from xdevice.testing.native import Native
@@ -48,7 +48,7 @@ class SeveralDevices(Promises):
     """Several GPUs: there, told apart, and made on."""
 
     @on_several
-    def test_several_gpus_are_counted_listed_and_tried(self, backend: str) -> None:
+    def test_gpus_are_counted_listed_and_tried(self, backend: str) -> None:
         n = count("gpu")
         assert n >= 2
         gpus = [hardware.gpu(i) for i in range(n)]
@@ -57,7 +57,7 @@ class SeveralDevices(Promises):
         assert {home(), *gpus} <= set(hardware.devices())
 
     @on_several
-    def test_all_gpus_are_virtual_or_none_is_and_it_is_said_everywhere(self, backend: str) -> None:
+    def test_all_gpus_say_if_they_are_virtual(self, backend: str) -> None:
         found = [hardware.properties(gpu) for gpu in hardware.devices("gpu")]
         virtual = found[0]["virtual"]
         assert all(properties["virtual"] is virtual for properties in found)
@@ -68,7 +68,7 @@ class SeveralDevices(Promises):
 
     @on_several
     @needs("virtual.enable")
-    def test_virtual_gpus_are_fixed_for_the_process_and_never_mixed_with_real_ones(self, backend: str) -> None:
+    def test_virtual_gpus_are_fixed_per_process(self, backend: str) -> None:
         n = count("gpu")
         if hardware.properties(FIRST)["virtual"]:
             assert virtual_gpus(n) == hardware.devices("gpu")
@@ -80,18 +80,19 @@ class SeveralDevices(Promises):
         assert count("gpu") == n
 
     @on_several
-    def test_each_has_a_native_device_of_its_own(self, backend: str) -> None:
+    def test_each_gpu_has_its_own_native_device(self, backend: str) -> None:
         devices = hardware.devices()
         natives = [hardware.native(device) for device in devices]
         assert all(a == b if i == j else a != b for i, a in enumerate(natives) for j, b in enumerate(natives))
         assert [as_device(native) for native in natives] == devices
 
     @on_several
-    def test_a_gpu_comes_back_from_a_pickle_as_itself(self, backend: str) -> None:
+    def test_a_gpu_pickles_as_itself(self, backend: str) -> None:
         assert pickle.loads(pickle.dumps(SECOND)) is SECOND
 
     @on_several
-    def test_a_gpu_after_the_last_does_not_exist_and_the_error_lists_those_that_do(self, backend: str) -> None:
+    @needs("creation.ones")
+    def test_a_gpu_out_of_range_error_lists_gpus(self, backend: str) -> None:
         missing = hardware.gpu(count("gpu"))
         x = ones(2, device=SECOND)
         with pytest.raises(DeviceNotFoundError, match=".*".join(map(str, hardware.devices()))):
@@ -101,14 +102,15 @@ class SeveralDevices(Promises):
     @on_several
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", FACTORIES)
-    def test_a_factory_makes_on_each_device_however_spelled(self, backend: str, native: Native, name: str) -> None:
+    def test_factories_make_on_each_device(self, backend: str, native: Native, name: str) -> None:
         for device in (home(), FIRST, SECOND, "cuda:1", "/GPU:0", hardware.native(SECOND)):
             made = FACTORIES[name](device=device)
             assert device_of(made) == as_device(device)
             assert type(made) is type(native.ones())
 
     @on_several
-    def test_values_are_the_same_on_each_device(self, backend: str) -> None:
+    @needs("creation.arange", "creation.full", "creation.tensor", "creation.zeros", "exchange.to_numpy")
+    def test_values_are_equal_on_each_device(self, backend: str) -> None:
         for device in (FIRST, SECOND):
             assert to_numpy(zeros((2, 2), device=device)).tolist() == [[0, 0], [0, 0]]
             assert to_numpy(full((2,), 2.5, device=device)).tolist() == [2.5, 2.5]
@@ -117,7 +119,8 @@ class SeveralDevices(Promises):
             assert to_numpy(tensor(np.arange(6.0)[::-2], device=device)).tolist() == [5, 3, 1]
 
     @on_several
-    def test_scopes_on_two_devices_nest_and_are_left(self, backend: str, native: Native) -> None:
+    @needs("creation.ones", "creation.zeros")
+    def test_scopes_on_two_devices_nest(self, backend: str, native: Native) -> None:
         before = device_of(native.ones())
         with hardware.gpu(1):
             with scope("gpu:0"):
@@ -130,6 +133,7 @@ class SeveralDevices(Promises):
         assert device_of(native.ones()) == before
 
     @on_several
+    @needs("creation.ones")
     def test_the_scope_of_a_thread_is_its_own(self, backend: str) -> None:
         found: list[Any] = []
 
@@ -145,6 +149,7 @@ class SeveralDevices(Promises):
         assert found == [SECOND, FIRST]
 
     @on_several
+    @needs("creation.tensor", "exchange.to_numpy")
     def test_a_computation_stays_on_its_device(self, backend: str) -> None:
         for device in (FIRST, SECOND):
             x = tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
@@ -154,8 +159,8 @@ class SeveralDevices(Promises):
             assert to_numpy(x).tolist() == [[1, 2], [3, 4]]
 
     @on_several
-    @needs("creation.seed", "creation.rand", "creation.randn")
-    def test_a_seed_makes_random_numbers_repeat_on_every_device(self, backend: str) -> None:
+    @needs("creation.seed", "creation.rand", "creation.randn", "exchange.to_numpy")
+    def test_a_seed_covers_every_device(self, backend: str) -> None:
         def drawn() -> list[Any]:
             seed(7)
             makers, devices = (rand, randn), (home(), FIRST, SECOND)
@@ -166,7 +171,8 @@ class SeveralDevices(Promises):
         assert all(len(set(values.tolist())) > 40 for values in first)
 
     @on_several
-    def test_waiting_for_one_device_or_all_is_no_error(self, backend: str) -> None:
+    @needs("creation.ones", "exchange.to_numpy")
+    def test_synchronize_takes_any_devices(self, backend: str) -> None:
         x = ones((50, 50), device=SECOND)
         with SECOND:
             y = x @ x
@@ -176,12 +182,14 @@ class SeveralDevices(Promises):
         assert to_numpy(y).sum() == 50**3
 
     @on_several
-    def test_an_allocation_that_no_gpu_can_serve_is_out_of_memory(self, backend: str) -> None:
+    @needs("creation.ones", "exchange.to_numpy")
+    def test_a_huge_gpu_allocation_is_out_of_memory(self, backend: str) -> None:
         with pytest.raises(Exception) as error:  # noqa: PT011  (each framework has words of its own)
             to_numpy(ones((2**22, 2**24), dtype="float32", device=SECOND))
         assert is_out_of_memory(error.value), repr(error.value)
 
     @on_several
+    @needs("creation.ones", "exchange.to_numpy", "memory.empty_cache", "memory.memory_stats")
     def test_memory_is_told_of_each_device(self, backend: str) -> None:
         gc.collect()
         before: Any = {device: memory_stats(device) for device in (FIRST, SECOND)}

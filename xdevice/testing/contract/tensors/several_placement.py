@@ -25,7 +25,7 @@ from xdevice.framework import choosing
 from xdevice.hardware import devices as hardware
 from xdevice.tensors import creation
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, at_home, home, needs, on_several, same_values
-from xdevice.testing.contract.trees import shape_of, trees
+from xdevice.testing.contract.tensors.trees import shape_of, trees
 
 if TYPE_CHECKING:
     from xdevice.testing.native import Native
@@ -38,9 +38,10 @@ class SeveralPlacements(Promises):
     """Tensors, parameters, trees and models over several GPUs."""
 
     @on_several
+    @needs("exchange.to_numpy")
     @EACH_WAY
     @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "bool"])
-    def test_a_move_keeps_values_type_and_dtype(self, backend: str, source: Any, target: Any, dtype: str) -> None:
+    def test_a_move_keeps_values_and_dtype(self, backend: str, source: Any, target: Any, dtype: str) -> None:
         for shape in ((), (0,), (2, 3)):
             x = creation.tensor(np.ones(shape, dtype), device=source)
             moved = to_device(x, target)
@@ -51,7 +52,7 @@ class SeveralPlacements(Promises):
 
     @on_several
     @EACH_WAY
-    @needs("address")
+    @needs("address", "creation.ones")
     def test_each_device_has_memory_of_its_own(self, backend: str, native: Native, source: Any, target: Any) -> None:
         x = ones((64,), device=source)
         moved = to_device(x, target)
@@ -61,10 +62,8 @@ class SeveralPlacements(Promises):
 
     @on_several
     @EACH_WAY
-    @needs("write")
-    def test_a_write_on_one_device_is_not_seen_on_another(
-        self, backend: str, native: Native, source: Any, target: Any
-    ) -> None:
+    @needs("write", "creation.ones", "exchange.to_numpy")
+    def test_writes_stay_on_their_device(self, backend: str, native: Native, source: Any, target: Any) -> None:
         x = ones((64,), device=source)
         moved = to_device(x, target)
         native.write(x, 3)
@@ -74,7 +73,8 @@ class SeveralPlacements(Promises):
         assert (device_of(x), device_of(moved)) == (source, target)
 
     @on_several
-    def test_what_is_there_is_the_same_object_however_the_device_is_spelled(self, backend: str) -> None:
+    @needs("creation.ones")
+    def test_already_on_the_gpu_is_returned(self, backend: str) -> None:
         x = ones(3, device=SECOND)
         for spelling in (SECOND, "gpu:1", "CUDA:1", "/device:GPU:1", hardware.native(SECOND)):
             assert to_device(x, spelling) is x
@@ -83,8 +83,9 @@ class SeveralPlacements(Promises):
         assert to_device(tree, SECOND) is tree
 
     @on_several
+    @needs("creation.ones")
     @EACH_WAY
-    def test_a_copy_that_is_forbidden_and_needed_is_an_error(self, backend: str, source: Any, target: Any) -> None:
+    def test_copy_false_across_devices_is_an_error(self, backend: str, source: Any, target: Any) -> None:
         x = ones(3, device=source)
         with pytest.raises(CopyNeededError):
             to_device([x], target, copy=False)
@@ -99,7 +100,8 @@ class SeveralPlacements(Promises):
         assert at_home(lambda: native.gradient(around)) == [2.0, 2.0, 2.0]
 
     @on_several
-    def test_several_devices_are_told_and_are_not_the_same(self, backend: str) -> None:
+    @needs("creation.ones", "cpu")
+    def test_devices_of_lists_several(self, backend: str) -> None:
         x, y, z = (ones(2, device=device) for device in (FIRST, SECOND, cpu()))
         assert devices_of({"x": x, "all": [y, (z,)]}) == {FIRST, SECOND, cpu()}
         assert not is_same_device(x, y)
@@ -109,7 +111,8 @@ class SeveralPlacements(Promises):
         assert check_same_device(y, {"y": y}) is SECOND
 
     @on_several
-    def test_an_error_for_several_devices_names_each_path(self, backend: str) -> None:
+    @needs("creation.ones")
+    def test_mixed_devices_error_names_paths(self, backend: str) -> None:
         x, y = ones(2, device=FIRST), ones(2, device=SECOND)
         with pytest.raises(MixedDeviceError, match=r"gpu:0: argument 0\['a'\]\[1\].*gpu:1: argument 1") as error:
             check_same_device({"a": [None, x]}, y)
@@ -118,8 +121,9 @@ class SeveralPlacements(Promises):
             device_of({"x": x, "y": [y]})
 
     @on_several
+    @needs("creation.ones")
     @pytest.mark.parametrize("which", range(17))
-    def test_a_tree_of_any_kind_moves_and_keeps_its_types(self, backend: str, which: int) -> None:
+    def test_every_kind_of_tree_moves(self, backend: str, which: int) -> None:
         tree = trees(ones((2, 3), device=FIRST))[which]
         moved = to_device(tree, SECOND)
         assert (device_of(tree), device_of(moved)) == (FIRST, SECOND)
@@ -127,7 +131,8 @@ class SeveralPlacements(Promises):
         assert shape_of(moved) == shape_of(tree)
 
     @on_several
-    def test_a_tree_spread_over_devices_is_brought_together_and_what_is_there_stays(self, backend: str) -> None:
+    @needs("creation.full", "exchange.to_numpy")
+    def test_a_spread_tree_is_gathered(self, backend: str) -> None:
         x, y = full((2,), 1.0, device=FIRST), full((2,), 2.0, device=SECOND)
         z = full((2,), 3.0, device=home())
         tree: Any = {"x": x, "again": [x, {"y": y}], "z": (z, "text")}
@@ -139,7 +144,8 @@ class SeveralPlacements(Promises):
         assert devices_of(tree) == {FIRST, SECOND, home()}
 
     @on_several
-    def test_a_tensor_is_read_back_from_each_device(self, backend: str) -> None:
+    @needs("creation.arange", "exchange.to_numpy")
+    def test_tensors_read_back_from_each_device(self, backend: str) -> None:
         for device in (FIRST, SECOND):
             x = arange(5, device=device)
             array = to_numpy(x)
@@ -147,7 +153,7 @@ class SeveralPlacements(Promises):
             assert to_numpy(x).tolist() == [0, 1, 2, 3, 4]
 
     @on_several
-    @needs("parameter")
+    @needs("parameter", "exchange.to_numpy")
     def test_a_parameter_moves_with_its_values(self, backend: str, native: Native) -> None:
         parameter = at_home(native.parameter)
         values = to_numpy(parameter)
@@ -157,8 +163,8 @@ class SeveralPlacements(Promises):
             assert np.array_equal(to_numpy(moved), values)
 
     @on_several
-    @needs("model")
-    def test_a_model_moves_whole_between_devices_and_back(self, backend: str, native: Native) -> None:
+    @needs("model", "exchange.to_numpy")
+    def test_a_model_moves_whole_and_back(self, backend: str, native: Native) -> None:
         model = at_home(native.model)
         values = [to_numpy(parameter) for parameter in native.parameters(model)]
         for device in (FIRST, SECOND, home()):
@@ -169,8 +175,8 @@ class SeveralPlacements(Promises):
             assert all(np.array_equal(a, b) for a, b in zip(values, moved, strict=True))
 
     @on_several
-    @needs("model", "output")
-    def test_a_model_can_be_put_back_as_it_was_before_a_move(self, backend: str, native: Native) -> None:
+    @needs("model", "output", "creation.ones", "exchange.to_numpy")
+    def test_keep_restores_a_moved_model(self, backend: str, native: Native) -> None:
         model, models = at_home(native.model), choosing.backend().models
         values = [to_numpy(parameter) for parameter in native.parameters(model)]
         for source, target in ((home(), FIRST), (FIRST, SECOND), (SECOND, home())):
@@ -187,8 +193,8 @@ class SeveralPlacements(Promises):
             assert device_of(native.output(model, ones((4, 3)))) == SECOND  # it computes where it was put back
 
     @on_several
-    @needs("model", "output")
-    def test_a_model_computes_where_it_is_as_it_did_on_another(self, backend: str, native: Native) -> None:
+    @needs("model", "output", "exchange.to_numpy")
+    def test_a_model_computes_where_it_is(self, backend: str, native: Native) -> None:
         model, data = at_home(native.model), np.arange(12, dtype="float32").reshape(4, 3)
         with home():
             expected = to_numpy(native.output(model, creation.tensor(data)))
@@ -201,7 +207,7 @@ class SeveralPlacements(Promises):
 
     @on_several
     @needs("model")
-    def test_a_copied_model_stays_where_the_original_was(self, backend: str, native: Native) -> None:
+    def test_a_copied_model_stays_in_place(self, backend: str, native: Native) -> None:
         model = to_device(at_home(native.model), FIRST)
         copied = to_device(model, FIRST, copy=True)
         moved = to_device(copied, SECOND)

@@ -1,0 +1,1 @@
+"""Promises about devices: which there are, scopes, time, memory, several GPUs, mixing them."""

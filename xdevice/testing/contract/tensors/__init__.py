@@ -1,0 +1,1 @@
+"""Promises about tensors: creating, placing and moving them, trees and models of them, files."""
