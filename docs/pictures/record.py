@@ -45,13 +45,19 @@ def run(command: str, folder: str) -> str:
 
 
 def picture(title: str, shown: list[tuple[str, str]]) -> str:
-    """The terminal with these commands and what they printed."""
+    """The terminal with these commands and what they printed, no wider than its longest line."""
+    longest = max(
+        len(line) for command, said in shown for line in (f"$ {command}", *Text.from_ansi(said).plain.split("\n"))
+    )
     with open(os.devnull, "w") as nowhere:
-        console = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True, color_system="truecolor")
+        console = Console(
+            record=True, width=min(longest, WIDTH), file=nowhere, force_terminal=True, color_system="truecolor"
+        )
         for command, said in shown:
             console.print(Text("$ ", style="bold green") + Text(command, style="bold"))
             console.print(Text.from_ansi(said.rstrip()))
         svg = console.export_svg(title=title, unique_id="terminal")
+    svg = re.sub(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', r'width="\1" height="\2" \g<0>', svg, count=1)
     svg = re.sub(r"@font-face\s*\{.*?\}\s*", "", svg, flags=re.DOTALL)
     return re.sub(r"font-family: Fira Code, monospace", "font-family: ui-monospace, Menlo, Consolas, monospace", svg)
 

@@ -6,6 +6,7 @@ XDEVICE_PICTURES names a folder for a screenshot of each page at both widths.
 import functools
 import http.server
 import os
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -114,7 +115,31 @@ def test_pictures_load_and_fit(page):
     for picture in pictures.all():
         picture.scroll_into_view_if_needed()
         assert picture.evaluate("image => image.complete && image.naturalWidth > 0"), picture.get_attribute("src")
-        assert picture.bounding_box()["width"] <= page.viewport_size["width"]
+        shown = picture.locator("xpath=..").bounding_box()
+        assert shown["x"] + shown["width"] <= page.viewport_size["width"]
+
+
+def test_terminals_can_be_read(page):
+    """Rich draws letters of 20 units; a phone's are at least 11 pixels, and the terminal scrolls sideways."""
+    page.goto("/gallery/")
+    page.wait_for_load_state("networkidle")
+    for picture in page.locator("img.terminal").all():
+        assert picture.evaluate("image => 20 * image.getBoundingClientRect().width / image.naturalWidth") >= 9
+
+
+@pytest.mark.parametrize("path", ["gallery/", "", "virtual/"])
+def test_commands_are_not_cut_off(page, path):
+    page.goto(f"/{path}")
+    for block in page.locator(".language-shell pre > code").all():
+        assert block.evaluate("code => code.scrollWidth <= code.clientWidth"), block.inner_text()
+
+
+def test_words_of_code_stay_whole_in_tables(page):
+    """A word is as high as one line: one that were broken would be two."""
+    page.goto("/virtual/")
+    for code in page.locator("td code").all():
+        if not re.search(r"[\s-]", code.inner_text()):
+            assert code.evaluate("code => code.getClientRects().length") == 1, code.inner_text()
 
 
 def test_dark_colours_are_chosen_and_kept(page):
