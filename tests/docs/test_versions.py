@@ -8,6 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
+TOX = (ROOT / "tox.ini").read_text(encoding="utf-8")
+CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 
 spec = importlib.util.spec_from_file_location("run_versions", ROOT / "tests" / "versions" / "run.py")
 run = importlib.util.module_from_spec(spec)
@@ -20,17 +22,28 @@ def rows():
 
 
 @pytest.mark.parametrize("name", run.PACKAGES)
-def test_the_oldest_version_of_the_page_is_the_lowest_that_is_admitted(name):
+def test_the_oldest_is_the_lowest_admitted(name):
     oldest = next(row[1] for row in rows() if row[0] == name)
     assert oldest == run.lowest(name)
 
 
 @pytest.mark.parametrize("name", run.PACKAGES)
-def test_the_oldest_and_the_newest_have_environments_of_tox(name):
-    tox = (ROOT / "tox.ini").read_text(encoding="utf-8")
-    family = re.search(r"^\[testenv:\{oldest,newest\}-\{(.*)\}\]$", tox, re.MULTILINE)[1]
+def test_the_oldest_has_a_tox_environment(name):
+    family = re.search(r"^\[testenv:oldest-\{(.*)\}\]$", TOX, re.MULTILINE)[1]
     assert name in family.split(",")
-    assert f"{name}: FRAMEWORK = {name}" in tox
+    assert TOX.count(f"    {name}: FRAMEWORK = {name}\n") == 2
+
+
+def test_the_newest_are_what_is_tested():
+    pins = dict(line.split("==") for line in CONSTRAINTS.splitlines() if "==" in line)
+    pins["mxnet"] = re.search(r"^    mxnet: mxnet==(.*)$", TOX, re.MULTILINE)[1]
+    assert {row[0]: row[2] for row in rows()[2 : 2 + len(pins)]} == {n: pins[p] for n, p in run.PACKAGES.items()}
+
+
+def test_the_alarm_is_about_every_framework_that_still_changes():
+    weekly = (ROOT / ".github" / "workflows" / "versions.yml").read_text(encoding="utf-8")
+    families = re.findall(r"framework: \[(.*)\]", weekly)
+    assert [set(family.split(", ")) for family in families][:2] == [set(run.PACKAGES), set(run.PACKAGES) - {"mxnet"}]
 
 
 def test_an_older_version_is_given_what_it_needs():
