@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from xdevice.backends.torch.virtual import devices
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.tracing import constant
@@ -17,6 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from xdevice.contract import Build, Properties
+
+
+_virtual: tuple[str, int] = "", 0  # the device type of virtual GPUs, and their number
+
+
+def hide_real_gpus(kind: str, number: int) -> None:
+    """Let so many virtual GPUs of that device type take the place of real ones."""
+    global _virtual
+    _virtual = kind, number
+
+
+def is_hidden(kind: str) -> bool:
+    """Whether GPUs of that device type are real ones, in whose place there are virtual ones."""
+    return bool(_virtual[1]) and kind in ("cuda", "xpu", "mps") and kind != _virtual[0]
 
 
 def build() -> Build:
@@ -52,7 +65,7 @@ def as_device(native: torch.device) -> Device:
     if native.type == "cpu":
         return Device("cpu", 0)  # torch accepts cpu:1 and means the CPU
     index = _current(native.type) if native.index is None else native.index
-    return Device("gpu" if native.type == devices.name else native.type, index)
+    return Device("gpu" if native.type == _virtual[0] else native.type, index)
 
 
 def scope(device: Device) -> AbstractContextManager[Any]:
@@ -90,9 +103,7 @@ def properties(device: Device) -> Properties:
 
 def gpus() -> tuple[str, int]:
     """The framework's name for its GPUs, and their number; asks NVML, so it creates no context."""
-    if devices.count:
-        return devices.name, devices.count  # real GPUs are hidden
-    return _real_gpus()
+    return _virtual if _virtual[1] else _real_gpus()
 
 
 @constant  # torch.compile cannot trace the questions
@@ -115,7 +126,7 @@ def runtime(kind: str, device: Device) -> Any:
     NotSupportedError
         This build has no CUDA, although the GPU is counted: FakeTensorMode and tests replace the count.
     """
-    if kind == "cuda" and not (devices.count or torch.version.cuda or torch.version.hip):
+    if kind == "cuda" and not (_virtual[1] or torch.version.cuda or torch.version.hip):
         raise NotSupportedError(
             f"{device} is counted, but torch {torch.__version__} is built for the CPU only and cannot be asked "
             "about it; install a build for CUDA"
@@ -124,7 +135,7 @@ def runtime(kind: str, device: Device) -> Any:
 
 
 def _current(kind: str) -> int:
-    if kind in ("cuda", "xpu", devices.name) and _in_use(kind):
+    if kind in ("cuda", "xpu", _virtual[0]) and _in_use(kind):
         return int(getattr(torch, kind).current_device())
     return 0  # the initial value; and the only one where there is a single device
 

@@ -15,8 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from xdevice.backends.torch.hardware import as_device, gpus
-from xdevice.backends.torch.virtual import devices
-from xdevice.backends.torch.virtual.internals import core
+from xdevice.backends.torch.private_names import core
 from xdevice.errors import mixed
 
 if TYPE_CHECKING:
@@ -28,6 +27,19 @@ if TYPE_CHECKING:
 _DEVICE = re.compile(r"\b(?:cpu|cuda|xpu|mps|vgpu)(?::\d+)?\b")
 
 
+_forbidden = False
+
+
+def is_forbidden() -> bool:
+    """Whether a strict block is open, in any thread: virtual GPUs ask before they raise their error."""
+    return _forbidden
+
+
+def _set_forbidden(whether: bool) -> None:
+    global _forbidden
+    _forbidden = whether
+
+
 class forbid:  # noqa: N801  (the contract calls it as a function)
     """A context in which torch's error for mixed devices is a `MixedDeviceError`."""
 
@@ -36,7 +48,7 @@ class forbid:  # noqa: N801  (the contract calls it as a function)
         self._thread = get_ident()
 
     def __enter__(self) -> None:
-        devices.forbid(True)
+        _set_forbidden(True)
         self._thread = get_ident()
         if self._mode is not None:
             self._mode.__enter__()
@@ -44,7 +56,7 @@ class forbid:  # noqa: N801  (the contract calls it as a function)
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        devices.forbid(False)
+        _set_forbidden(False)
         if self._mode is not None:
             self._mode.over = True  # the mode stack of another thread is out of reach
             if self._thread == get_ident():

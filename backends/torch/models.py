@@ -6,11 +6,12 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 
 from xdevice.backends.torch import in_keras
 from xdevice.backends.torch.hardware import native
-from xdevice.backends.torch.virtual.parameters import refill
+from xdevice.backends.torch.private_names import core, own
 from xdevice.errors import NotSupportedError
 
 if TYPE_CHECKING:
@@ -94,6 +95,34 @@ def keep(model: Any) -> Callable[[], None]:
             module._buffers[name] = buffer
 
     return put_back
+
+
+def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
+    """Give the parameter other data, on any device."""
+    if parameter.device.type == data.device.type or own._has_compatible_shallow_copy_type(parameter, data):
+        parameter.data = data
+        return
+    if data.is_inference() and (is_lazy(parameter) or not parameter.is_inference()):
+        with torch.inference_mode(False):
+            data = data.clone()  # or the parameter would take no gradient from now on
+    _exchange(parameter, torch.nn.Parameter(data, parameter.requires_grad))
+
+
+def _exchange(parameter: Any, other: torch.Tensor) -> None:
+    """Swap the C++ tensors of two parameters. Existing graphs keep the tensor that they refer to."""
+    if parameter.requires_grad and not (is_lazy(parameter) or parameter.is_inference()):  # no graph knows these
+        with torch.inference_mode(False):
+            torch.autograd.graph.get_gradient_edge(parameter).node.register_prehook(_refuse)
+    backward, accumulated = parameter._backward_hooks, parameter._post_accumulate_grad_hooks
+    core._swap_tensor_impl(parameter, other)
+    parameter._backward_hooks, parameter._post_accumulate_grad_hooks = backward, accumulated
+
+
+def _refuse(gradients: Any) -> Any:
+    raise RuntimeError(
+        "a parameter was moved to another device between forward and backward, so its gradient has nowhere to go; "
+        "move the model before forward, or after backward"
+    )
 
 
 def _shared_buffers(model: Any) -> list[list[tuple[torch.nn.Module, str]]]:

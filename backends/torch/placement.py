@@ -8,8 +8,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence
 
 from xdevice.backends.torch import in_keras
-from xdevice.backends.torch.hardware import as_device, native
-from xdevice.backends.torch.virtual import devices
+from xdevice.backends.torch.hardware import as_device, is_hidden, native
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit import keras
@@ -55,7 +54,7 @@ def device_of(tensor: torch.Tensor) -> Device:
 
 
 def _place(where: torch.device) -> Device:
-    if devices.count and where.type in ("cuda", "xpu", "mps") and where.type != devices.name:
+    if is_hidden(where.type):
         raise UnknownPlacementError(
             f"a tensor on {where} is on a real GPU, which virtual_gpus(force=True) hides; start again without it"
         )

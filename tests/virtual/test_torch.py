@@ -23,7 +23,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import xdevice
 from xdevice import cpu, device_of, gpu, strict, to_device
-from xdevice.backends.torch.virtual import devices
+from xdevice.backends.torch.virtual import runtime
+from xdevice.backends.torch.virtual.in_python.devices import InPython
 from xdevice.kit.virtual_request import ENV
 
 FIRST, SECOND = "vgpu:0", "vgpu:1"
@@ -417,7 +418,7 @@ def test_storages_are_resized_and_keep_their_values_or_say_what_to_do():
     x = torch.ones(2, device=SECOND)
     storage, held = x.untyped_storage(), torch.vgpu.memory_allocated(1)
     assert storage.resize_(8) is storage
-    if devices.plug_in is None:
+    if isinstance(runtime.in_use(), InPython):
         with pytest.raises(NotImplementedError, match="resize the tensor with resize_"):
             storage.resize_(100)
     else:
@@ -600,7 +601,7 @@ def test_sparse_tensors_work_where_compiled_and_others_are_a_clear_error():
         lambda: torch.sparse_coo_tensor(*made, device=SECOND),
         lambda: torch.autograd.grad(F.embedding(words, w, sparse=True).sum(), w)[0],
     ):
-        if devices.plug_in is None:
+        if isinstance(runtime.in_use(), InPython):
             with pytest.raises(NotImplementedError, match=r"sparse.* need a C\+\+ compiler"):
                 call()
         else:
@@ -633,7 +634,7 @@ def test_results_grow_and_shrink_and_keep_their_place():
 
 def test_what_cannot_be_right_is_an_error_as_on_the_cpu():
     x, attend = torch.arange(6.0, device=SECOND), nn.functional.scaled_dot_product_attention
-    if devices.plug_in is None:
+    if isinstance(runtime.in_use(), InPython):
         with pytest.raises(RuntimeError, match="share"):
             x.view(2, 3).resize_(9)
     else:
@@ -898,7 +899,7 @@ def test_gradients_in_inference_mode_are_those_of_any_other():
 
 
 def test_without_a_compiler_they_are_written_in_python_and_do_the_same():
-    if devices.plug_in is None:
+    if isinstance(runtime.in_use(), InPython):
         pytest.skip("this is that run")
     chosen = "training_equals or recurrent or mixing_is or resized or a_lazy_module or data_parallel or sparse"
     known = "ignore::pytest.PytestAssertRewriteWarning"  # the variable has had xdevice imported before pytest

@@ -1,11 +1,11 @@
 """Virtual GPUs: torch's PrivateUse1 device, named ``vgpu``, whose memory is the host's.
 
 A tensor on ``vgpu:1`` uses memory allocated for a CPU tensor; only the device label differs. An operation
-runs on CPU tensors that share the memory of its arguments, so results equal the CPU's bit for bit. That is
-compiled at first use (``virtual_gpu.cc``), and without a C++ compiler it is in Python (`in_python`), five
-times slower for small operations. torch allows one PrivateUse1 device per process, and it cannot be removed.
+runs on CPU tensors that share the memory of its arguments, so results equal the CPU's bit for bit. A plug-in does that
+(`compiled`), and where none can be had Python (`in_python`), five times slower for small operations. torch allows one
+PrivateUse1 device per process, and it cannot be removed.
 
-While they stand in for real GPUs, the device type is CUDA's instead (`stand_in`).
+While they stand in for real GPUs, the device type is CUDA's instead; that needs the plug-in.
 
 Virtual GPUs can be enabled at any time; existing tensors stay where they are.
 """
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import torch
 
-from xdevice.backends.torch import in_keras
-from xdevice.backends.torch.virtual.internals import core
+from xdevice.backends.torch import hardware, in_keras, placement
+from xdevice.backends.torch.private_names import core
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 
 OLDEST = (2, 10)
@@ -23,13 +23,11 @@ OLDEST = (2, 10)
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
-    from xdevice.backends.torch.hardware import gpus  # which imports devices.py here
-
     if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST:
         raise NotSupportedError(
             f"virtual GPUs need torch 2.10 or newer, and this is {torch.__version__}; pip install --upgrade torch"
         )
-    kind, real = gpus()
+    kind, real = hardware.gpus()
     if real and not force:
         raise VirtualDeviceError(
             f"virtual_gpus({n}) would hide {real} real GPU{'s' * (real > 1)} ({kind}); "
@@ -41,10 +39,10 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"virtual GPUs need torch's PrivateUse1, which {taken!r} has taken in this process; "
             f"start again without importing the package that provides {taken!r}"
         )
-    from xdevice.backends.torch.placement import forget
-    from xdevice.backends.torch.virtual import runtime  # replaces parts of torch, so only on request
+    from xdevice.backends.torch.virtual import start  # which imports much of torch
 
-    runtime.start(n, stand_in)
-    forget()
+    made = start.start(n, stand_in)
+    hardware.hide_real_gpus(made.name, n)
+    placement.forget()
     if not stand_in:
         in_keras.name_virtual_gpus()

@@ -1,141 +1,139 @@
-"""Starting virtual GPUs: compiled where a compiler is there, else in Python."""
+"""The virtual GPUs of this process: what a way of making them provides, and the one in use."""
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from xdevice.backends.torch.virtual import (
-    account,
-    autocast,
-    batch_norm,
-    cells,
-    compiling,
-    devices,
-    gradients,
-    module,
-    parameters,
-    plug_in,
-    process_groups,
-    scattering,
-    storages,
-    streams,
-    tables,
-)
-from xdevice.backends.torch.virtual.devices import NAME, known
-from xdevice.backends.torch.virtual.internals import core, library
-from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
-from xdevice.kit import compiled, virtual_memory
-from xdevice.machine import host_memory
+from xdevice.device import Device
 
-_libraries: list[Any] = []  # registrations last as long as these objects
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAME = "vgpu"
+"""Their device type in torch, unless they stand in for CUDA's."""
 
 
-def start(n: int, stand_in: bool) -> None:
-    """Make ``vgpu:0`` … ``vgpu:n-1`` devices of torch, or ``cuda:0`` … while they stand in for CUDA's."""
-    limit = virtual_memory.limit()
-    found = _compiled(stand_in)
-    devices.count, devices.limited = n, limit is not None
-    devices.capacity = limit or host_memory()[0] or 0
-    if found is not None:
-        _start_compiled(found, n, stand_in)
-    else:
-        from xdevice.backends.torch.virtual import in_python
+class Runtime(Protocol):
+    """A way of making virtual GPUs; devices are given by index, and memory is in bytes."""
 
-        in_python.start(n, stand_in)
-    if not stand_in:
-        parameters.keep()
-        parameters.name_methods()
-    scattering.replace()
-    storages.replace()
-    compiling.replace()
-    # torch 2.11 and 2.12 compare streams of two devices, and warn that one waits for the other; virtual ones never do
-    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
-    for generator in devices.generators:
-        generator.manual_seed(torch.initial_seed())
-    _probe()
+    name: str
+    """Their device type in torch: ``vgpu``, or ``cuda`` while they stand in for CUDA's."""
 
+    count: int
+    """The number of virtual GPUs."""
 
-def _compiled(stand_in: bool) -> plug_in.PlugIn | None:
-    """The compiled implementation, if there is one."""
-    try:
-        return plug_in.load()
-    except NotSupportedError as error:
-        if stand_in:
-            tables.prove()
-        if compiled.compiler() is not None:
-            warnings.warn(f"{error}; these virtual GPUs run in Python, which is slower", RuntimeWarning, stacklevel=2)
-        return None
+    capacity: int
+    """The memory of each, as far as it is told."""
 
+    limited: bool
+    """Whether tensors may not exceed the capacity."""
 
-def _start_compiled(found: plug_in.PlugIn, n: int, stand_in: bool) -> None:
-    devices.plug_in = devices.guard = found
-    if stand_in:
-        devices.name = "cuda"
-    else:
-        inside: Any = torch
-        inside.utils.rename_privateuse1_backend(NAME)
-        inside.utils.generate_methods_for_privateuse1_backend()
-        inside._register_device_module(NAME, module)
-    found.start(n, stand_in=stand_in, capacity=devices.capacity, limited=devices.limited)
-    ours, errors = library.Library("aten", "IMPL"), library.Library("xdevice_virtual", "IMPL")
-    _libraries[:] = [ours, errors]
-    errors.impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
-    key = "CUDA" if stand_in else "PrivateUse1"
-    cells.register_attention(ours, key)
-    batch_norm.register(ours, key)
-    devices.generators[:] = [torch.Generator(f"{devices.name}:{i}") for i in range(n)]  # the first are the default ones
-    process_groups.replace()
-    if stand_in:
-        from xdevice.backends.torch.virtual import stand_in as cuda
+    generators: Sequence[torch.Generator]
+    """The default generator of each device, as on real GPUs: drawing on the CPU does not affect them."""
 
-        cuda.start()
-        return
-    everything = library.Library("_", "IMPL")
-    _libraries.append(everything)
-    autocast.register(ours, everything)
-    core._accelerator_getStream = streams.current_stream
-    core._accelerator_setStream = streams.set_stream
+    def start(self) -> None:
+        """Register the devices with torch, and what computes on them."""
+        ...
 
+    def current(self) -> int:
+        """This thread's current device, meant by a device type without an index."""
+        ...
 
-def _raise_mixed(operation: str, a: torch.device, b: torch.device) -> NoReturn:
-    """Raise `MixedDeviceError`, for C++."""
-    raise mixed(operation, [known(a), known(b)])
+    def exchange(self, index: int) -> int:
+        """Set this thread's current device, which exists, and return the previous one. -1 changes nothing."""
+        ...
 
+    def is_used(self) -> bool:
+        """Whether a virtual GPU has been used: ``is_initialized()`` of ``torch.vgpu`` and ``torch.cuda``."""
+        ...
 
-def _probe() -> None:
-    """Compute, which fails where torch has changed; a gradient too, where no program may rely on forking before it."""
-    try:
-        try:
-            _compute()
-        except RuntimeError as error:
-            if gradients.NO_THREADS not in str(error):
-                raise
-            gradients.compute_here()  # the engine started before, with threads for the devices that it saw
-            _compute()
-    except Exception as error:
-        hint = "" if devices.name != NAME or devices.plug_in is None else "; CXX=none takes the ones written in Python"
-        raise VirtualDeviceError(
-            f"virtual GPUs compute wrongly under torch {torch.__version__}, which has changed: {error}{hint}"
-        ) from error
-    for index in range(devices.count):
-        account.forget_peak(index)
-    devices.use(False)
+    def use(self, whether: bool) -> None:
+        """Note that a virtual GPU has been used, or that none has yet."""
+        ...
+
+    def is_forked(self) -> bool:
+        """Whether this process was forked from one that had used virtual GPUs; they cannot be used here."""
+        ...
+
+    def allocated(self, index: int) -> int:
+        """Memory of live tensors."""
+        ...
+
+    def peak(self, index: int) -> int:
+        """The most so far, or since `reset_peak`."""
+        ...
+
+    def total(self, index: int) -> int:
+        """Memory of all tensors so far, or since `reset_total`."""
+        ...
+
+    def reset_peak(self, index: int) -> None:
+        """Let the peak be what is allocated now."""
+        ...
+
+    def reset_total(self, index: int) -> None:
+        """Let the total be what is allocated now."""
+        ...
+
+    def limit(self, index: int, size: int) -> None:
+        """Let tensors that exceed the size raise torch's out-of-memory error."""
+        ...
+
+    def resize(self, storage: Any, size: int) -> None:
+        """Resize a storage, whose values stay."""
+        ...
 
 
-def _compute() -> None:
-    # made in a way that torch does not count as the first use of a GPU
-    ones = [torch.ops.xdevice_virtual.take(torch.ones(2), i) for i in range(devices.count)]
-    x = ones[-1]
-    if devices.name != NAME:
-        if devices.plug_in is not None:
-            gradients.compute_here_if_needed(ones)
-        if (x + x).tolist() != [2, 2]:
-            raise RuntimeError(f"x + x is {x + x}")
-        return
-    (found,) = torch.autograd.grad((x.requires_grad_() + x).sum(), x)
-    if found.device != x.device or found.tolist() != [2, 2]:
-        raise RuntimeError(f"the gradient of x + x is {found}")
-    gradients.wait_at_exit(ones)
+_in_use: Runtime | None = None
+
+
+def use(made: Runtime) -> None:
+    """Let these be the virtual GPUs of this process."""
+    global _in_use
+    _in_use = made
+
+
+def in_use() -> Runtime:
+    """The virtual GPUs of this process."""
+    assert _in_use is not None, "no virtual GPUs have been enabled"
+    return _in_use
+
+
+def key() -> str:
+    """The dispatch key of their operations."""
+    return "CUDA" if in_use().name == "cuda" else "PrivateUse1"
+
+
+def exchange(index: int) -> int:
+    """Set this thread's current device and return the previous one. A negative index changes nothing."""
+    return in_use().exchange(existing(index) if index >= 0 else index)
+
+
+def existing(index: int) -> int:
+    """The index if the device exists; otherwise an error as CUDA raises it."""
+    name, count = in_use().name, in_use().count
+    if not 0 <= index < count:
+        word = "CUDA" if name == "cuda" else name
+        raise RuntimeError(f"{word} error: invalid device ordinal {index}; there are {name}:0 to {name}:{count - 1}")
+    return index
+
+
+def index_of(device: torch.device | str | int | None) -> int:
+    """The index of the device, or of the current one where none is given."""
+    if device is None:
+        return in_use().current()
+    if isinstance(device, int):
+        return existing(device) if device >= 0 else in_use().current()
+    device = torch.device(device)
+    if device.type != in_use().name:
+        raise ValueError(f"expected a {in_use().name} device, but got {device}")
+    return in_use().current() if device.index is None else existing(device.index)
+
+
+def known(device: torch.device) -> Device:
+    """The `Device` of a torch device."""
+    if device.type == in_use().name:
+        return Device("gpu", device.index)
+    return Device(device.type, 0 if device.type == "cpu" or device.index is None else device.index)

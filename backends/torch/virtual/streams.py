@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.virtual import devices
-from xdevice.backends.torch.virtual.devices import NAME, exchange, index_of
-from xdevice.backends.torch.virtual.internals import core
+from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.virtual.runtime import NAME, exchange, in_use, index_of
 
 _Which = torch.device | str | int | None
 _TYPES = {NAME: int(core._autograd.DeviceType.PrivateUse1), "cuda": int(core._autograd.DeviceType.CUDA)}
@@ -27,7 +26,7 @@ class Stream(torch.Stream):
     """Like ``torch.cuda.Stream``; an operation is finished when its call returns."""
 
     def __new__(cls, device: _Which = None, priority: int = 0, **options: Any) -> Stream:
-        made_there = {"device_index": index_of(device), "device_type": _TYPES[devices.name]}
+        made_there = {"device_index": index_of(device), "device_type": _TYPES[in_use().name]}
         options = {"stream_id": new_number(), **made_there} | options
         made: Stream = super().__new__(cls, **options)
         return made
@@ -38,7 +37,7 @@ class Stream(torch.Stream):
         return event
 
     def __enter__(self) -> Stream:
-        _open.before.append((devices.current(), current_stream(self.device)))
+        _open.before.append((in_use().current(), current_stream(self.device)))
         exchange(self.device.index)
         set_stream(self)
         return self
@@ -56,7 +55,7 @@ class Event(torch.Event):
     _at: float | None = None
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
-        made: Event = super().__new__(cls, devices.name, enable_timing=enable_timing, blocking=blocking)
+        made: Event = super().__new__(cls, in_use().name, enable_timing=enable_timing, blocking=blocking)
         made._timed = enable_timing
         return made
 

@@ -1,0 +1,198 @@
+// The memory of virtual GPUs: the CPU allocator's, under another device label.
+//
+// The context of a virtual storage's DataPtr holds the CPU storage of the same bytes, so the CPU alias of a
+// tensor is one TensorImpl, and both see it when memory grows.
+#pragma once
+#include <ATen/core/Generator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <iomanip>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <sstream>
+
+namespace xdevice {
+using namespace at;
+
+constexpr int MOST = 64;
+
+inline c10::DeviceType TYPE = c10::DeviceType::PrivateUse1;  // or CUDA, while the virtual GPUs stand in
+inline c10::DispatchKey KEY = c10::DispatchKey::PrivateUse1;
+inline DeviceIndex count = 0;
+inline thread_local DeviceIndex current = 0;
+inline std::atomic<bool> used = false;    // whether a virtual GPU has been used
+inline std::atomic<bool> forked = false;  // whether this process was forked from one that has used them
+
+inline std::string name_of(DeviceIndex index) { return Device(TYPE, index).str(); }
+
+inline void check_usable() {
+  used.store(true, std::memory_order_relaxed);
+  if (!forked.load(std::memory_order_relaxed)) return;
+  TORCH_CHECK(TYPE != c10::DeviceType::CUDA,
+      "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' "
+      "start method");
+  TORCH_CHECK(false, "Cannot use virtual GPUs in a forked process, as CUDA cannot be used there; "
+      "use the 'spawn' start method, or give workers tensors on the CPU");
+}
+
+// ---- memory accounting: bytes in live storages of each device ----
+
+struct Accounting {
+  std::atomic<int64_t> now = 0, peak = 0, total = 0, limit = std::numeric_limits<int64_t>::max();
+  bool over(int64_t bytes) const { return bytes > limit.load(std::memory_order_relaxed); }
+};
+inline Accounting accounting[MOST];
+inline int64_t capacity = 0;  // bytes of each virtual GPU, enforced by the limits
+
+inline std::string readable(int64_t bytes) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(2);
+  if (bytes >= (int64_t(1) << 30)) text << bytes / double(1 << 30) << " GiB";
+  else if (bytes >= (1 << 20)) text << bytes / double(1 << 20) << " MiB";
+  else if (bytes >= (1 << 10)) text << bytes / double(1 << 10) << " KiB";
+  else text << bytes << " bytes";
+  return text.str();
+}
+
+[[noreturn]] inline void out_of_memory(DeviceIndex index, int64_t wanted) {
+  const char* word = TYPE == c10::DeviceType::CUDA ? "CUDA" : "vgpu";
+  int64_t held = accounting[index].now, limit = accounting[index].limit;
+  std::string allowed = limit < capacity ? readable(limit) + " allowed; " : "";
+  TORCH_CHECK_WITH(OutOfMemoryError, false, word, " out of memory. Tried to allocate ", readable(wanted), ". GPU ",
+      int(index), " has a total capacity of ", readable(capacity), " of which ",
+      readable(std::max<int64_t>(capacity - held, 0)), " is free. ", allowed, "It is virtual, in the host's memory, and ",
+      readable(held), " are allocated by PyTorch");
+}
+
+struct Held {
+  Storage host;
+  int64_t size;
+  DeviceIndex index;
+  Held(Storage h, DeviceIndex i) : host(std::move(h)), size(host.nbytes()), index(i) {
+    Accounting& own = accounting[index];
+    int64_t now = own.now += size;
+    if (own.over(now)) {
+      own.now -= size;
+      out_of_memory(index, size);
+    }
+    own.total += size;
+    int64_t most = own.peak;
+    while (now > most && !own.peak.compare_exchange_weak(most, now)) {}
+  }
+  ~Held() { accounting[index].now -= size; }
+};
+
+inline void drop(void* held) { delete static_cast<Held*>(held); }
+
+inline DataPtr label(const Storage& host, DeviceIndex index) {
+  return DataPtr(host.mutable_data(), new Held(host, index), &drop, Device(TYPE, index));
+}
+
+// The CPU storage of a virtual storage's bytes. Memory that came from elsewhere, by DLPack, has no such context.
+inline Storage host_of(const Storage& s) {
+  if (auto* held = s.data_ptr().cast_context<Held>(&drop)) return held->host;
+  return Storage(Storage::use_byte_size_t(), s.nbytes(), DataPtr(s.mutable_data(), kCPU), c10::GetCPUAllocator(), true);
+}
+
+template <class F>
+void naming_out_of_memory(F call, DeviceIndex index) {  // the CPU's allocator throws no type of its own
+  try {
+    call();
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    std::string what = error.what_without_backtrace();
+    auto at = what.find("you tried to allocate ");
+    if (what.find("can't allocate memory") != what.npos && at != what.npos)
+      out_of_memory(index, std::strtoll(what.c_str() + at + 22, nullptr, 10));
+    throw;
+  }
+}
+
+struct Memory final : c10::DeviceAllocator {
+  DataPtr allocate(size_t n) override {
+    check_usable();
+    if (accounting[current].over(accounting[current].now + int64_t(n))) out_of_memory(current, n);
+    auto* cpu = c10::GetCPUAllocator();
+    DataPtr data;
+    naming_out_of_memory([&] { data = cpu->allocate(n); }, current);
+    return label(Storage(Storage::use_byte_size_t(), n, std::move(data), cpu, true), current);
+  }
+  void copy_data(void* to, const void* from, size_t n) const override { default_copy_data(to, from, n); }
+  DeleterFnPtr raw_deleter() const override { return nullptr; }
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t) override {}  // freed memory returns to the host at once
+  void recordStream(const DataPtr&, c10::Stream) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex i) override {
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    auto& all = stats.allocated_bytes[0];
+    all.current = accounting[i].now, all.peak = accounting[i].peak, all.allocated = accounting[i].total;
+    all.freed = all.allocated - all.current;
+    stats.reserved_bytes = stats.active_bytes = stats.requested_bytes = stats.allocated_bytes;
+    return stats;
+  }
+  void resetAccumulatedStats(DeviceIndex i) override { accounting[i].total = accounting[i].now.load(); }
+  void resetPeakStats(DeviceIndex i) override { accounting[i].peak = accounting[i].now.load(); }
+  std::pair<size_t, size_t> getMemoryInfo(DeviceIndex i) override {
+    return {std::max<int64_t>(capacity - accounting[i].now, 0), capacity};
+  }
+};
+
+inline Memory& memory = *new Memory;  // never destroyed: tensors may outlive the library's objects
+
+inline Storage virtual_of(const Storage& host, DeviceIndex index) {
+  return Storage(Storage::use_byte_size_t(), host.nbytes(), label(host, index), &memory, true);
+}
+
+// Gives the virtual storage the bytes of a CPU storage.
+inline void take_over(c10::StorageImpl* s, const Storage& host, DeviceIndex index) {
+  s->set_data_ptr_noswap(label(host, index));
+  s->set_nbytes(host.nbytes());
+}
+
+inline void resize(c10::StorageImpl* s, size_t n) {
+  Storage grown(Storage::use_byte_size_t(), n, c10::GetCPUAllocator(), true);
+  if (auto kept = std::min(n, s->nbytes())) memcpy(grown.mutable_data(), s->data(), kept);
+  take_over(s, grown, s->device().index());
+}
+
+// ---- pinned memory: ordinary memory that says that it is pinned ----
+
+struct Pinned final : c10::Allocator {
+  std::mutex lock;
+  std::map<uintptr_t, size_t> ranges;
+
+  struct Block {
+    Pinned* owner;
+    DataPtr data;
+  };
+  static void release(void* context) {
+    auto* block = static_cast<Block*>(context);
+    {
+      std::lock_guard<std::mutex> one(block->owner->lock);
+      block->owner->ranges.erase(uintptr_t(block->data.get()));
+    }
+    delete block;
+  }
+  DataPtr allocate(size_t n) override {
+    auto* block = new Block{this, c10::GetCPUAllocator()->allocate(std::max<size_t>(n, 1))};
+    void* data = block->data.get();
+    std::lock_guard<std::mutex> one(lock);
+    ranges[uintptr_t(data)] = std::max<size_t>(n, 1);
+    return {data, block, &release, Device(kCPU)};
+  }
+  bool holds(const void* pointer) {
+    std::lock_guard<std::mutex> one(lock);
+    auto after = ranges.upper_bound(uintptr_t(pointer));
+    if (after == ranges.begin()) return false;
+    --after;
+    return uintptr_t(pointer) < after->first + after->second;
+  }
+  void copy_data(void* to, const void* from, size_t n) const override { default_copy_data(to, from, n); }
+  DeleterFnPtr raw_deleter() const override { return nullptr; }
+};
+
+inline Pinned& pinned = *new Pinned;
+}  // namespace xdevice

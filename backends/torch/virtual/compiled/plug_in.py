@@ -1,0 +1,115 @@
+"""Virtual GPUs by the compiled plug-in, ``virtual_gpu.cc``."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from xdevice.backends.torch import mixing
+from xdevice.backends.torch.private_names import core, library
+from xdevice.backends.torch.virtual import streams, vgpu
+from xdevice.backends.torch.virtual.compiled import build
+from xdevice.backends.torch.virtual.runtime import NAME, known
+from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
+from xdevice.kit import compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_NUMBER = ctypes.c_int64
+
+
+class Compiled:
+    """Virtual GPUs by the functions of the library."""
+
+    def __init__(self, path: Path, name: str, count: int, capacity: int, limited: bool) -> None:
+        self.name, self.count, self.capacity, self.limited = name, count, capacity, limited
+        self.generators: list[torch.Generator] = []
+        self._registered: list[Any] = []  # registrations last as long as these objects
+        self._library = plug_in = ctypes.PyDLL(str(path))  # its functions are too short to release the lock for
+        plug_in.xdevice_start.argtypes = [ctypes.c_int, ctypes.c_int, _NUMBER, ctypes.c_int]
+        plug_in.xdevice_limit.argtypes = [ctypes.c_int, _NUMBER]
+        plug_in.xdevice_resize.argtypes = [ctypes.c_void_p, _NUMBER]
+        for function in ("start", "resize", "cover"):
+            getattr(plug_in, f"xdevice_{function}").restype = ctypes.c_char_p
+        for function in ("allocated", "peak", "total"):
+            getattr(plug_in, f"xdevice_{function}").restype = _NUMBER
+        self.current: Callable[[], int] = plug_in.xdevice_current
+        self.exchange: Callable[[int], int] = plug_in.xdevice_exchange
+        self.use: Callable[[bool], None] = plug_in.xdevice_use
+        self.allocated: Callable[[int], int] = plug_in.xdevice_allocated
+        self.peak: Callable[[int], int] = plug_in.xdevice_peak
+        self.total: Callable[[int], int] = plug_in.xdevice_total
+        self.reset_peak: Callable[[int], None] = plug_in.xdevice_forget_peak
+        self.reset_total: Callable[[int], None] = plug_in.xdevice_forget_total
+        self.limit: Callable[[int, int], None] = plug_in.xdevice_limit
+
+    def is_used(self) -> bool:
+        return bool(self._library.xdevice_used())
+
+    def is_forked(self) -> bool:
+        return bool(self._library.xdevice_forked())
+
+    def resize(self, storage: Any, size: int) -> None:
+        _check(self._library.xdevice_resize(storage._cdata, size))
+
+    def cover(self) -> None:
+        """Let operations that were added with a kernel for real GPUs run by the CPU's, where they have one."""
+        _check(self._library.xdevice_cover())
+
+    def start(self) -> None:
+        if self.name == NAME:
+            _name_device()
+        error = self._library.xdevice_start(self.count, self.name == "cuda", self.capacity, self.limited)
+        if error is not None:
+            raise VirtualDeviceError(
+                f"virtual GPUs cannot be made under torch {torch.__version__}, which has changed: {error.decode()}; "
+                "report it, with this line"
+            )
+        errors = library.Library("xdevice_virtual", "IMPL")
+        errors.impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
+        self._registered.append(errors)
+        self.generators += [torch.Generator(f"{self.name}:{i}") for i in range(self.count)]  # the first: the defaults
+
+
+def _check(error: bytes | None) -> None:
+    if error is not None:
+        raise RuntimeError(error.decode())
+
+
+def _name_device() -> None:
+    inside: Any = torch
+    inside.utils.rename_privateuse1_backend(NAME)
+    inside.utils.generate_methods_for_privateuse1_backend()
+    inside._register_device_module(NAME, vgpu)
+    core._accelerator_getStream = streams.current_stream
+    core._accelerator_setStream = streams.set_stream
+
+
+def _raise_mixed(operation: str, a: torch.device, b: torch.device) -> None:
+    """Raise `MixedDeviceError` within a strict block; elsewhere C++ raises torch's error."""
+    if mixing.is_forbidden():
+        raise mixed(operation, [known(a), known(b)])
+
+
+def load(name: str, count: int, capacity: int, limited: bool) -> Compiled:
+    """Virtual GPUs by the library, which is compiled if necessary.
+
+    Raises
+    ------
+    NotSupportedError
+        There is no C++ compiler, it fails, or torch comes without its headers.
+    """
+    of = build.recipe()
+    headers = of.include[0]
+    if not (headers / "torch" / "library.h").is_file():
+        raise NotSupportedError(f"torch {torch.__version__} comes without its C++ headers, in {headers}")
+    purpose = "virtual GPUs under torch"
+    path = compiled.library(f"lib{of.name}.so", of.source, build.options(of), key=of.key, purpose=purpose)
+    try:
+        return Compiled(path, name, count, capacity, limited)
+    except (OSError, AttributeError) as error:
+        raise NotSupportedError(f"virtual GPUs under torch were compiled, and cannot be loaded: {error}") from error

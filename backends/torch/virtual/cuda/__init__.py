@@ -1,0 +1,12 @@
+"""Virtual GPUs that stand in for CUDA's, under torch's own CUDA device type.
+
+No name is translated, so ``cuda:1``, ``.cuda()``, ``is_cuda``, autocast, lazy modules, ``.data =``, checkpoints and
+pickles are torch's own. What ``torch.cuda`` asks of a build with CUDA is answered here.
+"""
+
+from __future__ import annotations
+
+from xdevice.backends.torch.virtual.cuda import api, libraries, streams, tensor_types, unavailable
+
+STEPS = api.replace, unavailable.replace, streams.replace, libraries.replace, tensor_types.replace
+"""What replaces the parts of ``torch.cuda`` that need CUDA, in this order."""

@@ -1,0 +1,105 @@
+"""What stands on ``torch.cuda`` and is replaced whole: profilers, cuDNN, libraries, sharing tensors."""
+
+from __future__ import annotations
+
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import torch
+from torch.multiprocessing import reductions
+
+from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.virtual.compiled.plug_in import Compiled
+from xdevice.backends.torch.virtual.runtime import in_use
+
+
+def replace() -> None:
+    """Replace them."""
+    _profile()
+    _without_cudnn()
+    _libraries()
+    _share()
+
+
+def _profile() -> None:
+    """Profile the CPU, where everything runs: recording CUDA's events needs a driver."""
+    from torch.profiler import ProfilerActivity, profiler
+
+    kineto: Any = profiler._KinetoProfile  # pyright: ignore[reportPrivateUsage]  # all profilers derive from it
+    legacy: Any = torch.autograd.profiler.profile
+    made, plain = kineto.__init__, legacy.__init__
+
+    def init(self: Any, *, activities: Any = None, **kwargs: Any) -> None:
+        kept = set(activities or ()) - {ProfilerActivity.CUDA}
+        made(self, activities=kept or {ProfilerActivity.CPU}, **kwargs)
+
+    def init_legacy(self: Any, enabled: bool = True, *, use_cuda: bool = False, **kwargs: Any) -> None:
+        if kwargs.get("use_device") == "cuda":
+            kwargs["use_device"] = None
+        plain(self, enabled, **kwargs)
+
+    kineto.__init__, legacy.__init__ = init, init_legacy
+    profiler.supported_activities = lambda: {ProfilerActivity.CPU}
+    marks: Any = torch.autograd.profiler.emit_nvtx
+    marks.__enter__, marks.__exit__ = lambda self: self, lambda self, *error: None
+
+
+def _without_cudnn() -> None:
+    """cuDNN is not there: who asks gets the truth, also on a build that has it."""
+    core._has_cudnn = False
+    core._jit_override_can_fuse_on_gpu(False)
+    cudnn: Any = torch.backends.cudnn
+    inside = getattr(cudnn, "m", cudnn)  # what its functions read is behind a PropModule
+    inside._cudnn, inside._init, inside.is_acceptable = None, lambda: False, lambda tensor: False
+
+
+def _libraries() -> None:
+    """A library with operations, such as torchvision's, may have kernels for real GPUs: let the CPU's replace them."""
+    virtual = in_use()
+    assert isinstance(virtual, Compiled)  # others do not stand in
+    operations: Any = torch.ops
+    plain = operations.load_library
+
+    def load_library(path: str) -> None:
+        plain(path)
+        virtual.cover()
+
+    operations.load_library = load_library
+
+
+def _share() -> None:
+    """Send tensors to other processes in shared memory of the host, instead of by CUDA's handles."""
+    plain: Any = reductions.reduce_tensor
+
+    def reduce_tensor(tensor: Any) -> Any:
+        if not tensor.is_cuda or type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_sparse:
+            return plain(tensor)
+        if tensor.requires_grad and not tensor.is_leaf:
+            raise RuntimeError(
+                "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
+                "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor "
+                "before serializing (e.g., putting it on the queue)."
+            )
+        with torch.no_grad():
+            host = _shared(tensor)
+        return _received, (host, tensor.get_device(), type(tensor) is torch.nn.Parameter, tensor.requires_grad)
+
+    inside: Any = reductions
+    inside.reduce_tensor = reduce_tensor
+    for cls in (torch.Tensor, torch.nn.Parameter):
+        ForkingPickler.register(cls, reduce_tensor)
+
+
+def _shared(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's memory as a CPU tensor, where other processes find it."""
+    host: torch.Tensor = torch.ops.xdevice_virtual.host(tensor.detach())
+    host.untyped_storage().share_memory_()
+    torch.ops.xdevice_virtual.refresh(tensor.detach())
+    return host
+
+
+def _received(host: torch.Tensor, index: int, parameter: bool, requires_grad: bool) -> torch.Tensor:
+    cuda: Any = torch.cuda
+    cuda.init()
+    made: torch.Tensor = torch.ops.xdevice_virtual.take(host, index)
+    return torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)

@@ -1,0 +1,93 @@
+"""``torch.cuda.Stream`` and ``Event``; an operation is done when its call returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.virtual import streams
+from xdevice.backends.torch.virtual.runtime import exchange, index_of
+
+_CUDA = int(core._autograd.DeviceType.CUDA)
+
+
+class Stream(torch.Stream):
+    """A queue that is always empty."""
+
+    def __new__(cls, device: Any = None, priority: int = 0, **options: Any) -> Stream:
+        if "stream_id" not in options:
+            options = {"stream_id": streams.new_number(), "device_index": index_of(device), "device_type": _CUDA}
+        found: Stream = super().__new__(cls, **options)
+        return found
+
+    @property
+    def cuda_stream(self) -> int:
+        return int(self.stream_id)
+
+    @property
+    def priority(self) -> int:
+        return 0
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The lowest and the highest, of one: no stream ever waits for another."""
+        return 0, 0
+
+    def wait_stream(self, other: torch.Stream) -> None:
+        """Does nothing: the other stream's work is done."""
+
+    def wait_event(self, event: torch.Event) -> None:
+        """Does nothing: the event has happened."""
+
+    def record_event(self, event: torch.Event | None = None) -> torch.Event:
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x} (virtual)>"
+
+
+class Event(streams.Event):
+    """The time at which it was recorded."""
+
+    def __new__(
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
+    ) -> Event:
+        if interprocess:
+            raise NotImplementedError("virtual GPUs share no events between processes")
+        made = super().__new__(cls, enable_timing, blocking)
+        assert isinstance(made, Event)
+        return made
+
+    def wait(self, stream: torch.Stream | None = None) -> None:
+        """Does nothing: the event has happened."""
+
+    @property
+    def cuda_event(self) -> int:
+        return id(self)
+
+
+def current(index: int) -> tuple[int, int, int]:
+    """The current stream of a device: its number, the device's and CUDA's."""
+    stream = core._accelerator_getStream(index)
+    return stream.stream_id, index, _CUDA
+
+
+def default(index: int) -> tuple[int, int, int]:
+    return 0, index, _CUDA
+
+
+def choose(stream_id: int, device_index: int, device_type: int) -> None:
+    """Make the stream and its device current."""
+    core._accelerator_setStream(torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
+    exchange(device_index)
+
+
+def replace() -> None:
+    """Put these classes in place of torch's."""
+    cuda: Any = torch.cuda
+    for place in (cuda, cuda.streams):
+        place.Stream, place.Event = Stream, Event

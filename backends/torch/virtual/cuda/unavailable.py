@@ -1,0 +1,88 @@
+"""What ``torch.cuda`` has and virtual GPUs do not: each raises an error that says what to use instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+
+from xdevice.backends.torch.private_names import core
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_OPERATIONS = "run the operations themselves"
+_TENSORS = "make tensors with torch.empty"
+_KERNELS = "write the kernel as operations of torch"
+_DISTRIBUTED = "use torch.distributed, which gloo serves"
+_NVML = "torch.cuda.mem_get_info and memory_allocated work"
+
+_WORDS = {
+    "_cuda_getCurrentBlasHandle": ("torch.cuda.current_blas_handle", _OPERATIONS),
+    "_cuda_getCurrentSolverHandle": ("torch.cuda.current_solver_handle", _OPERATIONS),
+    "_cuda_getStreamFromExternal": ("torch.cuda.get_stream_from_external", "make a torch.cuda.Stream"),
+    "_cuda_jiterator_compile_and_launch_kernel": ("torch.cuda.jiterator", _KERNELS),
+    "_cuda_cudaCachingAllocator_raw_alloc": ("torch.cuda.caching_allocator_alloc", _TENSORS),
+    "_cuda_cudaCachingAllocator_raw_delete": ("torch.cuda.caching_allocator_delete", _TENSORS),
+    "_cuda_customAllocator": ("torch.cuda.memory.CUDAPluggableAllocator", _TENSORS),
+    "_cuda_changeCurrentAllocator": ("torch.cuda.memory.change_current_allocator", _TENSORS),
+    "_cuda_hostMemoryStats": ("torch.cuda.host_memory_stats", "torch.cuda.memory_stats works"),
+    "_cuda_resetAccumulatedHostMemoryStats": ("torch.cuda.reset_accumulated_host_memory_stats", _TENSORS),
+    "_cuda_resetPeakHostMemoryStats": ("torch.cuda.reset_peak_host_memory_stats", _TENSORS),
+    "_nccl_unique_id": ("torch.cuda.nccl.unique_id", _DISTRIBUTED),
+    "_nccl_init_rank": ("torch.cuda.nccl.init_rank", _DISTRIBUTED),
+    "_nccl_all_reduce": ("torch.cuda.nccl.all_reduce", _DISTRIBUTED),
+    "_nccl_reduce": ("torch.cuda.nccl.reduce", _DISTRIBUTED),
+    "_nccl_broadcast": ("torch.cuda.nccl.broadcast", _DISTRIBUTED),
+    "_nccl_all_gather": ("torch.cuda.nccl.all_gather", _DISTRIBUTED),
+    "_nccl_reduce_scatter": ("torch.cuda.nccl.reduce_scatter", _DISTRIBUTED),
+}
+"""What ``torch.cuda`` calls of `torch._C`, by name: what the program called, and what to use instead."""
+
+
+def refused(name: str, instead: str) -> Callable[..., NoReturn]:
+    """A function that raises `NotImplementedError`."""
+
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(f"virtual GPUs have no {name}; {instead}")
+
+    return refuse
+
+
+def _class(name: str, instead: str) -> type:
+    """A class that cannot be instantiated."""
+    refuse = refused(name, instead)
+    return type(name.rpartition(".")[2], (), {"__new__": lambda cls, *args, **kwargs: refuse()})
+
+
+CUDAGraph = _class("torch.cuda.CUDAGraph", _OPERATIONS)
+MemPool = _class("torch.cuda.MemPool", _TENSORS)
+ExternalStream = _class("torch.cuda.ExternalStream", "make a torch.cuda.Stream")
+
+
+def replace() -> None:
+    """Put these in place of torch's."""
+    for name, (called, instead) in _WORDS.items():
+        setattr(core, name, refused(called, instead))
+    cuda: Any = torch.cuda
+    cuda.CUDAGraph = cuda.graphs.CUDAGraph = CUDAGraph
+    cuda.MemPool = cuda.memory.MemPool = MemPool
+    cuda.ExternalStream = cuda.streams.ExternalStream = ExternalStream
+    for place, name, instead in (
+        (cuda.graphs, "graph_pool_handle", _OPERATIONS),
+        (cuda.memory, "list_gpu_processes", _NVML),
+    ):
+        function = refused(f"torch.cuda.{name}", instead)
+        setattr(cuda, name, function)
+        setattr(place, name, function)
+    cuda._compile_kernel = refused("torch.cuda._compile_kernel", _KERNELS)
+    cuda._get_pynvml_handler = refused("NVML, which torch.cuda.utilization, temperature and power_draw ask", _NVML)
+    _replace_tunable()
+
+
+def _replace_tunable() -> None:
+    """TunableOp is off, and cannot be turned on."""
+    inside: Any = torch.cuda.tunable
+    for name in inside.__all__:
+        setattr(inside, name, refused(f"torch.cuda.tunable.{name}", "operations are the CPU's and are not tuned"))
+    inside.is_enabled = inside.tuning_is_enabled = inside.record_untuned_is_enabled = lambda: False

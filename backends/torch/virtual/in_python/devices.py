@@ -1,0 +1,155 @@
+"""Virtual GPUs written in Python.
+
+torch's guard for devices written in Python reports one device, which is always current
+(torch/csrc/acc/Module.cpp), so the functions that ask it are replaced here.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.backend_registration import (
+    _setup_privateuseone_for_python_backend,  # pyright: ignore[reportPrivateUsage]  # the only way there is
+)
+
+from xdevice.backends.torch.private_names import core, library
+from xdevice.backends.torch.virtual import runtime, streams, vgpu
+from xdevice.backends.torch.virtual.in_python import (
+    factories,
+    kernels,
+    memory,
+    memory_accounting,
+    nn,
+    randomness,
+    rnn,
+)
+from xdevice.backends.torch.virtual.runtime import NAME, existing
+from xdevice.backends.torch.virtual.torch_parts import backward
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class _Current(threading.local):
+    index = 0
+
+
+class InPython:
+    """Virtual GPUs without a plug-in: under PrivateUse1 only."""
+
+    name = NAME
+    allocated, reset_peak = staticmethod(memory_accounting.allocated), staticmethod(memory_accounting.reset_peak)
+    peak, limit = staticmethod(memory_accounting.peak), staticmethod(memory_accounting.limit)
+    total, reset_total = staticmethod(memory_accounting.total), staticmethod(memory_accounting.reset_total)
+
+    def __init__(self, count: int, capacity: int, limited: bool) -> None:
+        self.count, self.capacity, self.limited = count, capacity, limited
+        self.generators: list[torch.Generator] = []
+        self._registered: list[Any] = []  # registrations last as long as these objects
+        self._current, self._used, self._forked = _Current(), False, False
+
+    def current(self) -> int:
+        return self._current.index
+
+    def exchange(self, index: int) -> int:
+        before = self._current.index
+        if index >= 0:
+            self._current.index, self._used = index, True
+        return before
+
+    def is_used(self) -> bool:
+        return self._used
+
+    def use(self, whether: bool) -> None:
+        self._used = whether
+
+    def is_forked(self) -> bool:
+        return self._forked
+
+    def resize(self, storage: Any, size: int) -> None:
+        if size != storage.nbytes():
+            raise NotImplementedError(
+                f"torch resizes storages of devices written in C++ only, and {storage.device} is written in Python; "
+                "apt install g++, or resize the tensor with resize_"
+            )
+
+    def start(self) -> None:
+        _setup_privateuseone_for_python_backend(NAME, backend_module=vgpu, device_guard=backward.Guard())
+        memory_accounting.open_for(self.count)
+        memory.open_for(self.count)
+        everything, ours = library.Library("_", "IMPL"), _Operations()
+        for part in (kernels, memory, rnn, nn):
+            part.register(ours)
+        kernels.register_fallbacks(everything)
+        ours.register()
+        self._registered += [everything, ours, memory.for_python()]
+        _answer_for_accelerator()
+        randomness.take_generators()
+        self.generators += [torch.Generator(f"{NAME}:{i}") for i in range(self.count)]
+        backward.compute_here()
+        factories.replace()
+        _make_like()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._close)
+
+    def _close(self) -> None:
+        if self._used:
+            self._forked = True
+            memory.close()
+
+
+class _Operations:
+    """Kernels that are registered together, the last one of each name: torch takes only one from Python."""
+
+    def __init__(self) -> None:
+        self._library = library.Library("aten", "IMPL")
+        self._kernels: dict[tuple[str, str], Callable[..., Any]] = {}
+
+    def impl(self, name: str, kernel: Callable[..., Any], key: str) -> None:
+        self._kernels[name.removeprefix("aten::"), key] = kernel
+
+    def register(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch says that its own kernels are replaced
+            for (name, key), kernel in self._kernels.items():
+                self._library.impl(name, kernel, key, allow_override=True)
+
+
+def _answer_for_accelerator() -> None:
+    """Replace the functions of ``torch.accelerator`` that ask the guard."""
+    core._accelerator_getDeviceIndex = runtime.in_use().current
+    core._accelerator_setDeviceIndex = runtime.exchange
+    core._accelerator_exchangeDevice = runtime.exchange
+    core._accelerator_maybeExchangeDevice = runtime.exchange
+    core._accelerator_synchronizeDevice = existing
+    core._accelerator_getStream = streams.current_stream
+    core._accelerator_setStream = streams.set_stream
+    core._accelerator_isAllocatorInitialized = vgpu.is_available
+    core._accelerator_getDeviceStats = _stats
+    core._accelerator_resetPeakStats = memory_accounting.reset_peak
+    core._accelerator_resetAccumulatedStats = existing
+    core._accelerator_getMemoryInfo = vgpu.mem_get_info
+    core._accelerator_emptyCache = vgpu.empty_cache
+    core._accelerator_emptyHostCache = vgpu.empty_cache
+
+
+def _stats(index: int) -> dict[str, dict[str, dict[str, int]]]:
+    """Allocated bytes under torch's keys; reserved is the same, since freed memory is returned immediately."""
+    sums = {"all": {"current": memory_accounting.allocated(existing(index)), "peak": memory_accounting.peak(index)}}
+    return {"allocated_bytes": sums, "reserved_bytes": sums}
+
+
+def _make_like() -> None:
+    """Replace `Tensor.new`, which asks the guard for the device."""
+    make = torch.Tensor.new
+
+    def new(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        with vgpu.device_of(self):
+            return make(self, *args, **kwargs)
+
+    tensor: Any = torch.Tensor
+    tensor.new = new

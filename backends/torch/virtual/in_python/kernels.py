@@ -1,0 +1,298 @@
+"""Computation on virtual GPUs: each operation runs on CPU tensors that share the memory of its arguments."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from xdevice.backends.torch import mixing
+from xdevice.backends.torch.private_names import aten, core, storage_of
+from xdevice.backends.torch.virtual.in_python import memory_accounting
+from xdevice.backends.torch.virtual.in_python.memory import (
+    adopt,
+    check_unshared,
+    lazy_like,
+    reshape,
+    to_host,
+    to_virtual,
+    whole,
+)
+from xdevice.backends.torch.virtual.in_python.randomness import check
+from xdevice.backends.torch.virtual.runtime import NAME, in_use, index_of, known
+from xdevice.errors import mixed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+_CPU = torch.device("cpu")
+
+
+class Plan:
+    """Facts about an operation, looked up once."""
+
+    __slots__ = ("call", "generator", "indices", "lazy", "name", "seeded", "written")
+
+    def __init__(self, name: str, call: Callable[..., Any]) -> None:
+        self.name, self.call = name, call
+        self.written: frozenset[int | str] = frozenset()  # arguments that it writes to: by position, or name
+        self.indices: int | None = None  # the argument with indices, which may be on the CPU as on real GPUs
+        self.generator: int | str | None = None
+        self.seeded = False  # draws random numbers, and takes no generator
+        self.lazy = False  # reads lazy conjugation and negation itself; else torch has resolved both before
+
+
+def _planned(op: Any) -> Plan:
+    schema = op._schema
+    plan = Plan(schema.name, op)
+    arguments = {arg.name if arg.kwarg_only else i: arg for i, arg in enumerate(schema.arguments)}
+    plan.written = frozenset(k for k, arg in arguments.items() if arg.alias_info and arg.alias_info.is_write)
+    named = {arg.name: k for k, arg in arguments.items()}
+    plan.generator = named.get("generator")
+    plan.seeded = plan.generator is None and torch.Tag.nondeterministic_seeded in op.tags
+    if "index" in schema.name:
+        plan.indices = named.get("indices")
+    full = f"{schema.name}.{schema.overload_name}".removesuffix(".")
+    plan.lazy = any(
+        core._dispatch_has_kernel_for_dispatch_key(full, key)
+        and core._dispatch_kernel_for_dispatch_key_is_fallthrough(full, key)
+        for key in ("Conjugate", "Negative")
+    )
+    _plans[op] = plan
+    return plan
+
+
+_plans: dict[Any, Plan] = {}
+
+
+def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run any operation without a kernel of its own."""
+    return Call(_plans.get(op) or _planned(op)).run(args, kwargs)
+
+
+def direct(full: str) -> Callable[..., Any]:
+    """A kernel for an operation that torch would otherwise compose itself, without calling the fallback."""
+    plan: Plan | None = None
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        nonlocal plan
+        if plan is None:
+            packet, _, overload = full.removeprefix("aten::").partition(".")
+            plan = _planned(getattr(getattr(aten, packet), overload or "default"))
+        return Call(plan).run(args, kwargs)
+
+    return kernel
+
+
+def on_host(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel for virtual GPUs from a function of CPU tensors."""
+    plan = Plan(name, call)
+    return lambda *args, **kwargs: Call(plan).run(args, kwargs)
+
+
+class Call:
+    """One run of an operation."""
+
+    __slots__ = ("aliases", "fresh", "index", "plan", "roomy", "storages", "stranger")
+
+    def __init__(self, plan: Plan, roomy: bool = False) -> None:
+        self.plan = plan
+        self.roomy = roomy  # whether results may grow
+        self.index: int | None = None  # of the virtual GPU where it happens
+        self.stranger: torch.device | None = None  # another device that a tensor is on
+        self.aliases: list[tuple[torch.Tensor, torch.Tensor]] = []  # on the host, and on the virtual GPU
+        self.fresh: list[tuple[torch.Tensor, torch.Tensor]] = []  # aliases in memory of their own, which may grow
+        self.storages: dict[int, Any] = {}
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        plan = self.plan
+        here = [self._host(arg, i) for i, arg in enumerate(args)]
+        named = {name: self._host(arg, name) for name, arg in kwargs.items()}
+        if self.stranger is not None:
+            raise self._mixed()
+        if plan.generator is not None:
+            self._give_generator(here, named)
+        try:
+            with _context(plan, self.index):
+                result = plan.call(*here, **named)
+        except RuntimeError as error:
+            memory_accounting.check_host(error, in_use().current() if self.index is None else self.index)
+            return self._again(error)(args, kwargs)
+        if plan.written:
+            self._adopt_changes()
+        return self._virtual(result)
+
+    def _again(self, error: RuntimeError) -> Callable[..., Any]:
+        """Another way to run the operation, if the error is due to the way it was run."""
+        if self.plan.written and not self.roomy and "not resizable" in str(error):
+            # with new aliases: those that could not grow already have a size beyond the end of their memory
+            return Call(self.plan, roomy=True).run
+        packet = getattr(self.plan.call, "overloadpacket", None)
+        if packet is None or "instead found type" not in str(error):
+            raise error
+        self.plan.call = packet  # the argument arrived as a number, which needs another overload
+        return Call(self.plan).run
+
+    def _host(self, value: Any, key: int | str) -> Any:
+        """The argument for the CPU kernel."""
+        if isinstance(value, torch.Tensor):
+            return self._alias(value, key)
+        if isinstance(value, (list, tuple)):
+            return [self._host(item, key) for item in value]
+        if isinstance(value, torch.device) and value.type == NAME:
+            if self.index is None:
+                self.index = index_of(value)
+            return _CPU
+        return value
+
+    def _alias(self, tensor: torch.Tensor, key: int | str) -> torch.Tensor:
+        plan = self.plan
+        if tensor.is_cpu:
+            if key in plan.written or (tensor.dim() and key != plan.indices):  # a CPU scalar counts as a number
+                self.stranger = _CPU
+            return tensor
+        device = tensor.device
+        if device.type != NAME or (self.index is not None and self.index != device.index):
+            self.stranger = device
+            return tensor
+        self.index = device.index
+        if not plan.written:
+            alias = to_host(tensor)
+        elif key in plan.written and (self.roomy or not tensor.numel()):  # memory under DLPack cannot grow
+            alias = to_host(tensor).clone()
+            self.fresh.append((alias, tensor))
+            return alias
+        else:
+            alias = self._overlapping(tensor)
+        if plan.lazy:
+            alias = lazy_like(alias, tensor)
+        self.aliases.append((alias, tensor))
+        return alias
+
+    def _overlapping(self, tensor: torch.Tensor) -> torch.Tensor:
+        """An alias in the storage of the other aliases of that memory, as torch's overlap checks expect."""
+        storage = storage_of(tensor)
+        if storage._cdata not in self.storages:
+            self.storages[storage._cdata] = None
+            return to_host(tensor)
+        shared = self.storages[storage._cdata]
+        if shared is None:
+            shared = self.storages[storage._cdata] = storage_of(whole(tensor))
+            for alias, other in self.aliases:
+                if storage_of(other)._cdata == storage._cdata:
+                    _place(alias, other, shared)
+        return _place(torch.empty(0, dtype=tensor.dtype, device="cpu"), tensor, shared)
+
+    def _adopt_changes(self) -> None:
+        for alias, tensor in self.aliases:
+            if alias.shape != tensor.shape:  # it has shrunk
+                reshape(tensor, alias.shape, alias.stride())
+        for alias, tensor in self.fresh:
+            if alias.shape == tensor.shape:
+                to_host(tensor).copy_(alias)
+            else:
+                check_unshared(tensor)
+                adopt(tensor, to_virtual(alias, tensor.device.index))
+        self.aliases += self.fresh
+
+    def _virtual(self, value: Any) -> Any:
+        """The result on the virtual GPU; an argument that was written to is returned itself."""
+        if isinstance(value, torch.Tensor):
+            for alias, tensor in self.aliases:
+                if alias is value:
+                    return tensor
+            if value.layout is not torch.strided or value.is_nested or value.is_quantized:
+                raise _refusal(self.plan.name, "makes a tensor that is")
+            return to_virtual(value, in_use().current() if self.index is None else self.index)
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._virtual(item) for item in value)
+        return value
+
+    def _give_generator(self, here: list[Any], named: dict[str, Any]) -> None:
+        key = self.plan.generator
+        at = key if isinstance(key, int) and key < len(here) else None
+        given = named.get("generator") if at is None else here[at]
+        index = in_use().current() if self.index is None else self.index
+        if given is not None:
+            return check(given, index)
+        generator = in_use().generators[index]
+        if at is None:
+            named["generator"] = generator
+        else:
+            here[at] = generator
+        return None
+
+    def _mixed(self) -> RuntimeError:
+        there = {torch.device(NAME, in_use().current() if self.index is None else self.index), self.stranger}
+        if mixing.is_forbidden():
+            return mixed(self.plan.name, [known(device) for device in there if device is not None])
+        first, second = sorted(map(str, there), reverse=True)
+        if first[:4] == second[:4]:
+            first, second = second, first
+        return RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {first} and {second}! "
+            f"(when checking {self.plan.name})"
+        )
+
+
+def _place(alias: torch.Tensor, tensor: torch.Tensor, storage: Any) -> torch.Tensor:
+    return alias.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
+_AUTOCAST = core.DispatchKeySet(core.DispatchKey.AutocastCPU)
+_drawing = threading.Lock()
+
+
+@contextmanager
+def _unusual(plan: Plan, index: int | None) -> Generator[None]:
+    """Run without CPU autocast, and draw from the virtual GPU's generator."""
+    with ExitStack() as stack:
+        stack.enter_context(core._ExcludeDispatchKeyGuard(_AUTOCAST))
+        if plan.seeded:
+            stack.enter_context(_drawing)
+            own = in_use().generators[in_use().current() if index is None else index]
+            kept = torch.default_generator.get_state()
+            torch.default_generator.set_state(core.Generator.get_state(own))
+            stack.callback(lambda: torch.default_generator.set_state(kept))
+            stack.callback(lambda: core.Generator.set_state(own, torch.default_generator.get_state()))
+        yield
+
+
+_usual = nullcontext()
+
+
+def _context(plan: Plan, index: int | None) -> AbstractContextManager[None]:
+    return _unusual(plan, index) if plan.seeded or torch.is_autocast_enabled("cpu") else _usual
+
+
+def _refusal(name: str, does: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"{name} {does} sparse, quantized or nested: quantized and nested tensors are not supported on virtual GPUs, "
+        "and sparse ones need a C++ compiler; do it on the CPU, or apt install g++"
+    )
+
+
+def _dense_only(op: Any, *args: Any, **kwargs: Any) -> Any:
+    raise _refusal(op._schema.name, "is for tensors that are")
+
+
+def register_fallbacks(everything: Any) -> None:
+    """Register what is called for operations without a kernel of their own."""
+    everything.fallback(fallback, "PrivateUse1")
+    for kind in ("Sparse", "SparseCsr", "Quantized", "NestedTensor"):
+        everything.fallback(_dense_only, f"{kind}PrivateUse1")
+
+
+def register(ours: Any) -> None:
+    """Register operations of the CPU for which torch has another way than a kernel and the fallback."""
+    # without a kernel, torch would compose these from other operations, which round differently from the CPU's,
+    # or from their out= variant, in three calls instead of one
+    names = {"aten::silu_backward", "aten::mish_backward", "aten::mode.values"}  # the last one rejects other devices
+    for composed in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
+        for full in core._dispatch_get_registrations_for_dispatch_key(composed):
+            if full.startswith("aten::") and core._dispatch_has_kernel_for_dispatch_key(full, "CPU"):
+                names.add(full)
+    for full in names:
+        ours.impl(full, direct(full), "PrivateUse1")

@@ -1,0 +1,251 @@
+"""The memory of virtual GPUs: host memory with another device label.
+
+DLPack carries a tensor's address together with its device. A capsule whose device is edited comes
+back as a tensor over the same memory on that device: DLPack's number 12, "extension device", is
+torch's PrivateUse1. The capsule keeps its source alive, so memory is freed with the last of both.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from xdevice.backends.torch.private_names import ON_CPU, aten, core, library, storage_of
+from xdevice.backends.torch.virtual.in_python import factories, memory_accounting
+from xdevice.backends.torch.virtual.runtime import NAME, index_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_CPU, _EXTENSION = 1, 12  # DLPack's numbers for devices
+_DEVICE = 8  # where the device stands in a DLPack capsule: behind the address
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_word = ctypes.c_uint64.from_address
+
+
+def to_virtual(host: torch.Tensor, index: int) -> torch.Tensor:
+    """A tensor on a virtual GPU in the memory of a CPU tensor that nothing else uses."""
+    tensor = _relabelled(host, _labels[index])
+    memory_accounting.enter(tensor, index)
+    return tensor
+
+
+def to_host(tensor: torch.Tensor) -> torch.Tensor:
+    """The virtual tensor's memory as a CPU tensor; a lazy conjugation or negation is not part of memory."""
+    return _relabelled(tensor, _host_label)
+
+
+def _relabelled(tensor: torch.Tensor, label: int) -> torch.Tensor:
+    capsule = core._to_dlpack(tensor)
+    _word(_pointer(capsule, b"dltensor") + _DEVICE).value = label
+    made: torch.Tensor = core._from_dlpack(capsule)
+    return made
+
+
+def _label(kind: int, index: int) -> int:
+    return int.from_bytes(struct.pack("=ii", kind, index), sys.byteorder)
+
+
+_host_label = _label(_CPU, 0)
+_labels: dict[int, int] = {}
+
+
+def open_for(n: int) -> None:
+    """Prepare the labels of that many devices."""
+    _labels.update({i: _label(_EXTENSION, i) for i in range(n)})
+
+
+def close() -> None:
+    """Make virtual GPUs unusable in a forked process, as real GPUs are."""
+    global _labels
+    _labels = _Forked()
+
+
+class _Forked(dict[int, int]):
+    def __missing__(self, index: int) -> int:
+        raise RuntimeError(
+            "Cannot use virtual GPUs in a forked process, as CUDA cannot be used there; "
+            "use the 'spawn' start method, or give workers tensors on the CPU"
+        )
+
+
+def lazy_like(host: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """The host tensor with the lazy conjugation and negation of the tensor, which torch keeps as bits."""
+    if tensor.is_conj():
+        host = host.conj()
+    return host._neg_view() if tensor.is_neg() else host
+
+
+def adopt(tensor: torch.Tensor, source: torch.Tensor) -> None:
+    """Give the virtual tensor the memory, sizes and strides of another."""
+    _set(tensor, storage_of(source), source.storage_offset(), source.shape, source.stride())
+
+
+def reshape(tensor: torch.Tensor, size: Sequence[int], strides: Sequence[int]) -> None:
+    """Give the virtual tensor other sizes and strides in the same memory."""
+    _set(tensor, storage_of(tensor), tensor.storage_offset(), size, strides)
+
+
+def _set(tensor: torch.Tensor, storage: Any, offset: Any, size: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
+    overload = aten.set_.source_Storage_storage_offset
+    changed: torch.Tensor = overload.redispatch(ON_CPU, tensor, storage, offset, size, strides)
+    return changed
+
+
+def _empty(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def empty(  # noqa: PLR0913  (torch's signature)
+        size: Sequence[int],
+        *strides: Sequence[int],
+        dtype: torch.dtype | None = None,
+        layout: torch.layout | None = None,
+        device: torch.device | None = None,
+        pin_memory: bool | None = None,
+        memory_format: torch.memory_format | None = None,
+    ) -> torch.Tensor:
+        if layout not in (None, torch.strided):
+            raise NotImplementedError(
+                f"{layout} tensors on virtual GPUs need a C++ compiler; make it on the CPU, or apt install g++"
+            )
+        if pin_memory:
+            raise RuntimeError("Only dense CPU tensors can be pinned")
+        options: dict[str, Any] = {} if memory_format is None else {"memory_format": memory_format}
+        index = index_of(device)
+        try:
+            made = make(size, *strides, dtype=dtype or torch.get_default_dtype(), device="cpu", **options)
+        except RuntimeError as error:
+            memory_accounting.check_host(error, index)
+            raise
+        return to_virtual(made, index)
+
+    return empty
+
+
+def _resize(
+    tensor: torch.Tensor, size: Sequence[int], memory_format: torch.memory_format | None = None
+) -> torch.Tensor:
+    """Values keep their order in memory, as on every device. DLPack memory cannot grow, so it is replaced."""
+    strides = torch.empty(size, device="meta", memory_format=memory_format or torch.contiguous_format).stride()
+    needed = (math.prod(size) + tensor.storage_offset()) * tensor.element_size()
+    storage = storage_of(tensor)
+    if math.prod(size) and needed > storage.nbytes():
+        storage = _grown(tensor, storage, needed)
+    return _set(tensor, storage, tensor.storage_offset(), size, strides)
+
+
+def _grown(tensor: torch.Tensor, storage: Any, needed: Any) -> Any:
+    check_unshared(tensor)
+    grown = torch.empty(needed, dtype=torch.uint8, device="cpu")
+    grown[: storage.nbytes()] = whole(tensor)
+    return storage_of(to_virtual(grown, tensor.device.index))
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor over all bytes of the virtual tensor's storage."""
+    storage = storage_of(tensor)
+    view = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return to_host(_set(view, storage, 0, (storage.nbytes(),), (1,)))
+
+
+def check_unshared(tensor: torch.Tensor) -> None:
+    """Raise if other tensors share the memory to be replaced: they would keep the old memory."""
+    if _is_shared(storage_of(tensor)):
+        raise RuntimeError(
+            "memory of a virtual GPU that several tensors share cannot grow; resize before taking views of it"
+        )
+
+
+def _is_shared(storage: Any) -> bool:
+    return bool(storage.nbytes()) and core._storage_Use_Count(storage._cdata) > 2  # the tensor, and what we hold here
+
+
+def _copy(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    _readable(target).copy_(_readable(source))
+    return target
+
+
+def _to_copy(  # noqa: PLR0913, PLR0917  (torch's signature)
+    tensor: torch.Tensor,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    """Like torch's, without the pinned memory that torch uses for non-blocking copies to the host."""
+    options: dict[str, Any] = {"dtype": dtype, "layout": layout, "device": device}
+    made = torch.empty_like(tensor, memory_format=memory_format or torch.preserve_format, **options)
+    return made.copy_(tensor)
+
+
+def _readable(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.device.type != NAME:
+        return tensor
+    return lazy_like(to_host(tensor), tensor)
+
+
+def _zeros(
+    size: Sequence[int],
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+) -> torch.Tensor:
+    return to_virtual(torch.zeros(size, dtype=dtype, device="cpu"), index_of(device))
+
+
+# Operations on sizes and strides. torch composes all other views from these.
+_VIEWS = (
+    "as_strided.default",
+    "view.default",
+    "_reshape_alias.default",
+    "unfold.default",
+    "view_as_real.default",
+    "view_as_complex.default",
+    "set_.source_Storage_storage_offset",
+    "set_.source_Storage",
+    "set_.source_Tensor",
+    "set_.default",
+    "is_set_to.default",
+)
+
+
+def _view(overload: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: overload.redispatch(ON_CPU, *args, **kwargs)
+
+
+def register(ours: Any) -> None:
+    """Register allocation, copies and views for virtual GPUs."""
+    key = "PrivateUse1"
+    ours.impl("empty.memory_format", _empty(torch.empty), key)
+    ours.impl("empty_strided", _empty(torch.empty_strided), key)
+    ours.impl("resize_", _resize, key)
+    ours.impl("record_stream", lambda tensor, stream: None, key)
+    ours.impl("_pin_memory", factories.pin, "CPU")
+    ours.impl("is_pinned", factories.is_pinned, "CPU")
+    # torch's lazy zeros have no memory, and only its own kernels can read them
+    ours.impl("_efficientzerotensor", _zeros, key)
+    ours.impl("_copy_from", _copy, key)
+    ours.impl("_to_copy", _to_copy, key)
+    for lazy in ("Conjugate", "Negative"):  # otherwise both torch and _copy would resolve the bit
+        ours.impl("_copy_from", torch.library.fallthrough_kernel, lazy)
+    for name in _VIEWS:
+        packet, overload = name.split(".")
+        ours.impl(name.removesuffix(".default"), _view(getattr(getattr(aten, packet), overload)), key)
+
+
+def for_python() -> Any:
+    """The operations of which the plug-in has its own: the memory of a virtual tensor on the host, and the way back."""
+    ours: Any = library.Library("xdevice_virtual", "DEF")
+    ours.define("host(Tensor x) -> Tensor")
+    ours.define("take(Tensor host, int index) -> Tensor")
+    ours.impl("host", to_host, "CompositeExplicitAutograd")
+    ours.impl("take", to_virtual, "CompositeExplicitAutograd")
+    return ours

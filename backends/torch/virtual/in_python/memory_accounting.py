@@ -1,0 +1,137 @@
+"""The memory that each virtual GPU holds, by a count of live storages.
+
+torch keeps the Python object of a storage as long as the storage lives, so the callback of a weak reference
+runs when the memory is freed, in any thread.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import weakref
+from collections import deque
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import torch
+
+from xdevice.backends.torch.virtual.runtime import NAME, in_use
+
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+_held: list[int] = []  # bytes now, by device
+_most: list[int] = []  # the largest number so far
+_total: list[int] = []  # in all tensors so far
+_allowed: list[int] = []  # the most that tensors may hold
+_lock = Lock()
+
+
+class _Entry(weakref.ref):  # type: ignore[type-arg]  # of a storage; generic only for checkers
+    __slots__ = ("index", "size")
+
+    index: int
+    size: int
+
+
+_entries: set[_Entry] = set()
+_freed: deque[tuple[int, int]] = deque()
+
+
+def open_for(n: int) -> None:
+    """Start counting for that many devices."""
+    _held[:], _most[:], _total[:] = [0] * n, [0] * n, [0] * n
+    _allowed[:] = [in_use().capacity if in_use().limited else sys.maxsize] * n
+
+
+def enter(tensor: torch.Tensor, index: int) -> None:
+    """Count the memory of a new tensor."""
+    in_use().use(True)
+    storage = tensor.untyped_storage()
+    entry = _Entry(storage, _strike)
+    entry.index, entry.size = index, storage.nbytes()
+    with _lock:
+        _settle()
+        if _held[index] + entry.size > _allowed[index]:
+            out_of_memory(index, entry.size)
+        _entries.add(entry)
+        _held[index] += entry.size
+        _total[index] += entry.size
+        _most[index] = max(_most[index], _held[index])
+
+
+def out_of_memory(index: int, wanted: int) -> NoReturn:
+    """Raise torch's error."""
+    capacity = in_use().capacity
+    free = max(capacity - _held[index], 0)
+    allowed = f"{_readable(_allowed[index])} allowed; " if _allowed[index] < capacity else ""
+    raise torch.OutOfMemoryError(
+        f"{NAME} out of memory. Tried to allocate {_readable(wanted)}. GPU {index} has a total capacity of "
+        f"{_readable(capacity)} of which {_readable(free)} is free. {allowed}It is virtual, in the host's "
+        f"memory, and {_readable(_held[index])} are allocated by PyTorch"
+    )
+
+
+def check_host(error: RuntimeError, index: int) -> None:
+    """Raise torch's error if the host's memory is at an end, for which the CPU's allocator has no type of its own."""
+    wanted = re.search(r"can't allocate memory: you tried to allocate (\d+)", str(error))
+    if wanted:
+        out_of_memory(index, int(wanted[1]))
+
+
+def _readable(size: int) -> str:
+    for bits, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << bits:
+            return f"{size / (1 << bits):.2f} {unit}"
+    return f"{size} bytes"
+
+
+# May run at any moment, even while this thread holds the lock, so it only queues the entry.
+def _strike(entry: Any, strike: Any = _entries.discard, queue: Any = _freed.append) -> None:
+    strike(entry)
+    queue((entry.index, entry.size))
+
+
+def _settle() -> None:
+    while _freed:
+        index, size = _freed.popleft()
+        _held[index] -= size
+
+
+def allocated(index: int) -> int:
+    """Bytes in live tensors."""
+    with _lock:
+        _settle()
+        return _held[index]
+
+
+def peak(index: int) -> int:
+    """The largest number of bytes so far, or since `reset_peak`."""
+    with _lock:
+        return _most[index]
+
+
+def reset_peak(index: int) -> None:
+    """Let the peak be what is allocated now."""
+    with _lock:
+        _settle()
+        _most[index] = _held[index]
+
+
+def total(index: int) -> int:
+    """Bytes in all tensors so far, or since `reset_total`."""
+    with _lock:
+        return _total[index]
+
+
+def reset_total(index: int) -> None:
+    """Let the total be what is allocated now."""
+    with _lock:
+        _settle()
+        _total[index] = _held[index]
+
+
+def limit(index: int, size: int) -> None:
+    """Let memory end at so many bytes, with torch's error."""
+    with _lock:
+        _allowed[index] = size

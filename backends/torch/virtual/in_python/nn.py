@@ -1,0 +1,60 @@
+"""Convolution, dropout and softmax: operations that torch calls by other names, or with options, on GPUs alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from xdevice.backends.torch.private_names import aten
+from xdevice.backends.torch.virtual.in_python.kernels import on_host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Tensor = torch.Tensor
+
+
+def _convolution_backward(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    transposed, groups, mask = rest[3], rest[5], rest[6]
+    bias = [weight.shape[1] * groups if transposed else weight.shape[0]] if mask[2] else None
+    found: tuple[Tensor, ...] = aten.convolution_backward.default(grad, x, weight, bias, *rest)
+    return found
+
+
+def _dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    """Equal to the CPU's bit for bit: the noise is drawn and scaled before the multiplication."""
+    if train is False or p == 0:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    noise = torch.empty_like(x).bernoulli_(1 - p)
+    return x * noise.div_(1 - p), noise.bool()
+
+
+def _dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
+    noise = mask.to(grad.dtype)
+    return grad * (noise / (1 / scale) if scale else noise * 0)
+
+
+def _widened(call: Any) -> Callable[..., Tensor]:
+    """Softmax, which for GPUs alone may widen half precision."""
+    return lambda x, dim, widen: call(x.float() if widen else x, dim, False)
+
+
+def _narrowed(call: Any) -> Callable[..., Tensor]:
+    """Its gradient, which is narrowed again."""
+    return lambda grad, output, dim, dtype: call(grad, output, dim, grad.dtype).to(dtype)
+
+
+def register(ours: Any) -> None:
+    """Register these operations for virtual GPUs."""
+    for name, call in (
+        ("native_dropout_backward", _dropout_backward),
+        ("_softmax", _widened(aten._softmax.default)),
+        ("_log_softmax", _widened(aten._log_softmax.default)),
+        ("_softmax_backward_data", _narrowed(aten._softmax_backward_data.default)),
+        ("_log_softmax_backward_data", _narrowed(aten._log_softmax_backward_data.default)),
+        ("convolution_overrideable", aten.convolution.default),
+        ("convolution_backward_overrideable", _convolution_backward),
+    ):
+        ours.impl(name, on_host(f"aten::{name.removesuffix('_overrideable')}", call), "PrivateUse1")
+    ours.impl("native_dropout", _dropout, "PrivateUse1")

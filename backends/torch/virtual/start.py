@@ -1,0 +1,102 @@
+"""Starting virtual GPUs: which way of making them is taken, and the steps in order."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import torch
+
+from xdevice.backends.torch.virtual import cuda, runtime
+from xdevice.backends.torch.virtual.compiled import plug_in
+from xdevice.backends.torch.virtual.in_python.devices import InPython
+from xdevice.backends.torch.virtual.torch_parts import (
+    attention,
+    autocast,
+    backward,
+    batch_norm,
+    compile,
+    module_to,
+    process_groups,
+    scatter_gather,
+    storages,
+)
+from xdevice.errors import NotSupportedError, VirtualDeviceError
+from xdevice.kit import compiled, virtual_memory
+from xdevice.machine import host_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xdevice.backends.torch.virtual.runtime import Runtime
+
+
+def start(n: int, stand_in: bool) -> Runtime:
+    """Make ``vgpu:0`` … ``vgpu:n-1`` devices of torch, or ``cuda:0`` … while they stand in for CUDA's."""
+    made = _made(n, stand_in)
+    runtime.use(made)
+    for step in _steps(made):
+        step()
+    return made
+
+
+def _made(n: int, stand_in: bool) -> Runtime:
+    """Compiled virtual GPUs, or ones in Python where the plug-in cannot be had and they need not stand in."""
+    limit = virtual_memory.limit()
+    name, capacity = "cuda" if stand_in else runtime.NAME, limit or host_memory()[0] or 0
+    try:
+        return plug_in.load(name, n, capacity, limit is not None)
+    except NotSupportedError as error:
+        if stand_in:
+            raise NotSupportedError(
+                f"virtual_gpus({n}, stand_in=True) needs a compiled plug-in for torch {torch.__version__}, and there "
+                f"is none: {error}; virtual_gpus({n}) works without; to stand in, install g++ and run xdevice virtual "
+                "build, or name a folder that has the plug-in in XDEVICE_PLUGINS"
+            ) from error
+        if compiled.compiler() is not None:
+            warnings.warn(f"{error}; these virtual GPUs run in Python, which is slower", RuntimeWarning, stacklevel=2)
+        return InPython(n, capacity, limit is not None)
+
+
+def _steps(made: Runtime) -> list[Callable[[], None]]:
+    """What is done, in this order: later steps compute on the devices, or wrap what earlier ones have put in place."""
+    return [
+        made.start,
+        attention.register,
+        batch_norm.register,
+        process_groups.replace,
+        *(cuda.STEPS if made.name == "cuda" else (autocast.register, module_to.replace, module_to.name_methods)),
+        scatter_gather.replace,
+        storages.replace,
+        compile.replace,
+        _seed,
+        _compute,
+        _forget,
+    ]
+
+
+def _seed() -> None:
+    for generator in runtime.in_use().generators:
+        generator.manual_seed(torch.initial_seed())
+
+
+def _compute() -> None:
+    """Compute, which fails where torch has changed."""
+    # made in a way that torch does not count as the first use of a GPU
+    ones = [torch.ops.xdevice_virtual.take(torch.ones(2), i) for i in range(runtime.in_use().count)]
+    try:
+        if (ones[-1] + ones[-1]).tolist() != [2, 2]:
+            raise RuntimeError(f"1 + 1 is {ones[-1] + ones[-1]}")
+        backward.prepare(ones)
+    except Exception as error:
+        raise VirtualDeviceError(
+            f"virtual GPUs compute wrongly under torch {torch.__version__}, which has changed: {error}"
+        ) from error
+
+
+def _forget() -> None:
+    """Nothing that was done so far counts as use."""
+    virtual = runtime.in_use()
+    for index in range(virtual.count):
+        virtual.reset_peak(index)
+    virtual.use(False)

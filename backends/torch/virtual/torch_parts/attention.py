@@ -1,0 +1,100 @@
+"""Attention by the algorithms that torch has for the CPU, where it would choose among those for GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from xdevice.backends.torch.private_names import aten, library
+from xdevice.backends.torch.virtual import runtime
+
+Tensor = torch.Tensor
+
+_FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION
+_registered: list[Any] = []  # registrations last as long as these objects
+
+
+def register() -> None:
+    """Register attention for virtual GPUs."""
+    ours = library.Library("aten", "IMPL")
+    _registered.append(ours)
+    for key in (runtime.key(), f"Autograd{runtime.key()}"):
+        ours.impl("scaled_dot_product_attention", _attention, key)
+    ours.impl("_nested_tensor_from_mask_left_aligned", _no_nested, runtime.key())
+
+
+def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Attention by the algorithm that torch chooses on the CPU."""
+    _check_attention(query, key, value, attn_mask, is_causal)
+    args = query, key, value, attn_mask, dropout_p, is_causal
+    options = {"scale": scale, "enable_gqa": enable_gqa}
+    found: tuple[Tensor, ...]
+    fused = _gpus_only(dropout_p) or aten._fused_sdp_choice.default(*args, **options) == _FLASH
+    if attn_mask is not None and attn_mask.dtype == torch.bool:  # both algorithms below would add it as numbers
+        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(~attn_mask, -torch.inf)
+    if fused:
+        return _flash(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    math = aten._scaled_dot_product_attention_math.default
+    found = math(query, key, value, attn_mask, dropout_p, is_causal, None, **options)
+    return found[0]
+
+
+def _flash(  # noqa: PLR0913, PLR0917  (torch's signature)
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, causal: bool, scale: float | None
+) -> Tensor:
+    """Attention by the kernel for a batch, which torch 2.15 chooses without a batch too."""
+    if query.dim() == 3:
+        mask = mask.unsqueeze(0) if mask is not None and mask.dim() == 3 else mask
+        one = _flash(query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0), mask, dropout, causal, scale)
+        return one.squeeze(0)
+    flash = aten._scaled_dot_product_flash_attention_for_cpu.default
+    found: tuple[Tensor, ...] = flash(query, key, value, dropout, causal, attn_mask=mask, scale=scale)
+    return found[0]
+
+
+def _gpus_only(dropout_p: float) -> bool:
+    """Whether `sdpa_kernel` leaves algorithms of GPUs only; the CPU's fused one stands for them."""
+    allowed: Any = torch.backends.cuda
+    if allowed.flash_sdp_enabled() or allowed.math_sdp_enabled():
+        return False
+    return dropout_p == 0 and bool(allowed.mem_efficient_sdp_enabled() or allowed.cudnn_sdp_enabled())
+
+
+def _check_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool) -> None:
+    """Raise torch's errors, which it raises in the operation that is replaced here."""
+    dtypes, dims = [x.dtype for x in (query, key, value)], [x.dim() for x in (query, key, value)]
+    if len(set(dtypes)) > 1:
+        raise RuntimeError(
+            "Expected query, key, and value to have the same dtype, but got query.dtype: {} key.dtype: {} and "
+            "value.dtype: {} instead.".format(*dtypes)
+        )
+    if min(dims) < 2:
+        raise RuntimeError(
+            "Expected query, key, and value to all be at least 2 dimensional, but got query.dim: {} key.dim: {} and "
+            "value.dim: {} instead.".format(*dims)
+        )
+    if attn_mask is None:
+        return
+    if attn_mask.dtype not in (torch.bool, torch.float, query.dtype):
+        raise RuntimeError(
+            f"Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+            f"{attn_mask.dtype} and query.dtype: {query.dtype} instead."
+        )
+    if is_causal:
+        raise RuntimeError("Explicit attn_mask should not be set when is_causal=True")
+
+
+def _no_nested(*args: Any) -> bool:
+    """Tell TransformerEncoder not to build a nested tensor, which virtual GPUs lack; the result is the same."""
+    return False

@@ -1,0 +1,86 @@
+"""``torch.autocast("vgpu")``: the operations that CUDA's autocast runs in lower or in full precision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from xdevice.backends.torch.private_names import aten, core, library
+from xdevice.backends.torch.virtual.runtime import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# torch's own lists for CUDA (its documentation of torch.amp, "CUDA Op-Specific Behavior"), under aten's names
+_LOWER = """
+    _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input conv_transpose3d.input
+    convolution prelu addmm addmv addr matmul mm mv linalg_vecdot linear addbmm baddbmm bmm chain_matmul
+    linalg_multi_dot einsum _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell
+    rnn_relu_cell scaled_dot_product_attention
+"""
+_FULL = """
+    acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar
+    pow.Tensor_Tensor pow.Scalar softplus layer_norm native_layer_norm group_norm frobenius_norm.dim nuclear_norm
+    nuclear_norm.dim cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d
+    hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss margin_ranking_loss
+    multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss
+    binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp prod prod.dim_int softmax.int
+    log_softmax.int cumprod cumsum linalg_vector_norm linalg_matrix_norm sum sum.dim_IntList norm.Scalar
+    norm.ScalarOpt_dim
+"""
+_WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"
+
+_AUTOCAST = core.DispatchKeySet(core.DispatchKey.AutocastPrivateUse1)
+
+
+def _mapped(change: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        eligible = value.device.type == NAME and value.is_floating_point() and value.dtype != torch.float64
+        return change(value) if eligible else value
+    if isinstance(value, (list, tuple)):
+        return [_mapped(change, item) for item in value]
+    return value
+
+
+def _widest(values: Any) -> torch.dtype:
+    found = [torch.get_autocast_dtype(NAME)]
+    _mapped(lambda tensor: found.append(tensor.dtype) or tensor, values)  # type: ignore[func-returns-value]  # it collects
+    return torch.float32 if torch.float32 in found else found[0]
+
+
+def _cast(op: Any, dtype: Callable[[Any], torch.dtype]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        wanted = dtype((args, tuple(kwargs.values())))
+        with core._ExcludeDispatchKeyGuard(_AUTOCAST):
+            cast = [_mapped(lambda tensor: tensor.to(wanted), arg) for arg in args]
+            return op(*cast, **{k: _mapped(lambda tensor: tensor.to(wanted), v) for k, v in kwargs.items()})
+
+    return run
+
+
+def _unsafe(*args: Any, **kwargs: Any) -> Any:
+    raise RuntimeError(
+        "binary_cross_entropy is unsafe to autocast: it overflows in half precision; "
+        "use binary_cross_entropy_with_logits"
+    )
+
+
+_registered: list[Any] = []  # registrations last as long as these objects
+
+
+def register() -> None:
+    """Teach torch autocast on virtual GPUs."""
+    everything, ours = library.Library("_", "IMPL"), library.Library("aten", "IMPL")
+    _registered[:] = [everything, ours]
+    everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    for names, dtype in (
+        (_LOWER, lambda values: torch.get_autocast_dtype(NAME)),
+        (_FULL, lambda values: torch.float32),
+        (_WIDEST, _widest),
+    ):
+        for name in names.split():
+            packet, _, overload = name.partition(".")
+            op = getattr(getattr(aten, packet), overload or "default")
+            ours.impl(name, _cast(op, dtype), "AutocastPrivateUse1")
+    ours.impl("binary_cross_entropy", _unsafe, "AutocastPrivateUse1")

@@ -1,0 +1,149 @@
+"""Backward on virtual GPUs: by autograd's threads where it has some for them, else in the calling thread."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from xdevice.backends.torch.private_names import core
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_raise_pending = ctypes.pythonapi.PyErr_Occurred  # ctypes raises the pending exception
+_NO_THREADS = "device_ready_queues_"  # in the engine's error, where it started before the devices were there
+_PRIVATE = core._autograd.DeviceType.PrivateUse1
+
+
+class _Lost(threading.local):
+    error: BaseException | None = None
+
+
+_lost = _Lost()
+
+
+class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to checkers
+    """The device guard that torch asks for a device written in Python; it does not distinguish the devices.
+
+    torch also asks while the exception of a gradient hook is pending. C++ ends the process if Python raises there,
+    as it does when a call begins with a pending exception, so the exception is set aside.
+    """
+
+    def type_(self) -> Any:
+        try:
+            _raise_pending()
+        except BaseException as error:
+            _lost.error = error
+        return _PRIVATE
+
+
+def compute_here() -> None:
+    """Run backward in the calling thread: torch has threads for one device only, the number that the guard reports."""
+    variable: Any = torch.autograd.Variable
+    variable._execution_engine = _Engine(variable._execution_engine)
+
+
+def prepare(on_each: Sequence[torch.Tensor]) -> None:
+    """Find out before the first backward whether autograd has threads for the devices, on each of which is a tensor.
+
+    It has none if it started before they were there. A backward now would tell, but starts it, and then torch refuses
+    to compute gradients in forked processes.
+    """
+    # torch 2.11 and 2.12 compare streams of two devices, and warn that one waits for the other; virtual ones never do
+    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
+    variable: Any = torch.autograd.Variable
+    if not isinstance(variable._execution_engine, _Engine):
+        variable._execution_engine = _Unproved(variable._execution_engine, [_Graph(x) for x in on_each])
+
+
+class _Graph:
+    """A graph on a tensor's device that computes nothing, and of which a thread keeps nothing that Python made."""
+
+    def __init__(self, x: torch.Tensor) -> None:
+        with torch.inference_mode(False), torch.enable_grad():
+            self._x = x.detach()[:0].clone().requires_grad_()
+            self._y, self._gradient = self._x.clone(), self._x.detach()
+
+    def run(self, engine: Any) -> None:
+        wanted = {"allow_unreachable": True, "accumulate_grad": True}  # into x: results would be kept for Python
+        engine.run_backward((self._y,), (self._gradient,), True, False, (), **wanted)
+
+
+class _Unproved:
+    """The autograd engine until its first backward, before which it goes through a graph that computes nothing.
+
+    The program's own graph would not do: the engine may be half through it before it needs a thread for a device.
+    """
+
+    def __init__(self, engine: Any, graphs: Sequence[_Graph]) -> None:
+        self._engine, self._graphs, self._lock = engine, graphs, threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        variable: Any = torch.autograd.Variable
+        with self._lock:
+            if variable._execution_engine is self:
+                variable._execution_engine = self._proved()
+        return variable._execution_engine.run_backward(*args, **kwargs)
+
+    def _proved(self) -> Any:
+        errors: list[RuntimeError] = []
+
+        def prove() -> None:
+            try:
+                self._graphs[-1].run(self._engine)
+            except RuntimeError as error:
+                errors.append(error)
+
+        # in a thread of its own, which has none of this one's modes: a tracer would record the graph, or fail
+        thread = threading.Thread(target=prove)
+        thread.start()
+        thread.join()
+        if not errors:
+            atexit.register(_wait, self._engine, self._graphs, os.getpid())
+            return self._engine
+        if _NO_THREADS not in str(errors[0]):
+            raise errors[0]
+        return _Engine(self._engine)
+
+
+def _wait(engine: Any, graphs: Sequence[_Graph], process: int) -> None:
+    """Wait until each device's thread has left what it did before: it goes through the graphs in turn.
+
+    A thread begins, and leaves a graph, with the interpreter's lock. Where it waits for that while the interpreter
+    ends, the process is aborted: "terminate called without an active exception". So ended 7 of 40 programs whose last
+    line was a backward (torch 2.13).
+    """
+    if os.getpid() == process:  # a forked process has none of the threads
+        for graph in graphs:
+            graph.run(engine)
+
+
+class _Engine:
+    """The autograd engine, limited to one thread."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        before = core._is_multithreading_enabled()
+        core._set_multithreading_enabled(False)
+        try:
+            return self._engine.run_backward(*args, **kwargs)
+        except SystemError:  # torch reports a failure without an exception
+            lost, _lost.error = _lost.error, None
+            if lost is None:
+                raise
+            raise lost from None
+        finally:
+            core._set_multithreading_enabled(before)

@@ -1,0 +1,58 @@
+"""DTensor on virtual GPUs: its random numbers, and how attention is sharded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor, Replicate, Shard, _random
+from torch.distributed.tensor.experimental import register_sharding
+
+from xdevice.backends.torch.private_names import aten
+
+_plain: Any = _random._PhiloxState  # pyright: ignore[reportPrivateUsage]  # it has no public counterpart
+_Shardings = list[tuple[list[Any], list[Any]]]
+
+
+class _Place(_plain):  # type: ignore[misc]  # Any to checkers
+    """The seed and the offset that DTensor looks for in a random state: the last 16 bytes of a virtual GPU's."""
+
+    def __init__(self, state: torch.Tensor) -> None:
+        super().__init__(state[-16:].clone())
+
+
+def replace() -> None:
+    """Teach DTensor; more than once does no harm."""
+    inside: Any = _random
+    if inside._PhiloxState is _Place:
+        return
+    inside._PhiloxState = _Place
+    whole: Any = DTensor
+    whole._op_dispatcher._custom_op_handlers[aten._fused_sdp_choice.default] = _choose_attention
+    flash = aten._scaled_dot_product_flash_attention_for_cpu.default
+    backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+    register_sharding(flash)(_attention)
+    register_sharding(backward)(_attention_backward)
+
+
+def _choose_attention(op: Any, args: Any, options: Any) -> int:
+    """The algorithm for this process's shards."""
+    local = [x.to_local() if isinstance(x, DTensor) else x for x in args]
+    chosen: int = op(*local, **options)
+    return chosen
+
+
+# Attention may be sharded by batch and by head, as DTensor shards it by CUDA's kernels. A mask is whole everywhere.
+
+
+def _attention(*args: Any, attn_mask: Any = None, **options: Any) -> _Shardings:
+    return _by_batch_and_head(2, 3, len(args) - 3, attn_mask)
+
+
+def _attention_backward(*args: Any, attn_mask: Any = None, **options: Any) -> _Shardings:
+    return _by_batch_and_head(3, 6, len(args) - 6, attn_mask)
+
+
+def _by_batch_and_head(made: int, taken: int, numbers: int, attn_mask: Any) -> _Shardings:
+    mask = [] if attn_mask is None else [Replicate()]
+    return [([place] * made, [place] * taken + [None] * numbers + mask) for place in (Replicate(), Shard(0), Shard(1))]

@@ -1,0 +1,82 @@
+"""`Module.to` moves parameters in place, as on CUDA, so that an existing optimiser keeps them.
+
+On CUDA it sets their ``.data``, which torch does not allow between the CPU and PrivateUse1; it would create new
+parameters. torch has an option for such devices that swaps tensors, but it fails while a graph refers to them,
+drops hooks, and changes `load_state_dict`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import parameter as parameters
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from xdevice.backends.torch.models import refill
+from xdevice.backends.torch.virtual.runtime import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def replace() -> None:
+    """Replace `Module._apply`."""
+    module: Any = torch.nn.Module
+    apply = module._apply
+
+    def _apply(self: torch.nn.Module, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        fn = fn if isinstance(fn, _InPlace) else _InPlace(fn)
+        if isinstance(self, torch.jit.ScriptModule):
+            return _apply_to_script(self, fn)
+        return apply(self, fn, *args, **kwargs)
+
+    module._apply = _apply
+
+
+def name_methods() -> None:
+    """Let storages and lazy parameters move by ``vgpu``, as they do by ``cuda``."""
+    inside: Any = torch.utils
+    others = dict.fromkeys(("for_tensor", "for_module", "for_packed_sequence"), False)
+    inside.generate_methods_for_privateuse1_backend(**others, for_storage=True)
+    lazy: Any = getattr(parameters, "UninitializedTensorMixin")  # noqa: B009  (which checkers do not find)
+    if getattr(torch.Tensor, NAME) not in lazy._allowed_methods:
+        lazy._allowed_methods.append(getattr(torch.Tensor, NAME))
+
+
+def _apply_to_script(module: Any, fn: _InPlace) -> Any:
+    """The same for TorchScript, which refers to the C++ tensor and so needs the new one."""
+    for child in module.children():
+        child._apply(fn)
+    for name, parameter in list(module._parameters.items()):
+        made = fn.on_parameter(parameter)
+        if made is not parameter:
+            grad, parameter.grad = parameter.grad, None
+            parameter.data = made.detach()
+            parameter.grad = None if grad is None else fn(grad)
+        module._c.setattr(name, parameter)
+    for name, buffer in list(module._buffers.items()):
+        if buffer is not None:
+            module._buffers[name] = fn(buffer)
+    return module
+
+
+class _InPlace:
+    """A function of tensors, such as a move, that is applied to parameters in place."""
+
+    def __init__(self, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self._fn = fn
+
+    def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
+        return self.on_parameter(tensor) if isinstance(tensor, torch.nn.Parameter) else self._fn(tensor)
+
+    def on_parameter(self, parameter: torch.Tensor) -> torch.Tensor:
+        made = self._fn(parameter)
+        wrapper = bool(is_traceable_wrapper_subclass(made))  # its tensors are inside it
+        if wrapper or {parameter.device.type, made.device.type} != {"cpu", NAME}:
+            return made
+        grad = parameter.grad if parameter.is_leaf else None
+        grad = None if grad is None else self._fn(grad)
+        refill(parameter, made)
+        parameter.grad = grad
+        return parameter

@@ -1,0 +1,69 @@
+"""The functions under DataParallel, which torch has for CUDA only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.cuda import nccl
+
+from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.virtual.runtime import in_use
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def replace() -> None:
+    """Replace them."""
+    core._scatter, core._gather, core._broadcast = _scatter, _gather, _broadcast
+    core._broadcast_coalesced = _broadcast_coalesced
+    core._scatter_out, core._gather_out, core._broadcast_out = _scatter_out, _gather_out, _broadcast_out
+    collectives: Any = nccl
+    ask = collectives.is_available
+
+    def is_available(tensors: Any) -> bool:  # which warns where torch was built without NCCL
+        return all(tensor.device.type != in_use().name for tensor in tensors) and ask(tensors)
+
+    collectives.is_available = is_available
+
+
+def _device(index: int | torch.device) -> torch.device:
+    if isinstance(index, torch.device):
+        return index
+    return torch.device("cpu") if index < 0 else torch.device(in_use().name, index)
+
+
+def _scatter(
+    tensor: Any, targets: Sequence[int], sizes: Sequence[int] | None = None, dim: int = 0, streams: Any = None
+) -> list[torch.Tensor]:
+    parts = tensor.split(list(sizes), dim) if sizes else tensor.chunk(len(targets), dim)
+    return [part.to(_device(target)) for part, target in zip(parts, targets, strict=False)]  # fewer rows than devices
+
+
+def _broadcast(tensor: torch.Tensor, targets: Sequence[int]) -> list[torch.Tensor]:
+    return [tensor.to(_device(target)) for target in targets]  # the first is where it is: itself, as on CUDA
+
+
+def _broadcast_coalesced(
+    tensors: Sequence[torch.Tensor], targets: Sequence[int], size: int
+) -> list[list[torch.Tensor]]:
+    return [[tensor.to(_device(target)) for tensor in tensors] for target in targets]
+
+
+def _gather(tensors: Sequence[torch.Tensor], dim: int, target: int | None) -> torch.Tensor:
+    where = _device(in_use().current() if target is None else target)
+    return torch.cat([tensor.to(where) for tensor in tensors], dim)
+
+
+def _scatter_out(tensor: Any, out: Sequence[torch.Tensor], dim: int = 0, streams: Any = None) -> list[torch.Tensor]:
+    parts = tensor.split([made.size(dim) for made in out], dim)
+    return [made.copy_(part) for made, part in zip(out, parts, strict=True)]
+
+
+def _broadcast_out(tensor: torch.Tensor, out: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [made.copy_(tensor) for made in out]
+
+
+def _gather_out(tensors: Sequence[torch.Tensor], out: torch.Tensor, dim: int) -> torch.Tensor:
+    return out.copy_(torch.cat([tensor.to(out.device) for tensor in tensors], dim))

@@ -1,0 +1,34 @@
+"""Storages made by themselves, as pickle and torch.load make them: torch refuses, crashes, or forgets the index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from xdevice.backends.torch.private_names import storages
+from xdevice.backends.torch.virtual.runtime import in_use
+
+
+def replace() -> None:
+    """Replace the functions of `torch.UntypedStorage` that make and resize storages."""
+    make, resize = storages.__new__, storages.resize_
+
+    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device")
+        if device is None or torch.device(device).type != in_use().name:
+            return make(cls, *args, **kwargs)
+        content = args[0] if args else kwargs.get("size", 0)
+        fill = torch.empty if isinstance(content, int) else torch.tensor  # how many bytes, or which
+        return fill(content, dtype=torch.uint8, device=device).untyped_storage()
+
+    def new_like(self: Any) -> Any:
+        return storages(0, device=self.device)
+
+    def resize_(self: Any, size: int) -> Any:
+        if self.device.type != in_use().name:
+            return resize(self, size)
+        in_use().resize(self, size)
+        return self
+
+    storages.__new__, storages.new, storages.resize_ = new, new_like, resize_
