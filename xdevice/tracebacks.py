@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def rendered(error: BaseException) -> list[str]:
-    """The lines that IPython shows of an error: in its own format, without the frames of this package.
+    """The lines that IPython shows of an error: in its own format, with the frames of the caller's code alone.
 
     ``error.__traceback__`` keeps all frames, for a debugger and for ``traceback.print_exc``.
     """
@@ -17,9 +17,10 @@ def rendered(error: BaseException) -> list[str]:
 
     shell = sys.modules["IPython"].get_ipython()
     kept = [(each, each.__traceback__) for each in _chain(error)]
+    frameworks = {name for _, trace in kept for name in map(_adapted, _modules(trace)) if name}
     try:
         for each, trace in kept:
-            each.__traceback__ = _shortened(trace)
+            each.__traceback__ = _shortened(trace, frameworks, whole=each is error)
         lines: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
     finally:
         for each, trace in kept:
@@ -36,24 +37,41 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _shortened(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames of this package; all of them, if it has no others."""
+def _steps(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _module(step: TracebackType) -> str:
+    return step.tb_frame.f_globals.get("__name__") or ""
+
+
+def _modules(trace: TracebackType | None) -> list[str]:
+    return [_module(step) for step in _steps(trace)]
+
+
+def _shortened(trace: TracebackType | None, frameworks: set[str], *, whole: bool) -> TracebackType | None:
+    """The traceback without the frames of this package, and without those of a framework that has called its adapter.
+
+    If nothing is left, all of them where ``whole``, else none.
+    """
     from types import TracebackType
 
-    steps: list[TracebackType] = []
-    each = trace
-    while each is not None:
-        steps.append(each)
-        each = each.tb_next
     shown: TracebackType | None = None
     below = ""  # the module that the frame called
-    for step in reversed(steps):
-        module = step.tb_frame.f_globals.get("__name__") or ""
+    for step in reversed([*_steps(trace)]):
+        module = _module(step)
         hidden = _is_ours(module) or (module == "contextlib" and _is_ours(below))  # `with` calls us through it
         below = module
-        if not hidden:
+        if not hidden and (shown or module.partition(".")[0] not in frameworks):
             shown = TracebackType(shown, step.tb_frame, step.tb_lasti, step.tb_lineno)
-    return shown or trace
+    return shown or (trace if whole else None)
+
+
+def _adapted(module: str) -> str:
+    """The framework whose adapter the module belongs to."""
+    return module.removeprefix("xdevice.backends.").partition(".")[0] if module.startswith("xdevice.backends.") else ""
 
 
 def _is_ours(module: str) -> bool:

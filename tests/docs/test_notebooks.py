@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbclient
+import nbformat
 import pytest
 
 NOTEBOOKS = Path(__file__).parents[2] / "docs" / "notebooks"
@@ -78,3 +80,16 @@ def test_a_notebook_is_kept_with_its_outputs_and_names_no_machine(name):
     assert any(cell["outputs"] for cell in kept["cells"] if cell["cell_type"] == "code")
     assert all(cell["execution_count"] for cell in kept["cells"] if cell["cell_type"] == "code")
     assert "/tmp/" not in text and "site-packages" not in text and "ipykernel_" not in text
+
+
+def test_a_refused_operation_shows_the_cell_and_no_frame_of_the_framework(tmp_path, monkeypatch):
+    for name in ("RUNTIME", "CONFIG", "DATA"):
+        monkeypatch.setenv(f"JUPYTER_{name}_DIR", str(tmp_path))
+    setup = "import xdevice\nxdevice.use('jax')\nxdevice.virtual_gpus(2)"
+    mixing = "with xdevice.strict():\n    xdevice.ones(2, device='gpu:0') + xdevice.ones(2, device='gpu:1')"
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in (setup, mixing)])
+    nbclient.NotebookClient(made, allow_errors=True, timeout=300).execute()
+    shown = text(made.cells[1].outputs[-1])
+    assert shown.count("Cell In[]") == 1 and "xdevice.ones(2" in shown and "/jax/" not in shown
+    assert "MixedDeviceError: add was given tensors on gpu:0 and gpu:1" in shown
+    assert "ValueError: Received incompatible devices" in shown, "the framework's own words are kept"
