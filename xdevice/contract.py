@@ -1,4 +1,4 @@
-"""What an adapter must provide: one Protocol per capability, one module of that name per adapter.
+"""What an adapter must provide: one Protocol per capability, in a module of that name or the one in `MODULES`.
 
 An adapter is a package of plain functions. It translates; the core decides. The core validates all
 arguments first: a device exists, a shape is a tuple of ints, a move is needed. A function that the
@@ -436,3 +436,6 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
     )
 }
 """Each capability with the functions that it may have."""
+
+MODULES = {"trees": "models", "data": "placement", "sharing": "exchange", "linalg": "maths.linalg", "fft": "maths.fft"}
+"""Where an adapter has the functions of a capability, if not in the module of that name."""

@@ -1,4 +1,4 @@
-"""JAX's arrays out of JAX."""
+"""JAX arrays as NumPy arrays, and memory shared with other frameworks."""
 
 from __future__ import annotations
 
@@ -24,3 +24,15 @@ def to_numpy(tensor: Any) -> Array:
             f"an array of {array.sharding} is spread over several processes; gather it, or read its addressable_shards"
         )
     return np.array(array)
+
+
+def export(tensor: Any) -> tuple[Any, bool] | None:
+    """Arrays on one device, which never change."""
+    array = check_alive(tensor)
+    if jnp.issubdtype(array.dtype, jax.dtypes.extended) or not array.size or len(array.sharding.device_set) > 1:
+        return None
+    return array, False
+
+
+def adopt(exporter: Any, writable: bool) -> Any:
+    return None if writable else jnp.from_dlpack(exporter, copy=False)  # raises unless aligned to 64 bytes

@@ -1,11 +1,13 @@
-"""Keras's models, layers, optimizers, metrics and seed generators, where Keras runs on JAX.
+"""Keras's models, layers, optimizers, metrics and seed generators, where Keras runs on JAX; and JAX's pytrees.
 
-JAX itself has no models; Flax and Equinox keep theirs in trees of arrays, which move as trees do.
+JAX itself has no models; Flax and Equinox keep theirs in trees of arrays, registered with jax.tree_util.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from jax.tree_util import default_registry, keystr, tree_flatten_with_path, tree_unflatten
 
 from xdevice.backends.jax.placement import copy, device_of, move
 from xdevice.errors import MixedDeviceError, NotSupportedError
@@ -15,6 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from xdevice.device import Device
+
+_registered: Callable[[type], Any]
+if hasattr(default_registry, "is_node"):
+    _registered = default_registry.is_node
+else:  # up to JAX 0.4.34 it tells of objects only; this is where it keeps the classes
+    from jax._src import tree_util
+
+    inside: Any = tree_util
+    _registered = inside._registry.__contains__
 
 
 def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
@@ -61,3 +72,16 @@ def _bring(variables: list[Any], device: Device) -> None:
     moved = [move(keras.value_of(variable), device, False) for variable in away]
     for variable, value in zip(away, moved, strict=True):  # not before all are there: memory may run out
         variable._value = value
+
+
+def is_node(cls: type) -> bool:
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return False  # JAX opens every named tuple, and rebuilds it by a call that the class may refuse
+    return bool(_registered(cls))
+
+
+def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
+    structure: Any
+    named, structure = tree_flatten_with_path(node, is_leaf=lambda part: part is not node)
+    parts, keys = [part for _, part in named], [keystr(path) for path, _ in named]
+    return parts, keys, lambda new: tree_unflatten(structure, new), structure.node_data()

@@ -1,4 +1,4 @@
-"""Copies of NumPy arrays."""
+"""Copies of NumPy arrays, and memory shared with other frameworks."""
 
 from __future__ import annotations
 
@@ -13,3 +13,16 @@ def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     if np.ma.is_masked(tensor):
         raise NotSupportedError("the mask of a masked array would be lost; fill it first with x.filled()")
     return np.array(tensor)
+
+
+def export(tensor: Any) -> tuple[Any, bool] | None:
+    """Not with negative strides: torch would abort the process, and Paddle read other memory."""
+    plain = type(tensor) is np.ndarray and tensor.size and tensor.dtype.isnative and tensor.dtype.kind in "biufc"
+    if not plain or min(tensor.strides, default=1) <= 0:
+        return None
+    return tensor, tensor.flags.writeable
+
+
+def adopt(exporter: Any, writable: bool) -> Any:
+    made = np.from_dlpack(exporter)
+    return made if made.flags.writeable or not writable else None  # read-only where the source never changes

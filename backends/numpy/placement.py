@@ -1,4 +1,4 @@
-"""The placement of NumPy arrays: always the CPU."""
+"""The placement of NumPy arrays: always the CPU. Scalars, and arrays of text, dates and objects, are plain data."""
 
 from __future__ import annotations
 
@@ -30,3 +30,7 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
 
 def copy(tensor: Any) -> Any:
     return tensor.copy()
+
+
+def is_data(tensor: Any) -> bool:
+    return not isinstance(tensor, np.ndarray) or tensor.dtype.kind not in "biufcV"

@@ -13,7 +13,7 @@ import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from xdevice.backends.paddle import plug_in
+from xdevice.backends.paddle.virtual import plug_in
 from xdevice.kit import virtual_request
 
 CANNOT: dict[str, str] = {

@@ -1,4 +1,4 @@
-"""TensorFlow tensors out of TensorFlow."""
+"""TensorFlow tensors as NumPy arrays, and memory shared with other frameworks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from xdevice.errors import NotSupportedError, UnknownPlacementError
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
+_Eager = type(tf.constant(0))  # it has no public name
 _DENSE = {
     tf.SparseTensor: "tf.sparse.to_dense(x)",
     tf.RaggedTensor: "x.to_tensor()",
@@ -29,3 +30,16 @@ def to_numpy(tensor: Any) -> Array:
         raise UnknownPlacementError("a variable has no value while a tf.function is traced; read it outside")
     array: Array = np.asarray(tensor.numpy())  # a copy; of shape () a NumPy scalar, made an array again
     return array
+
+
+def export(tensor: Any) -> tuple[Any, bool] | None:
+    """Eager tensors, which never change; variables do, and TensorFlow copies scalars."""
+    if type(tensor) is not _Eager or not tensor.shape.rank or not tensor.shape.num_elements():
+        return None
+    return tensor, False
+
+
+def adopt(exporter: Any, writable: bool) -> Any:
+    if writable or not exporter.shape:
+        return None
+    return tf.experimental.dlpack.from_dlpack(exporter.__dlpack__())  # it takes capsules only

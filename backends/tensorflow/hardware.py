@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _virtual = 0  # how many GPUs are virtual: logical CPUs, of which the first stays the CPU
 _stands_in = False  # whether they answer to TensorFlow's names for GPUs
 _first = 1  # which logical CPU is the first virtual GPU; a program may have split the CPU before them
-_build_info = tf.sysconfig.get_build_info  # which `stand_in_answers` replaces
+_build_info = tf.sysconfig.get_build_info  # which `virtual.answers` replaces
 
 
 def build() -> Build:

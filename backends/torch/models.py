@@ -1,4 +1,4 @@
-"""PyTorch modules, and packed sequences, which hold tensors and move like modules."""
+"""PyTorch modules, and packed sequences, which hold tensors and move like modules; and torch.utils._pytree."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
+from torch.utils import _pytree
 
 from xdevice.backends.torch import in_keras
 from xdevice.backends.torch.hardware import native
@@ -150,3 +151,17 @@ def copy_models(models: list[Any]) -> list[Any]:
             in_keras.settle(*([tensor for _, tensor in tensors_of(each)] for each in (old, new)))
     found |= zip(map(id, others), copied, strict=True)
     return [found[id(model)] for model in models]
+
+
+def is_node(cls: type) -> bool:
+    return cls in _pytree.SUPPORTED_NODES
+
+
+def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
+    definition = _pytree.SUPPORTED_NODES[type(node)]
+    parts, context = definition.flatten_fn(node)
+    if definition.flatten_with_keys_fn is None:
+        keys = [f"[{i}]" for i in range(len(parts))]
+    else:
+        keys = [_pytree.keystr((key,)) for key, _ in definition.flatten_with_keys_fn(node)[0]]
+    return list(parts), keys, lambda new: definition.unflatten_fn(new, context), context

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.contract import CAPABILITIES
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -32,18 +30,3 @@ def test_such_a_line_is_found(code):
 @pytest.mark.parametrize("code", ["from xdevice import ones", "import xdevice_pages", '">>> import xdevice"'])
 def test_any_other_line_is_not(code):
     assert not whole_imports(code)
-
-
-def test_every_capability_of_every_adapter_is_checked_against_the_contract():
-    checked = (ROOT / "tests" / "typing" / "contract.py").read_text(encoding="utf-8")
-    there = [p for p in (ROOT / "backends").glob("*/*") if p.stem in CAPABILITIES]
-    assert len(there) > 50
-    lists = ast.parse(checked)
-    typed = {
-        name.id
-        for node in ast.walk(lists)
-        if isinstance(node, ast.List)
-        for name in node.elts
-        if isinstance(name, ast.Name)
-    }
-    assert {f"{p.parent.name}_{p.stem}" for p in there} <= typed

@@ -39,7 +39,7 @@ def test_the_wheel_holds_every_module_under_its_own_name(wheel):
     adapters = {f"xdevice/{p.relative_to(ROOT).as_posix()}" for p in (ROOT / "backends").rglob("*.py")}
     files = [p for p in (ROOT / "backends").rglob("*") if p.suffix in (".cc", ".h")]
     sources = {f"xdevice/{p.relative_to(ROOT).as_posix()}" for p in files}
-    assert {"xdevice/backends/paddle/virtual_gpu.cc"} < sources
+    assert {"xdevice/backends/paddle/virtual/virtual_gpu.cc"} < sources
     assert shipped == core | adapters | sources | {"xdevice/py.typed"}
 
 
@@ -69,22 +69,23 @@ def test_every_capability_can_be_imported_from_the_wheel_alone(wheel, tmp_path):
     # the frameworks, and nothing else, come from the environment that runs the tests
     (site / "frameworks.pth").write_text(sysconfig.get_path("purelib") + "\n")
     code = """
-import importlib, json, pkgutil, xdevice
+import importlib, json, pkgutil, sys, xdevice
 from xdevice.contract import CAPABILITIES
 for name in xdevice.available():
     for capability in CAPABILITIES:
         getattr(xdevice.backend(name), capability)
-    for module in pkgutil.iter_modules(xdevice.backend(name).adapter.__path__):
-        if module.name.startswith("stand_in"):  # loaded where it is asked for
-            importlib.import_module(f"xdevice.backends.{name}.{module.name}")
-import sys
+    for folder in ("engine", "virtual"):  # parts that are loaded where they are asked for
+        package = sys.modules.get(f"xdevice.backends.{name}.{folder}")
+        for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
+            if module.name != "server_process":  # a program
+                importlib.import_module(f"{package.__name__}.{module.name}")
 files = {m: sys.modules[m].__file__ for m in sys.modules if m.startswith("xdevice.backends.")}
 print(json.dumps(files))
 """
     done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, timeout=300, check=True)
     loaded = json.loads(done.stdout.splitlines()[-1])
     for name in xdevice.available():
-        files = [p for p in (ROOT / "backends" / name).glob("*.py") if '__name__ == "__main__"' not in p.read_text()]
-        capabilities = {p.stem for p in files} - {"__init__"}  # and no programs
-        assert {f"xdevice.backends.{name}.{capability}" for capability in capabilities} <= set(loaded)
+        files = [p for p in (ROOT / "backends" / name).rglob("*.py") if p.stem not in ("__init__", "server_process")]
+        modules = {".".join(p.relative_to(ROOT).with_suffix("").parts) for p in files}
+        assert {f"xdevice.{module}" for module in modules} <= set(loaded)
     assert all(Path(file).is_relative_to(site) for file in loaded.values())

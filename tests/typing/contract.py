@@ -4,104 +4,96 @@ from xdevice import contract
 from xdevice.backends.cupy import collectives as cupy_collectives
 from xdevice.backends.cupy import creation as cupy_creation
 from xdevice.backends.cupy import exchange as cupy_exchange
-from xdevice.backends.cupy import fft as cupy_fft
 from xdevice.backends.cupy import hardware as cupy_hardware
-from xdevice.backends.cupy import linalg as cupy_linalg
 from xdevice.backends.cupy import maths as cupy_maths
 from xdevice.backends.cupy import memory as cupy_memory
 from xdevice.backends.cupy import placement as cupy_placement
 from xdevice.backends.cupy import storage as cupy_storage
+from xdevice.backends.cupy.maths import fft as cupy_fft
+from xdevice.backends.cupy.maths import linalg as cupy_linalg
 from xdevice.backends.jax import collectives as jax_collectives
 from xdevice.backends.jax import creation as jax_creation
 from xdevice.backends.jax import engine as jax_engine
 from xdevice.backends.jax import exchange as jax_exchange
-from xdevice.backends.jax import fft as jax_fft
 from xdevice.backends.jax import gradients as jax_gradients
 from xdevice.backends.jax import hardware as jax_hardware
-from xdevice.backends.jax import linalg as jax_linalg
 from xdevice.backends.jax import maths as jax_maths
 from xdevice.backends.jax import memory as jax_memory
 from xdevice.backends.jax import mixing as jax_mixing
 from xdevice.backends.jax import models as jax_models
 from xdevice.backends.jax import placement as jax_placement
-from xdevice.backends.jax import sharing as jax_sharing
 from xdevice.backends.jax import storage as jax_storage
-from xdevice.backends.jax import trees as jax_trees
 from xdevice.backends.jax import virtual as jax_virtual
+from xdevice.backends.jax.maths import fft as jax_fft
+from xdevice.backends.jax.maths import linalg as jax_linalg
 from xdevice.backends.mxnet import collectives as mxnet_collectives
 from xdevice.backends.mxnet import creation as mxnet_creation
 from xdevice.backends.mxnet import engine as mxnet_engine
 from xdevice.backends.mxnet import exchange as mxnet_exchange
 from xdevice.backends.mxnet import gradients as mxnet_gradients
 from xdevice.backends.mxnet import hardware as mxnet_hardware
-from xdevice.backends.mxnet import linalg as mxnet_linalg
 from xdevice.backends.mxnet import maths as mxnet_maths
 from xdevice.backends.mxnet import memory as mxnet_memory
 from xdevice.backends.mxnet import mixing as mxnet_mixing
 from xdevice.backends.mxnet import models as mxnet_models
 from xdevice.backends.mxnet import placement as mxnet_placement
 from xdevice.backends.mxnet import virtual as mxnet_virtual
+from xdevice.backends.mxnet.maths import linalg as mxnet_linalg
 from xdevice.backends.numpy import collectives as numpy_collectives
 from xdevice.backends.numpy import creation as numpy_creation
-from xdevice.backends.numpy import data as numpy_data
 from xdevice.backends.numpy import exchange as numpy_exchange
-from xdevice.backends.numpy import fft as numpy_fft
 from xdevice.backends.numpy import hardware as numpy_hardware
-from xdevice.backends.numpy import linalg as numpy_linalg
 from xdevice.backends.numpy import maths as numpy_maths
 from xdevice.backends.numpy import memory as numpy_memory
 from xdevice.backends.numpy import placement as numpy_placement
-from xdevice.backends.numpy import sharing as numpy_sharing
 from xdevice.backends.numpy import storage as numpy_storage
+from xdevice.backends.numpy.maths import fft as numpy_fft
+from xdevice.backends.numpy.maths import linalg as numpy_linalg
 from xdevice.backends.paddle import collectives as paddle_collectives
 from xdevice.backends.paddle import creation as paddle_creation
 from xdevice.backends.paddle import engine as paddle_engine
 from xdevice.backends.paddle import exchange as paddle_exchange
-from xdevice.backends.paddle import fft as paddle_fft
 from xdevice.backends.paddle import gradients as paddle_gradients
 from xdevice.backends.paddle import hardware as paddle_hardware
-from xdevice.backends.paddle import linalg as paddle_linalg
 from xdevice.backends.paddle import maths as paddle_maths
 from xdevice.backends.paddle import memory as paddle_memory
 from xdevice.backends.paddle import mixing as paddle_mixing
 from xdevice.backends.paddle import models as paddle_models
 from xdevice.backends.paddle import placement as paddle_placement
-from xdevice.backends.paddle import sharing as paddle_sharing
 from xdevice.backends.paddle import storage as paddle_storage
 from xdevice.backends.paddle import virtual as paddle_virtual
+from xdevice.backends.paddle.maths import fft as paddle_fft
+from xdevice.backends.paddle.maths import linalg as paddle_linalg
 from xdevice.backends.tensorflow import collectives as tensorflow_collectives
 from xdevice.backends.tensorflow import creation as tensorflow_creation
 from xdevice.backends.tensorflow import engine as tensorflow_engine
 from xdevice.backends.tensorflow import exchange as tensorflow_exchange
-from xdevice.backends.tensorflow import fft as tensorflow_fft
 from xdevice.backends.tensorflow import gradients as tensorflow_gradients
 from xdevice.backends.tensorflow import hardware as tensorflow_hardware
-from xdevice.backends.tensorflow import linalg as tensorflow_linalg
 from xdevice.backends.tensorflow import maths as tensorflow_maths
 from xdevice.backends.tensorflow import memory as tensorflow_memory
 from xdevice.backends.tensorflow import mixing as tensorflow_mixing
 from xdevice.backends.tensorflow import models as tensorflow_models
 from xdevice.backends.tensorflow import placement as tensorflow_placement
-from xdevice.backends.tensorflow import sharing as tensorflow_sharing
 from xdevice.backends.tensorflow import storage as tensorflow_storage
 from xdevice.backends.tensorflow import virtual as tensorflow_virtual
+from xdevice.backends.tensorflow.maths import fft as tensorflow_fft
+from xdevice.backends.tensorflow.maths import linalg as tensorflow_linalg
 from xdevice.backends.torch import collectives as torch_collectives
 from xdevice.backends.torch import creation as torch_creation
 from xdevice.backends.torch import engine as torch_engine
 from xdevice.backends.torch import exchange as torch_exchange
-from xdevice.backends.torch import fft as torch_fft
 from xdevice.backends.torch import gradients as torch_gradients
 from xdevice.backends.torch import hardware as torch_hardware
-from xdevice.backends.torch import linalg as torch_linalg
 from xdevice.backends.torch import maths as torch_maths
 from xdevice.backends.torch import memory as torch_memory
 from xdevice.backends.torch import mixing as torch_mixing
 from xdevice.backends.torch import models as torch_models
 from xdevice.backends.torch import placement as torch_placement
-from xdevice.backends.torch import sharing as torch_sharing
 from xdevice.backends.torch import storage as torch_storage
-from xdevice.backends.torch import trees as torch_trees
 from xdevice.backends.torch import virtual as torch_virtual
+from xdevice.backends.torch.maths import fft as torch_fft
+from xdevice.backends.torch.maths import linalg as torch_linalg
 
 hardware: list[contract.Hardware] = [
     torch_hardware,
@@ -121,8 +113,8 @@ placement: list[contract.Placement] = [
     numpy_placement,
     cupy_placement,
 ]
-data: list[contract.Data] = [numpy_data]
-trees: list[contract.Trees] = [torch_trees, jax_trees]
+data: list[contract.Data] = [numpy_placement]
+trees: list[contract.Trees] = [torch_models, jax_models]
 models: list[contract.Models] = [torch_models, tensorflow_models, paddle_models, mxnet_models, jax_models]
 creation: list[contract.Creation] = [
     torch_creation,
@@ -197,4 +189,4 @@ storage: list[contract.Storage] = [
     numpy_storage,
     cupy_storage,
 ]
-sharing: list[contract.Sharing] = [torch_sharing, tensorflow_sharing, paddle_sharing, jax_sharing, numpy_sharing]
+sharing: list[contract.Sharing] = [torch_exchange, tensorflow_exchange, paddle_exchange, jax_exchange, numpy_exchange]

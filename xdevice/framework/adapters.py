@@ -85,7 +85,7 @@ class Capability:
 
     def why_not(self, function: str) -> str:
         """Why the adapter lacks the function or the whole capability: its own reason if it gives one."""
-        reasons, home = self._reasons(), f"{self._backend.module}.{self._name}"
+        reasons, home = self._reasons(), f"{self._backend.module}.{_path_of(self._name)}"
         missing = home if self._is_empty() else f"{home}.{function}"
         return reasons.get(function) or reasons.get(self._name) or f"its adapter has no {missing}"
 
@@ -163,11 +163,8 @@ class Backend(str):
         if found is not None:
             return found
         self._prepare(name)
-        from importlib.util import find_spec
-
-        module = f"{self.module}.{name}"
         lacks = name in getattr(self.adapter, "CANNOT", {})  # this version of the framework, perhaps
-        loaded = _load(self, module) if not lacks and find_spec(f".{name}", self.adapter.__name__) else None
+        loaded = None if lacks else _module(self, name)
         opened: Capability = self.__dict__.setdefault(name, Capability(self, name, loaded))  # threads agree on one
         for begin in after_opening:
             begin(self, name)
@@ -284,6 +281,18 @@ def not_installed(name: str) -> BackendNotInstalledError:
     )
 
 
+def _module(owner: Backend, capability: str) -> ModuleType | None:
+    """The module in which the adapter has the capability's functions, if it has one."""
+    from importlib.util import find_spec
+
+    package = owner.adapter.__name__
+    for part in _path_of(capability).split("."):  # one by one: `find_spec` raises where a parent is missing
+        if find_spec(f"{package}.{part}") is None:
+            return None
+        package = _load(owner, f"{package}.{part}").__name__
+    return sys.modules[package]
+
+
 def _load(owner: Backend, module: str) -> ModuleType:
     loaded = sys.modules.get(module)
     if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
@@ -332,3 +341,9 @@ def _capabilities() -> dict[str, tuple[str, ...]]:
 
 def _functions_of(capability: str) -> tuple[str, ...]:
     return _capabilities()[capability]
+
+
+def _path_of(capability: str) -> str:
+    from xdevice.contract import MODULES
+
+    return MODULES.get(capability, capability)

@@ -19,8 +19,9 @@ from typing import Any
 
 import jax
 
-from xdevice.backends.jax import hardware, lists
+from xdevice.backends.jax import hardware
 from xdevice.backends.jax.memory import memory_stats as counted
+from xdevice.backends.jax.virtual import lists
 from xdevice.device import Device
 
 WORDS = "gpu", "cuda"

@@ -26,7 +26,8 @@ from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import core as _core
 from tensorflow.python.framework import ops as _ops
 
-from xdevice.backends.tensorflow import hardware, stand_in_answers, stand_in_runtimes
+from xdevice.backends.tensorflow import hardware
+from xdevice.backends.tensorflow.virtual import answers, runtimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,8 +65,8 @@ def start(n: int) -> None:
     _name_arguments()
     _name_errors()
     _reduce_without_nccl()
-    stand_in_answers.start(to_real)
-    stand_in_runtimes.start(to_real, to_shown)
+    answers.start(to_real)
+    runtimes.start(to_real, to_shown)
 
 
 def to_real(name: Any) -> Any:

@@ -10,7 +10,8 @@ from typing import Any
 
 import jax
 
-from xdevice.backends.jax import hardware, lists
+from xdevice.backends.jax import hardware
+from xdevice.backends.jax.virtual import lists
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit import virtual_memory
@@ -52,7 +53,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         settings.update("jax_platforms", "cpu")
     hardware.name_virtual(n)
     if stand_in:
-        from xdevice.backends.jax import stand_in as gpus_of_jax  # replaces parts of JAX, so only on request
+        from xdevice.backends.jax.virtual import stand_in as gpus_of_jax  # replaces parts of JAX, so only on request
 
         gpus_of_jax.start()
     else:

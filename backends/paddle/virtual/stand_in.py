@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import paddle
 from paddle.base import core as _core
 
-from xdevice.backends.paddle import stand_in_parts
 from xdevice.backends.paddle.hardware import WORD
+from xdevice.backends.paddle.virtual import streams
 from xdevice.kit import virtual_memory
 
 core: Any = _core
@@ -59,7 +59,7 @@ def start(n: int) -> None:
     _describe(memory())
     tensor: Any = paddle.Tensor
     tensor._place_str = property(lambda self: str(self.place))  # which printing a tensor shows
-    stand_in_parts.start(core)
+    streams.start(core)
     _let_nccl_be_gloo()
     _run_static_graphs_on_the_cpu()
     import_module("paddle.device.cuda.graphs").CoreCUDAGraph = None  # type: ignore[attr-defined, unused-ignore]

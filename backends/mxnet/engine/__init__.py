@@ -16,7 +16,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd
 
-from xdevice.backends.mxnet.servers import Servers, as_worker
+from xdevice.backends.mxnet.engine.servers import Servers, as_worker
 from xdevice.kit.means import summed_in
 
 if TYPE_CHECKING:

@@ -40,7 +40,9 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         tf.config.set_visible_devices([], word)
     name_virtual(n, stand_in=stand_in)
     if stand_in:
-        from xdevice.backends.tensorflow import stand_in as gpus_of_tensorflow  # it replaces parts of TensorFlow
+        from xdevice.backends.tensorflow.virtual import (
+            stand_in as gpus_of_tensorflow,  # it replaces parts of TensorFlow
+        )
 
         gpus_of_tensorflow.start(n)
         return

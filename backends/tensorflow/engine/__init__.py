@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from xdevice.backends.tensorflow import cluster, creation
+from xdevice.backends.tensorflow import creation
 from xdevice.backends.tensorflow.collectives import apart
+from xdevice.backends.tensorflow.engine import cluster
 from xdevice.backends.tensorflow.exchange import to_numpy
 from xdevice.backends.tensorflow.placement import device_of
 from xdevice.kit.loopback import is_loopback

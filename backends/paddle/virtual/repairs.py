@@ -1,7 +1,4 @@
-"""Virtual GPUs under PaddlePaddle: a custom device, ``vgpu``, from a plug-in that is compiled here.
-
-The plug-in must exist before PaddlePaddle is imported (see ``__init__.py`` and ``plug_in.py``). PaddlePaddle
-falls back to the CPU's kernels, since the device has none.
+"""Operations of PaddlePaddle that go wrong on a custom device, replaced by ones that work on virtual GPUs.
 
 Limitation in 3.0 and 3.3.1: the gradient of an ``Embedding(sparse=True)`` is on the CPU, as ``device_of``
 reports. As on real GPUs, optimizers, gradient clipping and recurrent layers
@@ -20,31 +17,13 @@ from paddle.base import core
 
 from xdevice.backends.paddle import hardware
 from xdevice.backends.paddle.placement import device_of, move
-from xdevice.errors import VirtualDeviceError
 
 
-def enable(n: int, force: bool, stand_in: bool) -> None:
-    real = hardware.real_gpus()
-    if real and not force:
-        raise VirtualDeviceError(
-            f"{n} virtual GPUs were asked for, but paddle sees {real} real; use these, or hide them with "
-            f"virtual_gpus({n}, force=True)"
-        )
-    if hardware.plugged_in() != n:
-        raise VirtualDeviceError(
-            f"{n} virtual GPUs are too late for paddle, which has been imported without them; before `import paddle` "
-            f"write xdevice.use('paddle') and xdevice.virtual_gpus({n}), or start with XDEVICE_VIRTUAL_GPUS={n} and "
-            f"import it by xdevice.backend('paddle').framework"
-        )
-    hardware.name_virtual(n, stand_in=stand_in)
+def apply() -> None:
     _mend_embedding()
     _mend_place()
     _mend_random_state()
     _mend_writing_to_arguments()
-    if stand_in:
-        from xdevice.backends.paddle import stand_in as gpus_of_paddle  # it replaces parts of PaddlePaddle
-
-        gpus_of_paddle.start(n)
 
 
 def _mend_place() -> None:

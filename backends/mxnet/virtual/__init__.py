@@ -28,7 +28,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     hardware.name_virtual(n, stand_in=stand_in)
     placement.forget()
     if stand_in:
-        from xdevice.backends.mxnet import stand_in as gpus_of_mxnet  # replaces functions of the library
+        from xdevice.backends.mxnet.virtual import stand_in as gpus_of_mxnet  # replaces functions of the library
 
         gpus_of_mxnet.start(n)
     for i in range(n):

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import mxnet as mx
 from mxnet.runtime import Feature, Features
 
-from xdevice.backends.mxnet import stand_in_mixing, text
+from xdevice.backends.mxnet import text
+from xdevice.backends.mxnet.virtual import mixing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +51,7 @@ def start(n: int) -> None:
     library.MXGetGPUCount = lambda count: _tell(count, n)
     library.MXGetGPUMemoryInformation64 = lambda index, free, total: _memory(_checked(_number(index), n), free, total)
     library.MXKVStoreCreate = _without_nccl(library.MXKVStoreCreate)
-    stand_in_mixing.start(library)
+    mixing.start(library)
     library.MXGetLastError = _in_gpus(library.MXGetLastError, n)
     Features()["CUDA"] = Feature(b"CUDA", True)
     text.translate(lambda value: _in_text(value, n))
