@@ -68,8 +68,8 @@ def _names_lent() -> Generator[list[str], None, None]:
 
 
 with _names_lent(), warnings.catch_warnings():
-    # MXNet 1.9.1 compares versions with distutils, which setuptools says is deprecated
-    warnings.filterwarnings("ignore", "distutils Version classes are deprecated", DeprecationWarning)
+    # MXNet 1.9.1 compares versions with distutils, which is deprecated
+    warnings.filterwarnings("ignore", "(The )?distutils .* deprecated", DeprecationWarning)
     import mxnet as mxnet
 
 write_plainly()
