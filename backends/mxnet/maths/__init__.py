@@ -10,7 +10,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from xdevice.backends.mxnet.creation import dtype as dtype
+from xdevice.backends.mxnet.creation import dtype as dtype  # for the kit
 from xdevice.kit.standard import standard
 from xdevice.kit.standard.widening import Widening
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import paddle
 
-from xdevice.backends.paddle.creation import dtype as dtype
+from xdevice.backends.paddle.creation import dtype as dtype  # for the kit
 from xdevice.backends.paddle.placement import device_of, move
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit.standard import standard

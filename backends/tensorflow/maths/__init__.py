@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context  # which scope this thread is in
 
 from xdevice.backends.tensorflow.creation import constant
-from xdevice.backends.tensorflow.creation import dtype as dtype
+from xdevice.backends.tensorflow.creation import dtype as dtype  # for the kit
 from xdevice.backends.tensorflow.placement import variable_of
 from xdevice.kit.standard import standard
 from xdevice.kit.standard.widening import Widening
