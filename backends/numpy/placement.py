@@ -17,7 +17,9 @@ _CPU = Device("cpu", 0)
 def role(cls: type) -> Role | None:
     if issubclass(cls, (np.ndarray, np.number, np.bool_)):
         return "tensor"
-    return "data" if issubclass(cls, (np.generic, np.dtype)) else None  # scalars of text and dates
+    # scalars of text and dates; generators, whose module NumPy need not have imported
+    is_data = issubclass(cls, (np.generic, np.dtype)) or cls.__module__.startswith("numpy.random.")
+    return "data" if is_data else None
 
 
 def device_of(tensor: Any) -> Device:

@@ -26,6 +26,7 @@ _DATA = (
     torch.iinfo,
     torch.Stream,
     torch.Event,
+    torch.Generator,
 )
 _known: dict[torch.device, Device] = {}
 

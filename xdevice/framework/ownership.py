@@ -39,6 +39,8 @@ sometimes_data: set[type] = set()
 """The types of tensor that may be plain data."""
 
 _owners: dict[type, Ownership] = {}  # each type seen so far that a framework owns
+_unowned: dict[type, list[Backend]] = {}  # types that no framework owns, and the frameworks that have said so
+_MOST_UNOWNED = 4096
 _unusable: dict[Backend, ModuleType] = {}  # modules that have a framework's name but cannot be used as one
 
 
@@ -67,12 +69,27 @@ def ownership_of(cls: type) -> Ownership | None:
 @constant
 def _found(cls: type) -> tuple[str, Role | None]:
     """The name of the framework that owns objects of this type, and their role; its adapter is loaded."""
+    here = imported()
+    if _unowned.get(cls) == here:
+        return "", None
+    asked = 0
     for owner in usable(cls):
+        asked += 1
         role = owner.placement.role(cls)
         if role is not None:
             owner.open("models" if role == "model" else "data")
             return str(owner), role
+    # not before all have been asked, and can know the class
+    if asked + sum(b in _unusable for b in here) == len(here) and not _is_being_imported(cls):
+        if len(_unowned) >= _MOST_UNOWNED:
+            _unowned.clear()  # a program may make classes without end
+        _unowned[cls] = here
     return "", None
+
+
+def _is_being_imported(cls: type) -> bool:
+    package = sys.modules.get(cls.__module__.partition(".")[0])
+    return bool(getattr(getattr(package, "__spec__", None), "_initializing", False))
 
 
 def where_in_tree(cls: type) -> Callable[[Any], Device] | None:
@@ -148,7 +165,7 @@ def usable(cls: type) -> Iterator[Backend]:
         except (BrokenBackendError, NotSupportedError, VirtualDeviceError) as error:
             if cls.__module__.partition(".")[0] == owner:
                 raise  # the framework's own object: the caller has to know
-            half_imported = getattr(getattr(module, "__spec__", None), "_initializing", True)
+            half_imported = getattr(getattr(module, "__spec__", None), "_initializing", False)
             if isinstance(error, BrokenBackendError) and not half_imported:
                 _unusable[owner] = module  # a user's own file of that name, say
         else:

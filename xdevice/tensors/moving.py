@@ -90,7 +90,7 @@ class Move:
         role = what.role
         if isinstance(what, Ownership):
             owner = what.backend
-            if is_weak(obj, what) and several:
+            if several and is_weak(obj, what):
                 return None
         elif not here or (here == {self.target} and not self.copy):
             return None

@@ -1,12 +1,15 @@
-"""What is inside of Python's own containers, by position or key; and another one with other parts."""
+"""What is inside of Python's own containers, by position or key; and another one with other parts.
+
+Each handler reads and writes by the methods of Python's own class, since a subclass may mean others by them.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 
 from xdevice.errors import ArgumentError
 from xdevice.framework.ownership import ATOMS
-from xdevice.tensors.trees.object_attributes import attributes, copied
+from xdevice.tensors.trees.object_attributes import attributes, copied, dict_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,40 +18,45 @@ if TYPE_CHECKING:
 _FROM_USERS = (TypeError, ValueError, AttributeError, KeyError, NotImplementedError)  # what their classes may raise
 
 
-class Contents:
-    """What is inside of a container by position or key; the base is a sequence."""
+class Handler:
+    """How containers of one kind are opened by position or key; the base is a sequence."""
+
+    def __init__(self, base: Any = list) -> None:
+        self._base = base
 
     def parts(self, node: Any) -> list[Any]:
-        return list(node)
+        return [*node] if type(node) is self._base else list(self._base.__iter__(node))
 
     def keys(self, node: Any) -> list[str]:
-        return [f"[{i}]" for i in range(len(node))]
+        return [f"[{i}]" for i in range(self._base.__len__(node))]
 
     def outline(self, node: Any) -> Any:
-        return len(node)
+        """What is equal for containers whose parts correspond to one another."""
+        return self._base.__len__(node)
 
     def fixed(self, node: Any) -> list[Any]:
+        """What a rebuilt one keeps as it is."""
         return []
 
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
         if type(node) is list:
             return list(parts)
         new = copied(node)
-        if isinstance(new, list):
+        if self._base is list:
             list.__setitem__(new, slice(None), parts)
         else:
-            new.clear()
-            new.extend(parts)
+            self._base.clear(new)
+            (set.update if self._base is set else deque.extend)(new, parts)
         return new
 
 
-class Tuples(Contents):
+class TupleHandler(Handler):
     def keys(self, node: Any) -> list[str]:
-        names = getattr(node, "_fields", None)
+        names = _fields(node)
         return [f".{name}" for name in names] if names else super().keys(node)
 
     def outline(self, node: Any) -> Any:
-        return getattr(node, "_fields", len(node))
+        return _fields(node) or super().outline(node)
 
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
         cls: Any = type(node)
@@ -57,18 +65,20 @@ class Tuples(Contents):
         return cls(parts) if hasattr(cls, "n_sequence_fields") else tuple.__new__(cls, parts)  # C's named tuples
 
 
-class Sets(Contents):
+class SetHandler(Handler):
     def keys(self, node: Any) -> list[str]:
-        return [f".{{{i}}}" for i in range(len(node))]
+        return [f".{{{i}}}" for i in range(self._base.__len__(node))]
 
     def outline(self, node: Any) -> Any:
-        return "set", len(node)
+        return "set", super().outline(node)
 
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
-        return type(node)(parts)
+        if self._base is frozenset or type(node) is set:
+            return self._base.__new__(type(node), parts) if self._base is frozenset else set(parts)
+        return super().rebuilt(node, parts)
 
 
-class Dicts(Contents):
+class DictHandler(Handler):
     """A dict: its items in the order of sorted keys, if these are strings or integers, so that dicts correspond."""
 
     def _order(self, node: Any) -> list[Any]:
@@ -89,29 +99,27 @@ class Dicts(Contents):
 
     def fixed(self, node: Any) -> list[Any]:
         keys = [key for key in dict.__iter__(node) if type(key) not in ATOMS]
-        made_by = getattr(node, "default_factory", None)
-        return keys if made_by is None else [*keys, made_by]
+        return [*keys, node.default_factory] if isinstance(node, defaultdict) else keys
 
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
         if type(node) is dict:
             return {**node, **dict(zip(self._order(node), parts, strict=True))}
         new = copied(node)
-        put = (
-            OrderedDict.__setitem__ if isinstance(node, OrderedDict) else dict.__setitem__
-        )  # whatever the class forbids
+        # past what the class forbids
+        put = OrderedDict.__setitem__ if isinstance(node, OrderedDict) else dict.__setitem__
         for key, part in zip(self._order(node), parts, strict=True):
             put(new, key, part)
-        if getattr(node, "__dict__", None) is node:  # attributes and items are one
+        if dict_of(node) is node:  # attributes and items are one
             new.__dict__ = new
         return new
 
 
-class OrderedDicts(Dicts):
+class OrderedDictHandler(DictHandler):
     def _order(self, node: Any) -> list[Any]:
         return list(OrderedDict.__iter__(node))
 
 
-class Mappings(Contents):
+class MappingHandler(Handler):
     """A mapping that is not a dict: rebuilt by its class from a dict, else by assigning to a copy."""
 
     def parts(self, node: Any) -> list[Any]:
@@ -152,7 +160,7 @@ class Mappings(Contents):
         return new
 
 
-class Partials(Contents):
+class PartialHandler(Handler):
     """`functools.partial`: its function and its arguments."""
 
     def parts(self, node: Any) -> list[Any]:
@@ -167,3 +175,9 @@ class Partials(Contents):
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
         cut = 1 + len(node.args)
         return type(node)(*parts[:cut], **dict(zip(node.keywords, parts[cut:], strict=True)))
+
+
+def _fields(node: Any) -> tuple[str, ...]:
+    """The names of a named tuple's fields, as its class has them."""
+    names = getattr(type(node), "_fields", ())
+    return names if isinstance(names, tuple) else ()

@@ -3,20 +3,29 @@
 A container of a type is opened into its parts and rebuilt from others: same type, same attributes. What is
 registered with optree, or with a framework that keeps a registry of its own, is opened as registered; other
 classes as what they are in Python: dicts, lists, tuples, sets, mappings, partials, and the attributes of
-dataclasses, attrs and pydantic models, `types.SimpleNamespace` and of all these.
+dataclasses, attrs and pydantic models, msgspec structs, `types.SimpleNamespace` and of all these.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict, UserDict, UserList, deque
+import weakref
+from collections import OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Mapping
 from types import SimpleNamespace
 
 from xdevice.errors import ArgumentError
 from xdevice.framework.ownership import ATOMS, ownership_of
-from xdevice.tensors.trees.container_handlers import Contents, Dicts, Mappings, OrderedDicts, Partials, Sets, Tuples
-from xdevice.tensors.trees.object_attributes import attributes, blank, copied, slots_of, with_attributes
+from xdevice.tensors.trees.container_handlers import (
+    DictHandler,
+    Handler,
+    MappingHandler,
+    OrderedDictHandler,
+    PartialHandler,
+    SetHandler,
+    TupleHandler,
+)
+from xdevice.tensors.trees.object_attributes import attributes, blank, copied, dict_of, slots_of, with_attributes
 from xdevice.tensors.trees.registered_nodes import opener_of
 
 TYPE_CHECKING = False
@@ -25,63 +34,68 @@ if TYPE_CHECKING:
 
     from xdevice.tensors.trees.registered_nodes import Opener
 
+_WITH_FIELDS = ("__dataclass_fields__", "__attrs_attrs__", "__pydantic_fields__", "__struct_fields__")
+_WEAK = (weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet)  # what moves would be lost at once
+
 
 class Container:
-    """How objects of one class are opened: into their contents, and the attributes that they have besides."""
+    """How objects of one class are opened: into what their handler finds, and the attributes that they have besides."""
 
-    __slots__ = ("_contents", "_has_attributes", "_slots")
+    __slots__ = ("_handler", "_has_attributes")
     is_registered = False
 
-    def __init__(self, cls: type, contents: Contents | None) -> None:
-        self._contents, self._slots = contents, slots_of(cls)
-        self._has_attributes = bool(self._slots) or cls.__dictoffset__ != 0
+    def __init__(self, cls: type, handler: Handler | None) -> None:
+        self._handler = handler
+        self._has_attributes = bool(slots_of(cls)) or cls.__dictoffset__ != 0
 
     def parts(self, node: Any) -> list[Any]:
         """What is in it, in a fixed order."""
-        found = self._contents.parts(node) if self._contents else []
+        if self._handler is None:
+            return [*attributes(node).values()]
+        found = self._handler.parts(node)
         return found + list(self._own(node).values()) if self._has_attributes else found
 
     def keys(self, node: Any) -> list[str]:
         """How each part would be written: ``[0]``, ``['x']``, ``.x``."""
-        found = self._contents.keys(node) if self._contents else []
+        found = self._handler.keys(node) if self._handler else []
         return found + [f".{name}" for name in self._own(node)]
 
     def outline(self, node: Any) -> Any:
         """What is equal for containers whose parts correspond to one another."""
-        found = self._contents.outline(node) if self._contents else None
+        found = self._handler.outline(node) if self._handler else None
         return (found, tuple(self._own(node))) if self._has_attributes else found
 
     def fixed(self, node: Any) -> list[Any]:
         """What a rebuilt one keeps as it is: keys, and what a registered class has beside its parts."""
-        return self._contents.fixed(node) if self._contents else []
+        return self._handler.fixed(node) if self._handler else []
 
     def fixed_noun(self, node: Any) -> str:
         """What an error calls it."""
-        return "a key or the default_factory" if hasattr(node, "default_factory") else "a key"
+        return "a key or the default_factory" if isinstance(node, defaultdict) else "a key"
 
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
         """Another of its class with these parts."""
         own = self._own(node)
-        if self._contents is None:
+        if self._handler is None:
             return with_attributes(blank(node), node, dict(zip(own, parts, strict=True)))
         cut = len(parts) - len(own)
-        if own and isinstance(self._contents, Mappings):  # its items are usually in an attribute
+        if own and isinstance(self._handler, MappingHandler):  # its items are usually in an attribute
             new = with_attributes(blank(node), node, dict(zip(own, parts[cut:], strict=True)))
-            if self._contents.agrees(new, node, parts[:cut]):
+            if self._handler.agrees(new, node, parts[:cut]):
                 return new
-        new = self._contents.rebuilt(node, parts[:cut])
+        new = self._handler.rebuilt(node, parts[:cut])
         return with_attributes(new, node, dict(zip(own, parts[cut:], strict=True)))
 
     def _own(self, node: Any) -> dict[str, Any]:
-        if not self._has_attributes or getattr(node, "__dict__", None) is node:  # its attributes are its items
+        if not self._has_attributes or (self._handler is not None and dict_of(node) is node):  # they are its items
             return {}
-        found = attributes(node, self._slots)
-        if isinstance(self._contents, _User):
+        found = attributes(node)
+        if type(self._handler) is _UserHandler:
             found.pop("data", None)
         return found
 
 
-class _User(Contents):
+class _UserHandler(Handler):
     """`collections.UserDict` and `UserList`: a container in the attribute ``data``."""
 
     def _inner(self, node: Any) -> Container:
@@ -157,15 +171,20 @@ def moves_itself(cls: type) -> bool:
 
 
 def _in_python(cls: type) -> Container | None:
-    contents = next((kind for base, kind in _KINDS.items() if issubclass(cls, base)), None)
-    if contents is None and _is_partial(cls):
-        contents = Partials()
-    fields = any(hasattr(cls, mark) for mark in ("__dataclass_fields__", "__attrs_attrs__", "__pydantic_fields__"))
-    if contents is None and issubclass(cls, Mapping):
-        contents = Mappings()
-    if contents is None and not fields and not issubclass(cls, SimpleNamespace):
+    if issubclass(cls, _WEAK):
         return None
-    return Container(cls, contents)
+    handler = next((kind for base, kind in _HANDLERS.items() if issubclass(cls, base)), None)
+    if handler is None and _is_partial(cls):
+        handler = PartialHandler()
+    if handler is None and issubclass(cls, Mapping):
+        handler = MappingHandler()
+    if (
+        handler is None
+        and not any(hasattr(cls, mark) for mark in _WITH_FIELDS)
+        and not issubclass(cls, SimpleNamespace)
+    ):
+        return None
+    return Container(cls, handler)
 
 
 def _is_partial(cls: type) -> bool:
@@ -173,17 +192,17 @@ def _is_partial(cls: type) -> bool:
     return "functools" in sys.modules and issubclass(cls, sys.modules["functools"].partial)
 
 
-_KINDS: dict[type, Contents] = {
-    OrderedDict: OrderedDicts(),
-    dict: Dicts(),
-    tuple: Tuples(),
-    list: Contents(),
-    deque: Contents(),
-    set: Sets(),
-    frozenset: Sets(),
-    UserDict: _User(),
-    UserList: _User(),
+_HANDLERS: dict[type, Handler] = {
+    OrderedDict: OrderedDictHandler(),
+    dict: DictHandler(),
+    tuple: TupleHandler(tuple),
+    list: Handler(list),
+    deque: Handler(deque),
+    set: SetHandler(set),
+    frozenset: SetHandler(frozenset),
+    UserDict: _UserHandler(),
+    UserList: _UserHandler(),
 }
 
 # each class of containers seen so far; the usual ones from the start, since compilers cannot trace the search
-_known: dict[type, Container] = {cls: Container(cls, _KINDS[cls]) for cls in (dict, list, tuple)}
+_known: dict[type, Container] = {cls: Container(cls, _HANDLERS[cls]) for cls in (dict, list, tuple)}

@@ -6,39 +6,24 @@ a tensor is found, or that cannot be searched, is named in an error.
 
 from __future__ import annotations
 
-import gc
-import sys
-import types
-from collections import deque
-from enum import Enum
-
 from xdevice.errors import NotATensorError, NotSupportedError, XDeviceError
 from xdevice.framework.choosing import backend
-from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of, sometimes_data
+from xdevice.framework.ownership import ATOMS, Ownership, ownership_of, places_of
 from xdevice.hardware.devices import as_device, is_device, native_of
-from xdevice.tensors.trees.containers import container_of, moves_itself
+from xdevice.tensors.trees.containers import moves_itself
 from xdevice.tensors.trees.object_attributes import attributes
+from xdevice.tensors.trees.search import DATA, HINT, is_pythons, is_text, tensors_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
     from typing import Any
 
     from xdevice.device import Device
     from xdevice.framework.adapters import Backend
     from xdevice.tensors.trees.containers import Container
 
-_MOST = 20_000  # objects that a search looks at
-
-_DATA = (
-    *(str, bytes, int, float, complex, bytearray, memoryview, range, type, Enum),
-    *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType, types.ModuleType),
-    *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GenericAlias, types.CodeType),
-    *(type(Ellipsis), type(NotImplemented)),
-)
-
 _MADE_IN_PYTHON = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
-_HINT = "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
 _ARRAYS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__", "__array__")  # numbers of another library
 
 
@@ -67,7 +52,7 @@ def what_is(leaf: Any) -> Ownership | SelfMoving | None:
         return owned if owned.is_tensor or owned.is_model else None
     if moves_itself(cls):
         return SELF_MOVING
-    if not isinstance(leaf, _DATA):
+    if not isinstance(leaf, DATA):
         _check_data(leaf)
     return None
 
@@ -75,7 +60,7 @@ def what_is(leaf: Any) -> Ownership | SelfMoving | None:
 def check_fixed(container: Container, node: Any, skip: Collection[str] = ()) -> None:
     """An error if there is a tensor in a container's keys, or in what a registered class keeps beside its parts."""
     for fixed in container.fixed(node):
-        for _, tensor, _ in _tensors_in(fixed):
+        for _, tensor, _ in tensors_in(fixed):
             names = _static_names(container, node, tensor)
             if names and set(names).isdisjoint(skip):
                 raise NotATensorError(
@@ -99,12 +84,12 @@ def _static_names(container: Container, node: Any, tensor: Any) -> list[str]:
 
 
 def _holds(root: Any, tensor: Any) -> bool:
-    return any(found is tensor for _, found, _ in _tensors_in(root))
+    return any(found is tensor for _, found, _ in tensors_in(root))
 
 
 def is_weak(leaf: Any, what: Ownership | SelfMoving) -> bool:
     """Whether the leaf is a tensor that is plain data beside others: a NumPy scalar, an array of text or objects."""
-    if not isinstance(what, Ownership) or not _is_text(leaf, what):
+    if not isinstance(what, Ownership) or not is_text(leaf, what):
         return False
     _check_nothing_inside(leaf)
     return True
@@ -124,7 +109,7 @@ def places(leaf: Any, what: Ownership | SelfMoving) -> set[Device]:
         except XDeviceError:
             pass  # a word of its own for something else
     found: set[Device] = set()
-    for _, tensor, owned in _tensors_in(leaf):
+    for _, tensor, owned in tensors_in(leaf):
         found |= places_of(tensor, owned)
     return found
 
@@ -156,7 +141,7 @@ def _call_to(obj: Any, target: Any) -> Any:
 
 def owner_of_self_moving(leaf: Any) -> Backend:
     """The framework of the tensors in it, else of its device, else the chosen one."""
-    for _, _, owned in _tensors_in(leaf):
+    for _, _, owned in tensors_in(leaf):
         return owned.backend
     by_device = ownership_of(type(getattr(leaf, "device", None)))
     return by_device.backend if by_device is not None else backend()
@@ -170,83 +155,45 @@ def _deep_copied(leaf: Any) -> Any:
 
 def _check_data(leaf: Any) -> None:
     """An error unless the object is plain data, as far as can be seen."""
-    kind = type(leaf).__name__
-    if hasattr(type(leaf), "__next__"):
-        raise NotATensorError(f"an object of type {kind} can be read only once; make it a list")
+    cls = type(leaf)
+    kind = f"an object of type {cls.__name__}"
+    if any(base.__name__ == "NonCallableMock" for base in cls.__mro__):
+        raise NotATensorError(f"{kind} has every attribute that it is asked for, tensors too; {HINT}")
+    if hasattr(cls, "__next__"):
+        raise NotATensorError(f"{kind} can be read only once; make it a list")
     _check_nothing_inside(leaf)
-    if any(hasattr(type(leaf), mark) for mark in _ARRAYS):
-        raise NotATensorError(f"an object of type {kind} holds an array that no framework here owns; {_HINT}")
+    if any(hasattr(cls, mark) for mark in _ARRAYS):
+        raise NotATensorError(f"{kind} holds an array that no framework here owns; {HINT}")
     if not _can_be_searched(leaf):
-        raise NotATensorError(f"an object of type {kind} cannot be searched for tensors; {_HINT}")
+        raise NotATensorError(f"{kind} cannot be searched for tensors; {HINT}")
 
 
 def _check_nothing_inside(leaf: Any) -> None:
     kind = type(leaf).__name__
-    for path, tensor, owned in _tensors_in(leaf):
+    for path, tensor, owned in tensors_in(leaf):
+        if owned.backend == "numpy" and _is_estimator(type(leaf)):
+            continue  # it computes on the host, wherever the other tensors are
         found = f"{kind}{path} is a {owned.role} ({type(tensor).__name__})"
-        raise NotATensorError(f"{found}, and xdevice cannot rebuild {kind} objects; {_HINT}")
+        raise NotATensorError(f"{found}, and xdevice cannot rebuild {kind} objects; {HINT}")
+
+
+def _is_estimator(cls: type) -> bool:
+    """Whether the class is an estimator by scikit-learn's conventions."""
+    return all(hasattr(cls, name) for name in ("fit", "get_params", "set_params"))
 
 
 def _can_be_searched(leaf: Any) -> bool:
     """Whether all that the object holds can be seen: it is made in Python, or in C and holds nothing."""
     cls = type(leaf)
-    if callable(leaf) and (hasattr(leaf, "__name__") or hasattr(leaf, "__wrapped__")):
+    if callable(leaf) and (_has(leaf, "__name__") or _has(leaf, "__wrapped__")):
         return True  # a function made in C
-    if bool(cls.__flags__ & _MADE_IN_PYTHON) and (hasattr(leaf, "__dict__") or "__slots__" in vars(cls)):
+    if bool(cls.__flags__ & _MADE_IN_PYTHON) and (cls.__dictoffset__ or "__slots__" in vars(cls)):
         return True
-    return cls.__module__ == "array" or (_is_pythons(cls) and not hasattr(cls, "__iter__"))  # such as a lock, a slice
+    return cls.__module__ == "array" or (is_pythons(cls) and not hasattr(cls, "__iter__"))  # such as a lock, a slice
 
 
-def _is_pythons(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] in sys.stdlib_module_names
-
-
-def _tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
-    """Each tensor and model that can be reached through containers and attributes, with its path."""
-    seen: set[int] = set()
-    ahead: deque[tuple[str, Any]] = deque([("", root)])
-    while ahead:
-        if len(seen) > _MOST:
-            kind = type(root).__name__
-            raise NotATensorError(f"an object of type {kind} has too much in it to be searched for tensors; {_HINT}")
-        path, node = ahead.popleft()
-        if id(node) in seen or isinstance(node, _DATA):
-            continue
-        seen.add(id(node))
-        owned = owned_by(node)
-        if owned is not None and not _holds_objects(node):
-            if not _is_text(node, owned):
-                yield path, node, owned
-            continue
-        ahead.extend(_inside(node, path))
-
-
-def _is_text(node: Any, owned: Ownership) -> bool:
-    return owned.is_tensor and type(node) in sometimes_data and owned.backend.data.is_data(node)
-
-
-def _holds_objects(node: Any) -> bool:
-    """Whether it is an array of Python objects, as NumPy's may be."""
-    return getattr(getattr(node, "dtype", None), "hasobject", False) is True and hasattr(node, "flat")
-
-
-def _inside(node: Any, path: str) -> list[tuple[str, Any]]:
-    if _holds_objects(node):
-        return [(f"{path}.flat[{i}]", part) for i, part in enumerate(node.flat)]
-    if isinstance(node, types.FrameType):  # of a generator; its globals are not in it
-        return [(f"{path}.{name}", value) for name, value in node.f_locals.items()]
-    container = container_of(node)
-    if container is not None:
-        return [(path + key, part) for key, part in zip(container.keys(node), container.parts(node), strict=True)]
+def _has(obj: Any, name: str) -> bool:
     try:
-        found = [(f"{path}.{name}", value) for name, value in attributes(node).items()]
-    except Exception:  # a class whose attributes raise
-        found = []
-    if isinstance(node, BaseException):
-        found += [(f"{path}.args[{i}]", part) for i, part in enumerate(node.args)]
-    if _is_pythons(type(node)) and not callable(node):  # views and iterators too, which are not read
-        found += [(path, part) for part in gc.get_referents(node)]
-    if isinstance(node, (dict, list, tuple, set, frozenset)):  # of a class that moves itself
-        contents = node.values() if isinstance(node, dict) else node
-        found += [(f"{path}[{i}]", part) for i, part in enumerate(contents)]
-    return found
+        return hasattr(obj, name)
+    except Exception:  # its class raises another error than AttributeError
+        return False

@@ -44,8 +44,10 @@ def not_a_tensor(obj: Any) -> NotATensorError:
 
 
 def at_path(error: XDeviceError, path: str) -> XDeviceError:
-    """The same error with the path of the leaf that it is about."""
-    return type(error)(f"{error} (at {path})") if path else error
+    """The same error, with the path of the leaf that it is about in its message."""
+    if path:
+        error.args = (f"{error} (at {path})", *error.args[1:])
+    return error
 
 
 def _placements(path: str, obj: Any, skip: Collection[str] = ()) -> Iterator[tuple[str, set[Device]]]:

@@ -1,4 +1,7 @@
-"""The attributes of an object: what is in its ``__dict__`` and slots, and another object with the same."""
+"""The attributes of an object: what is in its ``__dict__`` and slots, and another object with the same.
+
+They are read past the class's own ``__getattr__`` and ``__getattribute__``, which may raise or invent anything.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +12,43 @@ from xdevice.errors import ArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
+_dict_of: Any = object.__getattribute__
+_slots: dict[type, dict[str, MemberDescriptorType]] = {}  # of each class seen so far
 
-def attributes(node: Any, slots: Sequence[str] | None = None) -> dict[str, Any]:
+
+def attributes(node: Any) -> dict[str, Any]:
     """The values in the object's ``__dict__`` and slots, by the names under which they are kept."""
-    found = dict(getattr(node, "__dict__", ()))
-    for name in slots_of(type(node)) if slots is None else slots:
-        if hasattr(node, name):
-            found.setdefault(name, getattr(node, name))
+    cls = type(node)
+    found = {} if cls.__dictoffset__ == 0 else dict(_dict_of(node, "__dict__"))
+    if cls not in _slots:
+        slots_of(cls)
+    for name, member in _slots[cls].items():
+        try:
+            found.setdefault(name, member.__get__(node))
+        except AttributeError:  # it has no value
+            continue
     return found
 
 
-def slots_of(cls: type) -> list[str]:
-    """The names of all slots, those of base classes and private ones as they are kept: ``_Base__name``."""
-    return [
-        name
-        for base in cls.__mro__
-        if "__slots__" in vars(base)
-        for name, member in vars(base).items()
-        if isinstance(member, MemberDescriptorType)
-    ]
+def dict_of(node: Any) -> dict[str, Any]:
+    """The object's ``__dict__``; empty where it has none."""
+    return {} if type(node).__dictoffset__ == 0 else _dict_of(node, "__dict__")
+
+
+def slots_of(cls: type) -> dict[str, MemberDescriptorType]:
+    """All slots, those of base classes and private ones by the name under which they are kept: ``_Base__name``."""
+    known = _slots.get(cls)
+    if known is None:
+        known = _slots[cls] = {
+            name: member
+            for base in cls.__mro__
+            if "__slots__" in vars(base) or "__struct_fields__" in vars(base)
+            for name, member in vars(base).items()
+            if isinstance(member, MemberDescriptorType)
+        }
+    return known
 
 
 def blank(node: Any) -> Any:
@@ -45,16 +63,17 @@ def blank(node: Any) -> Any:
 
 def with_attributes(new: Any, node: Any, attributes: dict[str, Any]) -> Any:
     """The new object with these attributes, past its class's own ``__setattr__``: frozen ones too."""
-    own = getattr(node, "__dict__", ())
+    own, slots = dict_of(node), slots_of(type(node))
     for name, value in attributes.items():
         if name in own:
-            new.__dict__[name] = value
+            dict_of(new)[name] = value
         else:
-            object.__setattr__(new, name, value)
+            slots[name].__set__(new, value)
     return new
 
 
 def copied(node: Any) -> Any:
+    """A shallow copy of the object; an error where copying it gives itself."""
     try:
         new = copy.copy(node)
     except Exception:  # it refuses to be copied, or to be changed while it is
@@ -62,7 +81,7 @@ def copied(node: Any) -> Any:
         new = cls.__new__(cls)
         if isinstance(node, dict):
             dict.update(new, node)
-        new.__dict__.update(getattr(node, "__dict__", {})) if hasattr(new, "__dict__") else None
+        dict_of(new).update(dict_of(node))
     if new is node:
         raise ArgumentError(f"copying this {type(node).__name__} gives itself, so it cannot be moved; pass its parts")
     return new

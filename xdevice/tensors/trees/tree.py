@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _DEEPEST = 5000  # containers within containers: a tree deeper than that contains itself
 
 _Item = tuple["Container", "Any", "list[Any]"]  # a container: how it is opened, itself, and its parts
+_Names = tuple[str, ...]  # what a part may be called: its path, that without the first dot, its last key
 
 
 class Flat:
@@ -39,20 +40,23 @@ class Flat:
         self._paths: tuple[str, ...] | None = None
         self._with_fixed: list[int] = []  # the containers that keep something as it is
         names = frozenset((skip,) if isinstance(skip, str) else skip)
-        if names:
-            self._walk_past(names)
-        else:
-            self._walk()
+        self._walk(names)
         for i in self._with_fixed:
             self._check_fixed(i, names)
 
-    def _walk(self) -> None:
+    def _walk(self, skip: frozenset[str]) -> None:
+        """Find all leaves; what has one of these names or paths is a leaf to be left alone."""
         leaves, items = self.leaves, self._items
         ahead = [iter((self.tree,))]
+        names: list[Iterator[_Names]] = [iter([()])]  # of those ahead, if any are to be skipped
         while ahead:
             for node in ahead[-1]:
                 cls = type(node)
-                container = None if cls in where_by_type or cls in ATOMS else container_of(node)
+                if skip and not skip.isdisjoint(named := next(names[-1])):
+                    self.skipped.add(len(leaves))
+                    container = None
+                else:
+                    container = None if cls in where_by_type or cls in ATOMS else container_of(node)
                 if container is None:
                     leaves.append(node)
                     items.append(None)
@@ -64,34 +68,13 @@ class Flat:
                 if len(ahead) > _DEEPEST:
                     raise self._too_deep()
                 ahead.append(iter(parts))
+                if skip:
+                    names.append(_names_of_parts(container.keys(node), named))
                 break
             else:
                 ahead.pop()
-
-    def _walk_past(self, skip: frozenset[str]) -> None:
-        """The same, with the parts of these names and paths as leaves that are to be left alone."""
-        ahead = [iter((("", "", self.tree),))]
-        while ahead:
-            for name, path, node in ahead[-1]:
-                skipped = bool(path) and not skip.isdisjoint((name, path, path.lstrip(".")))
-                container = None if skipped else container_of(node)
-                if container is None:
-                    if skipped:
-                        self.skipped.add(len(self.leaves))
-                    self.leaves.append(node)
-                    self._items.append(None)
-                    continue
-                parts = container.parts(node)
-                if container.fixed(node):
-                    self._with_fixed.append(len(self._items))
-                self._items.append((container, node, parts))
-                if len(ahead) > _DEEPEST:
-                    raise self._too_deep()
-                named = [(key.strip("[].'\""), path + key) for key in container.keys(node)]
-                ahead.append(iter([(*names, part) for names, part in zip(named, parts, strict=True)]))
-                break
-            else:
-                ahead.pop()
+                if skip:
+                    names.pop()
 
     def _too_deep(self) -> ArgumentError:
         kind = type(self.tree).__name__
@@ -131,7 +114,7 @@ class Flat:
 
     @property
     def unordered(self) -> bool:
-        """Whether there is a set with several parts in it: their order differs between equal sets."""
+        """Whether it contains a set with several parts: their order differs between equal sets."""
         return any(item and isinstance(item[1], (set, frozenset)) and len(item[2]) > 1 for item in self._items)
 
     def named(self) -> Iterator[tuple[str, Any]]:
@@ -173,7 +156,7 @@ class Flat:
 
 
 def flatten(tree: Any, skip: Collection[str] = ()) -> Flat:
-    """The tree flattened, to be passed on; what has a name or path in ``skip`` is a leaf to be left alone.
+    """The tree as its leaves; what has a name or path in ``skip`` is a leaf to be left alone.
 
     Raises
     ------
@@ -181,3 +164,8 @@ def flatten(tree: Any, skip: Collection[str] = ()) -> Flat:
         It is nested too deeply, or contains itself.
     """
     return Flat(tree, skip)
+
+
+def _names_of_parts(keys: list[str], parent: _Names) -> Iterator[_Names]:
+    path = parent[0] if parent else ""
+    return ((path + key, (path + key).lstrip("."), key.strip("[].'\"")) for key in keys)
