@@ -63,14 +63,13 @@ class Move:
 
     def _what_to_do(self, flat: Flat) -> list[Item]:
         todo: dict[int, Item] = {}
-        several = len(flat.leaves) > 1
         for i, leaf in enumerate(flat.leaves):
             try:
                 if i in flat.skipped or id(leaf) in todo or (not self.copy and self._is_there(leaf)):
                     continue
                 what = what_is(leaf)
                 if what is not None:
-                    item = self._checked(leaf, what, several)
+                    item = self._checked(leaf, what, flat)
                     if item is not None:
                         todo[id(leaf)] = item
             except XDeviceError as error:
@@ -84,13 +83,13 @@ class Move:
         except (MixedDeviceError, NotATensorError):
             return False  # one tensor spread over several devices, which is brought together; or plain data
 
-    def _checked(self, obj: Any, what: Ownership | SelfMoving, several: bool) -> Item | None:
+    def _checked(self, obj: Any, what: Ownership | SelfMoving, flat: Flat) -> Item | None:
         """What there is to do for a leaf, if it can be done as far as can be known beforehand."""
-        here = places(obj, what)
+        here, several = places(obj, what), len(flat.leaves) > 1
         role = what.role
         if isinstance(what, Ownership):
             owner = what.backend
-            if several and is_weak(obj, what):
+            if not flat.is_leaf and is_weak(obj, what) and several:  # alone, an array of objects is an array
                 return None
         elif not here or (here == {self.target} and not self.copy):
             return None
