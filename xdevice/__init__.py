@@ -12,7 +12,7 @@ from __future__ import annotations
 from os import environ as _environ
 
 from xdevice._version import __version__ as __version__
-from xdevice.device import when_needed as _when_needed
+from xdevice.hooks import install_on_first_use as _install_on_first_use
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -212,6 +212,6 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, "distributed"})
 
 
-_when_needed(lambda: _load("xdevice.hardware.scopes"))  # which sets the hooks, as do the modules that it imports
+_install_on_first_use(lambda: _load("xdevice.hardware.hooks").install_hooks())
 if _environ.get("XDEVICE_VIRTUAL_GPUS", "0") not in ("", "0"):
-    _load("xdevice.hardware.virtual").heed_environment()
+    _load("xdevice.hardware.virtual").apply_environment()

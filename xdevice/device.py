@@ -5,12 +5,13 @@ from __future__ import annotations
 from _operator import index as _index  # operator.index, without its 0.3 ms
 
 from xdevice.errors import DeviceSpellingError, DeviceTypeError, XDeviceError, shortened
+from xdevice.hooks import hooks
 from xdevice.tracing import constant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from types import TracebackType
     from typing import Any
 
@@ -36,9 +37,6 @@ _SPELLINGS = (
 
 _devices: dict[tuple[str, int], Device] = {}  # every Device there is: equal means identical
 _spelled: dict[str, Device] = {}
-_scope_hooks: list[Callable[..., None]] = []  # what ``with device:`` calls on entering and on leaving
-_native_hooks: list[Callable[[object], Device | None]] = []  # what ``device == obj`` asks about a native device
-_loaders: list[Callable[[], object]] = []  # what imports the modules that set hooks
 _patterns: list[re.Pattern[str]] = []
 
 
@@ -128,7 +126,7 @@ class Device:
         try:
             named = parse(other) if isinstance(other, str) else None
             if named is None or is_own_word(named):
-                named = _native(other) or named
+                named = hooks().device_named(other) or named
         except XDeviceError:  # malformed, or of a framework that cannot be used
             return NotImplemented
         return NotImplemented if named is None else named is self
@@ -152,36 +150,13 @@ class Device:
         return self.kind, self.index
 
     def __enter__(self) -> Device:
-        if not _scope_hooks:
-            load_hooks()
-        _scope_hooks[0](self, self)
+        hooks().enter_scope(self, self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _scope_hooks[1](self, kind, error, trace)
-
-
-def on_with(enter: Callable[..., None], leave: Callable[..., None]) -> None:
-    """Set what ``with device:`` does: `xdevice.hardware.scopes`, which is above this file, provides it."""
-    _scope_hooks[:] = enter, leave
-
-
-def on_native(name: Callable[[object], Device | None]) -> None:
-    """Set what ``device == obj`` asks: the device that a framework's own object or word names, or ``None``."""
-    _native_hooks[:] = (name,)
-
-
-def when_needed(load: Callable[[], object]) -> None:
-    """Set what imports the modules above this file that set hooks: they are not needed at import."""
-    _loaders[:] = (load,)
-
-
-def load_hooks() -> None:
-    """Import the modules that set hooks, if they have not been imported."""
-    for load in _loaders:
-        load()
+        hooks().leave_scope(self, kind, error, trace)
 
 
 def parse(spelling: str) -> Device:
@@ -261,13 +236,6 @@ def as_integer(value: Any) -> int | None:
         return _index(value)
     except TypeError:
         return None
-
-
-def _native(obj: object) -> Device | None:
-    """The device that a framework's own object, or a word of its own, names; ``None`` if it is neither."""
-    if not _native_hooks:
-        load_hooks()
-    return _native_hooks[0](obj)
 
 
 def _kind(word: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from xdevice.kit import keras
-from xdevice.kit.after_import import after_import
+from xdevice.kit.import_hook import after_import
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

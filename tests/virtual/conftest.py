@@ -19,7 +19,7 @@ def program(tmp_path):
     def run(text, *, gpus=True, **env):
         path = tmp_path / "program.py"
         path.write_text(textwrap.dedent(text))
-        clean = {name: value for name, value in os.environ.items() if name != ENV and not name.endswith("IS_SAID")}
+        clean = {name: value for name, value in os.environ.items() if name != ENV and not name.endswith("_WARNED")}
         start = ["-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in"] if gpus else []
         done = subprocess.run(
             [sys.executable, *start, str(path)], capture_output=True, text=True, timeout=150, env={**clean, **env}

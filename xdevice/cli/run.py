@@ -33,7 +33,7 @@ def main(options: argparse.Namespace) -> int:
     script = script_at(options.script)
     if options.virtual_gpus:
         number = request.checked(options.virtual_gpus, f"--virtual-gpus {options.virtual_gpus}")
-        request.hand_down(request.Request(number, False, options.stand_in, "--virtual-gpus"))
+        request.propagate(request.Request(number, False, options.stand_in, "--virtual-gpus"))
     if options.stand_in:
         return _run_once(script, options)
     names = environments.names(options.backend) if options.env else frameworks(options.backend)

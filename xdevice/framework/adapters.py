@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from xdevice.device import load_hooks
 from xdevice.errors import (
     BackendNotInstalledError,
     BrokenBackendError,
@@ -13,11 +12,11 @@ from xdevice.errors import (
     XDeviceError,
     did_you_mean,
 )
+from xdevice.hooks import hooks
 from xdevice.tracing import constant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
@@ -29,13 +28,6 @@ GROUP = "xdevice.backends"
 
 ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
 """Which installed framework is taken when none is chosen; others come after these, by name. All of these have a CPU."""
-
-before_opening: list[Callable[[Backend, str], None]] = []
-"""Called with a backend and the name of a capability before it is loaded, or with "" before the framework itself is
-handed out; `xdevice.hardware.virtual` adds to it."""
-
-after_opening: list[Callable[[Backend, str], None]] = []
-"""The same, once it is loaded; `xdevice.framework.mixing` adds to it."""
 
 _MEANT = {
     **dict.fromkeys(("pytorch", "pt", "lightning", "accelerate", "transformers"), "torch"),
@@ -148,7 +140,7 @@ class Backend(str):
     def framework(self) -> ModuleType:
         """The framework's own module, imported."""
         _load(self, self.module)
-        self._prepare("")
+        hooks().before_loading(self, "")
         return sys.modules[str(self)]
 
     def __getattr__(self, name: str) -> Any:
@@ -162,18 +154,12 @@ class Backend(str):
         found: Capability | None = self.__dict__.get(name)
         if found is not None:
             return found
-        self._prepare(name)
+        hooks().before_loading(self, name)
         lacks = name in getattr(self.adapter, "CANNOT", {})  # this version of the framework, perhaps
         loaded = None if lacks else _module(self, name)
         opened: Capability = self.__dict__.setdefault(name, Capability(self, name, loaded))  # threads agree on one
-        for begin in after_opening:
-            begin(self, name)
+        hooks().after_loading(self, name)
         return opened
-
-    def _prepare(self, name: str) -> None:
-        load_hooks()  # `before_opening` may still be empty
-        for prepare in before_opening:
-            prepare(self, name)
 
     def close(self) -> None:
         """Forget the capabilities and native devices: each is prepared again when it is next used."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from _thread import RLock  # threading.RLock, without its 1 ms
 
 from xdevice.errors import ArgumentTypeError, BrokenBackendError, NotSupportedError
-from xdevice.framework.adapters import after_opening, imported
+from xdevice.framework.adapters import imported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,10 +108,7 @@ def watch(owner: Backend) -> None:
         manager.__enter__()
 
 
-def _watch_opened(owner: Backend, capability: str) -> None:
+def watch_loaded(owner: Backend, capability: str) -> None:
     """Watch a framework that is first used while a strict block is open."""
     if capability not in ("virtual", "mixing"):
         watch(owner)
-
-
-after_opening.append(_watch_opened)

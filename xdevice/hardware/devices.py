@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdevice.device import Device, as_kind, check_index, is_own_word, on_native, parse
+from xdevice.device import Device, as_kind, check_index, is_own_word, parse
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
 from xdevice.framework.adapters import find, imported
 from xdevice.framework.choosing import backend, decided
@@ -131,8 +131,8 @@ def as_device(obj: DeviceLike) -> Device:
         return obj
     if isinstance(obj, str):
         spelled = parse(obj)
-        return (_named_by(obj) or spelled) if is_own_word(spelled) else spelled
-    named = _named_by(obj)
+        return (device_named(obj) or spelled) if is_own_word(spelled) else spelled
+    named = device_named(obj)
     if named is None:
         raise DeviceTypeError(
             f"{shortened(obj)} is not a device; write gpu(1), 'gpu:1' or a framework's own device object"
@@ -266,7 +266,7 @@ def _devices(owner: Backend, kind: str | None = None) -> list[Device]:
     return [Device(k, i) for k in kinds for i in range(hardware.count(k))]
 
 
-def _named_by(obj: Any) -> Device | None:
+def device_named(obj: Any) -> Device | None:
     """The device that a framework's own object names; ``None`` if it is not one.
 
     A string is one where the chosen framework's native devices are strings: then ``role(str)`` is ``device``.
@@ -278,6 +278,3 @@ def _named_by(obj: Any) -> Device | None:
         return chosen.hardware.as_device(obj)
     owned = ownership_of(type(obj))
     return owned.backend.hardware.as_device(obj) if owned is not None and owned.is_device else None
-
-
-on_native(_named_by)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from contextvars import ContextVar
 
-from xdevice.device import on_with
 from xdevice.errors import ScopeError
 from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import as_device, require
@@ -159,6 +158,3 @@ def _suspendable(frame: FrameType | None) -> int:
             return frame.f_code.co_flags & _CO_SUSPENDABLE
         frame = served
     return 0
-
-
-on_with(enter, leave)

@@ -12,7 +12,6 @@ from _thread import RLock  # threading.RLock, without its 1 ms
 from xdevice.device import Device, name_virtual
 from xdevice.errors import ArgumentError, VirtualDeviceError, shortened
 from xdevice.framework import at_import
-from xdevice.framework.adapters import before_opening
 from xdevice.framework.choosing import decided
 from xdevice.kit import virtual_request as request
 
@@ -20,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xdevice.framework.adapters import Backend
 
-_given: dict[Backend, int] = {}  # the frameworks in use, with how many each has
+_enabled: dict[Backend, int] = {}  # the frameworks in use, with how many each has
 _lock = RLock()
 
 
@@ -64,35 +63,35 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
         _check_unchanged(before, number, stand_in)
         replaced = request.make(number, force or before.force, stand_in or before.stand_in)
         try:
-            _give_to_chosen()
+            _enable_chosen()
         except Exception:
             request.put_back(replaced)
             raise
         name_virtual()
-        for owner in [b for b, got in _given.items() if not got]:
-            del _given[owner]  # used already, without any: they are due, or too late, when it is next used
+        for owner in [b for b, got in _enabled.items() if not got]:
+            del _enabled[owner]  # used already, without any: they are due, or too late, when it is next used
             owner.close()
         if stand_in:
-            request.hand_down(request.current())
-            at_import.watch(settle)
+            request.propagate(request.current())
+            at_import.watch(enable_requested)
     return [Device("gpu", i) for i in range(number)]
 
 
-def settle(owner: Backend, capability: str = "") -> None:
+def enable_requested(owner: Backend, capability: str = "") -> None:
     """Give a framework that is about to be used its virtual GPUs, if any were requested."""
-    if owner in _given or capability == "virtual":
+    if owner in _enabled or capability == "virtual":
         return
     with _lock:
-        if owner not in _given:
+        if owner not in _enabled:
             if request.current().number and owner.open("virtual").has("enable"):
-                _give(owner)
+                _enable(owner)
             else:
-                _given[owner] = 0
+                _enabled[owner] = 0
 
 
 def is_virtual(owner: Backend, device: Device) -> bool:
     """Whether the framework's device of that name is a virtual GPU."""
-    return device.kind == "gpu" and bool(_given.get(owner))
+    return device.kind == "gpu" and bool(_enabled.get(owner))
 
 
 def _check_unchanged(before: request.Request, number: int, stand_in: bool) -> None:
@@ -101,39 +100,35 @@ def _check_unchanged(before: request.Request, number: int, stand_in: bool) -> No
             f"virtual_gpus({number}) comes after {before.source}, and the number is fixed for the process; "
             f"start again and ask for {number} first"
         )
-    if stand_in and not before.stand_in and any(_given.values()):
+    if stand_in and not before.stand_in and any(_enabled.values()):
         raise VirtualDeviceError(
             f"virtual_gpus({number}, stand_in=True) comes after {before.source}, which has made virtual GPUs that "
             f"do not stand in; start again with stand_in=True first"
         )
 
 
-def _give_to_chosen() -> None:
+def _enable_chosen() -> None:
     chosen = decided()
-    if chosen is not None and not _given.get(chosen):
-        _give(chosen)
+    if chosen is not None and not _enabled.get(chosen):
+        _enable(chosen)
 
 
-def _give(owner: Backend) -> None:
+def _enable(owner: Backend) -> None:
     wanted = request.current()
     owner.virtual.enable(wanted.number, wanted.force, wanted.stand_in)
-    if wanted.stand_in and not request.is_said():
+    if wanted.stand_in and not request.warned():
         print(f"{wanted.number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr)
-    _given[owner] = wanted.number
+    _enabled[owner] = wanted.number
     owner.native_devices.clear()  # other objects stand for the devices from now on
     name_virtual()  # the request may have come from the environment
 
 
-def heed_environment() -> None:
+def apply_environment() -> None:
     """Give each framework its virtual GPUs right after its import, in this process and those that it starts."""
+    name_virtual()  # a script may write vgpu:1 before it uses a framework
     try:
-        request.hand_down(request.current())
+        request.propagate(request.current())
     except ArgumentError as error:
         print(f"xdevice: {error}", file=sys.stderr)  # using a framework raises it
     else:
-        at_import.watch(settle)
-
-
-before_opening.append(settle)
-if request.is_in_environment():
-    name_virtual()  # a script may write vgpu:1 before it uses a framework
+        at_import.watch(enable_requested)

@@ -15,7 +15,7 @@ ENV = "XDEVICE_VIRTUAL_GPUS"
 MOST = 64
 """The most that have been tried."""
 
-_SAID = "XDEVICE_STAND_IN_IS_SAID"
+_WARNED = "XDEVICE_STAND_IN_WARNED"
 _AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
 
 STAND_IN, FORCE = "stand-in", "force"
@@ -65,18 +65,18 @@ def in_words(request: Request) -> str:
     return f"{request.number}:{','.join(words)}" if words else str(request.number)
 
 
-def hand_down(request: Request) -> None:
+def propagate(request: Request) -> None:
     """Let child processes make the same request at their start, whether or not they import xdevice."""
     os.environ[ENV] = in_words(request)
     others = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder not in ("", _AT_START)]
     os.environ["PYTHONPATH"] = os.pathsep.join([_AT_START, *others])
 
 
-def is_said() -> bool:
-    """Whether this process, or one around it, has said that virtual GPUs stand in; if not, it has now."""
-    said = os.environ.get(_SAID) == "1" or os.environ.get("XDEVICE_RANK", "0") != "0"
-    os.environ[_SAID] = "1"
-    return said
+def warned() -> bool:
+    """Whether this process, or a parent, has said that virtual GPUs stand in; from now on it has."""
+    before = os.environ.get(_WARNED) == "1" or os.environ.get("XDEVICE_RANK", "0") != "0"
+    os.environ[_WARNED] = "1"
+    return before
 
 
 def make(number: int, force: bool, stand_in: bool) -> Request | None:

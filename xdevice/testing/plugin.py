@@ -18,7 +18,7 @@ from xdevice import ArgumentError, Device, NotSupportedError, XDeviceError, avai
 from xdevice.device import as_integer
 from xdevice.framework import choosing
 from xdevice.framework.adapters import is_installed, registered
-from xdevice.hardware.virtual import heed_environment
+from xdevice.hardware.virtual import apply_environment
 from xdevice.kit import virtual_request
 from xdevice.kit.virtual_request import ENV, MOST, STAND_IN
 from xdevice.testing.frameworks import backends_of, left_out, why_unusable
@@ -65,7 +65,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         before = os.environ.get(ENV)
         os.environ[ENV] = wanted
         if virtual_request.is_in_environment():
-            heed_environment()
+            apply_environment()
         early_config.add_cleanup(lambda: _restore(before))
 
 

@@ -1,0 +1,47 @@
+"""Hooks: what the lower layers call of the layers above them.
+
+`xdevice.hardware.hooks.install_hooks` installs all of them together, when the first one is needed: importing xdevice
+loads none of the modules that they come from.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+class Hooks:
+    """The functions that `device` and `framework.adapters` call, and that are above them."""
+
+    __slots__ = ("after_loading", "before_loading", "device_named", "enter_scope", "leave_scope")
+
+    def __init__(
+        self,
+        *,
+        enter_scope: Callable[..., None],
+        leave_scope: Callable[..., None],
+        device_named: Callable[[object], Any],
+        before_loading: Callable[[Any, str], None],
+        after_loading: Callable[[Any, str], None],
+    ) -> None:
+        self.enter_scope, self.leave_scope, self.device_named = enter_scope, leave_scope, device_named
+        self.before_loading, self.after_loading = before_loading, after_loading
+
+
+_hooks: Hooks | None = None
+_installers: list[Callable[[], Hooks]] = []
+
+
+def install_on_first_use(install: Callable[[], Hooks]) -> None:
+    """Set what makes the hooks when the first of them is needed; `xdevice` itself does."""
+    _installers[:] = (install,)
+
+
+def hooks() -> Hooks:
+    """The hooks; the first call imports the modules that they come from."""
+    global _hooks
+    if _hooks is None:
+        _hooks = _installers[0]()
+    return _hooks

@@ -1,0 +1,75 @@
+"""Code that runs when another library's module is imported, whoever imports it and whenever."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+
+def after_import(name: str, change: Callable[[ModuleType], None]) -> None:
+    """Call ``change`` with the module of that full name, now if it is imported, else once it is."""
+    module = sys.modules.get(name)
+    if module is not None:
+        change(module)
+    else:
+        sys.meta_path.insert(0, ImportHook(name.__eq__, lambda _, own: _Changing(own, change)))
+
+
+class ImportHook:
+    """A finder for ``sys.meta_path`` that wraps the loaders of some modules.
+
+    ``wants`` says by a module's full name whether it is one of them; ``wrap`` is called with the name and its loader.
+    """
+
+    def __init__(self, wants: Callable[[str], bool], wrap: Callable[[str, Any], WrappedLoader]) -> None:
+        self._wants, self._wrap = wants, wrap
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not self._wants(name):
+            return None
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next((found for found in others if found is not None), None)
+        if spec is not None and spec.loader is not None:
+            spec.loader = self._wrap(name, spec.loader)  # type: ignore[assignment]  # it delegates
+        return spec
+
+
+class WrappedLoader:
+    """A module's own loader, which the module has again while it is executed and afterwards."""
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self._own.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        assert module.__spec__ is not None
+        module.__spec__.loader = module.__loader__ = self._own
+        self.execute(module)
+
+    def execute(self, module: ModuleType) -> None:
+        """Execute the module, and do what is to be done around that."""
+        self._own.exec_module(module)
+
+
+class _Changing(WrappedLoader):
+    def __init__(self, own: Any, change: Callable[[ModuleType], None]) -> None:
+        super().__init__(own)
+        self._change = change
+
+    def execute(self, module: ModuleType) -> None:
+        super().execute(module)
+        self._change(module)
