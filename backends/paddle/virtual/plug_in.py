@@ -1,4 +1,4 @@
-"""The plug-in for virtual GPUs: compiled on first use and cached.
+"""The plug-in for virtual GPUs: found, or compiled at the first use.
 
 PaddlePaddle loads plug-ins only while it is imported, so all of this happens before.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,11 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit import compiled, virtual_memory
+from xdevice.kit import plugins, virtual_memory
 from xdevice.kit.environment import environment
 
 _SOURCE = Path(__file__).with_name("virtual_gpu.cc")
-_LIBRARY = "libxdevice_virtual_gpu.so"
 _LOG = "GLOG_minloglevel"  # from which level on PaddlePaddle's library logs
 
 
@@ -32,34 +32,46 @@ def in_place(n: int, force: bool) -> Generator[None]:
             f"{n} virtual GPUs were asked for, but CUSTOM_DEVICE_ROOT={theirs} has devices of its own for paddle; "
             f"unset it, or hide them with virtual_gpus({n}, force=True)"
         )
+    path = plugins.library(recipe())
     settings = {
-        "CUSTOM_DEVICE_ROOT": str(_folder()),
+        "CUSTOM_DEVICE_ROOT": str(path.parent),
         "XDEVICE_PADDLE_VIRTUAL_GPUS": str(n),
         "XDEVICE_PADDLE_VIRTUAL_MEMORY": str(virtual_memory.limit() or 0),
         "FLAGS_use_stride_kernel": "0",  # only CPU kernels support views (PaddlePaddle 3.0 and 3.3.1)
         _LOG: os.environ.get(_LOG, "1"),  # otherwise it logs each step of loading
     }
     try:  # first, and for all to see: it defines symbols that are to be found before PaddlePaddle's own
-        ctypes.CDLL(f"{settings['CUSTOM_DEVICE_ROOT']}/{_LIBRARY}", ctypes.RTLD_GLOBAL)
+        ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise NotSupportedError(
-            f"virtual GPUs under paddle were compiled, and cannot be loaded: {error}; delete {compiled.cache()}, and "
+            f"virtual GPUs under paddle were compiled, and cannot be loaded: {error}; delete {path.parent.parent}, and "
             "compile them on this machine"
         ) from error
     with environment(settings):
         yield
 
 
-def _folder() -> Path:
-    """The folder that contains only the plug-in, compiled if necessary."""
+def recipe() -> plugins.Recipe:
+    """What the plug-in is compiled from. PaddlePaddle looks at all files in its folder."""
     if sys.platform != "linux":
         raise NotSupportedError(
             f"virtual GPUs under paddle are a plug-in that is built on Linux only, and this is {platform.system()}; "
             "choose another framework with use('torch')"
         )
     package = _package()
-    options = ["-shared", "-fPIC", "-O2", "-std=c++17", "-I", str(package / "include")]
-    return compiled.library(_LIBRARY, _SOURCE, options, key=key(package), purpose="virtual GPUs under paddle").parent
+    return plugins.Recipe(
+        name="xdevice_virtual_gpu",
+        purpose=f"virtual GPUs for paddle {_version(package)}",
+        source=_SOURCE,
+        key=key(package),
+        standard="c++17",
+        include=(package / "include",),
+    )
+
+
+def _version(package: Path) -> str:
+    found = re.search(r"full_version *= *'(\d+\.\d+)", (package / "version" / "__init__.py").read_text())
+    return found[1] if found else ""
 
 
 def key(package: Path) -> str:

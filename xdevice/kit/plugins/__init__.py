@@ -1,0 +1,104 @@
+"""Plug-ins: shared libraries that are found where they were put, or compiled once and kept."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from xdevice.errors import NotSupportedError
+from xdevice.kit.plugins import places
+from xdevice.kit.plugins.building import build, is_whole
+from xdevice.kit.plugins.compilers import compiler, hint, is_refused
+from xdevice.kit.plugins.recipe import Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["NotCompiledError", "Recipe", "build", "compiler", "find", "library", "only_find"]
+
+_compiles = True
+
+
+class NotCompiledError(NotSupportedError):
+    """A plug-in is missing that this machine can compile, after `only_find`."""
+
+
+def only_find() -> None:
+    """Compile nothing from now on in this process: `library` raises `NotCompiledError` instead."""
+    global _compiles
+    _compiles = False
+
+
+def find(recipe: Recipe) -> Path | None:
+    """The library, if there is one that fits: in ``XDEVICE_PLUGINS``, in the user's folders or in a distribution."""
+    return _search(recipe, [])
+
+
+def library(recipe: Recipe) -> Path:
+    """The library: the one that `find` finds, else compiled into the user's cache folder, which stderr says.
+
+    Raises
+    ------
+    NotSupportedError
+        There is no library and no compiler, the compiler fails, or no folder can be written.
+    """
+    refused: list[str] = []
+    found = _search(recipe, refused)
+    if found is not None:
+        return found
+    if compiler() is None:
+        raise NotSupportedError(_in_words(recipe, hint(), refused))
+    if not _compiles:
+        raise NotCompiledError(
+            f"{recipe.purpose} are compiled at the first use; xdevice virtual build compiles them now"
+        )
+    return build(recipe, writable(recipe, refused), lambda: _announce(recipe, refused))
+
+
+def writable(recipe: Recipe, refused: list[str]) -> Path:
+    """The folder of the user that plug-ins are compiled into; why another is not used is added to ``refused``."""
+    for place in places.own():
+        reason = places.prepare(place)
+        if reason is None:
+            return place
+        refused.append(reason)
+    raise NotSupportedError(
+        _in_words(recipe, "no folder can be written; set XDG_CACHE_HOME to a folder of your own", refused)
+    )
+
+
+def _search(recipe: Recipe, refused: list[str]) -> Path | None:
+    for place in _readable():
+        made = place / recipe.folder / recipe.file
+        try:
+            reason = places.unsafe(made)
+            if reason is None and is_whole(made):
+                return made
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            reason = f"{place} cannot be read ({error.strerror})"
+        if reason is not None:
+            refused.append(reason)
+    return None
+
+
+def _readable() -> Iterator[Path]:
+    yield from places.named()
+    if not is_refused():
+        yield from places.own()
+        yield from places.installed()
+
+
+def _in_words(recipe: Recipe, reason: str, refused: list[str]) -> str:
+    others = "".join(f"; {each}" for each in dict.fromkeys(refused))
+    return (
+        f"{recipe.purpose} are compiled when they are first used, and {reason}, or set {places.ENV} to a folder that "
+        f"xdevice virtual build --to FOLDER has filled on such a machine{others}"
+    )
+
+
+def _announce(recipe: Recipe, refused: list[str]) -> None:
+    others = "".join(f"; {each}" for each in dict.fromkeys(refused))
+    print(f"compiling {recipe.purpose}, once{others}", file=sys.stderr, flush=True)
