@@ -301,6 +301,13 @@ class Virtual(Protocol):
         """
         ...
 
+    def recipe(self) -> Any:
+        """What virtual GPUs are compiled from, a `kit.plugins.Recipe`; ``None`` where they need no plug-in.
+
+        Raises `NotSupportedError` if this version of the framework, or this system, cannot have them.
+        """
+        ...
+
 
 class Mixing(Protocol):
     """Operations on tensors of several devices."""

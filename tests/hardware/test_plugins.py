@@ -148,7 +148,7 @@ def test_a_cxx_that_names_no_compiler_refuses_what_was_compiled(recipe, value, m
 def test_without_a_compiler_the_error_says_what_to_type(recipe, no_compiler):
     no_compiler()
     said = r"answers are compiled when they are first used, and there is no C\+\+ compiler \(.*\); install one, with "
-    with pytest.raises(xdevice.NotSupportedError, match=said + r".*, set CXX, or set XDEVICE_PLUGINS to a folder that"):
+    with pytest.raises(xdevice.NotSupportedError, match=said + r".*, set CXX, or name a folder that xdevice"):
         plugins.library(recipe)
 
 

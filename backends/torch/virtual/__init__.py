@@ -12,21 +12,29 @@ Virtual GPUs can be enabled at any time; existing tensors stay where they are.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from xdevice.backends.torch import hardware, in_keras, placement
 from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.virtual.compiled import build
 from xdevice.errors import NotSupportedError, VirtualDeviceError
+
+if TYPE_CHECKING:
+    from xdevice.kit.plugins import Recipe
 
 OLDEST = (2, 10)
 """The first torch whose PrivateUse1 device can be written in Python."""
 
 
+def recipe() -> Recipe:
+    _check_version()
+    return build.recipe()
+
+
 def enable(n: int, force: bool, stand_in: bool) -> None:
-    if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST:
-        raise NotSupportedError(
-            f"virtual GPUs need torch 2.10 or newer, and this is {torch.__version__}; pip install --upgrade torch"
-        )
+    _check_version()
     kind, real = hardware.gpus()
     if real and not force:
         raise VirtualDeviceError(
@@ -46,3 +54,10 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     placement.forget()
     if not stand_in:
         in_keras.name_virtual_gpus()
+
+
+def _check_version() -> None:
+    if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST:
+        raise NotSupportedError(
+            f"virtual GPUs need torch 2.10 or newer, and this is {torch.__version__}; pip install --upgrade torch"
+        )

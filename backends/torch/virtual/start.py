@@ -22,7 +22,7 @@ from xdevice.backends.torch.virtual.torch_parts import (
     storages,
 )
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit import compiled, virtual_memory
+from xdevice.kit import plugins, virtual_memory
 from xdevice.machine import host_memory
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _made(n: int, stand_in: bool) -> Runtime:
                 f"is none: {error}; virtual_gpus({n}) works without; to stand in, install g++ and run xdevice virtual "
                 "build, or name a folder that has the plug-in in XDEVICE_PLUGINS"
             ) from error
-        if compiled.compiler() is not None:
+        if plugins.compiler() is not None:
             warnings.warn(f"{error}; these virtual GPUs run in Python, which is slower", RuntimeWarning, stacklevel=2)
         return InPython(n, capacity, limit is not None)
 

@@ -94,8 +94,8 @@ def _readable() -> Iterator[Path]:
 def _in_words(recipe: Recipe, reason: str, refused: list[str]) -> str:
     others = "".join(f"; {each}" for each in dict.fromkeys(refused))
     return (
-        f"{recipe.purpose} are compiled when they are first used, and {reason}, or set {places.ENV} to a folder that "
-        f"xdevice virtual build --to FOLDER has filled on such a machine{others}"
+        f"{recipe.purpose} are compiled when they are first used, and {reason}, or name a folder that "
+        f"xdevice virtual build --to FOLDER has filled in {places.ENV}{others}"
     )
 
 

@@ -80,6 +80,9 @@ def _lock(file: Path) -> Generator[bool]:
 
 
 def _compile(recipe: Recipe, program: list[str], made: Path) -> None:
+    missing = [str(folder) for folder in recipe.include if not folder.is_dir()]
+    if missing:
+        raise NotSupportedError(f"{recipe.purpose} are compiled with C++ headers in {missing[0]}, which is missing")
     made.parent.mkdir(exist_ok=True)
     if made.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(made))

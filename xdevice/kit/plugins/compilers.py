@@ -41,7 +41,7 @@ def is_refused() -> bool:
 def hint() -> str:
     """Which compilers were looked for, and how one is installed."""
     if is_refused():
-        return f"CXX={os.environ['CXX']} names no C++ compiler; unset it, or set it to one"
+        return f"CXX={os.environ['CXX']} names no C++ compiler; unset it"
     return f"there is no C++ compiler ({', '.join(_USUAL)}); install one, with {_INSTALL}, set CXX"
 
 

@@ -13,7 +13,7 @@ from xdevice.backends.torch.virtual import streams, vgpu
 from xdevice.backends.torch.virtual.compiled import build
 from xdevice.backends.torch.virtual.runtime import NAME, known
 from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
-from xdevice.kit import compiled
+from xdevice.kit import plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,15 +101,13 @@ def load(name: str, count: int, capacity: int, limited: bool) -> Compiled:
     Raises
     ------
     NotSupportedError
-        There is no C++ compiler, it fails, or torch comes without its headers.
+        There is no C++ compiler, it fails, or what it makes cannot be loaded.
     """
-    of = build.recipe()
-    headers = of.include[0]
-    if not (headers / "torch" / "library.h").is_file():
-        raise NotSupportedError(f"torch {torch.__version__} comes without its C++ headers, in {headers}")
-    purpose = "virtual GPUs under torch"
-    path = compiled.library(f"lib{of.name}.so", of.source, build.options(of), key=of.key, purpose=purpose)
+    path = plugins.library(build.recipe())
     try:
         return Compiled(path, name, count, capacity, limited)
     except (OSError, AttributeError) as error:
-        raise NotSupportedError(f"virtual GPUs under torch were compiled, and cannot be loaded: {error}") from error
+        raise NotSupportedError(
+            f"virtual GPUs under torch were compiled, and cannot be loaded: {error}; delete {path.parent}, and compile "
+            "them on this machine"
+        ) from error
