@@ -271,12 +271,12 @@ def _module(owner: Backend, capability: str) -> ModuleType | None:
     """The module in which the adapter has the capability's functions, if it has one."""
     from importlib.util import find_spec
 
-    package = owner.adapter.__name__
-    for part in _path_of(capability).split("."):  # one by one: `find_spec` raises where a parent is missing
-        if find_spec(f"{package}.{part}") is None:
+    found = owner.adapter
+    for part in _path_of(capability).split("."):  # one by one: `find_spec` raises where a parent is no package
+        if not hasattr(found, "__path__") or find_spec(f"{found.__name__}.{part}") is None:
             return None
-        package = _load(owner, f"{package}.{part}").__name__
-    return sys.modules[package]
+        found = _load(owner, f"{found.__name__}.{part}")
+    return found
 
 
 def _load(owner: Backend, module: str) -> ModuleType:
