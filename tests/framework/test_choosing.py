@@ -194,8 +194,8 @@ def test_an_adapter_has_a_namespace_of_what_it_can_whatever_else_it_lacks(run, t
     """)
     assert out.splitlines() == [
         "True ['astype', 'exp']",
-        "toy has no linalg: its adapter has no xdevice_toy.linalg",
-        "toy has no fft: its adapter has no xdevice_toy.fft",
+        "toy has no linalg: its adapter has no xdevice_toy.maths.linalg",
+        "toy has no fft: its adapter has no xdevice_toy.maths.fft",
         "toy has no unstack: its adapter has no xdevice_toy.maths.unstack",
         "toy has no zeros: its adapter has no xdevice_toy.creation",
         "toy has no ones_like: its adapter has no xdevice_toy.maths.ones_like",

@@ -7,11 +7,11 @@ import sys
 from xdevice.errors import (
     BackendNotInstalledError,
     BrokenBackendError,
-    NotSupportedError,
     UnknownBackendError,
     XDeviceError,
     did_you_mean,
 )
+from xdevice.framework.capability import Capability, capabilities, module_of
 from xdevice.hooks import hooks
 from xdevice.tracing import constant
 
@@ -44,49 +44,7 @@ _PACKAGES = {
     "cupy": "cupy-cuda12x",
 }  # where a framework's package is not called as it is imported
 
-_NOUNS = {
-    "virtual": "virtual GPUs",
-    "sharing": "memory to share",
-    "mixing": "devices to mix",
-    "engine": "engine for several processes",
-    "storage": "such numbers to store",
-}  # capabilities whose name does not say what is missing
-
 _backends: dict[str, Backend] = {}  # by name, in order of preference
-
-
-class Capability:
-    """One capability of one adapter: its functions, and a reason for each that it lacks."""
-
-    def __init__(self, backend: Backend, name: str, module: ModuleType | None) -> None:
-        self._backend, self._name = backend, name
-        for function in _functions_of(name):
-            if hasattr(module, function):
-                setattr(self, function, getattr(module, function))
-
-    def __getattr__(self, function: str) -> Any:
-        if function.startswith("__"):
-            raise AttributeError(function)
-        whole = function not in self._reasons() and (self._name in self._reasons() or self._is_empty())
-        what = _NOUNS.get(self._name, self._name) if whole else function
-        raise NotSupportedError(f"{self._backend} has no {what}: {self.why_not(function)}")
-
-    def has(self, function: str) -> bool:
-        """Whether the adapter provides the function."""
-        return function in self.__dict__
-
-    def why_not(self, function: str) -> str:
-        """Why the adapter lacks the function or the whole capability: its own reason if it gives one."""
-        reasons, home = self._reasons(), f"{self._backend.module}.{_path_of(self._name)}"
-        missing = home if self._is_empty() else f"{home}.{function}"
-        return reasons.get(function) or reasons.get(self._name) or f"its adapter has no {missing}"
-
-    def _is_empty(self) -> bool:
-        return not any(map(self.has, _functions_of(self._name)))
-
-    def _reasons(self) -> dict[str, str]:
-        found: dict[str, str] = getattr(self._backend.adapter, "CANNOT", {})
-        return found
 
 
 class Backend(str):
@@ -144,7 +102,7 @@ class Backend(str):
         return sys.modules[str(self)]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in _capabilities():
+        if name.startswith("_") or name not in capabilities():
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         _open(str(self), name)
         return getattr(self, name)
@@ -155,16 +113,17 @@ class Backend(str):
         if found is not None:
             return found
         hooks().before_loading(self, name)
-        lacks = name in getattr(self.adapter, "CANNOT", {})  # this version of the framework, perhaps
-        loaded = None if lacks else _module(self, name)
-        opened: Capability = self.__dict__.setdefault(name, Capability(self, name, loaded))  # threads agree on one
+        reasons = getattr(self.adapter, "CANNOT", {})
+        loaded = None if name in reasons else _module(self, name)  # this version of the framework may lack it
+        made = Capability(name, self, self.module, loaded, reasons)
+        opened: Capability = self.__dict__.setdefault(name, made)  # threads agree on one
         hooks().after_loading(self, name)
         return opened
 
     def close(self) -> None:
         """Forget the capabilities and native devices: each is prepared again when it is next used."""
         self.native_devices.clear()
-        for name in _capabilities():
+        for name in capabilities():
             self.__dict__.pop(name, None)
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
@@ -272,7 +231,7 @@ def _module(owner: Backend, capability: str) -> ModuleType | None:
     from importlib.util import find_spec
 
     found = owner.adapter
-    for part in _path_of(capability).split("."):  # one by one: `find_spec` raises where a parent is no package
+    for part in module_of(capability).split("."):  # one by one: `find_spec` raises where a parent is no package
         if not hasattr(found, "__path__") or find_spec(f"{found.__name__}.{part}") is None:
             return None
         found = _load(owner, f"{found.__name__}.{part}")
@@ -317,19 +276,3 @@ def _broken(owner: Backend, error: Exception) -> BrokenBackendError:
         f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure",
         name=str(owner),
     )
-
-
-def _capabilities() -> dict[str, tuple[str, ...]]:
-    from xdevice.contract import CAPABILITIES  # typing: not at import
-
-    return CAPABILITIES
-
-
-def _functions_of(capability: str) -> tuple[str, ...]:
-    return _capabilities()[capability]
-
-
-def _path_of(capability: str) -> str:
-    from xdevice.contract import MODULES
-
-    return MODULES.get(capability, capability)

@@ -1,0 +1,71 @@
+"""A capability of an adapter: its functions, and why it lacks the others."""
+
+from __future__ import annotations
+
+from xdevice.errors import NotSupportedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+_NOUNS = {
+    "virtual": "virtual GPUs",
+    "sharing": "memory to share",
+    "mixing": "devices to mix",
+    "engine": "engine for several processes",
+    "storage": "such numbers to store",
+}  # capabilities whose name does not say what is missing
+
+
+class Capability:
+    """One capability of one adapter: its functions, and a reason for each that it lacks.
+
+    ``reasons`` is the adapter's ``CANNOT``.
+    """
+
+    def __init__(
+        self, name: str, backend: str, adapter: str, module: ModuleType | None, reasons: dict[str, str]
+    ) -> None:
+        self._name, self._backend, self._adapter, self._reasons = name, backend, adapter, reasons
+        for function in _functions_of(name):
+            if hasattr(module, function):
+                setattr(self, function, getattr(module, function))
+
+    def __getattr__(self, function: str) -> Any:
+        if function.startswith("__"):
+            raise AttributeError(function)
+        whole = function not in self._reasons and (self._name in self._reasons or self._is_empty())
+        what = _NOUNS.get(self._name, self._name) if whole else function
+        raise NotSupportedError(f"{self._backend} has no {what}: {self.why_not(function)}")
+
+    def has(self, function: str) -> bool:
+        """Whether the adapter provides the function."""
+        return function in self.__dict__
+
+    def why_not(self, function: str) -> str:
+        """Why the adapter lacks the function or the whole capability: its own reason if it gives one."""
+        home = f"{self._adapter}.{module_of(self._name)}"
+        missing = home if self._is_empty() else f"{home}.{function}"
+        return self._reasons.get(function) or self._reasons.get(self._name) or f"its adapter has no {missing}"
+
+    def _is_empty(self) -> bool:
+        return not any(map(self.has, _functions_of(self._name)))
+
+
+def capabilities() -> dict[str, tuple[str, ...]]:
+    """Each capability with the functions that it may have."""
+    from xdevice.contract import CAPABILITIES  # typing: not at import
+
+    return CAPABILITIES
+
+
+def module_of(capability: str) -> str:
+    """The module of an adapter that has the capability's functions."""
+    from xdevice.contract import MODULES
+
+    return MODULES.get(capability, capability)
+
+
+def _functions_of(capability: str) -> tuple[str, ...]:
+    return capabilities()[capability]
