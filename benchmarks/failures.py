@@ -25,7 +25,8 @@ from scaling import QUIET
 
 import xdevice
 from xdevice import distributed
-from xdevice.distributed.ports import block_size, free_block
+from xdevice.distributed.process_info import block_size
+from xdevice.distributed.rendezvous.ports import free_block
 
 TIMEOUT = 4.0
 START = 60.0

@@ -1,7 +1,7 @@
 """What training on two devices and in two processes brings, beside each framework's own way to do it.
 
     python benchmarks/scaling.py --backend torch,jax --rounds 25      samples per second, and their ratios
-    python benchmarks/scaling.py --gate                               what the way into a collective costs
+    python benchmarks/scaling.py --barrier                               what the barrier costs
     python benchmarks/scaling.py --model                              what 8, 64 and 1024 processes would cost
 
 The lesson's LeNet is trained with plain gradient descent on 64 images for each device or process, whose threads
@@ -29,7 +29,7 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import scaling_gate
+import scaling_barrier
 import scaling_model
 
 import xdevice
@@ -133,9 +133,10 @@ def main() -> None:
     if asked.model:
         print(scaling_model.table())
         return
-    if asked.gate is not None:
-        counts = [n for n in asked.gate or scaling_gate.COUNTS if n > 1]
-        for line in (*scaling_gate.table(counts), "", *scaling_gate.faults(min(max(counts), scaling_gate.REAL))):
+    if asked.barrier is not None:
+        counts = [n for n in asked.barrier or scaling_barrier.COUNTS if n > 1]
+        most = min(max(counts), scaling_barrier.REAL)
+        for line in (*scaling_barrier.table(counts), "", *scaling_barrier.faults(most)):
             print(line, flush=True)
         return
     results: dict[str, dict[str, Rates]] = {}
@@ -157,12 +158,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=0.2, help="of each turn")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument(
-        "--gate", type=int, nargs="*", metavar="N", help="measure the way into a collective of N processes, and no more"
+        "--barrier", type=int, nargs="*", metavar="N", help="measure the barrier of N processes, and no more"
     )
     parser.add_argument("--model", action="store_true", help="print what many processes would cost, and nothing else")
     asked = parser.parse_args()
     unknown = [name for name in asked.backend.split(",") if name not in here]
-    if unknown and not (asked.model or asked.gate is not None):
+    if unknown and not (asked.model or asked.barrier is not None):
         parser.error(f"no native way for {', '.join(unknown)}; there are {', '.join(here)}")
     if asked.rounds < 1 or asked.seconds <= 0:
         parser.error("--rounds is 1 or more, and --seconds above 0")

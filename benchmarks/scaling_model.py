@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xdevice.distributed.heads import FAN
-from xdevice.distributed.ports import block_size
+from xdevice.distributed.barriers.leaders import FANOUT
+from xdevice.distributed.rendezvous.ports import block_size
 
 
 class Network(NamedTuple):
@@ -23,22 +23,22 @@ class Network(NamedTuple):
 TEN_GIGABIT = Network(1.25e9, 30e-6)
 
 LEVEL = 40e-6
-"""Seconds until a process that waits for a message runs again, there and back. See ``--gate``."""
+"""Seconds until a process that waits for a message runs again, there and back. See ``--barrier``."""
 
 EACH = 10e-6
-"""Seconds of a process for each of those below it that ask, and are answered. See ``--gate``."""
+"""Seconds of a process for each of those below it that ask, and are answered. See ``--barrier``."""
 
 GRADIENTS = {"LeNet, 1.7 MB": 1.7e6, "ResNet-50, 100 MB": 100e6}
 STEP = 0.1
 """Seconds that a device computes in each step, for the efficiency."""
 
 
-def gate(processes: int, network: Network = TEN_GIGABIT) -> float:
-    """Seconds until all are let into a collective, in a tree in which each hears `FAN` below."""
+def barrier(processes: int, network: Network = TEN_GIGABIT) -> float:
+    """Seconds until all are let into a collective, in a tree in which each reads from `FANOUT` below."""
     levels, last = 0, processes - 1
     while last > 0:
-        levels, last = levels + 1, (last - 1) // FAN
-    return levels * (LEVEL + EACH * min(FAN, processes - 1) + 2 * network.latency)
+        levels, last = levels + 1, (last - 1) // FANOUT
+    return levels * (LEVEL + EACH * min(FANOUT, processes - 1) + 2 * network.latency)
 
 
 def ring(processes: int, size: float, network: Network = TEN_GIGABIT) -> float:
@@ -62,18 +62,18 @@ def ports(processes: int) -> int:
 
 def efficiency(processes: int, size: float, step: float = STEP) -> float:
     """The part of the time that devices compute, if nothing is sent while they do."""
-    return step / (step + gate(processes) + ring(processes, size))
+    return step / (step + barrier(processes) + ring(processes, size))
 
 
 def table(counts: tuple[int, ...] = (2, 8, 64, 1024)) -> str:
     """What so many processes cost, one to a host, 10 Gbit/s between them."""
-    head = ["processes", "ports", "gate, ms"]
+    head = ["processes", "ports", "barrier, ms"]
     for name in GRADIENTS:
         head += [f"ring, {name}, ms", f"computing, {STEP * 1000:.0f} ms a step"]
     head.append("one MXNet server on each of 8 hosts, 100 MB, ms")
     lines = [head, ["---:"] * len(head)]
     for n in counts:
-        line = [str(n), str(ports(n)), f"{gate(n) * 1e3:.2f}"]
+        line = [str(n), str(ports(n)), f"{barrier(n) * 1e3:.2f}"]
         for size in GRADIENTS.values():
             line += [f"{ring(n, size) * 1e3:.1f}", f"{efficiency(n, size):.0%}"]
         line.append(f"{servers(n, 100e6, min(n, 8)) * 1e3:.0f}")

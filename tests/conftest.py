@@ -22,7 +22,7 @@ from xdevice.testing.native import words_in
 HERE = Path(__file__).parent
 
 # How processes meet: no framework takes part.
-SAME_EVERYWHERE = {"coordinator", "door", "endings", "fuzz", "gate", "shared_memory", "token"}
+SAME_EVERYWHERE = {"acceptor", "at_exit", "barrier", "coordinator", "fuzz", "shared_memory", "token"}
 ONE_ENGINE = {"clusters": "torch"}  # how processes are started: one engine stands for all
 
 

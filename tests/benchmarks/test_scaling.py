@@ -53,8 +53,8 @@ def test_every_contender_comes_to_the_same_parameters_and_has_its_row(backend, t
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes let each other in by way of /proc")
-def test_the_gate_is_measured_both_ways_and_with_the_head_of_a_host_killed_and_frozen():
-    done = run("--gate", 8, 128)
+def test_both_barriers_are_measured_and_with_a_leader_killed_or_frozen():
+    done = run("--barrier", 8, 128)
     assert done.returncode == 0, done.stderr[-3000:]
     number = r"[\d,.]+"
     found = re.findall(
@@ -66,7 +66,7 @@ def test_the_gate_is_measured_both_ways_and_with_the_head_of_a_host_killed_and_f
 
 
 def test_more_processes_cost_more_and_more_bandwidth_costs_less(model):
-    for cost in (model.gate, model.ports, lambda n: model.ring(n, 1e6), lambda n: model.servers(n, 1e6)):
+    for cost in (model.barrier, model.ports, lambda n: model.ring(n, 1e6), lambda n: model.servers(n, 1e6)):
         assert all(cost(a) < cost(b) for a, b in pairwise(COUNTS))
     assert all(model.efficiency(a, 1e8) > model.efficiency(b, 1e8) for a, b in pairwise(COUNTS))
     faster = model.Network(2 * model.TEN_GIGABIT.bandwidth, model.TEN_GIGABIT.latency)

@@ -16,7 +16,7 @@ import xdevice
 from xdevice.cli import limits
 from xdevice.launcher import terminal
 from xdevice.launcher.children import Child, run_all
-from xdevice.launcher.transcript import FIRST, LAST
+from xdevice.launcher.output_buffer import FIRST, LAST
 
 NAMES = xdevice.available()
 ONE = NAMES[-1] if NAMES else None  # the lightest

@@ -12,21 +12,21 @@ import sys
 import time
 import traceback
 
-from xdevice.distributed.entry import Entry
-from xdevice.distributed.gathering import Follower, Head
-from xdevice.distributed.member import Membership
-from xdevice.distributed.ports import free_block
-from xdevice.distributed.seat import Seat
+from xdevice.distributed.barriers.tree import Follower, Leader
+from xdevice.distributed.membership import Membership
+from xdevice.distributed.process_info import ProcessInfo
+from xdevice.distributed.rendezvous.messages import Fingerprint
+from xdevice.distributed.rendezvous.ports import free_block
 from xdevice.errors import DistributedError
 
 TIMEOUT = 1.0
-WORDS = {"backend": "numpy", "engine": "mpi", "version": "0", "timeout": TIMEOUT}
-SAME = Entry.of("all_reduce('sum')", ["float32[3] on cpu"])
+AGREED = {"backend": "numpy", "engine": "mpi", "version": "0", "timeout": TIMEOUT}
+SAME = Fingerprint.of("all_reduce('sum')", ["float32[3] on cpu"])
 
 processes, per_host, scenario, victim = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 
 
-def misbehave(member):
+def misbehave(membership):
     if scenario == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     elif scenario == "frozen":
@@ -36,42 +36,42 @@ def misbehave(member):
     elif scenario == "elsewhere":
         time.sleep(60)
     elif scenario == "shapes":
-        member.enter(Entry.of("all_reduce('sum')", ["float32[4] on cpu"]))
+        membership.enter(Fingerprint.of("all_reduce('sum')", ["float32[4] on cpu"]))
     elif scenario == "calls":
-        member.enter(Entry("barrier"))
+        membership.enter(Fingerprint("barrier"))
     elif scenario == "leaves":
-        member.enter(Entry("shutdown"))
+        membership.enter(Fingerprint("shutdown"))
     elif scenario == "raises":
-        member.raised(ValueError("of the victim"))
+        membership.raised(ValueError("of the victim"))
         os._exit(1)
 
 
-def run(member, rank, told):
+def run(membership, rank, told):
     chance = random.Random(rank)
     for number in range(200 if scenario == "dawdles" else 6):
         if rank == victim and number == 3:
-            misbehave(member)
+            misbehave(membership)
         if scenario == "dawdles":
             time.sleep(chance.choice((0, 0, 0, 0.001, 0.01)))
         asked = time.monotonic()
-        member.enter(SAME)
+        membership.enter(SAME)
         told["times"].append((asked, time.monotonic()))
-    member.enter(Entry("shutdown"))
-    member.close()
+    membership.enter(Fingerprint("shutdown"))
+    membership.close()
 
 
 def one(rank, port):
     os.environ["XDEVICE_HOST"] = f"127.0.0.{1 + rank // per_host}"
-    member = Membership(Seat(rank, processes, rank % per_host, "127.0.0.1", port, "a test"), 20.0, WORDS)
-    member.wait_at_most(TIMEOUT)
+    membership = Membership(ProcessInfo(rank, processes, rank % per_host, "127.0.0.1", port, "a test"), 20.0, AGREED)
+    membership.wait_at_most(TIMEOUT)
     told, began = {"times": []}, time.monotonic()
     try:
-        run(member, rank, told)
+        run(membership, rank, told)
     except DistributedError as error:
         told.update(error=str(error), rank=error.rank, kind=type(error).__name__)
-    way = member._gate._way
-    told.update(seconds=time.monotonic() - began, way=type(way).__name__, last=member.last)
-    told["together"] = way.number if isinstance(way, (Head, Follower)) else 0
+    node = membership._barrier._node
+    told.update(seconds=time.monotonic() - began, node=type(node).__name__, last=membership.last)
+    told["together"] = node.number if isinstance(node, (Leader, Follower)) else 0
     return told
 
 

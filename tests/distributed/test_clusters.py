@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.distributed.ports import block_size, free_block
+from xdevice.distributed.process_info import block_size
+from xdevice.distributed.rendezvous.ports import free_block
 
 PROJECT = Path(__file__).parents[2]
 RECIPES = PROJECT / "examples" / "clusters"

@@ -8,11 +8,11 @@ from contextlib import closing
 
 import pytest
 
-from xdevice.distributed.coordinator import Coordinator
-from xdevice.distributed.member import Membership
-from xdevice.distributed.periods import ANSWER
-from xdevice.distributed.proof import GREETING, MAGIC, prove
-from xdevice.distributed.seat import Seat
+from xdevice.distributed.failures.timeouts import ANSWER
+from xdevice.distributed.membership import Membership
+from xdevice.distributed.process_info import ProcessInfo
+from xdevice.distributed.rendezvous.coordinator import Coordinator
+from xdevice.distributed.rendezvous.handshake import CHALLENGE, MAGIC, authenticate
 from xdevice.errors import DistributedError, DistributedTimeoutError
 
 TOKEN = b"the token of a test's job"
@@ -34,17 +34,17 @@ def coordinator():
 
 def connected(coordinator):
     line = socket.create_connection(coordinator.address, timeout=10)
-    prove(line, TOKEN, time.monotonic() + 10)
+    authenticate(line, TOKEN, time.monotonic() + 10)
     return line
 
 
-def introduced(line, hello):
-    line.sendall(json.dumps({"line": "gate", "host": "127.0.0.1", **hello}).encode() + b"\n")
+def joined(line, message):
+    line.sendall(json.dumps({"channel": "barrier", "host": "127.0.0.1", **message}).encode() + b"\n")
     return line
 
 
-def come(coordinator, hello):
-    return introduced(connected(coordinator), hello)
+def come(coordinator, message):
+    return joined(connected(coordinator), message)
 
 
 def heard(line):
@@ -71,7 +71,7 @@ def test_a_process_that_has_connected_already_is_refused_too_and_not_just_hung_u
         assert heard(own) == said
         own.close()
         time.sleep(ANSWER / 3)
-        introduced(slow, of(2))
+        joined(slow, of(2))
         assert heard(slow) == said
     coordinator.join(10)
     assert not coordinator.is_alive()
@@ -105,14 +105,14 @@ def asked():
 
             threading.Thread(target=serve, daemon=True).start()
             with pytest.raises(DistributedError) as caught:
-                Membership(Seat(1, 2, 1, "127.0.0.1", port, "a test"), 2.0, {})
+                Membership(ProcessInfo(1, 2, 1, "127.0.0.1", port, "a test"), 2.0, {})
             other.shutdown(socket.SHUT_RDWR)
         return caught.value, f"127.0.0.1:{port}"
 
     return ask
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n", b"[1, 2]\n", b"XDV", b"\0" * 4 * GREETING])
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n", b"[1, 2]\n", b"XDV", b"\0" * 4 * CHALLENGE])
 def test_another_programs_port_is_an_error_that_says_so(asked, monkeypatch, answer):
     monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
     error, there = asked(lambda connection: connection.recv(65536) and connection.sendall(answer))
@@ -139,4 +139,4 @@ def test_a_false_rank_0_that_does_not_know_the_token_learns_nothing_and_is_named
 
     error, there = asked(false)
     assert str(error).startswith(f"what answers at {there} does not know this job's token")
-    assert len(heard[0]) == GREETING + 32 and TOKEN not in heard[0] and b"rank" not in heard[0]
+    assert len(heard[0]) == CHALLENGE + 32 and TOKEN not in heard[0] and b"rank" not in heard[0]

@@ -1,4 +1,4 @@
-"""Whatever bytes and JSON come, before the proof and after it: rank 0 goes on, or blames the process that sent them."""
+"""Any bytes and JSON, before the handshake and after it: rank 0 goes on, or names the process that sent them."""
 
 import json
 import socket
@@ -8,21 +8,21 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from xdevice.distributed.coordinator import Coordinator
-from xdevice.distributed.lines import Line
-from xdevice.distributed.proof import GREETING, MAGIC, PROOF, greeting, proof
+from xdevice.distributed.channel import Channel
+from xdevice.distributed.rendezvous.coordinator import Coordinator
+from xdevice.distributed.rendezvous.handshake import CHALLENGE, MAGIC, RESPONSE, challenge, response
 
 TOKEN = b"the token of a test's job"
 OWN = {"backend": "numpy", "engine": "mpi", "version": "0", "timeout": 30.0, "world_size": 2}
-HELLO = {**OWN, "id": "1", "host": "h", "local_rank": 0, "name": "h", "pid": 1}
+JOIN = {**OWN, "id": "1", "host": "h", "local_rank": 0, "name": "h", "pid": 1}
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=8)
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
-hellos = st.builds(
+join_messages = st.builds(
     lambda kept, changed: {**kept, **changed},
-    st.sampled_from([{}, {**HELLO, "line": "gate", "rank": 1}]),
-    st.dictionaries(st.sampled_from([*HELLO, "line", "rank"]), values, max_size=4),
+    st.sampled_from([{}, {**JOIN, "channel": "barrier", "rank": 1}]),
+    st.dictionaries(st.sampled_from([*JOIN, "channel", "rank"]), values, max_size=4),
 )
 entries = st.fixed_dictionaries(
     {},
@@ -37,14 +37,14 @@ news = st.one_of(
 
 @contextmanager
 def coordinator():
-    """Rank 0's side of a job of two, of which rank 0 alone has come; its address, and rank 0's gate."""
+    """Rank 0's side of a job of two, of which rank 0 alone has come; its address, and rank 0's barrier channel."""
     listener = socket.create_server(("127.0.0.1", 0))
-    made = Coordinator(listener, TOKEN, {**HELLO, "rank": 0, "id": "0"}, 30.0)
+    made = Coordinator(listener, TOKEN, {**JOIN, "rank": 0, "id": "0"}, 30.0)
     address = listener.getsockname()
     made.start()
-    own = [connected(address, {**HELLO, "rank": 0, "id": "0", "line": kind}) for kind in ("gate", "alarm")]
+    own = [connected(address, {**JOIN, "rank": 0, "id": "0", "channel": kind}) for kind in ("barrier", "control")]
     try:
-        until(lambda: 0 in made.members and len(made.members[0].lines) == 2)
+        until(lambda: 0 in made.peers and len(made.peers[0].channels) == 2)
         yield made, address, own[0]
         if made.failure is not None:
             assert "cannot go on" not in made.failure["error"], made.failure
@@ -60,9 +60,9 @@ def coordinator():
 def connected(address, *lines):
     """A connection that has proved itself, and has sent these lines."""
     line = socket.create_connection(address, timeout=10)
-    ours, theirs = greeting(), line.recv(GREETING)
-    line.sendall(ours + proof(TOKEN, b"process", ours, theirs))
-    assert len(line.recv(PROOF)) == PROOF
+    ours, theirs = challenge(), line.recv(CHALLENGE)
+    line.sendall(ours + response(TOKEN, b"process", ours, theirs))
+    assert len(line.recv(RESPONSE)) == RESPONSE
     for words in lines:
         line.sendall(words if isinstance(words, bytes) else json.dumps(words).encode() + b"\n")
     return line
@@ -90,7 +90,7 @@ def test_before_the_proof_any_bytes_are_dropped_and_told_nothing():
                     line.shutdown(socket.SHUT_WR)
                     while part := line.recv(1000):
                         told += part
-                assert len(told) <= GREETING
+                assert len(told) <= CHALLENGE
 
         sent()
         assert made.failure is None
@@ -98,14 +98,14 @@ def test_before_the_proof_any_bytes_are_dropped_and_told_nothing():
 
 
 def test_a_claim_that_was_taken_over_on_the_way_proves_nothing_elsewhere():
-    """A proof for one connection, sent on another one, with the same and with swapped random numbers."""
+    """A response for one connection, sent on another one, with the same and with swapped random numbers."""
     with coordinator() as (made, address, _):
         first, second = (socket.create_connection(address, timeout=10) for _ in range(2))
         with first, second:
-            ours, one, other = greeting(), first.recv(GREETING), second.recv(GREETING)
+            ours, one, other = challenge(), first.recv(CHALLENGE), second.recv(CHALLENGE)
             for line, shown in (
-                (second, proof(TOKEN, b"process", ours, one)),
-                (first, proof(TOKEN, b"process", one, ours)),
+                (second, response(TOKEN, b"process", ours, one)),
+                (first, response(TOKEN, b"process", one, ours)),
             ):
                 line.sendall(ours + shown)
                 assert line.recv(100) == b""
@@ -113,7 +113,7 @@ def test_a_claim_that_was_taken_over_on_the_way_proves_nothing_elsewhere():
 
 
 @FEW
-@given(st.lists(hellos | values, min_size=1, max_size=3))
+@given(st.lists(join_messages | values, min_size=1, max_size=3))
 def test_after_the_proof_a_hello_is_one_or_is_dropped_or_is_blamed(messages):
     with coordinator() as (made, address, _), closing(connected(address)) as line:
         with suppress(OSError):  # it hangs up at the first that is wrong
@@ -125,19 +125,19 @@ def test_after_the_proof_a_hello_is_one_or_is_dropped_or_is_blamed(messages):
 
 
 @FEW
-@given(st.sampled_from(["gate", "alarm"]), st.lists(news, min_size=1, max_size=3))
-@example("gate", [{"enter": {"name": "one"}}])
-@example("alarm", [{"where": [[]]}])
+@given(st.sampled_from(["barrier", "control"]), st.lists(news, min_size=1, max_size=3))
+@example("barrier", [{"enter": {"name": "one"}}])
+@example("control", [{"where": [[]]}])
 def test_what_a_member_sends_ends_the_job_in_its_own_name_or_not_at_all(where, messages):
     with coordinator() as (made, address, own), ExitStack() as stack:
         lines = {}
-        for kind in ("gate", "alarm"):
-            lines[kind] = stack.enter_context(closing(connected(address, {**HELLO, "rank": 1, "line": kind})))
-        assert b"hosts" in lines["gate"].recv(1000)
+        for kind in ("barrier", "control"):
+            lines[kind] = stack.enter_context(closing(connected(address, {**JOIN, "rank": 1, "channel": kind})))
+        assert b"hosts" in lines["barrier"].recv(1000)
         own.sendall(b'{"enter": {"name": "one", "count": 0, "tensors": [], "digest": ""}}\n')
         for message in messages:
             lines[where].sendall(json.dumps(message).encode() + b"\n")
-        lines["alarm"].sendall(b'{"raised": "the end"}\n')
+        lines["control"].sendall(b'{"raised": "the end"}\n')
         until(lambda: made.failure is not None)
         assert made.failure["rank"] == 1
 
@@ -150,7 +150,7 @@ def test_bytes_of_a_line_in_any_pieces_are_the_same_messages():
         cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
         with closing(socket.create_server(("127.0.0.1", 0))) as listener:
             sender = socket.create_connection(listener.getsockname())
-            receiver = Line(listener.accept()[0])
+            receiver = Channel(listener.accept()[0])
         found = []
         for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
             if begin < end:

@@ -7,7 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from xdevice.distributed.ports import block_size, free_block
+from xdevice.distributed.process_info import block_size
+from xdevice.distributed.rendezvous.ports import free_block
 from xdevice.framework.adapters import find
 
 has_engine = pytest.mark.needs("gradient")  # NumPy has none, and says so: the last promise
@@ -68,7 +69,7 @@ def test_a_process_that_fails_ends_the_job_which_names_it_in_seconds(backend, la
 
 @has_engine
 def test_a_process_that_is_frozen_at_any_moment_ends_the_job_which_names_it(backend, launch):
-    where = random.choice(["gate", "work", "end"])
+    where = random.choice(["barrier", "work", "end"])
     done = launch(backend, "frozen", where)
     assert done.status == 75, (where, done.stderr)
     assert re.search(r" waited 4 s in.*; rank 1 \(process .*does not answer: it is stopped", done.stderr), (

@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.distributed import token
-from xdevice.distributed.ports import free_block
-from xdevice.distributed.seat import Seat
+from xdevice.distributed.process_info import ProcessInfo
+from xdevice.distributed.rendezvous import token
+from xdevice.distributed.rendezvous.ports import free_block
 
 MEETS = """
 import os
-from xdevice.distributed.entry import Entry
-from xdevice.distributed.member import Membership
-from xdevice.distributed.seat import seat
+from xdevice.distributed.rendezvous.messages import Fingerprint
+from xdevice.distributed.membership import Membership
+from xdevice.distributed.launchers import process_info_in
 timeout = float(os.environ.get("SECONDS", 20))
-membership = Membership(seat(), timeout, dict(backend="numpy", engine="mpi", version="0", timeout=timeout))
-membership.enter(Entry("shutdown"))
+agreed = dict(backend="numpy", engine="mpi", version="0", timeout=timeout)
+membership = Membership(process_info_in(os.environ), timeout, agreed)
+membership.enter(Fingerprint("shutdown"))
 membership.close()
 """
 
@@ -54,17 +55,17 @@ def test_a_process_with_another_token_is_refused_and_told_so():
 
 
 def test_across_hosts_a_job_without_a_token_is_refused():
-    for ask in (token.offered, token.found):
+    for ask in (token.created, token.found):
         with pytest.raises(
             xdevice.DistributedError, match="srun gives the processes of several hosts no secret; set XDEVICE_TOKEN"
         ):
-            ask(Seat(0, 2, 0, "10.0.0.1", 20_000, "srun"), {})
-    assert token.offered(Seat(0, 2, 0, "10.0.0.1", 20_000, "srun"), {"XDEVICE_TOKEN": "x" * 16}) == b"x" * 16
+            ask(ProcessInfo(0, 2, 0, "10.0.0.1", 20_000, "srun"), {})
+    assert token.created(ProcessInfo(0, 2, 0, "10.0.0.1", 20_000, "srun"), {"XDEVICE_TOKEN": "x" * 16}) == b"x" * 16
 
 
 def test_a_token_that_could_be_guessed_is_refused():
     with pytest.raises(xdevice.ArgumentError, match="XDEVICE_TOKEN has 6 characters; give at least 16"):
-        token.offered(Seat(0, 2, 0, "10.0.0.1", 20_000, "srun"), {"XDEVICE_TOKEN": "secret"})
+        token.created(ProcessInfo(0, 2, 0, "10.0.0.1", 20_000, "srun"), {"XDEVICE_TOKEN": "secret"})
 
 
 @pytest.mark.skipif(os.name != "posix", reason="folders have no modes here")
@@ -73,4 +74,4 @@ def test_a_folder_that_others_can_write_to_is_refused(monkeypatch, tmp_path):
     Path(tmp_path, f"xdevice-{os.getuid()}").mkdir()
     Path(tmp_path, f"xdevice-{os.getuid()}").chmod(0o777)
     with pytest.raises(xdevice.DistributedError, match="is open to other users; remove it, or set XDEVICE_TOKEN"):
-        token.offered(Seat(0, 2, 0, "127.0.0.1", 20_000, "torchrun"), {})
+        token.created(ProcessInfo(0, 2, 0, "127.0.0.1", 20_000, "torchrun"), {})

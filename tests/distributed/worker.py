@@ -208,8 +208,8 @@ def is_wide(address):
 
 
 def frozen(rank, size):
-    """Rank 1 is stopped before it comes to the gate, or in the engine's work, or in the engine's end."""
-    if rank == 1 and sys.argv[2] != "gate":
+    """Rank 1 is stopped before it comes to the barrier, or in the engine's work, or in the engine's end."""
+    if rank == 1 and sys.argv[2] != "barrier":
         engine, name = xdevice.backend().engine, {"work": "all_reduce", "end": "stop"}[sys.argv[2]]
         real = getattr(engine, name)
         setattr(engine, name, lambda *given: (os.kill(os.getpid(), signal.SIGSTOP), real(*given)))
@@ -300,11 +300,11 @@ def doubled(rank):
     """A job of three in which the second comes twice: this process's other self is a plain socket's."""
     os.environ["XDEVICE_WORLD_SIZE"] = "3"
     if rank == 1:
-        from xdevice.distributed.member import Membership
-        from xdevice.distributed.seat import seat
+        from xdevice.distributed.launchers import process_info_in
+        from xdevice.distributed.membership import Membership
 
         words = {"backend": str(xdevice.backend()), "engine": "native", "version": xdevice.__version__, "timeout": 60.0}
-        other = Thread(target=said, args=(lambda: Membership(seat(), 60, words),))
+        other = Thread(target=said, args=(lambda: Membership(process_info_in(os.environ), 60, words),))
         other.start()
         said(lambda: dist.init(60))
         other.join()

@@ -74,7 +74,7 @@ def test_a_reader_that_has_had_enough_ends_the_job(script, start, noted, gone):
     path = script("""
         note(f"pid{rank}", os.getpid())
         while True:
-            print("line")
+            print("channel")
     """)
     launcher = start("-n", 2, path)
     pids = [int(noted(f"pid{rank}")) for rank in range(2)]

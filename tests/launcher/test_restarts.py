@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from xdevice.distributed import ports
+from xdevice.distributed.process_info import block_size
+from xdevice.distributed.rendezvous import ports
 
 TELL = """
     attempt = os.environ["XDEVICE_RESTART"]
@@ -50,7 +51,7 @@ def test_the_last_failures_exit_status_is_that_of_the_whole_and_what_was_left_ru
 def test_a_first_port_that_is_given_is_the_first_attempts_and_each_has_a_block_of_its_own(script, launch):
     first = ports.free_block(10)
     done = launch("--restarts", 1, "--master-port", first, script(f"{TELL}\n    sys.exit(1)"))
-    assert [int(line.split()[2]) for line in done.stdout.splitlines()] == [first, first + ports.block_size(1)]
+    assert [int(line.split()[2]) for line in done.stdout.splitlines()] == [first, first + block_size(1)]
 
 
 @pytest.mark.parametrize(("code", "options", "status"), [

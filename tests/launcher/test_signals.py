@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from xdevice.distributed import ports
+from xdevice.distributed.rendezvous import ports
 
 SERVERS = """
     first = int(os.environ["XDEVICE_MASTER_PORT"])

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import xdevice
-from xdevice.distributed import ports
+from xdevice.distributed.rendezvous import ports
 from xdevice.machine import usable_threads
 
 ONE = xdevice.available()[-1] if xdevice.available() else None
@@ -201,7 +201,8 @@ def test_the_block_of_ports_is_free_and_below_those_given_at_random():
 
 
 def test_jobs_that_start_at_once_have_different_ports():
-    code = "import xdevice.distributed.ports as p; print(*(p.free_block(7) for _ in range(25)), flush=True); input()"
+    code = "from xdevice.distributed.rendezvous.ports import free_block as f\n"
+    code += "print(*(f(7) for _ in range(25)), flush=True)\ninput()"
     command = [sys.executable, "-c", code]
     askers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     firsts = sorted(int(first) for asker in askers for first in asker.stdout.readline().split())

@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING
 
 from xdevice.cli.mpirun import become_mpirun
 from xdevice.cli.script import script_at
+from xdevice.distributed.launchers import Nodes, nodes_in
 from xdevice.distributed.options import TRUST
-from xdevice.distributed.ports import block_size, first_taken, free_block
-from xdevice.distributed.token import TOKEN, checked, new_token
+from xdevice.distributed.process_info import LOCALHOST, block_size
+from xdevice.distributed.rendezvous.ports import first_taken, free_block
+from xdevice.distributed.rendezvous.token import TOKEN, checked, new_token
 from xdevice.errors import ArgumentError, DistributedError, NotSupportedError
 from xdevice.framework.choosing import backend
 from xdevice.launcher.launching import launch
-from xdevice.launcher.nodes import Nodes, nodes_in
 from xdevice.launcher.plan import Plan
 from xdevice.machine import host
 
 if TYPE_CHECKING:
     import argparse
-
-_LOCALHOST = "127.0.0.1"
 
 
 def main(options: argparse.Namespace) -> int:
@@ -73,7 +72,7 @@ def _nodes(options: argparse.Namespace) -> Nodes:
         found = replace(told, port=options.master_port or told.port)
         if found.count > 1 and found.port is None:
             raise ArgumentError(f"{found.source} does not tell a port; give all launchers the same --master-port")
-        return found if found.count > 1 else Nodes(1, 0, _LOCALHOST, options.master_port)
+        return found if found.count > 1 else Nodes(1, 0, LOCALHOST, options.master_port)
     hosts = [name.strip() for name in options.hosts.split(",")] if options.hosts is not None else []
     count = options.nnodes or len(hosts) or 1
     if hosts and (len(hosts) != count or not all(hosts)):
@@ -83,7 +82,7 @@ def _nodes(options: argparse.Namespace) -> Nodes:
     node = options.node_rank or 0
     if node >= count:
         raise ArgumentError(f"no node {node} among {count}; --node-rank counts from 0 to {count - 1}")
-    address = options.master_addr or (hosts[0] if hosts else _LOCALHOST)
+    address = options.master_addr or (hosts[0] if hosts else LOCALHOST)
     return Nodes(count, node, address, options.master_port, hosts)
 
 

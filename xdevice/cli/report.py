@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from xdevice.launcher.transcript import Line, Printed
+    from xdevice.launcher.output_buffer import Line, Printed
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 

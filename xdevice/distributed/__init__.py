@@ -11,12 +11,12 @@ Nothing in it hangs: a process that is killed, frozen, raises, is missing, or do
 others ends the job with an error that names its rank.
 """
 
-from xdevice.distributed.block import process_group
-from xdevice.distributed.failing import PEER_FAILED
+from xdevice.distributed.failures.errors import PEER_FAILED
 from xdevice.distributed.group import (
     init,
     is_initialized,
     local_rank,
+    process_group,
     rank,
     shutdown,
     world_size,

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xdevice._version import __version__
 from xdevice.contract import Job
-from xdevice.distributed import ending
-from xdevice.distributed.entry import Entry
-from xdevice.distributed.given import seat_given
-from xdevice.distributed.member import Membership
-from xdevice.distributed.options import check_reach, engine_name, seconds_of, trusts_network
-from xdevice.distributed.ports import check_ports
-from xdevice.distributed.seat import NO_LAUNCHER, seat, take
+from xdevice.distributed.failures import at_exit
+from xdevice.distributed.launchers import process_info_in
+from xdevice.distributed.membership import Membership
+from xdevice.distributed.options import InitOptions, check_reach
+from xdevice.distributed.process_info import ProcessInfo
+from xdevice.distributed.rendezvous.messages import Fingerprint
+from xdevice.distributed.rendezvous.ports import check_ports
 from xdevice.errors import DistributedError
 from xdevice.framework.choosing import backend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from types import TracebackType
     from typing import TypeVar
 
     from xdevice.contract import Engine
-    from xdevice.distributed.seat import Seat
     from xdevice.framework.adapters import Backend
 
     T = TypeVar("T")
@@ -34,27 +36,29 @@ class Group:
     """What exists between `init` and `shutdown`. A job of one process has no membership and no engine."""
 
     def __init__(
-        self, owner: Backend, engine: Engine | None, membership: Membership | None, bound: bool = False
+        self, engine: Engine | None = None, membership: Membership | None = None, owner: Backend | None = None
     ) -> None:
-        self.owner, self.engine, self.membership = owner, engine, membership
-        self.bound = bound  # to one framework's tensors
+        self.engine, self.membership = engine, membership
+        self.owner = owner  # whose tensors the engine takes; None for those of any framework
         self.job = membership.job if membership is not None else Job(0, 1, 0, ("127.0.0.1",), (0,), 0)
         self._thread, self._lock = threading.get_ident(), threading.RLock()
 
-    @contextmanager
-    def one_at_a_time(self, name: str) -> Generator[None, None, None]:
+    def one_at_a_time(self, name: str) -> AbstractContextManager[object]:
         """One collective at a time, from one thread: two threads' would come in another order in each process."""
-        if self.membership is not None and threading.get_ident() != self._thread:
+        if self.membership is None:
+            return nullcontext()
+        if threading.get_ident() != self._thread:
             raise DistributedError(f"{name} comes from another thread than init(); call collectives from that one")
-        with self._lock:
-            yield
+        return self._lock
 
 
+_ALONE = Group()
 _group: Group | None = None
-_seats: set[Seat] = set()  # that this process has had: engines may keep the ports for the next group
+_info: ProcessInfo | None = None  # which process this is, once it is known
+_joined: set[ProcessInfo] = set()  # with which this process has joined: engines may keep the ports for the next group
 
 
-def init(  # noqa: PLR0913  (four of them are one thing, the seat)
+def init(  # noqa: PLR0913  (five of them are one thing, which process this is)
     timeout: float | None = None,
     *,
     start: float | None = None,
@@ -81,9 +85,9 @@ def init(  # noqa: PLR0913  (four of them are one thing, the seat)
         ``"native"``, the chosen framework's own, or ``"mpi"``, which works on the CPU under all;
         ``XDEVICE_ENGINE``, else ``"native"``.
     rank, world_size, address
-        This process's place, where no launcher tells it, as in a Dask worker or a Ray actor: its number from 0, how
+        Which process this is, where no launcher tells it, as in a Dask worker or a Ray actor: its number from 0, how
         many processes there are, and where they meet, as in ``"10.0.0.1:29400"``: rank 0's host, and the first of
-        ``3 + 2 * world_size`` ports. All three or none.
+        ``3 + 2 * world_size`` ports. Give all three or none.
     local_rank
         This process's number on its host, from 0. On one host it is the rank, if not given.
     token
@@ -103,8 +107,8 @@ def init(  # noqa: PLR0913  (four of them are one thing, the seat)
     NotSupportedError
         The framework has no engine.
     ArgumentError
-        The engine does not exist, part of the seat is missing, or the seat contradicts the launcher's variables, or
-        those each other.
+        The engine does not exist, ``rank``, ``world_size`` or ``address`` is missing, or contradicts the launcher's
+        variables, or these contradict each other.
 
     Examples
     --------
@@ -116,35 +120,63 @@ def init(  # noqa: PLR0913  (four of them are one thing, the seat)
     (0, 1)
     >>> distributed.shutdown()
     """
-    global _group
+    _init(InitOptions(**locals()))
+
+
+class process_group(InitOptions):  # noqa: N801  (reads as what it opens: `with process_group():`)
+    """A ``with`` block between `init` and `shutdown`; parameters and errors are theirs.
+
+    If the block raises, the other processes raise `DistributedError` with this one's rank.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> from xdevice import distributed
+    >>> with xdevice.using("numpy"), distributed.process_group():
+    ...     distributed.world_size()
+    1
+    """
+
+    def __enter__(self) -> None:
+        _init(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+            shutdown()
+        else:
+            abort(error)
+
+
+def _init(options: InitOptions) -> None:
+    global _group, _info
     if _group is not None:
         raise DistributedError("init() was called twice; shutdown() leaves the first group")
-    place = {"rank": rank, "world_size": world_size, "address": address, "local_rank": local_rank, "token": token}
-    take(seat_given(place))
-    here, trusts = seat(), trusts_network(trust_network)
-    name, seconds = engine_name(engine), seconds_of(timeout)
-    at_first = seconds if start is None else seconds_of(start)
-    if here.world_size == 1:
-        _group = Group(backend(), None, None)
-        return
+    _info = info = options.process_info()
+    name, seconds, start = options.engine_name(), options.seconds(), options.start_seconds()
+    info = replace(info, trusts_network=options.trusts_network())
     owner = backend()
-    running = _engine(owner, name)
-    check_reach(here, trusts, "MPI" if name == "mpi" else f"the engine of {owner}")
-    if name == "native" and here not in _seats:
-        check_ports(here.rank, here.world_size, here.port)
-        _seats.add(here)
-    kind = f"{name}, with a trusted network" if trusts else name  # on which all must agree
-    words = {"backend": str(owner), "engine": kind, "version": __version__, "timeout": seconds}
-    with ending.minded():
-        membership = Membership(replace(here, trusts_network=trusts), at_first, words)
-    _group = Group(owner, running, membership, name == "native")
-    ending.mind(membership, _forget)
+    if info.world_size == 1:
+        _group = Group()
+        return
+    engine = _engine(owner, name, info.world_size)
+    check_reach(info, "MPI" if name == "mpi" else f"the engine of {owner}")
+    if name == "native" and info not in _joined:
+        check_ports(info.rank, info.world_size, info.port)
+        _joined.add(info)
+    kind = f"{name}, with a trusted network" if info.trusts_network else name  # on which all must agree
+    agreed = {"backend": str(owner), "engine": kind, "version": __version__, "timeout": seconds}
+    with at_exit.joining(info):
+        membership = Membership(info, start, agreed)
+    _group = Group(engine, membership, owner if name == "native" else None)
+    at_exit.guard(membership)
     try:
-        work(_group, "the start of the engine", lambda: running.start(membership.job, max(seconds, at_first)))
-        membership.enter(Entry("the first meeting"))
+        work(_group, "the start of the engine", lambda: engine.start(membership.job, max(seconds, start)))
+        membership.enter(Fingerprint("the first barrier"))
         membership.wait_at_most(seconds)
     except BaseException as error:
-        break_off(error)
+        abort(error)
         raise
 
 
@@ -167,16 +199,16 @@ def shutdown() -> None:
     if group is None:
         return
     if group.membership is not None and group.membership.told:
-        break_off(DistributedError("the job has failed"))  # which the caller has been told
+        abort(DistributedError("the job has failed"))  # which the caller has been told
         return
     try:
         if group.membership is not None and group.engine is not None:
             with group.one_at_a_time("shutdown"):
-                group.membership.enter(Entry("shutdown()"))
+                group.membership.enter(Fingerprint("shutdown()"))
                 work(group, "the end of the engine", group.engine.stop)
-                group.membership.enter(Entry("shutdown"))  # after which no process is missed any more
+                group.membership.enter(Fingerprint("shutdown"))  # after which no process expects another
     except BaseException as error:
-        break_off(error)
+        abort(error)
         raise
     _leave()
 
@@ -209,7 +241,7 @@ def rank() -> int:
     >>> distributed.rank()
     0
     """
-    return _group.job.rank if _group is not None else seat().rank
+    return _group.job.rank if _group is not None else _this_process().rank
 
 
 def local_rank() -> int:
@@ -221,7 +253,7 @@ def local_rank() -> int:
     >>> distributed.local_rank()
     0
     """
-    return _group.job.local_rank if _group is not None else seat().local_rank
+    return _group.job.local_rank if _group is not None else _this_process().local_rank
 
 
 def world_size() -> int:
@@ -233,16 +265,24 @@ def world_size() -> int:
     >>> distributed.world_size()
     1
     """
-    return _group.job.world_size if _group is not None else seat().world_size
+    return _group.job.world_size if _group is not None else _this_process().world_size
 
 
 def current() -> Group:
     """The group that this process is in; without a launcher, a group of this process alone."""
     if _group is not None:
         return _group
-    if seat() is NO_LAUNCHER or seat().world_size == 1:
-        return Group(backend(), None, None)
+    if _this_process().world_size == 1:
+        return _ALONE
     raise DistributedError("this process has not joined a group; call xdevice.distributed.init() first")
+
+
+def _this_process() -> ProcessInfo:
+    """Which process this is: as in the last `init`, else as the environment said when it was first asked for."""
+    global _info
+    if _info is None:
+        _info = process_info_in(os.environ)
+    return _info
 
 
 def on_rank_0(name: str, act: Callable[[], None]) -> None:
@@ -257,12 +297,12 @@ def on_rank_0(name: str, act: Callable[[], None]) -> None:
     membership = group.membership
     with group.one_at_a_time(name):
         try:
-            if membership.seat.rank == 0:
+            if membership.info.rank == 0:
                 act()
         except BaseException as error:
             membership.raised(error)  # the others wait for it
             raise
-        membership.enter(Entry(name))
+        membership.enter(Fingerprint(name))
 
 
 def work(group: Group, what: str, engine: Callable[[], T]) -> T:
@@ -270,7 +310,7 @@ def work(group: Group, what: str, engine: Callable[[], T]) -> T:
     membership = group.membership
     if membership is None:
         return engine()
-    membership.watch_over(what)
+    membership.engine_begins(what)
     try:
         result = engine()
     except Exception as error:
@@ -278,36 +318,41 @@ def work(group: Group, what: str, engine: Callable[[], T]) -> T:
     except BaseException as error:
         membership.interrupted(error)
         raise
-    membership.came_back()
+    membership.engine_returned()
     return result
 
 
-def _engine(owner: Backend, name: str) -> Engine:
+def _engine(owner: Backend, name: str, world_size: int) -> Engine:
     if name == "mpi":
         from xdevice.distributed import mpi
 
-        return mpi.Engine(owner)
+        return mpi.Engine(owner, world_size)
     _ = owner.engine.start  # NotSupportedError before the processes meet
     return owner.engine
 
 
-def break_off(error: BaseException) -> None:
+def abort(error: BaseException) -> None:
     """Tell the other processes of the error, and leave the group without them."""
-    ending.break_off(error)
+    at_exit.abort(error)
     _leave()
 
 
-def _forget() -> None:
+def _reset_in_child() -> None:
     """In a forked child: leave the group, which the parent stays in."""
-    global _group
-    group, _group = _group, None
+    global _group, _info
+    group, _group, _info = _group, None, None
+    at_exit.reset_in_child()
     if group is not None and group.membership is not None:
-        group.membership.forget()
+        group.membership.close_descriptors()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_in_child)
 
 
 def _leave() -> None:
     global _group
     group, _group = _group, None
     if group is not None and group.membership is not None:
-        ending.forget()
+        at_exit.release()
         group.membership.close()

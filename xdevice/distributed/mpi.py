@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xdevice.distributed.seat import seat
 from xdevice.errors import BackendNotInstalledError, DistributedError, NotSupportedError
 from xdevice.kit.means import summed_in
 from xdevice.tensors.arguments import dtype_name
@@ -36,13 +35,12 @@ class Engine:
         MPI has not started the job's processes.
     """
 
-    def __init__(self, owner: Backend) -> None:
+    def __init__(self, owner: Backend, world_size: int) -> None:
         self.owner, self._mpi = owner, _mpi()
-        here, there = seat().world_size, self._mpi.COMM_WORLD.size
-        if here != there:
+        if world_size != self._mpi.COMM_WORLD.size:
             raise DistributedError(
-                f"the job has {here} processes, and MPI knows {there}; start them by MPI: "
-                f"XDEVICE_ENGINE=mpi mpirun -n {here} python ... (with --bind-to none, for several threads each)"
+                f"the job has {world_size} processes, and MPI knows {self._mpi.COMM_WORLD.size}; start them by MPI: "
+                f"XDEVICE_ENGINE=mpi mpirun -n {world_size} python ... (with --bind-to none, for several threads each)"
             )
 
     def start(self, job: Job, timeout: float) -> None:

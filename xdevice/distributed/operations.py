@@ -7,8 +7,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from xdevice.device import as_integer
-from xdevice.distributed.entry import Entry
 from xdevice.distributed.group import Group, current, work
+from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, shortened
 from xdevice.framework.ownership import owned_by
 from xdevice.parallel.reducing import PASSING, check_operation, not_reducible
@@ -166,7 +166,7 @@ def barrier() -> None:
     group = current()
     if group.membership is not None:
         with group.one_at_a_time("barrier"):
-            group.membership.enter(Entry("barrier"))
+            group.membership.enter(Fingerprint("barrier"))
 
 
 def _collective(
@@ -176,14 +176,14 @@ def _collective(
     act: Callable[[Pack, Engine | None], list[Any]],
     allowed: Callable[[str], str] = lambda kind: "",
 ) -> dict[int, Any]:
-    """What has become of each tensor of the tree, by its id."""
+    """The result for each tensor of the tree, by its id."""
     if differentiating():
         raise NotSupportedError(f"{name} has no gradient; call it outside value_and_grad, on the gradients")
-    packs, entry = _packs(group, name, flat, allowed)
+    packs, fingerprint = _packs(group, name, flat, allowed)
     found: dict[int, Any] = {}
     with group.one_at_a_time(name):
         if group.membership is not None:
-            group.membership.enter(entry)
+            group.membership.enter(fingerprint)
         for pack in packs:
             # an empty vector is not sent: TensorFlow's engine would not survive it
             engine = group.engine if any(prod(tensor.shape) for tensor in pack.tensors) else None
@@ -195,7 +195,7 @@ def _mapped(flat: Flat, found: dict[int, Any]) -> Any:
     return flat.map(lambda leaf: found.get(id(leaf), leaf))
 
 
-def _packs(group: Group, name: str, flat: Flat, allowed: Callable[[str], str]) -> tuple[list[Pack], Entry]:
+def _packs(group: Group, name: str, flat: Flat, allowed: Callable[[str], str]) -> tuple[list[Pack], Fingerprint]:
     """The tensors of the tree, each once, in the vectors that they form; and what all processes must agree on."""
     found: dict[int, tuple[Any, str]] = {}
     if flat.unordered:
@@ -217,7 +217,7 @@ def _packs(group: Group, name: str, flat: Flat, allowed: Callable[[str], str]) -
         number = vector_of[id(leaf)]
         what = f"{dtype_name(leaf.dtype)}{list(leaf.shape)} on {packs[number].device.kind}{where}"
         said.append(f"{what} in vector {number}" if number else what)
-    return packs, Entry.of(name, said)
+    return packs, Fingerprint.of(name, said)
 
 
 def _owner(group: Group, leaf: Any, name: str, where: str) -> Backend:
@@ -225,7 +225,7 @@ def _owner(group: Group, leaf: Any, name: str, where: str) -> Backend:
     if owned is None or not owned.is_tensor:
         hint = "its parameters, in a dict say" if owned else "a tensor: xdevice.tensor makes one"
         raise NotATensorError(f"{name} was given an object of type {type(leaf).__name__}{where}; give {hint}")
-    if owned.backend != group.owner and group.bound:
+    if group.owner is not None and owned.backend != group.owner:
         raise NotATensorError(
             f"{name} was given a tensor of {owned.backend}{where}, and this job runs on {group.owner}'s engine; "
             "give its tensors, or start with engine='mpi'"

@@ -1,16 +1,20 @@
-"""What `init` is given: which engine, and how many seconds to wait."""
+"""What `init` is given: seconds to wait, the engine, and this process's rank where no launcher tells it."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from xdevice.device import as_integer
+from xdevice.distributed.launchers import launcher_variables, process_info_in
+from xdevice.distributed.process_info import LOCALHOST, ProcessInfo, block_size, has_room
+from xdevice.distributed.rendezvous.token import checked
 from xdevice.errors import ArgumentError, ArgumentTypeError, DistributedError
 from xdevice.kit.loopback import is_loopback
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xdevice.distributed.seat import Seat
+    from collections.abc import Mapping
 
 TRUST = "XDEVICE_TRUST_NETWORK"
 """The environment variable that lets engines listen where any process can connect to them."""
@@ -21,17 +25,88 @@ TIMEOUT = 120.0
 ENGINES = ("native", "mpi")
 
 
-def engine_name(engine: str | None) -> str:
-    """The engine that is asked for; ``XDEVICE_ENGINE``, else the framework's own."""
-    name = engine or os.environ.get("XDEVICE_ENGINE") or "native"
-    if name not in ENGINES:
-        raise ArgumentError(f"{name!r} is not an engine; use 'native', the framework's own, or 'mpi'")
-    return name
+@dataclass(frozen=True)
+class InitOptions:
+    """The parameters of `init`, as they were given."""
+
+    timeout: float | None = None
+    _: KW_ONLY
+    start: float | None = None
+    engine: str | None = None
+    rank: int | None = None
+    world_size: int | None = None
+    address: str | None = None
+    local_rank: int | None = None
+    token: str | None = field(default=None, repr=False)
+    trust_network: bool | None = None
+
+    def engine_name(self) -> str:
+        """The engine that is asked for; ``XDEVICE_ENGINE``, else the framework's own."""
+        name = self.engine or os.environ.get("XDEVICE_ENGINE") or "native"
+        if name not in ENGINES:
+            raise ArgumentError(f"{name!r} is not an engine; use 'native', the framework's own, or 'mpi'")
+        return name
+
+    def seconds(self) -> float:
+        """The timeout in seconds; ``XDEVICE_TIMEOUT``, else `TIMEOUT`."""
+        return _seconds_of(os.environ.get("XDEVICE_TIMEOUT") or TIMEOUT if self.timeout is None else self.timeout)
+
+    def start_seconds(self) -> float:
+        """The seconds in which all processes have to join."""
+        return self.seconds() if self.start is None else _seconds_of(self.start)
+
+    def trusts_network(self) -> bool:
+        """Whether the engine may listen where any process can connect to it; `TRUST`, else not."""
+        if self.trust_network is not None:
+            if not isinstance(self.trust_network, bool):
+                raise ArgumentTypeError(f"trust_network={self.trust_network!r} is not a boolean; give True or False")
+            return self.trust_network
+        text = os.environ.get(TRUST, "")
+        if text not in ("", "0", "1"):
+            hint = "set it to 1 if only your processes can reach the hosts"
+            raise ArgumentError(f"{TRUST}={text!r} is not 0 or 1; {hint}")
+        return text == "1"
+
+    def process_info(self, env: Mapping[str, str] = os.environ) -> ProcessInfo:
+        """Which process this is: as the options say, else the variables of a launcher.
+
+        Raises
+        ------
+        ArgumentError
+            Some options are missing, have an invalid value, or contradict a launcher's variables.
+        ArgumentTypeError
+            An option has an invalid type.
+        """
+        names = ("rank", "world_size", "address", "local_rank", "token")
+        given = [name for name in names if getattr(self, name) is not None]
+        if not given:
+            return process_info_in(env)
+        missing = [name for name in names[:3] if name not in given]
+        if missing:
+            raise ArgumentError(
+                f"init() was given {', '.join(given)} without {' and '.join(missing)}; give all three, or none"
+            )
+        size = _whole("world_size", self.world_size, 1, None)
+        rank = _whole("rank", self.rank, 0, size)
+        host, port = _host_and_port(self.address, size)
+        if self.local_rank is None and size > 1 and not is_loopback(host):  # the rank would be another host's GPU
+            raise ArgumentError("init() was given no local_rank; give one, from 0 on each host")
+        local = rank if self.local_rank is None else _whole("local_rank", self.local_rank, 0, size)
+        _check_against(env, rank, size)
+        return ProcessInfo(rank, size, local, host, port, "init()", _secret(self.token))
 
 
-def seconds_of(timeout: float | None) -> float:
-    """The timeout in seconds; ``XDEVICE_TIMEOUT``, else `TIMEOUT`."""
-    given: Any = os.environ.get("XDEVICE_TIMEOUT") or TIMEOUT if timeout is None else timeout
+def check_reach(info: ProcessInfo, what: str) -> None:
+    """Raise if an engine would listen beyond loopback and the user has not allowed that."""
+    for host in (info.host, os.environ.get("XDEVICE_HOST") or info.host):
+        if info.world_size > 1 and not info.trusts_network and not is_loopback(host):
+            raise DistributedError(
+                f"{what} lets any process connect that reaches {host}; on a network that you trust, start with "
+                f"xdevice launch --trust-network, {TRUST}=1, or init(trust_network=True)"
+            )
+
+
+def _seconds_of(given: Any) -> float:
     try:
         seconds = float(given) if not isinstance(given, bool) else 0.0
     except (TypeError, ValueError):
@@ -41,23 +116,46 @@ def seconds_of(timeout: float | None) -> float:
     return seconds
 
 
-def trusts_network(given: bool | None) -> bool:
-    """Whether the engine may listen where any process can connect to it; ``XDEVICE_TRUST_NETWORK``, else not."""
-    if given is not None:
-        if not isinstance(given, bool):
-            raise ArgumentTypeError(f"trust_network={given!r} is not a boolean; give True or False")
-        return given
-    text = os.environ.get(TRUST, "")
-    if text not in ("", "0", "1"):
-        raise ArgumentError(f"{TRUST}={text!r} is not 0 or 1; set it to 1 if only your processes can reach the hosts")
-    return text == "1"
+def _whole(name: str, value: Any, least: int, end: int | None) -> int:
+    number = as_integer(value)
+    if number is None:
+        raise ArgumentTypeError(f"{name}={value!r} is not an integer")
+    if number < least or (end is not None and number >= end):
+        room = f"from {least} to {end - 1}" if end is not None else f"of {least} or more"
+        raise ArgumentError(f"{name}={value!r} is not an integer {room}")
+    return number
 
 
-def check_reach(seat: Seat, trusts: bool, what: str) -> None:
-    """Raise if an engine would listen beyond loopback and the user has not allowed that."""
-    for host in (seat.host, os.environ.get("XDEVICE_HOST") or seat.host):
-        if seat.world_size > 1 and not trusts and not is_loopback(host):
-            raise DistributedError(
-                f"{what} lets any process connect that reaches {host}; on a network that you trust, start with "
-                f"xdevice launch --trust-network, {TRUST}=1, or init(trust_network=True)"
-            )
+def _host_and_port(address: Any, size: int) -> tuple[str, int]:
+    if not isinstance(address, str):
+        raise ArgumentTypeError(f"address={address!r} is not a string; give rank 0's, as in '10.0.0.1:29400'")
+    host, colon, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (colon and host and port.isascii() and port.isdigit()):
+        raise ArgumentError(f"address={address!r} is not a host and a port; give rank 0's, as in '10.0.0.1:29400'")
+    if not has_room(int(port), size):
+        needed = block_size(size)
+        raise ArgumentError(f"address={address!r} leaves no room for the job's {needed} ports; give a lower port")
+    return (LOCALHOST if host == "localhost" else host), int(port)
+
+
+def _secret(token: Any) -> str:
+    if token is None:
+        return ""
+    if not isinstance(token, str):
+        raise ArgumentTypeError(f"token is of type {type(token).__name__}; give all processes the same random string")
+    return checked(token, "token")
+
+
+def _check_against(env: Mapping[str, str], rank: int, size: int) -> None:
+    """Raise if a launcher has started this process as another rank: one of the two is wrong."""
+    variables = launcher_variables(env)
+    try:
+        there = process_info_in(env)
+    except (ArgumentError, DistributedError):
+        return  # the variables do not say which process this is
+    if variables and (there.rank, there.world_size) != (rank, size):
+        raise ArgumentError(
+            f"init() was given rank {rank} of {size}, and {there.launcher} says rank {there.rank} of "
+            f"{there.world_size}; leave out rank and world_size, or unset {' and '.join(variables.split())}"
+        )

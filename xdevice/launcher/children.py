@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
-from xdevice.distributed.periods import TERMINATION
-from xdevice.launcher.family import MARKS, Family
-from xdevice.launcher.guard import Guard
-from xdevice.launcher.transcript import Printed, Transcript
+from xdevice.distributed.failures.timeouts import TERMINATION
+from xdevice.launcher.output_buffer import OutputBuffer, Printed
+from xdevice.launcher.process_tree import MARKS, ProcessTree
+from xdevice.launcher.reaper import Reaper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ _SAMPLING = 0.05  # the part of this process's time that measuring memory may ta
 
 
 class Child:
-    """One process and the family that it starts; it has ended when the last of them has."""
+    """One process and those that it starts; it has ended when the last of them has."""
 
     def __init__(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         self.name, self.argv, self.env = name, list(argv), env
@@ -52,21 +52,21 @@ class Child:
         self._next_sample = 0.0
 
     def start(self, around: str | None = None) -> None:
-        """Start it, with nothing to read on its stdin; ``around`` are the marks of the families that it belongs to."""
-        self._family = Family(around=around)
+        """Start it, with nothing to read on its stdin; ``around`` are the marks of the process trees around it."""
+        self._tree = ProcessTree(around=around)
         self._spools = [tempfile.TemporaryFile(), tempfile.TemporaryFile()]  # noqa: SIM115  (closed in `output`)
-        self._transcript = Transcript(self._spools)
+        self._buffer = OutputBuffer(self._spools)
         self._our_peak = _peak_of_this_process()
         self._started = time.perf_counter()
         self._process = subprocess.Popen(
             self.argv,
-            env={**(os.environ if self.env is None else self.env), MARKS: self._family.marks},
+            env={**(os.environ if self.env is None else self.env), MARKS: self._tree.marks},
             stdin=subprocess.DEVNULL,
             stdout=self._spools[0],
             stderr=self._spools[1],
             start_new_session=True,
         )
-        self._family.lead(self._process.pid)
+        self._tree.lead(self._process.pid)
         self.status = "running"
 
     @property
@@ -76,7 +76,7 @@ class Child:
     def watch(self, timeout: float | None) -> None:
         """Measure it once, stop it if it is over a limit, and notice its end."""
         now = time.perf_counter()
-        self._transcript.look()
+        self._buffer.look()
         if self.exit_status is None:
             self.seconds = now - self._started
             if now >= self._next_sample:
@@ -89,28 +89,28 @@ class Child:
         self._end(now)
 
     def stop(self, cause: Status) -> None:
-        """Ask it and its family to stop, once; `watch` kills those that do not."""
+        """Ask its process tree to stop, once; `watch` kills what is left."""
         if self.status == "waiting":
             self.status = cause
         elif self._kill_at is None:
             self._cause = self._cause or cause
             self._kill_at = time.perf_counter() + TERMINATION
-            self._family.ask_to_stop()
+            self._tree.ask_to_stop()
 
     def kill(self) -> None:
-        """Kill it and its family at once."""
+        """Kill its process tree at once."""
         if self.status == "running":
-            self._family.kill()
+            self._tree.kill()
             self._process.wait()
 
     @property
     def newest(self) -> bytes:
         """The last line that it has printed so far, on either stream."""
-        return self._transcript.newest if self.status != "waiting" else b""
+        return self._buffer.newest if self.status != "waiting" else b""
 
     def printed(self) -> Printed:
         """What it has printed, in order; before `output`, which closes the files."""
-        return self._transcript.end() if hasattr(self, "_spools") else Printed([], 0, [])
+        return self._buffer.end() if hasattr(self, "_spools") else Printed([], 0, [])
 
     def output(self) -> tuple[bytes, bytes, bool]:
         """The first bytes of stdout, the last of stderr, and whether stdout had more."""
@@ -134,15 +134,12 @@ class Child:
             self.stop("flooded")
 
     def _end(self, now: float) -> None:
-        """Ended, unless processes of the family are left: they are asked to stop too, and waited for."""
-        if self._kill_at is not None and now >= self._kill_at:
-            left = self._family.kill()
-        else:
-            left = bool(self._family.members())
-        if left:
+        """It has ended, unless processes of its tree are left: they are asked to stop too, and waited for."""
+        late = self._kill_at is not None and now >= self._kill_at
+        if self._tree.kill() if late else self._tree.members():
             if self._kill_at is None:  # the child itself has ended without being asked
                 self._kill_at = now + TERMINATION
-                self._family.ask_to_stop()
+                self._tree.ask_to_stop()
             return
         if self.exit_status is None:
             self.exit_status = self._reap()
@@ -152,7 +149,7 @@ class Child:
     def _sample(self) -> None:
         """Add up the memory of the child and its descendants."""
         began, total = time.perf_counter(), 0
-        for process in self._family.see(self._process.pid):
+        for process in self._tree.see(self._process.pid):
             try:
                 total += process.memory_info().rss
             except psutil.Error:  # it has just ended
@@ -168,7 +165,7 @@ class Child:
         pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
         if pid == 0:
             return None
-        self._family.ended(pid)
+        self._tree.ended(pid)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         if peak > self._our_peak:  # a new process inherits this one's peak, which would hide a lower one
@@ -210,8 +207,8 @@ def run_all(
 
     ``timeout`` is in seconds for each. ``show`` is called again and again to display the progress.
     """
-    family = Family()
-    with Signals() as signals, Guard(family):
+    tree = ProcessTree()
+    with Signals() as signals, Reaper(tree):
         try:
             while not all(child.ended for child in children):
                 running = [child for child in children if child.status == "running"]
@@ -224,7 +221,7 @@ def run_all(
                     if signals.received:
                         child.stop("stopped")
                     elif sum(c.status == "running" for c in children) < jobs:
-                        child.start(family.marks)
+                        child.start(tree.marks)
                 show(children)
                 time.sleep(_TICK)
         finally:  # also after an error of this process itself

@@ -1,7 +1,7 @@
-"""The launcher: runs the processes of a job on this host, and reports at the end which of them has failed.
+"""The launcher: runs the processes of a job on this host, and reports at the end which of them failed.
 
-It imports no framework and starts no engine. It tells each process its place in the environment, and the
-processes meet by themselves in `xdevice.distributed.init`.
+It imports no framework and starts no engine. It tells each process its rank by environment variables, and the
+processes meet in `xdevice.distributed.init`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from xdevice.distributed.failing import PEER_FAILED
-from xdevice.distributed.periods import SETTLING
+from xdevice.distributed.failures.errors import PEER_FAILED
+from xdevice.distributed.failures.timeouts import SETTLING
 from xdevice.errors import DistributedError
 from xdevice.launcher.children import Signals
-from xdevice.launcher.crew import Crew, Rank
-from xdevice.launcher.family import Family
-from xdevice.launcher.guard import Guard
 from xdevice.launcher.output import Screen
+from xdevice.launcher.process_tree import ProcessTree
+from xdevice.launcher.reaper import Reaper
 from xdevice.launcher.terminal import duration, signal_name
+from xdevice.launcher.worker_group import Rank, WorkerGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,9 +46,9 @@ def launch(plan_of: Callable[[int], Plan], restarts: int = 0) -> int:
     screen, began, status = Screen(), time.monotonic(), 0
     with Signals() as signals:
         for number in range(restarts + 1):
-            crew = _run(Crew(plan_of(number), screen, Family(), signals, began=began))
-            status, text = _outcome(crew)
-            again = number < restarts and _can_restart(crew)
+            group = _run(WorkerGroup(plan_of(number), screen, ProcessTree(), signals, began=began))
+            status, text = _outcome(group)
+            again = number < restarts and _can_restart(group)
             screen.show("err", text + (f"xdevice: restart {number + 1} of {restarts}\n".encode() if again else b""))
             if not again:
                 break
@@ -61,38 +61,38 @@ def launch(plan_of: Callable[[int], Plan], restarts: int = 0) -> int:
     raise DistributedError(f"what the processes print cannot be written: {screen.broken.strerror}")
 
 
-def _run(crew: Crew) -> Crew:
-    """The crew, after its job: all of its processes have ended."""
-    with Guard(crew.family):
+def _run(group: WorkerGroup) -> WorkerGroup:
+    """Run the group until all of its processes have ended."""
+    with Reaper(group.tree):
         try:
-            crew.start()
-            crew.watch()
+            group.start()
+            group.watch()
         finally:  # also after an error of the launcher itself
-            crew.stop()
-    crew.finish()
-    return crew
+            group.stop()
+    group.finish()
+    return group
 
 
-def _can_restart(crew: Crew) -> bool:
-    """Whether a process has failed, and not by a mistake in the command, which would fail again."""
-    failing, stopped = crew.failing, crew.signals.received is not None or crew.screen.broken is not None
-    failed = bool(crew.frozen) or (failing is not None and failing.status != USAGE)
-    return failed and not stopped and not crew.out_of_time
+def _can_restart(group: WorkerGroup) -> bool:
+    """Whether a process has failed, other than by a mistake in the command, which would fail again."""
+    failing, stopped = group.failing, group.signals.received is not None or group.screen.broken is not None
+    failed = bool(group.frozen) or (failing is not None and failing.status != USAGE)
+    return failed and not stopped and not group.out_of_time
 
 
-def _outcome(crew: Crew) -> tuple[int, bytes]:
+def _outcome(group: WorkerGroup) -> tuple[int, bytes]:
     """The exit status of the whole, and the text that is printed last."""
-    failing, received = crew.failing, crew.signals.received
+    failing, received = group.failing, group.signals.received
     if failing is not None:
         return _exit_status(failing), _last_words(failing)
     if received is not None:
         return 128 + received, f"xdevice: stopped by {signal_name(-received)}\n".encode()
-    if crew.frozen:
-        those, verb = _named(crew.frozen), "is" if len(crew.frozen) == 1 else "are"
+    if group.frozen:
+        those, verb = _named(group.frozen), "is" if len(group.frozen) == 1 else "are"
         return STOPPED, f"xdevice: {those} {verb} stopped, as by SIGSTOP, and the others have ended\n".encode()
-    if crew.out_of_time and len(crew.ended) < len(crew.ranks):
-        running = _named([rank.rank for rank in crew.ranks if rank not in crew.ended])
-        limit = duration(crew.plan.time_limit or 0.0)
+    if group.out_of_time and len(group.ended) < len(group.ranks):
+        running = _named([rank.rank for rank in group.ranks if rank not in group.ended])
+        limit = duration(group.plan.time_limit or 0.0)
         return TIMED_OUT, f"xdevice: stopped after the time limit of {limit}; still at work: {running}\n".encode()
     return 0, b""
 

@@ -1,11 +1,11 @@
-"""What a launcher is to start on its host, and what it tells each process."""
+"""What a launcher starts on its host, and which variables it sets for each process."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xdevice.distributed.ports import block_size
+from xdevice.distributed.process_info import block_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be started on this host, which is one of the job's nodes."""
+    """What is started on this host, which is one of the job's nodes."""
 
     command: Sequence[str]
     processes: int  # on each node
@@ -44,8 +44,8 @@ class Plan:
         own = [first + rank for rank in self.ranks] + [first + self.world_size + rank for rank in self.ranks]
         return own if self.node else [self.port, self.port + 1, *own, first + 2 * self.world_size]
 
-    def place(self, rank: int) -> dict[str, str]:
-        """The variables that tell that process its place: xdevice's own, and those that torchrun sets."""
+    def variables(self, rank: int) -> dict[str, str]:
+        """The variables that tell a process its rank: xdevice's own, and those that torchrun sets."""
         own = str(rank - self.ranks[0])
         return {
             "XDEVICE_RANK": str(rank),

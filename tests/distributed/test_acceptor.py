@@ -1,0 +1,233 @@
+"""Connections that do not belong to the job, at rank 0's port: they are dropped, and the job does not notice."""
+
+import json
+import os
+import re
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from xdevice.distributed.failures.timeouts import HANDSHAKE
+from xdevice.distributed.membership import Membership
+from xdevice.distributed.process_info import ProcessInfo
+from xdevice.distributed.rendezvous.coordinator import Coordinator
+from xdevice.distributed.rendezvous.handshake import CHALLENGE, challenge, response
+from xdevice.distributed.rendezvous.messages import Fingerprint
+from xdevice.distributed.rendezvous.ports import free_block
+
+TOKEN = "the token of a test's job"
+AGREED = {"backend": "numpy", "engine": "mpi", "version": "0", "timeout": 30.0}
+
+
+@pytest.fixture
+def port(monkeypatch):
+    """Rank 0's port, in a job of two of which rank 0 alone has come; in the end the other comes, and all goes well."""
+    monkeypatch.setenv("XDEVICE_TOKEN", TOKEN)
+    first = free_block(6)
+    failed = []
+
+    def take_part(rank):
+        try:
+            membership = Membership(ProcessInfo(rank, 2, rank, "127.0.0.1", first, "a test"), 30.0, AGREED)
+            for name in ("one", "two", "shutdown"):
+                membership.enter(Fingerprint(name))
+            membership.close()
+        except Exception as error:
+            failed.append(error)
+
+    processes = [threading.Thread(target=take_part, args=(rank,)) for rank in range(2)]
+    processes[0].start()
+    socket.create_connection(("127.0.0.1", until_it_listens(first)), timeout=10).close()
+    yield first
+    processes[1].start()
+    for process in processes:
+        process.join(20)
+    assert not failed and not any(process.is_alive() for process in processes)
+
+
+def until_it_listens(port):
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return port
+        time.sleep(0.01)
+    raise AssertionError("rank 0 does not listen")
+
+
+def answered(port, *pieces, patience=3 * HANDSHAKE):
+    """What rank 0 sends, beyond its greeting, to a connection that sends these, until it closes that."""
+    with socket.create_connection(("127.0.0.1", port), timeout=patience) as line:
+        theirs = line.recv(CHALLENGE)
+        answer = b""
+        try:
+            for piece in pieces:
+                line.sendall(piece(theirs) if callable(piece) else piece)
+            while received := line.recv(1000):
+                answer += received
+        except ConnectionError:
+            pass
+        return answer
+
+
+def joining(port, message):
+    """What rank 0 sends to a connection that proves itself and then sends this, until it closes it."""
+    with socket.create_connection(("127.0.0.1", port), timeout=3 * HANDSHAKE) as line:
+        line.sendall(response_to(TOKEN)(line.recv(CHALLENGE)))
+        assert len(line.recv(32)) == 32  # rank 0's own response
+        line.sendall(message)
+        return line.recv(1000)
+
+
+def response_to(token, role=b"process"):
+    ours = challenge()
+    return lambda theirs: ours + response(token.encode(), role, ours, theirs)
+
+
+UNAUTHENTICATED = {
+    "bytes at random": os.urandom(5000),
+    "HTTP": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a line that does not end": b"x" * (3 << 19),
+    "100 000 brackets": b"[" * 100_000 + b"\n",
+    "a join message without an id": b'{"channel": "barrier", "rank": 1}\n',
+    "a join message of another world size": b'{"channel": "barrier", "rank": 1, "world_size": 9, "id": "1"}\n',
+    "another job's token": response_to("the token of another job"),
+    "rank 0's role": response_to(TOKEN, b"rank 0"),
+    "a response with a byte after it": lambda theirs: response_to(TOKEN)(theirs) + b"{",
+    "half a challenge": b"XDV1" + b"x" * 10,
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("sent", UNAUTHENTICATED)
+def test_what_proves_nothing_is_dropped_and_told_nothing(port, sent):
+    began = time.monotonic()
+    assert answered(port, UNAUTHENTICATED[sent]) == b""
+    assert time.monotonic() - began < 2 * HANDSHAKE
+
+
+def test_a_proof_does_not_count_a_second_time(port):
+    shown = []
+
+    def spied(theirs):
+        shown.append(response_to(TOKEN)(theirs))
+        return shown[-1]
+
+    assert len(answered(port, spied)) == 32  # rank 0's own response
+    assert answered(port, shown[0]) == b""
+
+
+def test_a_member_that_sends_what_is_not_a_hello_is_dropped(port):
+    for message in (
+        b"[" * 100_000,
+        b"{}",
+        b'{"channel": "barrier"}',
+        b'{"channel": "barrier", "rank": "1"}',
+        b'{"channel": [], "rank": 1}',
+    ):
+        assert joining(port, message + b"\n") == b""
+
+
+def test_a_byte_now_and_then_keeps_no_connection_open(port):
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
+        try:
+            for byte in b"XDV1" + b"x" * 40:
+                line.sendall(bytes([byte]))
+                time.sleep(0.2)
+        except ConnectionError:
+            pass
+    assert time.monotonic() - began < 2 * HANDSHAKE
+
+
+def test_a_crowd_that_sits_there_keeps_no_process_out(port):
+    crowd = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(300)]
+    began = time.monotonic()
+    assert joining(port, b'{"channel": "neither"}\n') == b""
+    assert time.monotonic() - began < HANDSHAKE
+    for line in crowd:
+        line.close()
+
+
+def test_where_descriptors_run_out_the_rest_are_turned_away_and_rank_0_does_not_spin(port):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 5, before[1]))
+    code = f"""
+import socket, time
+lines = [socket.create_connection(("127.0.0.1", {port}), timeout=5) for _ in range(100)]
+time.sleep(2)
+"""
+    try:
+        spent = time.process_time()
+        crowd = os.posix_spawn(sys.executable, [sys.executable, "-c", code], os.environ)
+        os.waitpid(crowd, 0)
+        assert time.process_time() - spent < 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_once_all_have_met_the_port_is_closed():
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = listener.getsockname()
+    coordinator = Coordinator(
+        listener, TOKEN.encode(), {**AGREED, "rank": 0, "world_size": 1, "id": "0", "pid": 1}, 30.0
+    )
+    coordinator.start()
+    message = {**AGREED, "rank": 0, "world_size": 1, "id": "0", "host": "h", "local_rank": 0, "name": "h", "pid": 1}
+    with (
+        closing(socket.create_connection(address, 10)) as barrier,
+        closing(socket.create_connection(address, 10)) as control,
+    ):
+        for line, kind in ((barrier, "barrier"), (control, "control")):
+            line.sendall(response_to(TOKEN)(line.recv(CHALLENGE)))
+            line.recv(32)
+            line.sendall(json.dumps({**message, "channel": kind}).encode() + b"\n")
+        assert b"hosts" in barrier.recv(1000)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, 10)
+
+
+SILENT = """
+import os, resource, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (2000, 2000))
+if os.environ["XDEVICE_RANK"] == "0":
+    files = [open(os.devnull) for _ in range(1100)]
+from xdevice.distributed.failures import at_exit
+from xdevice.distributed.rendezvous.messages import Fingerprint
+from xdevice.distributed.membership import Membership
+from xdevice.distributed.launchers import process_info_in
+info = process_info_in(os.environ)
+with at_exit.joining(info):
+    membership = Membership(info, 60.0, dict(backend="numpy", engine="mpi", version="0", timeout=60.0))
+at_exit.guard(membership)
+membership.enter(Fingerprint("work"))
+if info.rank == 0:
+    membership.engine_begins("work that does not end")
+    time.sleep(600)
+membership.raised(ValueError("a mistake of rank 1"))
+time.sleep(30)
+"""
+
+
+def test_with_more_than_1024_open_files_the_job_is_watched_too(launch, tmp_path):
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 2000:
+        pytest.skip("this system lets no process have 2000 open files")
+    script = tmp_path / "silent.py"
+    script.write_text(SILENT, encoding="utf-8")
+    done = launch("numpy", script=script, limit=60)
+    assert done.status == 75, done.stderr
+    assert "raised ValueError: a mistake of rank 1" in done.stderr and done.seconds < 20
+
+
+def test_the_token_is_in_no_message_and_in_no_argument(port, environment):
+    """It is in the environment, which another user cannot read."""
+    command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "-m", "sysconfig"]
+    launcher = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    shown = launcher.communicate(timeout=60)[0]
+    assert not re.search(r"[0-9a-f]{64}", shown)

@@ -1,0 +1,196 @@
+"""How jobs end when a process fails at an unusual point; a sleep stands for an engine that does not return."""
+
+import textwrap
+
+import pytest
+
+PLAYS = """
+import os, signal, sys, time
+from xdevice.distributed.failures import at_exit
+from xdevice.distributed.rendezvous.messages import Fingerprint
+from xdevice.distributed.membership import Membership
+from xdevice.distributed.launchers import process_info_in
+
+rank = process_info_in(os.environ).rank
+
+def member(timeout):
+    info, agreed = process_info_in(os.environ), dict(backend="numpy", engine="mpi", version="0", timeout=timeout)
+    with at_exit.joining(info):
+        made = Membership(info, 20.0, agreed)
+    at_exit.guard(made)
+    made.wait_at_most(timeout)
+    return made
+"""
+
+
+@pytest.fixture
+def play(launch, tmp_path):
+    def run(code, **options):
+        script = tmp_path / "play.py"
+        script.write_text(PLAYS + textwrap.dedent(code), encoding="utf-8")
+        return launch("numpy", script=script, limit=60, **options)
+
+    return run
+
+
+def test_a_process_whose_watcher_has_died_ends_the_job_and_is_named(play):
+    done = play("""
+        watched = member(30.0)
+        watched.enter(Fingerprint("work"))
+        watched.engine_begins("work that does not end")
+        if rank == 1:
+            watched._watchdog._selector.close()  # its next call raises
+        time.sleep(600)
+    """)
+    assert done.status == 75 and done.seconds < 25, done.stderr
+    assert "[1] xdevice: rank 1 can no longer watch the job: ValueError(" in done.stderr, done.stderr
+    assert "[0] xdevice: rank 1 (process " in done.stderr and "in the thread that watches the job" in done.stderr
+
+
+def test_a_process_that_is_frozen_while_the_engine_starts_is_named_and_so_is_what_it_was_in(play):
+    done = play("""
+        watched = member(2.0)
+        watched.engine_begins("the start of the engine")
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(600)
+    """)
+    assert done.status == 75 and done.seconds < 30, done.stderr
+    assert "the processes waited 2 s inside the start of the engine; rank 1 (process " in done.stderr
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_an_engine_that_gives_up_when_its_time_is_over_is_not_blamed_for_the_frozen_rank(play, frozen):
+    done = play(f"""
+        watched = member(2.0)
+        watched.enter(Fingerprint("work"))
+        watched.engine_begins("work")
+        if rank == {frozen}:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(2.0)
+        try:
+            raise RuntimeError("no peer for 2 s")
+        except RuntimeError as error:
+            raise watched.explained(error, "work") from error
+    """)
+    assert done.status == 75 and done.seconds < 30, done.stderr
+    assert f"rank {frozen} " in done.last and "does not answer: it is stopped" in done.last, done.stderr
+
+
+def test_an_engine_that_fails_by_itself_is_named_though_its_time_is_over(play):
+    done = play("""
+        watched = member(2.0)
+        watched.enter(Fingerprint("work"))
+        if rank == 1:
+            watched.engine_begins("work")
+            time.sleep(2.0)
+            raise watched.explained(RuntimeError("no memory"), "work")
+        watched.enter(Fingerprint("more work"))
+    """)
+    assert done.status == 1 and done.seconds < 30, done.stderr
+    assert "DistributedError: work failed on rank 1: no memory" in done.last, done.stderr
+
+
+def test_a_failure_that_is_heard_of_between_the_barrier_and_the_engine_keeps_the_process_out_of_it(play):
+    done = play("""
+        watched = member(30.0)
+        watched.enter(Fingerprint("work"))
+        if rank == 1:
+            watched.raised(ValueError("v"))
+            time.sleep(600)
+        time.sleep(1)
+        watched.engine_begins("work that does not end")
+        time.sleep(600)
+    """)
+    assert done.status == 75 and done.seconds < 15, done.stderr
+    assert "rank 1 " in done.last and "raised ValueError: v" in done.last, done.stderr
+
+
+def test_a_process_without_a_descriptor_left_says_so_and_is_not_waited_for(play):
+    done = play("""
+        if rank == 1:
+            import resource
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+            files = []
+            try:
+                while True:
+                    files.append(open(os.devnull))
+            except OSError:
+                pass
+        member(20.0)
+        time.sleep(600)
+    """)
+    assert done.status == 1 and done.seconds < 15, done.stderr
+    assert "rank 1 cannot connect to rank 0: Too many open files; raise the limit with ulimit -n" in done.last
+
+
+LEAVES = {
+    "execs": ("os.execvp('sleep', ['sleep', '600'])", 75, "rank 1 (process "),
+    "ends with 0": ("os._exit(0)", 75, "has gone: it was killed, or ended without shutdown()"),
+    "ends in its handler of SIGTERM": (
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); os.kill(os.getpid(), signal.SIGTERM)",
+        75,
+        "ended without shutdown()",
+    ),
+    "raises in an excepthook": ("sys.excepthook = lambda *_: 1 / 0; raise ValueError('v')", 1, "ValueError: v"),
+    "raises before a handler that does not return": (
+        "import atexit; atexit.register(time.sleep, 600); raise ValueError('v')",
+        75,  # the other one has ended, and this one was stopped
+        "raised ValueError: v",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", LEAVES)
+def test_however_a_process_leaves_the_job_ends_and_names_it(play, how):
+    code, status, says = LEAVES[how]
+    done = play(f"""
+        watched = member(30.0)
+        watched.enter(Fingerprint("work"))
+        if rank == 1:
+            exec({code!r})
+        watched.enter(Fingerprint("more work"))
+    """)
+    assert done.status == status and done.seconds < 25, done.stderr
+    assert "rank 1 " in done.stderr and says in done.last, done.stderr
+
+
+def test_threads_that_go_on_do_not_keep_a_failed_job(play):
+    done = play("""
+        import threading
+        watched = member(30.0)
+        watched.enter(Fingerprint("work"))
+        threading.Thread(target=time.sleep, args=[600]).start()
+        if rank == 1:
+            raise ValueError("v")
+        watched.enter(Fingerprint("more work"))
+    """)
+    assert done.status in (1, 75) and done.seconds < 30, done.stderr
+    assert "rank 1 " in done.stderr and "ValueError: v" in done.last, done.stderr
+
+
+@pytest.mark.parametrize("how", ["os.close(1); os.close(2)", "full()"])
+def test_a_process_that_cannot_say_why_ends_all_the_same(play, how):
+    done = play(f"""
+        import threading
+
+        def full():
+            readable, writable = os.pipe()  # which nothing reads: who writes to it waits
+            os.set_blocking(writable, False)
+            try:
+                while True:
+                    os.write(writable, b"x" * 4096)
+            except BlockingIOError:
+                os.set_blocking(writable, True)
+            os.dup2(writable, 2)
+            threading.Thread(target=print, args=("x",), kwargs={{"file": sys.stderr}}, daemon=True).start()
+
+        watched = member(2.0)
+        watched.enter(Fingerprint("work"))
+        watched.engine_begins("work")
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        {how}
+        time.sleep(600)
+    """)
+    assert done.status == 75 and done.seconds < 30, done.stderr

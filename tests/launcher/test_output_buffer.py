@@ -1,0 +1,72 @@
+"""What is kept of a child's output: its first lines and its last, however much it prints and however."""
+
+import os
+import tempfile
+import tracemalloc
+
+import pytest
+
+from xdevice.launcher.output_buffer import FIRST, LAST, LONGEST, OutputBuffer
+
+
+@pytest.fixture
+def spools():
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        yield out, err
+
+
+@pytest.mark.skipif(not hasattr(os, "pread"), reason="without it output is read at the end only")
+@pytest.mark.parametrize("at_once", [1, 7, FIRST, FIRST + 1, LAST + 1, FIRST + LAST, FIRST + LAST + 1, 1000])
+@pytest.mark.parametrize("number", [0, 1, FIRST, FIRST + LAST, FIRST + LAST + 1, FIRST + LAST + 2, 300])
+def test_the_first_lines_and_the_last_are_kept_however_many_come_at_once(spools, number, at_once):
+    lines = [b"line %d" % i for i in range(number)]
+    buffer = OutputBuffer(spools)
+    for start in range(0, number, at_once):
+        os.write(spools[0].fileno(), b"".join(line + b"\n" for line in lines[start : start + at_once]))
+        buffer.look()
+    first, left_out, last = buffer.end()
+    assert [line.text for line in first] == lines[:FIRST]
+    assert [line.text for line in last] == lines[FIRST:][-LAST:]
+    assert left_out == max(0, number - FIRST - LAST)
+    assert buffer.newest == (lines[-1] if lines else b"")
+
+
+def test_a_flood_of_short_lines_is_only_counted(spools):
+    """A value for each line took half a minute at 256 MiB, in which no other run was watched."""
+    spools[0].write(b"y\n" * 2**21)
+    spools[0].flush()
+    tracemalloc.start()
+    try:
+        printed = OutputBuffer(spools).end()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert printed.left_out == 2**21 - FIRST - LAST
+    assert peak < 16 * 2**20  # a value for each line of a piece takes 40
+
+
+@pytest.mark.skipif(not hasattr(os, "pread"), reason="without it nothing is read before the end")
+def test_a_script_that_cuts_its_output_short_is_heard_again(spools):
+    buffer, out = OutputBuffer(spools), spools[0].fileno()
+    os.write(out, b"a long line\n")
+    buffer.look()
+    os.ftruncate(out, 0)
+    os.lseek(out, 0, os.SEEK_SET)
+    os.write(out, b"new\n")
+    buffer.look()
+    assert buffer.newest == b"new"
+    assert [line.text for line in buffer.end().first] == [b"a long line", b"new"]
+
+
+@pytest.mark.skipif(not hasattr(os, "pread"), reason="without it nothing is read before the end")
+def test_an_empty_line_is_not_the_newest_and_a_line_without_end_is_kept_in_part(spools):
+    buffer, err = OutputBuffer(spools), spools[1].fileno()
+    os.write(err, b"epoch 3\n")
+    buffer.look()
+    os.write(err, b"\n")
+    buffer.look()
+    assert buffer.newest == b"epoch 3"
+    for _ in range(3):
+        os.write(err, b"." * 2**20)
+        buffer.look()
+    assert buffer.end().first[-1] == (b"." * LONGEST, True)

@@ -1,0 +1,183 @@
+"""The tree barrier: how the processes of a job find out that all enter the same collective, without rank 0's thread.
+
+Each process asks the leader of its host; a leader that has heard all of its host, and all leaders below it, asks the
+leader above. The root, which is rank 0, answers, and the answer goes down the same way. A request is the number of the
+collective and a digest of what is called; those of a host or a subtree become one. Where two differ, the root answers
+that all are to ask the coordinator, which compares descriptions and says which rank is wrong.
+
+This module does not find out who is late or has gone. A process that waits for longer than usual tells the
+coordinator, and a message from the coordinator ends the wait: see `Wait`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from xdevice.distributed.barriers.pipes import RECORD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xdevice.distributed.barriers.pipes import Pipes
+
+ENTER, ASK_RANK_0 = b"+", b"?"
+"""The root's answers."""
+
+MISMATCH = bytes(16)
+"""In place of a digest: the processes below do not ask for the same."""
+
+
+class InterruptedByRank0Error(Exception):
+    """Rank 0 has sent a message."""
+
+
+class Wait:
+    """How long a process waits: ``at_first``, then it calls ``tell``; at the end, or at a message, it raises."""
+
+    def __init__(self, channel: int, at_first: float, at_most: float, tell: Callable[[], None]) -> None:
+        self._channel, self._tell = channel, tell
+        began = time.monotonic()
+        self._ends = [began + at_most, began + at_first]
+
+    def ready(self, descriptors: select.poll) -> list[int]:
+        """The descriptors that can be read; they include the channel to rank 0.
+
+        Raises
+        ------
+        InterruptedByRank0Error
+            Rank 0 has sent a message.
+        TimeoutError
+            The time is over.
+        """
+        while True:
+            left = self._ends[-1] - time.monotonic()
+            found = [descriptor for descriptor, _ in descriptors.poll(max(0.0, 1000 * left))]
+            if self._channel in found:
+                raise InterruptedByRank0Error
+            if found:
+                return found
+            if len(self._ends) == 1:
+                raise TimeoutError
+            self._ends.pop()
+            self._tell()
+
+
+class Follower:
+    """A process that is not the leader of its host."""
+
+    def __init__(self, pipes: Pipes, channel: int) -> None:
+        self._pipes, self.number = pipes, 0
+        self._polls = [_poll(channel, pipes.answers(number)) for number in range(2)]
+
+    def ask(self, digest: bytes) -> None:
+        self.number += 1
+        os.write(self._pipes.requests, RECORD.pack(self.number, digest))
+
+    def answer(self, wait: Wait) -> bytes:
+        """The root's answer, once it arrives."""
+        while True:
+            wait.ready(self._polls[self.number % 2])
+            try:
+                return os.read(self._pipes.answers(self.number), 1)
+            except BlockingIOError:
+                continue
+
+    def enter(self, digest: bytes, wait: Wait) -> bytes:
+        """Ask, and return the root's answer."""
+        self.ask(digest)
+        return self.answer(wait)
+
+    def close(self) -> None:
+        self._pipes.close()
+
+
+class Leader:
+    """The first process of its host: it collects requests from its host and from the leaders below, and answers."""
+
+    def __init__(
+        self, pipes: Pipes, others: int, parent: socket.socket | None, children: list[socket.socket], channel: int
+    ) -> None:
+        self._pipes, self._others, self._parent, self._children = pipes, others, parent, children
+        self.number, self._decided = 0, b""
+        for one in [*children, *([parent] if parent is not None else [])]:
+            one.setblocking(False)
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._due = {child.fileno(): RECORD.size for child in children}  # bytes of each in every collective
+        if others:
+            self._due[pipes.requests] = others * RECORD.size
+        self._below = _poll(channel, *self._due)
+        self._above = _poll(channel, *([parent.fileno()] if parent is not None else []))
+
+    def gather(self, digest: bytes, wait: Wait) -> bytes:
+        """The digest that all below this leader ask for, this process included; `MISMATCH` if they differ."""
+        self.number += 1
+        got, missing = dict.fromkeys(self._due, b""), set(self._due)
+        while missing:
+            for one in wait.ready(self._below):
+                part = self._read(one, max(1, self._due[one] - len(got[one])), self._below)
+                got[one] += part
+                if len(got[one]) >= self._due[one]:
+                    missing.discard(one)
+        own = RECORD.pack(self.number, digest)
+        alike = all(records == own * (self._due[one] // RECORD.size) for one, records in got.items())
+        return digest if alike else MISMATCH
+
+    def ask(self, gathered: bytes) -> None:
+        """Ask the leader above for what was gathered; the root decides by itself."""
+        self._decided = ASK_RANK_0 if gathered == MISMATCH else ENTER
+        if self._parent is not None:
+            with suppress(OSError):  # it has gone, and the coordinator will say so
+                self._parent.send(RECORD.pack(self.number, gathered))
+
+    def answer(self, wait: Wait) -> bytes:
+        """The root's answer, once it arrives."""
+        answer = self._decided if self._parent is None else b""
+        while not answer:
+            for one in wait.ready(self._above):
+                answer = self._read(one, 1, self._above)
+        return answer
+
+    def pass_on(self, answer: bytes) -> None:
+        """Send the root's answer to all below this leader."""
+        for child in self._children:
+            with suppress(OSError):
+                child.send(answer)
+        if self._others:
+            os.write(self._pipes.answers(self.number), answer * self._others)
+
+    def enter(self, digest: bytes, wait: Wait) -> bytes:
+        """Gather, ask, pass the root's answer on, and return it."""
+        self.ask(self.gather(digest, wait))
+        answer = self.answer(wait)
+        self.pass_on(answer)
+        return answer
+
+    def close(self) -> None:
+        self._pipes.close()
+        for one in (*self._children, *([self._parent] if self._parent is not None else [])):
+            one.close()
+
+    @staticmethod
+    def _read(descriptor: int, count: int, descriptors: select.poll) -> bytes:
+        """What has arrived; a descriptor that is closed is polled no longer, as the coordinator will report it."""
+        try:
+            part = os.read(descriptor, count)
+        except BlockingIOError:
+            return b""
+        except OSError:
+            part = b""
+        if not part:
+            descriptors.unregister(descriptor)
+        return part
+
+
+def _poll(*descriptors: int) -> select.poll:
+    found = select.poll()
+    for descriptor in descriptors:
+        found.register(descriptor, select.POLLIN)
+    return found

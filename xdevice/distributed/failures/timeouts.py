@@ -1,0 +1,34 @@
+"""How long the processes of a job wait for each other, in seconds; each value is derived from those it must exceed.
+
+The timeouts that a user chooses are added to these.
+"""
+
+ANSWER = 1.5
+"""For a process to say where it is. The only number that is chosen: a busy host takes a second at most."""
+
+REPORT = ANSWER + 0.5
+"""For rank 0 to tell the others that a process has raised; rank 0 may be waiting for answers."""
+
+DIAGNOSIS = 2 * ANSWER
+"""For rank 0 to name the failed rank after a timeout: it asks every process and waits for the answers."""
+
+BARRIER_MARGIN = DIAGNOSIS + 2 * ANSWER
+"""Added to the timeout in a barrier: rank 0 starts its clock later, by as much as it is busy."""
+
+LEAVING = DIAGNOSIS
+"""For an engine to return by itself once a process has failed; the diagnosis comes first."""
+
+SETTLING = LEAVING + 1
+"""For the launcher to wait for the process that failed, after others have ended because of it."""
+
+TERMINATION = LEAVING
+"""Between SIGTERM and SIGKILL: a process in an engine leaves it before it is killed."""
+
+LAST_RESORT = 2 * SETTLING + 2
+"""For frameworks to end in a process that has failed. By then a launcher has asked it to stop."""
+
+UNKILLABLE = LAST_RESORT
+"""For a process to end by SIGKILL; after that, one that hangs in a system call is left to the system."""
+
+HANDSHAKE = 2 * ANSWER
+"""For a connection to authenticate itself, and as long again to send its join message."""

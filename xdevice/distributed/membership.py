@@ -1,0 +1,177 @@
+"""A process's membership of its job: its barrier, and the control channel by which the others learn that it fails."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from xdevice.distributed.barriers.barrier import Barrier
+from xdevice.distributed.failures.errors import error_of_rank, reported, undiagnosed
+from xdevice.distributed.failures.timeouts import DIAGNOSIS, LEAVING, REPORT
+from xdevice.distributed.failures.watchdog import Watchdog
+from xdevice.distributed.rendezvous.joining import join, open_coordinator
+from xdevice.errors import DistributedError, DistributedTimeoutError
+
+if TYPE_CHECKING:
+    from xdevice.distributed.process_info import ProcessInfo
+    from xdevice.distributed.rendezvous.messages import Fingerprint
+
+
+class Membership:
+    """This process's membership of a job, from the rendezvous to the shutdown."""
+
+    def __init__(self, info: ProcessInfo, timeout: float, agreed: dict[str, Any]) -> None:
+        self.info, self.timeout = info, timeout  # of the rendezvous; `wait_at_most` changes it
+        self.failure: DistributedError | None = None
+        self.told = False  # whether the failure has been raised
+        self.inside: tuple[str, float] | None = None  # the engine's present work, and when it began
+        self.last = "nothing yet"
+        self._reported = threading.Event()  # the failure of the job
+        joining = {
+            "rank": info.rank,
+            "world_size": info.world_size,
+            "local_rank": info.local_rank,
+            "pid": os.getpid(),
+            "id": uuid.uuid4().hex,
+            "name": socket.gethostname(),
+            **agreed,
+        }
+        self._coordinator = open_coordinator(info, joining, timeout) if info.rank == 0 else None
+        try:
+            channel, self._control, self.job = join(info, joining, timeout)
+        except BaseException:
+            if self._coordinator is not None:
+                self._coordinator.join(1)
+            raise
+        have_entered = self._coordinator.have_entered if self._coordinator else None
+        self._barrier = Barrier(channel, info, self.job, have_entered)
+        try:
+            self._watchdog = Watchdog(self, self._control)
+            self._watchdog.start()
+        except BaseException:  # too many open files or threads: the others hear at once that this process has gone
+            self._barrier.close()
+            self._control.close()
+            raise
+
+    # Collectives
+
+    def enter(self, fingerprint: Fingerprint) -> None:
+        """Return when every process of the job is here, with the same fingerprint."""
+        self._check()
+        try:
+            answer = self._barrier.enter(fingerprint, self.timeout)
+        except TimeoutError:
+            self.fail(self._rank_0_silent(fingerprint.name))
+        except BaseException as error:  # Ctrl-C: an answer may still come, and would be taken for the next one's
+            self.interrupted(error)
+            raise
+        else:
+            if answer and "entered" in answer:
+                self.last = fingerprint.name
+                return
+            self.fail(reported(answer) if answer else self.rank_0_gone())
+        self._check()
+
+    def wait_at_most(self, seconds: float) -> None:
+        """How many seconds this process waits for the others from now on."""
+        self.timeout = seconds
+        if self._coordinator is not None:
+            self._coordinator.timeout = seconds
+
+    def engine_begins(self, what: str) -> None:
+        """From now on the engine works; if it takes too long, the watchdog ends the process."""
+        self.inside = (what, time.monotonic())
+        if self.failure is not None:  # reported since the barrier, when the watchdog saw no work to end
+            self.inside = None
+            self._check()
+
+    def engine_returned(self) -> None:
+        """The engine has done its work."""
+        self.inside = None
+        self._check()
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            self.told = True
+            raise self.failure
+
+    # Failures
+
+    def raised(self, error: BaseException) -> None:
+        """Tell the others that this process has raised an error, and fails."""
+        if self.failure is None:
+            self._control.send(raised=f"{type(error).__name__}: {error}"[:2000])
+            self._reported.wait(REPORT)
+
+    def left(self) -> None:
+        """Tell the others that this process ends without having shut down."""
+        if self.failure is None:
+            self._control.send(left=True)
+            self._reported.wait(REPORT)
+
+    def interrupted(self, error: BaseException) -> None:
+        """This process has left a collective in the middle: the job cannot go on."""
+        self.inside, rank = None, self.info.rank
+        self.raised(error)
+        self.fail(error_of_rank(DistributedError, f"rank {rank} was interrupted in a collective", rank))
+
+    def explained(self, error: Exception, what: str) -> DistributedError:
+        """Why the engine's work has failed: because of another process, if one is reported."""
+        inside, self.inside = self.inside, None
+        if not self._reported.wait(LEAVING):
+            if inside is not None and time.monotonic() - inside[1] > self.timeout:
+                self._request_diagnosis(what)
+            self.raised(error)
+        failure, self.told = self.failure, True
+        if failure is None or getattr(failure, "rank", None) == self.info.rank:
+            return DistributedError(f"{what} failed on rank {self.info.rank}: {error}")
+        return failure
+
+    def _request_diagnosis(self, what: str) -> None:
+        """The engine has timed out: because of a process that rank 0 finds, or of rank 0 itself."""
+        self._control.send(stuck=what)
+        if not self._reported.wait(DIAGNOSIS) and self.info.rank:
+            self.fail(undiagnosed(self.info, what, self.timeout))
+
+    def fail(self, error: DistributedError) -> DistributedError:
+        """The job has failed with this error; with an earlier one, if there is one."""
+        if self.failure is None:
+            self.failure = error
+        self._reported.set()
+        return self.failure
+
+    def rank_0_gone(self) -> DistributedError:
+        """The error for a connection that rank 0 has closed."""
+        why = "has gone: it was killed, or ended without shutdown()"
+        return error_of_rank(DistributedError, f"rank 0 (at {self.info.host}) {why}", 0)
+
+    def _rank_0_silent(self, name: str) -> DistributedError:
+        why = f"has not answered for {self.timeout:g} s, so rank {self.info.rank} cannot enter {name}"
+        message = f"rank 0 (at {self.info.host}) {why}: it is stopped, or its host is"
+        return error_of_rank(DistributedTimeoutError, message, 0)
+
+    # The end
+
+    def close(self) -> None:
+        """Close the channels; after the collective "shutdown" no other process expects this one."""
+        self._barrier.close()
+        try:
+            self._control.socket.shutdown(socket.SHUT_RDWR)  # which wakes the watchdog
+        except OSError:
+            pass
+        if threading.current_thread() is not self._watchdog:
+            self._watchdog.join(5)
+        self._control.close()
+        if self._coordinator is not None:
+            self._coordinator.join(1)  # the other processes may take longer, or never close theirs
+
+    def close_descriptors(self) -> None:
+        """In a forked child: close what is the parent's, and send nothing."""
+        self._barrier.close()
+        self._control.close()
+        if self._coordinator is not None:
+            self._coordinator.close_descriptors()

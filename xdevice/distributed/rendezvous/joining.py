@@ -1,0 +1,132 @@
+"""How a process joins its job: it connects to rank 0, authenticates itself, and sends a join message."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from xdevice.contract import Job
+from xdevice.distributed.channel import Channel
+from xdevice.distributed.failures.errors import error_of_rank, reported
+from xdevice.distributed.failures.timeouts import BARRIER_MARGIN
+from xdevice.distributed.rendezvous.coordinator import Coordinator
+from xdevice.distributed.rendezvous.handshake import DisconnectedError, HandshakeError, authenticate
+from xdevice.distributed.rendezvous.ports import interface_with, listening, port_taken
+from xdevice.distributed.rendezvous.token import TOKEN, created, discard, found
+from xdevice.errors import DistributedError, DistributedTimeoutError
+from xdevice.kit.loopback import is_loopback
+
+if TYPE_CHECKING:
+    from xdevice.distributed.process_info import ProcessInfo
+    from xdevice.distributed.rendezvous.messages import JoinMessage
+
+_REFUSALS = 10
+"""So many failed handshakes mean a wrong token; a few may mean that too many connections came at once."""
+
+
+def open_coordinator(info: ProcessInfo, joining: JoinMessage, timeout: float) -> Coordinator:
+    """Rank 0's coordinator, which listens at the job's first port."""
+    token = created(info)
+    try:
+        try:
+            listener = listening(info.host, info.port)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL or is_loopback(info.host):
+                raise
+            listener = listening("", info.port)  # a name or an address that is another one on this host
+    except OSError as error:
+        raise port_taken(0, info.port, error) from error
+    coordinator = Coordinator(listener, token, joining, timeout)
+    coordinator.start()
+    return coordinator
+
+
+def join(info: ProcessInfo, joining: JoinMessage, timeout: float) -> tuple[Channel, Channel, Job]:
+    """The barrier channel, the control channel and the job, once all of its processes have joined.
+
+    Raises
+    ------
+    DistributedTimeoutError
+        Rank 0, or another process, did not join in time.
+    DistributedError
+        Rank 0 refuses this process, or what listens at its port is another program.
+    """
+    deadline = time.monotonic() + timeout
+    channels: list[Channel] = []
+    try:
+        for _ in range(2):
+            channels.append(_connected(info, timeout, deadline))
+        barrier, control = channels
+        return barrier, control, _joined(info, joining, barrier, control, deadline, timeout)
+    except BaseException:
+        for channel in channels:
+            channel.close()
+        raise
+    finally:
+        if info.rank == 0:
+            discard(info)
+
+
+def _connected(info: ProcessInfo, timeout: float, deadline: float) -> Channel:
+    """A channel to rank 0 on which both ends have authenticated themselves."""
+    pause, refused = 0.01, 0
+    while True:
+        connection = None
+        try:
+            token = found(info)
+            connection = socket.create_connection((info.host, info.port), max(0.1, deadline - time.monotonic()))
+            authenticate(connection, token, deadline)
+            return Channel(connection)
+        except HandshakeError as error:
+            _close(connection)
+            hint = "choose another port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"
+            raise DistributedError(f"what answers at {info.host}:{info.port} {error}; {hint}") from error
+        except OSError as error:  # rank 0 does not listen yet, or too many connections have come at once
+            _close(connection)
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # waiting does not help
+                why = f"rank {info.rank} cannot connect to rank 0: {error.strerror}; raise the limit with ulimit -n"
+                raise error_of_rank(DistributedError, why, info.rank) from error
+            refused += isinstance(error, DisconnectedError) and error.responded
+            if refused == _REFUSALS:
+                hint = f"give all processes of the job the same {TOKEN}"
+                message = f"rank 0 (at {info.host}:{info.port}) does not accept this process's token; {hint}"
+                raise error_of_rank(DistributedError, message, 0) from error
+            if time.monotonic() + pause > deadline:
+                raise _late(info, timeout, f"rank 0 cannot be reached ({error})") from error
+            time.sleep(pause)
+            pause = min(0.5, pause * 1.5)
+
+
+def _close(connection: socket.socket | None) -> None:
+    if connection is not None:
+        connection.close()
+
+
+def _joined(  # noqa: PLR0913, PLR0917  (one call, of what `join` has)
+    info: ProcessInfo, joining: JoinMessage, barrier: Channel, control: Channel, deadline: float, timeout: float
+) -> Job:
+    own = os.environ.get("XDEVICE_HOST") or barrier.socket.getsockname()[0]
+    for channel, kind in ((barrier, "barrier"), (control, "control")):
+        channel.send(channel=kind, host=info.host if info.rank == 0 else own, **joining)
+    try:
+        answer = barrier.receive(max(1.0, deadline - time.monotonic()) + BARRIER_MARGIN)
+    except TimeoutError as error:
+        raise _late(info, timeout, "rank 0 does not answer") from error
+    if answer is None:
+        why = "closed the connection before all processes had joined: it was killed, or has ended"
+        raise error_of_rank(DistributedError, f"rank 0 (at {info.host}:{info.port}) {why}", 0)
+    if "hosts" not in answer:
+        raise reported(answer)
+    hosts = tuple(answer["hosts"])
+    local_ranks = tuple(answer["local_ranks"])
+    place = info.rank, info.world_size, info.local_rank
+    found_at = interface_with(hosts[info.rank])
+    return Job(*place, hosts, local_ranks, info.port, found_at, str(answer["secret"]), info.trusts_network)
+
+
+def _late(info: ProcessInfo, timeout: float, why: str) -> DistributedError:
+    waited = f"rank {info.rank} has waited {timeout:g} s at {info.host}:{info.port}: {why}"
+    return error_of_rank(DistributedTimeoutError, f"{waited}; start every process, or give init() a longer timeout", 0)

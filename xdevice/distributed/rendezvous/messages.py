@@ -1,0 +1,107 @@
+"""What a process sends to rank 0: a join message, and before a collective a request to enter it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+JoinMessage = dict[str, Any]
+"""What a process says of itself when it joins, once on each of its two channels."""
+
+_JOIN_TYPES = {"channel": str, "rank": int, "local_rank": int, "pid": int, "id": str, "host": str, "name": str}
+
+LONGEST = 30_000
+"""Characters of descriptions that all processes compare; longer ones are compared by their digest."""
+
+
+def is_join_message(message: dict[str, Any]) -> bool:
+    """Whether the message is a join message."""
+    typed = all(type(message.get(key)) is kind for key, kind in _JOIN_TYPES.items())
+    return typed and message["channel"] in ("barrier", "control")
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What all processes must agree on before a collective: its name, and a description of each tensor."""
+
+    name: str
+    count: int = 0
+    tensors: tuple[str, ...] = ()
+    digest: str = ""  # in place of the descriptions where they are long
+
+    @classmethod
+    def of(cls, name: str, tensors: Sequence[str]) -> Fingerprint:
+        """The fingerprint of a collective with these tensors."""
+        text = json.dumps(tensors)
+        if len(text) <= LONGEST:
+            return cls(name, len(tensors), tuple(tensors))
+        return cls(name, len(tensors), digest=blake2b(text.encode(), digest_size=16).hexdigest())
+
+    @classmethod
+    def read(cls, message: dict[str, Any]) -> Fingerprint:
+        """The fingerprint in a message; `UNREADABLE`, which no other process has, if there is none."""
+        found: Any = message.get("enter")
+        if not isinstance(found, dict):
+            return UNREADABLE
+        name, count, tensors, digest = (found.get(key) for key in ("name", "count", "tensors", "digest"))
+        texts = [name, digest, *tensors] if isinstance(tensors, list) else [None]
+        if type(count) is not int or not all(isinstance(text, str) for text in texts):
+            return UNREADABLE
+        return cls(str(name), count, tuple(map(str, texts[2:])), str(digest))
+
+    def difference(self, zero: Fingerprint) -> str:
+        """How this differs from rank 0's, as the end of a sentence about the process."""
+        if self.name != zero.name:
+            return f"calls {self.name} where rank 0 calls {zero.name}; every process makes the same calls in order"
+        gives = f"gives {self.name}"
+        if self.count != zero.count:
+            return f"{gives} {self.count} tensors where rank 0 gives {zero.count}; give the same tree everywhere"
+        alike = "give the same structure, shapes and dtypes everywhere"
+        for mine, its in zip(self.tensors, zero.tensors, strict=False):
+            if mine != its:
+                return f"{gives} {mine} where rank 0 gives {its}; {alike}"
+        return f"{gives} {self.count} tensors of other shapes, dtypes or paths than rank 0; {alike}"
+
+
+UNREADABLE = Fingerprint("something that is not a collective")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A process waits to enter a collective."""
+
+    fingerprint: Fingerprint
+    waited: float = 0.0
+    """Seconds for which it has waited."""
+    number: int = 0
+    """Of the collective, where the tree barrier is in use and rank 0 is only told that a process waits; else 0."""
+    payload: Any = None
+    """What other processes are to be told, during barrier setup; true if the setup goes well here."""
+    payloads_of: tuple[int, ...] = ()
+    """The ranks whose payloads it is to be told."""
+
+    @property
+    def name(self) -> str:
+        return self.fingerprint.name
+
+    @classmethod
+    def read(cls, message: dict[str, Any]) -> Request:
+        """The request in a message; an unreadable one if the message contains anything else."""
+        fingerprint = Fingerprint.read(message)
+        waited, number = message.get("waited", 0.0), message.get("number", 0)
+        ranks = message.get("payloads_of", [])
+        if not isinstance(waited, (int, float)) or type(number) is not int or not isinstance(ranks, list):
+            return cls(UNREADABLE)
+        if not all(type(rank) is int for rank in ranks):
+            return cls(UNREADABLE)
+        return cls(fingerprint, waited, number, message.get("payload"), tuple(ranks))
+
+    def message(self) -> dict[str, Any]:
+        """The message that `read` reads."""
+        fields = ("waited", "number", "payload", "payloads_of")
+        return {"enter": asdict(self.fingerprint), **{name: getattr(self, name) for name in fields}}

@@ -1,0 +1,151 @@
+"""A job's block of ports: where one is free, and which of its ports are taken."""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+from typing import TYPE_CHECKING
+
+from xdevice.distributed.process_info import FIRST_PORT
+from xdevice.errors import DistributedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LOWEST = 10_000
+"""Lower ports are those of well-known services."""
+
+_EPHEMERAL = (32_768, 60_999)  # Linux's own choice; other systems' begins higher
+_ATTEMPTS = 200
+_CELL = 16  # ports; a block begins at a multiple of it
+_reserved: list[socket.socket] = []  # until this process ends
+_SIOCGIFADDR = 0x8915  # Linux: ask for an interface's address
+
+
+def free_block(count: int) -> int:
+    """The first of so many consecutive ports, all free on this host, and given to no other process that asks.
+
+    They lie below those that are derived from a job's name, where there is room, and below those that the system
+    gives to connections at random. The block is this process's until it ends.
+    """
+    lowest, highest = _room(count)
+    starts = range(-(-lowest // _CELL) * _CELL, highest + 1, _CELL)
+    for _ in range(_ATTEMPTS if starts else 0):
+        first = random.choice(starts)
+        block = range(first, first + count)
+        if first_taken(block) is None and _reserve(block[::_CELL]):
+            return first
+    raise DistributedError(
+        f"no {count} free ports in a row from {lowest} to {highest + count - 1}; name the first with --master-port"
+    )
+
+
+def _reserve(cells: Iterable[int]) -> bool:
+    """Take these ports of UDP, which no job uses: so two jobs that start at once do not choose the same block."""
+    taken: list[socket.socket] = []
+    for port in cells:
+        mark = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        taken.append(mark)
+        try:
+            mark.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                for other in taken:
+                    other.close()
+                return False
+    _reserved.extend(taken)
+    return True
+
+
+def first_taken(ports: Iterable[int]) -> int | None:
+    """The first of these ports that is taken on this host."""
+    for port in ports:
+        try:
+            bound("", port).close()
+        except OSError:
+            return port
+    return None
+
+
+def _room(count: int) -> tuple[int, int]:
+    """The least and the greatest first port; any, if those given at random leave no room."""
+    low, high = _ephemeral()
+    for end in (min(low, FIRST_PORT), low):
+        if end - count > LOWEST:
+            return LOWEST, end - count
+    if high + count < 65_535:
+        return high + 1, 65_535 - count
+    return LOWEST, 65_536 - count
+
+
+def _ephemeral() -> tuple[int, int]:
+    """The ports that this system gives to connections at random."""
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+            low, high = map(int, file.read().split())
+            return low, high
+    except (OSError, ValueError):
+        return _EPHEMERAL
+
+
+def interface_with(address: str) -> str | None:
+    """The name of the network interface that has the IPv4 address; ``None`` where the system does not tell."""
+    try:
+        import fcntl  # not on Windows
+
+        wanted = socket.inet_aton(socket.gethostbyname(address))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            for _, name in socket.if_nameindex():
+                try:
+                    # the kernel's struct ifreq: 16 bytes of name, then the address from byte 20
+                    found = fcntl.ioctl(any_socket, _SIOCGIFADDR, name.encode().ljust(40, b"\0"))[20:24]
+                except OSError:
+                    continue  # it has none
+                if found == wanted:
+                    return name
+    except (ImportError, OSError):
+        pass
+    return None
+
+
+def check_ports(rank: int, world_size: int, port: int) -> None:
+    """Raise `DistributedError` if a port that this rank's engine may need is taken on this host."""
+    needed = [port + 2 + rank, port + 2 + world_size + rank]
+    for number in [port + 1, *needed] if rank == 0 else needed:
+        try:
+            bound("", number).close()
+        except OSError as error:
+            raise port_taken(rank, number, error) from error
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens at the address."""
+    listener = bound(host, port)
+    try:
+        listener.listen(1024)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket at the address, which does not listen yet; recently closed connections do not prevent it."""
+    family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
+    found = socket.socket(family)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+def port_taken(rank: int, port: int, error: OSError) -> DistributedError:
+    """The error for a port that is taken."""
+    return DistributedError(
+        f"rank {rank} needs port {port}, which is not available on {socket.gethostname()} ({error.strerror or error}); "
+        "choose another first port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"
+    )

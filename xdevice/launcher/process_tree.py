@@ -1,0 +1,132 @@
+"""The process tree of a job: every process that the job's own processes have started.
+
+A process belongs to the tree if its environment has the tree's mark, which children inherit, if it is in the
+session of such a process or of a leader, or if it has been seen as a descendant of one. So a process leaves the
+tree only by giving up its environment, its session and its parent before it is seen.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
+MARKS = "XDEVICE_JOB"
+"""The environment variable with the mark of a process tree, after those of the trees around it."""
+
+
+class ProcessTree:
+    """The processes of one job, found anew each time that they are asked for.
+
+    Parameters
+    ----------
+    mark
+        The mark of a tree that another process has made; a new one by default.
+    around
+        The marks of the trees around this one; by default those of this process.
+    """
+
+    def __init__(self, mark: str | None = None, around: str | None = None) -> None:
+        self.mark = mark or uuid.uuid4().hex
+        outer = os.environ.get(MARKS, "") if around is None else around
+        self.marks = f"{outer} {self.mark}".strip()
+        self._leaders: dict[int, list[psutil.Process] | None] = {}  # `None` while it runs, then who was left
+        self._seen: dict[int, psutil.Process] = {}
+
+    def lead(self, pid: int) -> None:
+        """That process leads a session of the tree."""
+        self._leaders[pid] = None
+
+    def ended(self, pid: int) -> None:
+        """That leader has just been waited for; its session counts for as long as a process in it lives."""
+        # after that, the system may give the process id to a process of another user
+        self._leaders[pid] = list(_in_sessions({pid}).values())
+
+    def see(self, pid: int) -> list[psutil.Process]:
+        """The process and its descendants, which are remembered from now on."""
+        try:
+            parent = psutil.Process(pid)
+            found = [parent, *parent.children(recursive=True)]
+        except psutil.Error:  # it has ended
+            return []
+        for process in found:
+            self._seen.setdefault(process.pid, process)
+        return found
+
+    def members(self) -> list[psutil.Process]:
+        """The processes of the tree that are alive."""
+        found = {process.pid: process for process in psutil.process_iter() if self.mark in _marks(process)}
+        leaders = {pid for pid, left in self._leaders.items() if left is None or any(map(alive, left))}
+        found |= _in_sessions(leaders | _sessions(found))
+        return [process for process in {**self._seen, **found}.values() if alive(process)]
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM to all, and SIGCONT, without which a stopped process does not receive it."""
+        for pid in [pid for pid, left in self._leaders.items() if left is None]:
+            self.see(pid)  # a process with another session and environment is found only while its parent lives
+        asked = self.members()
+        _send(asked, signal.SIGTERM)
+        if hasattr(signal, "SIGCONT"):
+            _send(asked, signal.SIGCONT)
+
+    def kill(self) -> bool:
+        """Kill all of them; whether there were any."""
+        found = self.members()
+        for process in found:
+            try:
+                process.kill()
+            except psutil.Error:  # it has just ended
+                continue
+        return bool(found)
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether the process still runs; one that has ended and not been waited for does not."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def _send(processes: list[psutil.Process], number: int) -> None:
+    for process in processes:
+        try:
+            process.send_signal(number)
+        except psutil.Error:  # it has just ended
+            continue
+
+
+def _marks(process: psutil.Process) -> str:
+    try:
+        return str(process.environ().get(MARKS, ""))
+    except (psutil.Error, OSError):  # another user's, or just ended
+        return ""
+
+
+def _sessions(pids: Iterable[int]) -> set[int]:
+    """The sessions that these processes are in."""
+    found = set()
+    for pid in pids:
+        try:
+            found.add(os.getsid(pid))
+        except (AttributeError, OSError):  # a system without sessions, or it has just ended
+            continue
+    return found
+
+
+def _in_sessions(leaders: Container[int]) -> dict[int, psutil.Process]:
+    """The processes in the sessions of these leaders, by process id; none on a system without sessions."""
+    found = {}
+    for pid in psutil.pids() if hasattr(os, "getsid") else ():
+        try:
+            if os.getsid(pid) in leaders:
+                found[pid] = psutil.Process(pid)
+        except (OSError, psutil.Error):
+            continue
+    return found

@@ -1,0 +1,198 @@
+"""The worker group: the processes of a job on one host, started, watched, and stopped with their process trees."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from xdevice.distributed.failures.errors import PEER_FAILED
+from xdevice.distributed.failures.timeouts import SETTLING, TERMINATION, UNKILLABLE
+from xdevice.errors import DistributedError
+from xdevice.launcher.output import Log, Screen, Stream
+from xdevice.launcher.process_tree import MARKS
+
+if TYPE_CHECKING:
+    from xdevice.launcher.children import Signals
+    from xdevice.launcher.plan import Plan
+    from xdevice.launcher.process_tree import ProcessTree
+
+_TICK = 0.02
+_LOOKING = 0.5  # seconds between two looks at whether the processes that are left are stopped
+_LOOKS = 8  # counted, as the system may stop the launcher, too, and its clock goes on meanwhile
+_ROUNDS = 32  # of reading what the pipes still hold: a process that has escaped may have one, and write for ever
+
+
+@dataclass(eq=False)
+class Rank:
+    """One process of the job, started here."""
+
+    rank: int
+    process: subprocess.Popen[bytes]
+    streams: dict[str, Stream]
+    status: int | None = None  # as subprocess: negative is a signal
+
+    def reap(self) -> bool:
+        """Whether it has just ended; its status is then known."""
+        if self.status is not None or self.process.poll() is None:
+            return False
+        self.status = self.process.returncode
+        return True
+
+
+@dataclass(eq=False)
+class WorkerGroup:
+    """The processes of this host, from the first start to the last end."""
+
+    plan: Plan
+    screen: Screen
+    tree: ProcessTree
+    signals: Signals
+    ranks: list[Rank] = field(default_factory=list)
+    ended: list[Rank] = field(default_factory=list)  # by themselves, the first first
+    pipes: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    began: float = field(default_factory=time.monotonic)
+    first_failure: float | None = None
+    frozen: list[int] = field(default_factory=list)  # stopped, as by SIGSTOP, when all others have ended
+    _looks: int = 0
+    _next_look: float = 0.0
+
+    def start(self) -> None:
+        """Start them all."""
+        for rank in self.plan.ranks:
+            try:
+                logs = {name: self._log(rank, name) for name in ("out", "err")}
+                process = self._started(rank)
+            except OSError as error:  # too many processes or files, no memory
+                raise DistributedError(f"rank {rank} could not be started: {error}") from error
+            pipes: dict[str, Any] = {"out": process.stdout, "err": process.stderr}
+            streams = {n: Stream(n, pipe, self.screen.lines(n, rank), logs[n]) for n, pipe in pipes.items()}
+            self.ranks.append(Rank(rank, process, streams))
+            self.tree.lead(process.pid)
+            for stream in streams.values():
+                self.pipes.register(stream.pipe, selectors.EVENT_READ, stream)
+
+    def _started(self, rank: int) -> subprocess.Popen[bytes]:
+        """That process, with nothing to read on its stdin, the leader of a session of its own."""
+        environment = {**os.environ, **self.plan.environment, **self.plan.variables(rank), MARKS: self.tree.marks}
+        before = None
+        if self.plan.cores:
+            before = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, self.plan.cores[rank - self.plan.ranks[0]])  # which a child inherits
+        try:
+            return subprocess.Popen(
+                self.plan.command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        finally:
+            if before is not None:
+                os.sched_setaffinity(0, before)
+
+    def _log(self, rank: int, name: str) -> Log | None:
+        return Log(self.plan.logs / f"rank-{rank}.{name}") if self.plan.logs else None
+
+    def watch(self) -> None:
+        """Watch them until all have ended, one has failed, or they are to end."""
+        while not self._decided():
+            self._pass_on(_TICK)
+            self.ended += self._reaped()
+            if self.ended and time.monotonic() >= self._next_look:
+                self._look_for_frozen()
+
+    def _look_for_frozen(self) -> None:
+        """Find out whether all that are left are stopped: after shutdown() no other process waits for them."""
+        left = [rank for rank in self.ranks if rank.status is None]
+        self._next_look = time.monotonic() + _LOOKING
+        self._looks = self._looks + 1 if left and all(map(_is_stopped, left)) else 0
+        if self._looks == _LOOKS:
+            self.frozen = [rank.rank for rank in left]
+
+    def _reaped(self) -> list[Rank]:
+        """The processes that have just ended."""
+        found = [rank for rank in self.ranks if rank.reap()]
+        for rank in found:
+            self.tree.ended(rank.process.pid)
+        return found
+
+    def _decided(self) -> bool:
+        statuses = [rank.status for rank in self.ended if rank.status]
+        if statuses and self.first_failure is None:
+            self.first_failure = time.monotonic()
+        settled = self.first_failure is not None and time.monotonic() > self.first_failure + SETTLING
+        return (
+            len(self.ended) == len(self.ranks)
+            or settled
+            or any(status != PEER_FAILED for status in statuses)
+            or self.signals.received is not None
+            or self.screen.broken is not None
+            or self.out_of_time
+            or bool(self.frozen)
+        )
+
+    @property
+    def out_of_time(self) -> bool:
+        limit = self.plan.time_limit
+        return limit is not None and time.monotonic() > self.began + limit
+
+    @property
+    def failing(self) -> Rank | None:
+        """The first that failed by itself; one that ended because of another's failure comes second."""
+        bad = [rank for rank in self.ended if rank.status]
+        return min(bad, key=lambda rank: rank.status == PEER_FAILED, default=None)
+
+    def stop(self) -> None:
+        """Stop the processes that are left, with their process trees: ask first, and kill those that do not end."""
+        heard, asked = self.signals.times, False
+        deadline = time.monotonic() + TERMINATION
+        while self.tree.members():
+            late = time.monotonic() - deadline
+            if late > UNKILLABLE:
+                break
+            if late > 0 or self.signals.times > heard:  # a second Ctrl-C
+                self.tree.kill()
+            elif not asked:
+                self.tree.ask_to_stop()
+                asked = True
+            self._pass_on(_TICK)
+            self._reaped()
+
+    def finish(self) -> None:
+        """Show the last of what they have printed, and close everything."""
+        for _ in range(_ROUNDS):
+            while self.screen.full and self._pass_on(_TICK):
+                continue
+            if not self._pass_on(0):
+                break
+        self._reaped()
+        for rank in self.ranks:
+            for stream in rank.streams.values():
+                stream.close(self.screen)
+        self.pipes.close()
+
+    def _pass_on(self, seconds: float) -> bool:
+        """Wait so long for something to show, and show it; whether there was something."""
+        if self.screen.full:  # the processes have to wait for the reader
+            return self.screen.write(seconds or _TICK) or self.signals.received is None
+        ready = self.pipes.select(seconds)
+        for key, _ in ready:
+            if not key.data.read(self.screen):
+                self.pipes.unregister(key.fileobj)
+        self.screen.write()
+        return bool(ready)
+
+
+def _is_stopped(rank: Rank) -> bool:
+    """Whether the process is stopped, as by SIGSTOP; a debugger's is not."""
+    try:
+        return bool(psutil.Process(rank.process.pid).status() == psutil.STATUS_STOPPED)
+    except psutil.Error:  # it has just ended
+        return False
