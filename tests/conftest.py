@@ -23,6 +23,7 @@ HERE = Path(__file__).parent
 
 # How processes meet: no framework takes part.
 SAME_EVERYWHERE = {"acceptor", "at_exit", "barrier", "coordinator", "fuzz", "shared_memory", "token"}
+WITH_LISTS = {"tensorflow", "paddle", "mxnet", "jax"}  # of the private names that virtual GPUs replace
 ONE_ENGINE = {"clusters": "torch"}  # how processes are started: one engine stands for all
 
 
@@ -48,9 +49,9 @@ def pytest_ignore_collect(collection_path, config):
         return True if len(backends_of(config)) == 1 else None
     if folder not in ("quirks", "virtual") or name == collection_path.stem:
         return None
-    name = name.partition("_")[0]  # test_torch_libraries is PyTorch's, too
+    frameworks = WITH_LISTS if name == "private_names" else {name.partition("_")[0]}  # test_torch_libraries: PyTorch's
     virtual = os.environ.get("XDEVICE_VIRTUAL_GPUS", "0") not in ("", "0")
-    return True if name not in backends_of(config) or virtual != (folder == "virtual") else None
+    return True if not frameworks & set(backends_of(config)) or virtual != (folder == "virtual") else None
 
 
 def pytest_collection_modifyitems(config, items):

@@ -12,12 +12,7 @@ from typing import Any
 
 import numpy as np
 
-# Every module that makes text for the library: of operators, symbols, iterators, key-value stores.
-_MODULES = (
-    *("_ctypes.ndarray", "_ctypes.symbol", "ndarray.ndarray", "ndarray.numpy._op"),
-    *("symbol.symbol", "symbol.numpy._symbol", "kvstore.base", "io.io"),
-)
-
+from xdevice.backends.mxnet.private_names import TEXT
 
 _translations: list[Callable[[Any], Any]] = []
 
@@ -50,7 +45,7 @@ def translate(value_for: Callable[[Any], Any]) -> None:
 
 
 def _replace_str() -> None:
-    for name in _MODULES:
+    for name in TEXT:
         vars(importlib.import_module(f"mxnet.{name}"))["str"] = _Text
 
 

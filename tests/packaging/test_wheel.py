@@ -74,11 +74,10 @@ from xdevice.contract import CAPABILITIES
 for name in xdevice.available():
     for capability in CAPABILITIES:
         getattr(xdevice.backend(name), capability)
-    for folder in ("engine", "virtual"):  # parts that are loaded where they are asked for
-        package = sys.modules.get(f"xdevice.backends.{name}.{folder}")
-        for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
-            if module.name != "server_process":  # a program
-                importlib.import_module(f"{package.__name__}.{module.name}")
+    package = xdevice.backend(name).adapter
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):  # the rest is loaded when needed
+        if not module.name.endswith(".server_process"):  # a program
+            importlib.import_module(module.name)
 files = {m: sys.modules[m].__file__ for m in sys.modules if m.startswith("xdevice.backends.")}
 print(json.dumps(files))
 """

@@ -33,11 +33,14 @@ class PrivateName:
     parameters
         The parameters that must be there, in this order and perhaps among others. Compiled functions often tell none;
         then only the name is checked.
+    optional
+        Some versions or builds lack the name, and the adapter does without it there.
     """
 
     path: str
     reason: str
     parameters: tuple[str, ...] = ()
+    optional: bool = False
 
 
 def missing(names: Iterable[PrivateName], *, imported_only: bool = False) -> list[str]:
@@ -55,15 +58,17 @@ def missing(names: Iterable[PrivateName], *, imported_only: bool = False) -> lis
     return found
 
 
-def check(names: Iterable[PrivateName], framework: str, version: str, last_tried: str) -> None:
-    """Raise if a name in an imported module has gone or takes other parameters.
+def check(
+    names: Iterable[PrivateName], framework: str, version: str, last_tried: str, *, imported_only: bool = True
+) -> None:
+    """Raise if a name has gone or takes other parameters, by default one in a module that is imported.
 
     Raises
     ------
     VirtualDeviceError
         It names the first such name, the version in use, and the last version that works.
     """
-    problems = missing(names, imported_only=True)
+    problems = missing(names, imported_only=imported_only)
     if problems:
         more = f" (and {len(problems) - 1} more: xdevice doctor)" if len(problems) > 1 else ""
         raise VirtualDeviceError(
@@ -87,7 +92,7 @@ def _problem(name: PrivateName) -> str | None:
         owner, attribute = resolved(name.path)
         value = getattr(owner, attribute)
     except (ImportError, AttributeError):
-        return "is not there"
+        return None if name.optional else "is not there"
     try:
         there = tuple(inspect.signature(value).parameters)
     except (TypeError, ValueError):

@@ -10,11 +10,12 @@ from typing import Any
 
 import jax
 
-from xdevice.backends.jax import hardware
+from xdevice.backends.jax import hardware, private_names
 from xdevice.backends.jax.virtual import lists
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit import virtual_memory
+from xdevice.kit.private_names import check
 from xdevice.machine import gpus
 
 _ByJax: Any = jax.Device
@@ -46,6 +47,8 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         )
     if not hasattr(settings, "jax_num_cpu_devices"):
         raise NotSupportedError(f"jax {jax.__version__} has no setting for several host devices; install jax>=0.5.1")
+    names = private_names.STAND_IN if stand_in else private_names.VIRTUAL
+    check(names, "jax", jax.__version__, private_names.LAST_TRIED, imported_only=False)
     try:
         settings.update("jax_num_cpu_devices", n + 1)
     except RuntimeError as error:

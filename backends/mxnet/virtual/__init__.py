@@ -7,10 +7,13 @@ they stand in (`stand_in`).
 
 from __future__ import annotations
 
-from xdevice.backends.mxnet import hardware, placement
+import mxnet as mx
+
+from xdevice.backends.mxnet import hardware, placement, private_names
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit import virtual_memory
+from xdevice.kit.private_names import check
 
 
 def recipe() -> None:
@@ -29,6 +32,8 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"{virtual_memory.ENV} cannot limit the memory of virtual GPUs under mxnet, whose CPU contexts have no "
             "limit; unset it, or choose torch or paddle, which have it"
         )
+    names = private_names.STAND_IN if stand_in else private_names.VIRTUAL
+    check(names, "mxnet", mx.__version__, private_names.LAST_TRIED, imported_only=False)
     hardware.name_virtual(n, stand_in=stand_in)
     placement.forget()
     if stand_in:

@@ -19,23 +19,13 @@ from typing import TYPE_CHECKING, Any
 import mxnet as mx
 from mxnet.runtime import Feature, Features
 
-from xdevice.backends.mxnet import text
+from xdevice.backends.mxnet import private_names, text
 from xdevice.backends.mxnet.virtual import mixing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 CPU, GPU = 1, 2  # MXNet's numbers for types of devices
-
-_TAKE = {
-    **dict.fromkeys(("MXNDArrayCreate", "MXNDArrayCreateEx", "MXNDArrayCreateEx64"), 2),
-    **dict.fromkeys(("MXNDArrayCreateSparseEx", "MXNDArrayCreateSparseEx64"), 3),
-    **dict.fromkeys(("MXExecutorBindEX", "MXExecutorSimpleBindEx", "MXExecutorSimpleBindEx64"), 1),
-    **dict.fromkeys(("MXExecutorReshapeEx",), 2),
-    **dict.fromkeys(("MXRandomSeedContext",), 1),
-    **dict.fromkeys(("MXStorageEmptyCache",), 0),
-}
-"""Functions of the library, and where the type of a device stands among their arguments; its index follows."""
 
 _GROUPS = {"MXExecutorBindEX": 4, "MXExecutorSimpleBindEx": 4, "MXExecutorSimpleBindEx64": 4}
 """Where the lists of types and indices that ``group2ctx`` gives begin, behind their length and names."""
@@ -44,7 +34,7 @@ _GROUPS = {"MXExecutorBindEX": 4, "MXExecutorSimpleBindEx": 4, "MXExecutorSimple
 def start(n: int) -> None:
     """Let n virtual GPUs stand in."""
     library: Any = mx.base._LIB  # pyright: ignore[reportPrivateUsage]  # all calls go through it
-    for name, at in _TAKE.items():
+    for name, at in private_names.DEVICE_AT.items():
         if hasattr(library, name):  # builds differ
             setattr(library, name, _taking(getattr(library, name), at, _GROUPS.get(name), n))
     library.MXNDArrayGetContext = _giving(library.MXNDArrayGetContext, n)

@@ -7,10 +7,11 @@ here imports PaddlePaddle before `enable` is called. The device has no kernels o
 from __future__ import annotations
 
 from xdevice.errors import VirtualDeviceError
+from xdevice.kit.private_names import check
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
-    from xdevice.backends.paddle import hardware
+    from xdevice.backends.paddle import hardware, private_names
     from xdevice.backends.paddle.virtual import repairs
 
     real = hardware.real_gpus()
@@ -25,6 +26,8 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"write xdevice.use('paddle') and xdevice.virtual_gpus({n}), or start with XDEVICE_VIRTUAL_GPUS={n} and "
             f"import it by xdevice.backend('paddle').framework"
         )
+    names = private_names.STAND_IN if stand_in else private_names.VIRTUAL
+    check(names, "paddle", hardware.build()["version"], private_names.LAST_TRIED, imported_only=False)
     hardware.name_virtual(n, stand_in=stand_in)
     repairs.apply()
     if stand_in:

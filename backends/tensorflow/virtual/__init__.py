@@ -12,10 +12,12 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.distribute import mirrored_strategy
 
+from xdevice.backends.tensorflow import private_names
 from xdevice.backends.tensorflow.hardware import is_running, name_virtual, named
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit import virtual_memory
+from xdevice.kit.private_names import check
 
 
 def recipe() -> None:
@@ -40,6 +42,8 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"{n} virtual GPUs were asked for, but tensorflow sees {len(real)} real; use these, "
             f"or hide them with virtual_gpus({n}, force=True)"
         )
+    names = private_names.STAND_IN if stand_in else private_names.VIRTUAL
+    check(names, "tensorflow", tf.__version__, private_names.LAST_TRIED, imported_only=False)
     for word in {physical.device_type for physical in real}:
         tf.config.set_visible_devices([], word)
     name_virtual(n, stand_in=stand_in)

@@ -1,0 +1,60 @@
+"""The private names of MXNet that this adapter replaces or reads, each with what it is for.
+
+A test compares the first two lists with what changes when virtual GPUs are enabled.
+"""
+
+from __future__ import annotations
+
+from xdevice.kit.private_names import PrivateName
+
+LAST_TRIED = "1.9.1"
+
+DEVICE_AT = {
+    **dict.fromkeys(("MXNDArrayCreate", "MXNDArrayCreateEx", "MXNDArrayCreateEx64"), 2),
+    **dict.fromkeys(("MXNDArrayCreateSparseEx", "MXNDArrayCreateSparseEx64"), 3),
+    **dict.fromkeys(("MXExecutorBindEX", "MXExecutorSimpleBindEx", "MXExecutorSimpleBindEx64"), 1),
+    **dict.fromkeys(("MXExecutorReshapeEx",), 2),
+    **dict.fromkeys(("MXRandomSeedContext",), 1),
+    **dict.fromkeys(("MXStorageEmptyCache",), 0),
+}
+"""Functions of MXNet's library, and which of their arguments is the type of a device; its index is the next one."""
+
+TEXT = (
+    *("_ctypes.ndarray", "_ctypes.symbol", "ndarray.ndarray", "ndarray.numpy._op"),
+    *("symbol.symbol", "symbol.numpy._symbol", "kvstore.base", "io.io"),
+)
+"""Modules that make text for the library, of operators, symbols, iterators and key-value stores, by ``str``."""
+
+_LIBRARY = "mxnet.base:_LIB"
+_ASKED = "it answers for virtual GPUs"
+_OPERATION = "every operation goes through it: strict() and virtual GPUs check the contexts of its arrays"
+
+VIRTUAL: tuple[PrivateName, ...] = ()
+"""Virtual GPUs that do not stand in replace nothing."""
+
+STAND_IN = (
+    *(
+        PrivateName(f"{_LIBRARY}.{name}", "gpu(i) is the library's cpu(i + 1)", optional=True)  # builds differ
+        for name in DEVICE_AT
+    ),
+    PrivateName(f"{_LIBRARY}.MXNDArrayGetContext", "the library's cpu(i + 1) is gpu(i)"),
+    PrivateName(f"{_LIBRARY}.MXGetLastError", "errors name GPUs"),
+    PrivateName(f"{_LIBRARY}.MXGetGPUCount", _ASKED),
+    PrivateName(f"{_LIBRARY}.MXGetGPUMemoryInformation64", _ASKED),
+    PrivateName(f"{_LIBRARY}.MXKVStoreCreate", "a store for NCCL sums on the devices"),
+    PrivateName(f"{_LIBRARY}.MXImperativeInvokeEx", _OPERATION),
+    PrivateName(f"{_LIBRARY}.MXNetFuncCall", _OPERATION),
+    PrivateName("mxnet.kvstore.kvstore:_updater_wrapper", "an updater may mix devices", ("updater",)),
+)
+"""Replaced where virtual GPUs stand in."""
+
+OTHERS = (
+    *(PrivateName(f"mxnet.{module}:str", "it writes contexts and NumPy 2's numbers", optional=True) for module in TEXT),
+    PrivateName(f"{_LIBRARY}.MXInvokeCachedOpEx", _OPERATION),
+    PrivateName(f"{_LIBRARY}.MXAutogradBackwardEx", _OPERATION),
+    PrivateName(f"{_LIBRARY}.MXSymbolGetAtomicSymbolName", "the name of an operation"),
+    PrivateName("mxnet._ffi._ctypes.types:TypeCode.NDARRAYHANDLE", "which arguments are arrays"),
+)
+"""Read, or replaced for a while."""
+
+NAMES = (*STAND_IN, *OTHERS)

@@ -1,0 +1,68 @@
+"""Print what virtual GPUs replace and the adapter's private_names.py does not list, and the reverse.
+
+    python names_replaced.py BACKEND [--stand-in] [--without=MODULE:NAME]
+
+With ``--without`` the name is removed first, and the error printed.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+
+import xdevice
+from xdevice.kit import virtual_request
+from xdevice.kit.private_names import resolved
+
+NAME, STAND_IN = sys.argv[1], "--stand-in" in sys.argv
+STATE = {"_context", "_global_expected_place_"}  # variables, which the frameworks themselves set
+
+
+def contents(owners):
+    """What each attribute of the framework's modules and classes, and of the owners, is."""
+    roots = (NAME, f"{NAME}lib")  # JAX's library is jaxlib
+    modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] in roots]
+    holders = {id(holder): holder for holder in [*modules, *owners] if hasattr(holder, "__dict__")}
+    for module in modules:
+        classes = [each for each in vars(module).values() if isinstance(each, type)]
+        holders.update({id(c): c for c in classes if str(getattr(c, "__module__", "")).partition(".")[0] in roots})
+    return {
+        (key, name): (f"{getattr(holder, '__name__', holder)}.{name}", value)
+        for key, holder in holders.items()
+        for name, value in list(vars(holder).items())
+    }
+
+
+def enable():
+    xdevice.virtual_gpus(2, stand_in=STAND_IN)
+    _ = xdevice.backend(NAME).hardware
+
+
+xdevice.use(NAME)
+if NAME == "paddle":  # it loads the plug-in when it is imported
+    before = virtual_request.make(2, False, STAND_IN)
+    import_module("xdevice.backends.paddle")
+    virtual_request.put_back(before)
+private = import_module(f"xdevice.backends.{NAME}.private_names")
+names = private.STAND_IN if STAND_IN else private.VIRTUAL
+owners = {name.path: resolved(name.path) for name in names}
+listed = {(id(owner), attribute) for owner, attribute in owners.values()}
+values = {path: getattr(owner, attribute, None) for path, (owner, attribute) in owners.items()}
+for path in (option.partition("=")[2] for option in sys.argv if option.startswith("--without=")):
+    delattr(*resolved(path))
+    try:
+        enable()
+    except xdevice.VirtualDeviceError as error:
+        sys.exit(print(error))
+before = contents([owner for owner, _ in owners.values()])
+enable()
+there, originals = {key for key, _ in before}, {id(value) for value in values.values()}
+for key, (label, value) in contents([owner for owner, _ in owners.values()]).items():
+    _, old = before.get(key, ("", None))
+    same = value is old or isinstance(value, ModuleType) or key[0] not in there  # or imported meanwhile
+    known = key in listed or id(old) in originals or key[1] in STATE
+    if not same and not known and not (old is None and key[1] in getattr(private, "ADDED", ())):
+        print("not listed:", label)
+for name in names:
+    owner, attribute = owners[name.path]
+    if getattr(owner, attribute, None) is values[name.path] and not name.optional:
+        print("not replaced:", name.path)
