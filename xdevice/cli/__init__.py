@@ -159,8 +159,11 @@ def _parser() -> _Parser:
     _add_bench_options(
         _command(commands, "bench", "the lessons' experiments, timed on the CPU and on a device", _BENCH_HELP)
     )
-    virtual = _command(commands, "virtual", "let every Python of this environment heed XDEVICE_VIRTUAL_GPUS")
-    virtual.add_argument("action", choices=["install", "uninstall", "status"], help="status says what is installed")
+    virtual = _command(commands, "virtual", "plug-ins for virtual GPUs, and a file that heeds XDEVICE_VIRTUAL_GPUS")
+    actions = "build compiles plug-ins; install lets every Python here heed the variable; status says whether one does"
+    virtual.add_argument("action", choices=["build", "install", "uninstall", "status"], help=actions)
+    virtual.add_argument("--to", type=_file, metavar="FOLDER", help="build: compile into FOLDER, for XDEVICE_PLUGINS")
+    _add_backend_option(virtual, "build: frameworks; all (the default) is all that are installed")
     _add_launch_options(
         _command(commands, "launch", "one script in many processes, on one host or several", _LAUNCH_HELP)
     )

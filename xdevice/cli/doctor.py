@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from xdevice.cli.probe import probe_all
+from xdevice.cli.probe import probe_all, try_virtual
+from xdevice.framework.adapters import is_optional
 from xdevice.hardware.diagnosis import driver_problem
 from xdevice.launcher.terminal import printable, write, write_json
 from xdevice.machine import gpus
@@ -23,13 +24,15 @@ def main(options: argparse.Namespace) -> int:
     """Show the findings; 1 if something is wrong, else 0."""
     machine = gpus()
     backends, interrupted = probe_all(options.backend, options.timeout, quiet=options.json)
-    if interrupted:
-        return 128 + interrupted
-    findings = [
-        *_of_installation(),
-        _of_machine(machine),
-        *(_of_backend(backend) for backend in backends),
-    ]
+    usable = [backend["name"] for backend in backends if backend["status"] == "ok"]
+    virtual, interrupted_again = ({}, None) if interrupted else try_virtual(usable, options.timeout, quiet=options.json)
+    if interrupted or interrupted_again:
+        return 128 + (interrupted or interrupted_again or 0)
+    findings = [*_of_installation(), _of_machine(machine)]
+    for backend in backends:
+        findings.append(_of_backend(backend, bool(machine["gpus"])))
+        if backend["name"] in virtual:
+            findings.append(_of_virtual(backend["name"], virtual[backend["name"]]))
     if not any(backend["installed"] for backend in backends):
         cure = backends[0]["install"] if backends else "install xdevice-tensors again: its adapters are missing"
         findings.append(_finding("frameworks", "wrong", "no framework is installed", cure))
@@ -61,9 +64,11 @@ def _of_machine(machine: Any) -> dict[str, Any]:
     return _finding("machine", "good", f"{names}; {drivers or 'no driver'}")
 
 
-def _of_backend(backend: dict[str, Any]) -> dict[str, Any]:
+def _of_backend(backend: dict[str, Any], has_gpu: bool) -> dict[str, Any]:
     name = backend["name"]
     if not backend["installed"]:
+        if is_optional(name) and not has_gpu:  # it has no CPU
+            return _finding(name, "note", "not installed; it needs a GPU")
         return _finding(name, "note", "not installed", backend["install"])
     if backend["status"] != "ok":
         cure = f"python -c 'import {name}' shows all of it; pip install --force-reinstall of it may mend that"
@@ -76,6 +81,20 @@ def _of_backend(backend: dict[str, Any]) -> dict[str, Any]:
     if seen:
         return _finding(name, "good", f"{backend['version']} sees {', '.join(seen)}")
     return _finding(name, "good", f"{backend['version']} works on the CPU")
+
+
+def _of_virtual(name: str, tried: dict[str, Any]) -> dict[str, Any]:
+    subject = f"{name} virtual GPUs"
+    if tried["status"] != "ok":
+        return _finding(subject, "note", f"{tried['status']}: {tried['error']}")
+    if tried["stands_in"]:
+        return _finding(subject, "good", "work, and can stand in for real ones")
+    if tried["compiles"]:
+        reason = "work, and can stand in for real ones, by a plug-in that is compiled at the first use"
+        return _finding(subject, "good", reason, "xdevice virtual build compiles it now")
+    return _finding(
+        subject, "note", f"work, and cannot stand in: {tried['reason']}" if tried["works"] else tried["reason"]
+    )
 
 
 def _finding(subject: str, state: str, reason: str, cure: str | None = None) -> dict[str, Any]:

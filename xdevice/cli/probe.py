@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from xdevice.framework.adapters import Backend
     from xdevice.launcher.children import Child
@@ -17,23 +17,38 @@ if TYPE_CHECKING:
 TIMEOUT = 120.0
 """Seconds that a framework may take to answer, if the user does not say."""
 
-_CODE = "from xdevice.cli.probe import main; main()"
-
 
 def probe_all(asked: Sequence[str], timeout: float, quiet: bool) -> tuple[list[dict[str, Any]], int | None]:
     """What there is to say of each backend asked for, or of all, and the signal that cut it short, if one did."""
     from xdevice.framework.adapters import find, is_installed, registered
+
+    names = [str(find(name)) for name in asked or registered()]
+    installed = [name for name in names if is_installed(name)]
+    answers, interrupted = _ask_each(installed, "main", timeout, None if quiet else "asking the frameworks")
+    return [answers.get(name) or _missing(name) for name in names], interrupted
+
+
+def try_virtual(names: Sequence[str], timeout: float, quiet: bool) -> tuple[dict[str, dict[str, Any]], int | None]:
+    """Whether each framework can have virtual GPUs here, and let them stand in for real ones; nothing is compiled."""
+    return _ask_each(names, "main_virtual", timeout, None if quiet else "trying virtual GPUs")
+
+
+def _ask_each(
+    names: Sequence[str], function: str, timeout: float, title: str | None
+) -> tuple[dict[str, dict[str, Any]], int | None]:
+    """What that function here, the child's side, answers of each framework in a process of its own."""
+    from xdevice.kit.virtual_request import ENV
     from xdevice.launcher.children import Child, run_all
     from xdevice.launcher.terminal import Progress
     from xdevice.machine import usable_threads
 
+    env = {key: value for key, value in os.environ.items() if function == "main" or key != ENV}
     safe = ["-P"] if sys.version_info >= (3, 11) else []  # no module of the current folder is a framework
-    names = [str(find(name)) for name in asked or registered()]
-    children = [Child(name, [sys.executable, *safe, "-c", _CODE, name]) for name in names if is_installed(name)]
-    with Progress("asking the frameworks", quiet) as progress:
+    code = f"from xdevice.cli.probe import {function} as main; main()"
+    children = [Child(name, [sys.executable, *safe, "-c", code, name], env) for name in names]
+    with Progress(title or "", quiet=title is None) as progress:
         interrupted = run_all(children, max(1, (usable_threads() or 2) // 2), timeout, progress)
-    answers = {child.name: _answer(child, timeout) for child in children}
-    return [answers.get(name) or _missing(name) for name in names], interrupted
+    return {child.name: _answer(child, timeout) for child in children}, interrupted
 
 
 def frameworks(asked: Sequence[str]) -> list[str]:
@@ -57,16 +72,28 @@ def _with_a_device(names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in without]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """The child's side: print what the framework named in ``argv`` is, as one line of JSON."""
-    from xdevice.errors import XDeviceError
     from xdevice.framework.adapters import find
 
-    name = (arguments or sys.argv[1:])[0]
+    print_alone(lambda: _ask(find(sys.argv[1])))
+
+
+def main_virtual() -> None:
+    """The same, of what its virtual GPUs can do here."""
+    from xdevice.framework.adapters import find
+
+    print_alone(lambda: _try_virtual(find(sys.argv[1])))
+
+
+def print_alone(ask: Callable[[], dict[str, Any]]) -> None:
+    """Print what is answered as JSON, and nothing else on stdout; the process ends."""
+    from xdevice.errors import XDeviceError
+
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a framework prints belongs on stderr
     try:
-        found = _ask(find(name))
+        found = ask()
     except XDeviceError as error:
         cause = error.__cause__
         found = {"status": "broken", "error": f"{type(cause).__name__}: {cause}" if cause else str(error)}
@@ -97,6 +124,28 @@ def _ask(backend: Backend) -> dict[str, Any]:
         "devices": _devices(backend),
         "problem": problem.as_dict() if problem else None,
     }
+
+
+def _try_virtual(backend: Backend) -> dict[str, Any]:
+    """Virtual GPUs that stand in are tried, and where they cannot, ones that do not."""
+    from xdevice.errors import XDeviceError
+    from xdevice.framework.choosing import use
+    from xdevice.hardware.virtual import virtual_gpus
+    from xdevice.kit import plugins
+
+    plugins.only_find()
+    use(str(backend))
+    found: dict[str, Any] = {"status": "ok", "works": False, "stands_in": False, "compiles": False, "reason": None}
+    for stand_in in (True, False):
+        try:
+            virtual_gpus(2, stand_in=stand_in)
+        except XDeviceError as error:
+            causes = error, error.__cause__
+            found["reason"] = found["reason"] or str(error)
+            found["compiles"] |= any(isinstance(each, plugins.NotCompiledError) for each in causes)
+        else:
+            return {**found, "works": True, "stands_in": stand_in}
+    return found
 
 
 def _devices(backend: Backend) -> list[dict[str, Any]]:
@@ -135,6 +184,6 @@ def _answer(child: Child, timeout: float) -> dict[str, Any]:
 
 
 def _missing(name: str) -> dict[str, Any]:
-    from xdevice.framework.adapters import package_of
+    from xdevice.framework.adapters import install_command
 
-    return {"name": name, "installed": False, "status": "not installed", "install": f"pip install {package_of(name)}"}
+    return {"name": name, "installed": False, "status": "not installed", "install": install_command(name)}

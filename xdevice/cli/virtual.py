@@ -1,25 +1,40 @@
-"""``xdevice virtual``: whether every Python of this environment heeds ``XDEVICE_VIRTUAL_GPUS``."""
+"""``xdevice virtual``: whether every Python here heeds ``XDEVICE_VIRTUAL_GPUS``, and plug-ins compiled beforehand."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import sysconfig
+import time
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from xdevice.errors import NotSupportedError
+from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.kit.virtual_request import ENV
 
 if TYPE_CHECKING:
     import argparse
+    from contextlib import AbstractContextManager
+
+    from xdevice.framework.adapters import Backend
 
 NAME = "xdevice-virtual-gpus.pth"
-LINE = f"import os; os.environ.get({ENV!r}) and __import__('xdevice')\n"
-"""What Python executes at each start: without the variable it is one look at the environment."""
+LINE = (
+    f"import os; os.environ.get({ENV!r}) and __import__('importlib.util').util.find_spec('xdevice') "
+    "and __import__('xdevice')\n"
+)
+"""What Python executes at each start: without the variable, or without xdevice, it does nothing."""
 
 
 def main(options: argparse.Namespace) -> int:
-    """Install or remove the file, or say what there is; 0 comes back."""
+    """Do what was asked; the exit status comes back."""
+    if options.to is not None and options.action != "build":
+        raise ArgumentError("--to goes with xdevice virtual build")
+    if options.action == "build":
+        return _build(options.backend, options.to)
     file = Path(sysconfig.get_path("purelib")) / NAME
     if options.action == "status":
         _show(file)
@@ -46,3 +61,119 @@ def _show(file: Path) -> None:
     else:
         print(f"not installed: {ENV} is heeded by programs that import xdevice, by xdevice run, and their children")
     print(f"{ENV}={os.environ[ENV]}" if ENV in os.environ else f"{ENV} is not set")
+
+
+def _build(asked: list[str], to: str | None) -> int:
+    """Compile the plug-ins of these frameworks, or of all that are installed; 1 if one could not be."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from xdevice.framework.adapters import available, find, is_installed, not_installed
+    from xdevice.kit.plugins import places
+    from xdevice.machine import usable_threads
+
+    missing = [name for name in map(find, asked) if not is_installed(name)]
+    if missing:
+        raise not_installed(missing[0])
+    names = [str(find(name)) for name in asked] or available()
+    folder = _prepared(Path(to)) if to is not None else None
+    without: list[str] = []
+    failed = False
+    with ThreadPoolExecutor(max(1, (usable_threads() or 2) // 2)) as pool, _progress(names):
+        for name, answer in zip(names, pool.map(lambda name: _ask(name, folder), names), strict=True):
+            failed |= "error" in answer and (bool(asked) or "path" in answer)
+            if answer:
+                print(f"{name}: {_in_words(answer)}", flush=True)
+            else:
+                without.append(name)
+    if without:
+        print(f"no plug-in is needed for {', '.join(without)}")
+    if folder is not None and not failed:
+        print(f"set {places.ENV}={folder} where they are to be used")
+    return int(failed)
+
+
+def _prepared(folder: Path) -> Path:
+    from xdevice.kit.plugins.places import unsafe
+
+    folder = folder.absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        reason = unsafe(folder)
+    except OSError as error:
+        raise ArgumentError(f"--to {folder} cannot be made ({error.strerror}); name another folder") from error
+    if reason is not None:
+        raise ArgumentError(f"--to {folder} would not be read, {reason}; name another folder, or chmod go-w {folder}")
+    return folder
+
+
+def _progress(names: list[str]) -> AbstractContextManager[Any]:
+    """What is shown meanwhile: a line on stderr, which moves where there are rich and a terminal."""
+    title = f"looking for the plug-ins of {', '.join(names)}, and compiling what is missing"
+    if sys.stderr.isatty():
+        try:
+            from xdevice.launcher.terminal import console
+
+            return console(stderr=True).status(title)
+        except ModuleNotFoundError:  # rich
+            pass
+    print(title, file=sys.stderr, flush=True)
+    return nullcontext()
+
+
+def _ask(name: str, folder: Path | None) -> dict[str, Any]:
+    """What a process of its own answers, in which the framework is imported."""
+    code = "from xdevice.cli.virtual import answer; answer()"
+    safe = ["-P"] if sys.version_info >= (3, 11) else []  # no module of the current folder is a framework
+    done = subprocess.run(
+        [sys.executable, *safe, "-c", code, name, str(folder or "")],
+        env={key: value for key, value in os.environ.items() if key != ENV},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    try:
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+    except ValueError:  # it has crashed
+        said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        return {"error": f"fails: {said[0]}; xdevice doctor may know more", "path": None}
+
+
+def answer() -> None:
+    """The child's side: look for the plug-in of the framework in ``argv``, or compile it, and print a line of JSON."""
+    from xdevice.cli.probe import print_alone
+    from xdevice.framework.adapters import find
+
+    name, folder = sys.argv[1:]
+    print_alone(lambda: _made(find(name), Path(folder) if folder else None))
+
+
+def _made(backend: Backend, folder: Path | None) -> dict[str, Any]:
+    """Where the plug-in is, or why there is none; empty where none is needed."""
+    from xdevice.kit import plugins
+
+    virtual = backend.open("virtual")
+    try:
+        recipe = virtual.recipe() if virtual.has("recipe") else None
+    except NotSupportedError as error:  # this version, or this system
+        return {"error": str(error)}
+    if recipe is None:
+        return {}
+    began, compiled = time.perf_counter(), list[bool]()
+    path = plugins.find(recipe) if folder is None else None
+    try:
+        if path is None:
+            path = plugins.build(recipe, folder or plugins.writable(recipe, []), lambda: compiled.append(True))
+    except NotSupportedError as error:
+        return {"error": str(error), "path": None}
+    return {"path": str(path), "seconds": time.perf_counter() - began if compiled else None}
+
+
+def _in_words(answer: dict[str, Any]) -> str:
+    if "error" in answer:
+        return str(answer["error"])
+    if answer["seconds"] is None:
+        return f"{answer['path']} is there already"
+    return f"{answer['path']} was compiled in {answer['seconds']:.1f} s"

@@ -44,6 +44,10 @@ _PACKAGES = {
     "cupy": "cupy-cuda12x",
 }  # where a framework's package is not called as it is imported
 
+_COMMANDS = {
+    "mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz",
+}  # where a plain one does harm: it would downgrade NumPy
+
 _backends: dict[str, Backend] = {}  # by name, in order of preference
 
 
@@ -217,11 +221,16 @@ def package_of(name: str) -> str:
     return _PACKAGES.get(name, str(name))
 
 
+def install_command(name: str) -> str:
+    """What to type to install a framework."""
+    return _COMMANDS.get(name) or f"pip install {package_of(name)}"
+
+
 def not_installed(name: str) -> BackendNotInstalledError:
     """The error for an adapter whose framework is missing."""
     return BackendNotInstalledError(
         f"backend {str(name)!r} needs the package {package_of(name)!r}, which is not installed; installed are "
-        f"{', '.join(available()) or 'none'}; pip install {package_of(name)}",
+        f"{', '.join(available()) or 'none'}; {install_command(name)}",
         name=str(name),
     )
 

@@ -6,8 +6,11 @@ here imports PaddlePaddle before `enable` is called. The device has no kernels o
 
 from __future__ import annotations
 
+from xdevice.backends.paddle.virtual import plug_in
 from xdevice.errors import VirtualDeviceError
 from xdevice.kit.private_names import check
+
+recipe = plug_in.recipe
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:

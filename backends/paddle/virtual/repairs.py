@@ -15,10 +15,8 @@ import paddle
 from paddle import _C_ops, _legacy_C_ops  # the modules in which layers look up operations
 from paddle.base import core
 
-from xdevice.backends.paddle import hardware, plug_in
+from xdevice.backends.paddle import hardware
 from xdevice.backends.paddle.placement import device_of, move
-
-recipe = plug_in.recipe
 
 
 def apply() -> None:
