@@ -23,10 +23,12 @@ def toy():
 def with_toy(toy, tmp_path):
     """Runs a command where a third party's framework is installed too, in a condition of one's choice."""
 
-    def run(framework, *arguments, nvml=True, status=None, cwd=tmp_path, **env):
+    def run(framework, *arguments, nvml=True, status=None, cwd=tmp_path, umask=-1, **env):
         command = [sys.executable, "-m", "xdevice", *arguments]
         env = {**toy.write(tmp_path, framework, nvml), **env}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd, check=False, env=env)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=300, cwd=cwd, check=False, env=env, umask=umask
+        )
         assert status is None or done.returncode == status, done.stderr
         return done
 

@@ -100,6 +100,11 @@ def test_the_line_for_every_python_looks_at_the_environment_and_no_further(pytho
     assert python("-c", line, XDEVICE_VIRTUAL_GPUS="2")[0] == ["True"]
 
 
+def test_the_line_is_silent_where_xdevice_has_been_removed(python):
+    without = "-I", "-S", "-c", f"{LINE}import sys; print('xdevice' in sys.modules)"
+    assert python(*without, XDEVICE_VIRTUAL_GPUS="2") == (["False"], [])
+
+
 def test_the_command_installs_and_removes_it(tmp_path, monkeypatch, capsys):
     from xdevice.cli import main
 

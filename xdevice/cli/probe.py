@@ -140,9 +140,9 @@ def _try_virtual(backend: Backend) -> dict[str, Any]:
         try:
             virtual_gpus(2, stand_in=stand_in)
         except XDeviceError as error:
-            causes = error, error.__cause__
-            found["reason"] = found["reason"] or str(error)
-            found["compiles"] |= any(isinstance(each, plugins.NotCompiledError) for each in causes)
+            reason = error.__cause__ if isinstance(error.__cause__, XDeviceError) else error  # the plug-in's own
+            found["reason"] = found["reason"] or str(reason)
+            found["compiles"] |= isinstance(reason, plugins.NotCompiledError)
         else:
             return {**found, "works": True, "stands_in": stand_in}
     return found

@@ -1,0 +1,118 @@
+"""``xdevice virtual build``, and what ``xdevice doctor`` says of virtual GPUs, with a framework that has a plug-in."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from xdevice.kit.plugins import compiler
+
+VIRTUAL = """
+    import os
+    from pathlib import Path
+    from xdevice import NotSupportedError
+    from xdevice.kit import plugins
+    def recipe():
+        if "TOY_OLD" in os.environ:
+            raise NotSupportedError("virtual GPUs need toy 2 or newer, and this is 1.5; pip install --upgrade toy")
+        source = Path(__file__).with_name("toy.cc")
+        return plugins.Recipe("toy", "virtual GPUs for toy 1.5", source, "toy 1.5", "c++17")
+    def enable(n, force, stand_in):
+        if stand_in or "TOY_OLD" in os.environ:
+            plugins.library(recipe())
+"""
+
+
+@pytest.fixture
+def toy_with_plug_in(with_toy, tmp_path):
+    """Runs a command where the framework has virtual GPUs, which stand in by a plug-in."""
+    if compiler() is None:
+        pytest.skip("needs a C++ compiler")
+    folder = tmp_path / "xdevice_toy"
+    folder.mkdir()
+    (folder / "virtual.py").write_text(textwrap.dedent(VIRTUAL))
+    (folder / "toy.cc").write_text('extern "C" int answer() { return 42; }\n')
+
+    def run(*arguments, **options):
+        return with_toy("good", *arguments, **{"XDG_CACHE_HOME": str(tmp_path / "cache"), "CXX": "", **options})
+
+    return run
+
+
+def test_build_compiles_what_is_missing_and_says_where_it_is_and_how_long_it_took(toy_with_plug_in, tmp_path):
+    build = "virtual", "build", "--backend", "toy,numpy"
+    out = toy_with_plug_in(*build, status=0).stdout
+    (library,) = (tmp_path / "cache" / "xdevice").glob("toy-*/*toy.*")
+    assert re.fullmatch(rf"toy: {library} was compiled in \d+\.\d s\nno plug-in is needed for numpy\n", out)
+    assert toy_with_plug_in(*build, status=0).stdout.startswith(f"toy: {library} is there already\n")
+
+
+def test_build_fills_a_folder_for_others(toy_with_plug_in, tmp_path):
+    folder = tmp_path / "new" / "plug-ins"
+    build = "virtual", "build", "--backend", "toy", "--to", str(folder)
+    out = toy_with_plug_in(*build, status=0, umask=0o077).stdout
+    (library,) = folder.glob("toy-*/*toy.*")
+    assert f"toy: {library} was compiled in " in out and f"set XDEVICE_PLUGINS={folder} where" in out
+    readable = [each.stat().st_mode & 0o555 for each in (library.parent, library)]
+    assert readable == [0o555] * 2 and library.parent.with_suffix(".sha256").stat().st_mode & 0o444 == 0o444
+    done = toy_with_plug_in("virtual", "build", "--backend", "toy", XDEVICE_PLUGINS=str(folder), CXX="none", PATH="")
+    assert done.stdout == f"toy: {library} is there already\n"
+    assert not (tmp_path / "cache").exists()
+
+
+def test_build_needs_no_package_for_the_command_line(toy_with_plug_in, toy, tmp_path):
+    env = toy.write(tmp_path, "good") | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    code = "import sys; sys.modules['rich'] = sys.modules['psutil'] = None\nfrom xdevice.cli import main\n"
+    code += "sys.exit(main(['virtual', 'build', '--backend', 'toy']))"
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, "was compiled in" in done.stdout) == (0, True), done.stderr
+
+
+def test_what_build_cannot_do_is_an_error(toy_with_plug_in, tmp_path):
+    build = "virtual", "build", "--backend", "toy"
+    assert "names no C++ compiler" in toy_with_plug_in(*build, status=1, CXX="none").stdout
+    assert "need toy 2 or newer" in toy_with_plug_in(*build, status=1, TOY_OLD="1").stdout
+    assert (
+        "'ghost', which is not installed" in toy_with_plug_in("virtual", "build", "--backend", "ghost", status=2).stderr
+    )
+    assert "--to goes with xdevice virtual build" in toy_with_plug_in("virtual", "status", "--to", "x", status=2).stderr
+    if os.name != "nt":
+        (tmp_path / "open").mkdir()
+        (tmp_path / "open").chmod(0o777)
+        refused = toy_with_plug_in(*build, "--to", str(tmp_path / "open"), status=2).stderr
+        assert "can be written by other users (mode 777); name another folder" in refused
+
+
+def test_doctor_says_whether_virtual_gpus_work_and_stand_in_and_why_not(toy_with_plug_in):
+    def found(**env):
+        done = toy_with_plug_in("doctor", "--backend", "toy", "--json", status=0, **env)
+        (finding,) = [f for f in json.loads(done.stdout)["findings"] if f["subject"] == "toy virtual GPUs"]
+        return finding["state"], finding["reason"], finding["cure"]
+
+    state, reason, cure = found()
+    assert (state, cure) == ("good", "xdevice virtual build compiles it now")
+    assert reason.endswith("stand in for real ones, by a plug-in that is compiled at the first use")
+    state, reason, _ = found(CXX="none")
+    assert state == "note" and reason.startswith(
+        "work, and cannot stand in: virtual GPUs for toy 1.5 are compiled when"
+    )
+    assert "CXX=none names no C++ compiler" in reason
+    state, reason, _ = found(TOY_OLD="1")
+    assert (state, reason[:34]) == ("note", "virtual GPUs need toy 2 or newer, "), "not even without standing in"
+    toy_with_plug_in("virtual", "build", "--backend", "toy", status=0)
+    assert found() == ("good", "work, and can stand in for real ones", None)
+
+
+def test_doctor_advises_no_install_that_does_harm_or_is_of_no_use(toy, tmp_path):
+    env = toy.write(tmp_path, "good", nvml=False)
+    code = "import sys; sys.modules['mxnet'] = sys.modules['cupy'] = None\nfrom xdevice.cli import main\n"
+    code += "sys.exit(main(['doctor', '--backend', 'mxnet,cupy,toy', '--json']))"
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100)
+    findings = {f["subject"]: f for f in json.loads(done.stdout)["findings"]}
+    assert findings["mxnet"]["cure"].startswith("pip install --no-deps mxnet==1.9.1")
+    if findings["machine"]["state"] == "note":  # no GPU
+        assert findings["cupy"]["reason"] == "not installed; it needs a GPU" and findings["cupy"]["cure"] is None
