@@ -35,12 +35,14 @@ if TYPE_CHECKING:
         DistributedTimeoutError,
         FileFormatError,
         MisplacedError,
+        MissingNameError,
         MixedDeviceError,
         NotATensorError,
         NotPortableWarning,
         NotSupportedError,
         OutOfMemoryError,
         ScopeError,
+        TracedTensorError,
         UnknownBackendError,
         UnknownPlacementError,
         VirtualDeviceError,
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from xdevice.tensors.creation import arange, empty, full, ones, rand, randn, seed, tensor, zeros
     from xdevice.tensors.exchange import to_numpy
     from xdevice.tensors.gradients import value_and_grad
+    from xdevice.tensors.owning import backend_of
     from xdevice.tensors.placement import check_same_device, device_of, devices_of, is_same_device, to_device
 
 _HOMES = {
@@ -82,8 +85,8 @@ _HOMES = {
         "ArgumentError ArgumentTypeError AxisError BackendNotInstalledError BrokenBackendError CopyNeededError "
         "DeviceFallbackWarning DeviceNotFoundError DeviceSpellingError DeviceTypeError DistributedError "
         "DistributedTimeoutError FileFormatError MisplacedError MixedDeviceError NotATensorError "
-        "NotPortableWarning NotSupportedError OutOfMemoryError ScopeError UnknownBackendError "
-        "UnknownPlacementError VirtualDeviceError XDeviceError"
+        "MissingNameError NotPortableWarning NotSupportedError OutOfMemoryError ScopeError TracedTensorError "
+        "UnknownBackendError UnknownPlacementError VirtualDeviceError XDeviceError"
     ),
     "device": "Device",
     "framework.choosing": "backend use using",
@@ -96,6 +99,7 @@ _HOMES = {
     "hardware.memory": "empty_cache find_batch_size is_out_of_memory memory_stats",
     "hardware.timing": "Benchmark Timer",
     "tensors.placement": "check_same_device device_of devices_of is_same_device to_device",
+    "tensors.owning": "backend_of",
     "tensors.creation": "arange empty full ones rand randn seed tensor zeros",
     "tensors.exchange": "to_numpy",
     "tensors.convert": "convert",
@@ -128,6 +132,7 @@ __all__ = [
     "DistributedTimeoutError",
     "FileFormatError",
     "MisplacedError",
+    "MissingNameError",
     "MixedDeviceError",
     "NotATensorError",
     "NotPortableWarning",
@@ -136,6 +141,7 @@ __all__ = [
     "Replicas",
     "ScopeError",
     "Timer",
+    "TracedTensorError",
     "UnknownBackendError",
     "UnknownPlacementError",
     "VirtualDeviceError",
@@ -145,6 +151,7 @@ __all__ = [
     "as_device",
     "available",
     "backend",
+    "backend_of",
     "check_same_device",
     "convert",
     "count",

@@ -208,6 +208,18 @@ class Models(Protocol):
         ...
 
 
+class Compiling(Protocol):
+    """The framework's compiler of functions: what it sees of a `scope`."""
+
+    def is_tracing(self) -> bool:
+        """Whether it traces a function in this thread."""
+        ...
+
+    def reuses_traces(self) -> bool:
+        """Whether what it traced within one native scope is run within others too, and follows them there."""
+        ...
+
+
 class Creation(Protocol):
     """New tensors. A device of ``None`` is the framework's own default, a dtype likewise."""
 
@@ -439,7 +451,7 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
     p.__name__.lower(): _methods(p)
     for p in (
         *(Hardware, Placement, Trees, Data, Models, Creation, Exchange, Sharing, Memory, Gradients, Virtual, Mixing),
-        *(Collectives, Maths, Linalg, Fft, Storage, Engine),
+        *(Compiling, Collectives, Maths, Linalg, Fft, Storage, Engine),
     )
 }
 """Each capability with the functions that it may have."""

@@ -49,6 +49,10 @@ class UnknownPlacementError(XDeviceError, RuntimeError):
     """The placement cannot be known: a symbolic tensor, a deleted buffer, a model that is not built yet."""
 
 
+class TracedTensorError(UnknownPlacementError):
+    """A compiler traces the tensor: its placement is known when the compiled function runs."""
+
+
 class MisplacedError(XDeviceError, RuntimeError):
     """The framework placed a tensor on another device than the one requested, without an error."""
 
@@ -91,6 +95,10 @@ class BrokenBackendError(XDeviceError, ImportError):
 
 class NotSupportedError(XDeviceError, NotImplementedError):
     """The framework cannot do this; the message gives the reason."""
+
+
+class MissingNameError(NotSupportedError, AttributeError):
+    """The framework has no function or dtype of that name, which others have; the message gives the reason."""
 
 
 class OutOfMemoryError(XDeviceError, MemoryError):

@@ -13,9 +13,9 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
-from xdevice.backends.jax.hardware import is_tracing, native, scope
+from xdevice.backends.jax.hardware import is_mapping, is_tracing, native, scope
 from xdevice.backends.jax.placement import copy
-from xdevice.errors import NotSupportedError
+from xdevice.errors import ArgumentError, NotSupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ def dtype(name: str) -> Any:
 
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
-    _check_width(dtype)
+    check_width(dtype)
     if isinstance(data, jax.Array):
         copied = copy(data) if dtype is None else copy(data).astype(dtype)
         return copied if device is None else jax.device_put(copied, native(device))
@@ -50,28 +50,30 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
 
 
 def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
-    _check_width(dtype)
+    check_width(dtype)
     return _bound(jnp.empty(shape, dtype, device=_native(device)), device)
 
 
 def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
-    _check_width(dtype)
+    check_width(dtype)
     return _bound(jnp.zeros(shape, dtype, device=_native(device)), device)
 
 
 def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
-    _check_width(dtype)
+    check_width(dtype)
     return _bound(jnp.ones(shape, dtype, device=_native(device)), device)
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> jax.Array:
-    _check_width(dtype)
+    check_width(dtype)
+    if isinstance(value, jax.Array):
+        value = value.reshape(())  # its gradient flows through
     _check_range(dtype, value)
     return _bound(jnp.full(shape, value, dtype, device=_native(device)), device)
 
 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> jax.Array:
-    _check_width(dtype)
+    check_width(dtype)
     _check_range(dtype, start, stop, step)
     return _bound(_made(jnp.arange, start, stop, step, dtype, device=device), device)
 
@@ -95,11 +97,16 @@ def seed(n: int) -> None:
 
 
 def _draw(sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    _check_width(dtype)
+    check_width(dtype)
     if is_tracing():
         raise NotSupportedError(
             "random numbers made while jax.jit traces a function would be the same at every call; make them outside "
             "and pass them in, or pass a key in and call jax.random"
+        )
+    if is_mapping():
+        raise NotSupportedError(
+            "random numbers made while jax.vmap maps a function would be the same in each lane; make them outside and "
+            "pass them in, or pass keys in and call jax.random"
         )
     options = {} if dtype is None else {"dtype": dtype}
     if device is None:
@@ -118,10 +125,10 @@ def _next_key() -> Any:
         return drawn
 
 
-def _check_width(dtype: Any) -> None:
+def check_width(dtype: Any) -> None:
     """JAX gives 32-bit numbers where 64-bit ones were asked for, with a warning at most."""
     if dtype is not None and jax.dtypes.canonicalize_dtype(dtype) != np.dtype(dtype):
-        raise ValueError(
+        raise ArgumentError(
             f"{np.dtype(dtype)} is off in JAX and would become {jax.dtypes.canonicalize_dtype(dtype)}; "
             f"jax.config.update('jax_enable_x64', True) turns it on"
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 from jax._src import core  # which alone tells cheaply that nothing is traced
+from jax._src.interpreters.batching import BatchTrace  # whether jax.vmap maps is told nowhere else
 from jax.core import Tracer
 
 from xdevice.device import Device, as_kind
@@ -77,6 +78,22 @@ def scope(device: Device) -> AbstractContextManager[Any]:
 def is_tracing() -> bool:
     """Whether JAX traces a function in this thread, as in jax.jit and jax.lax.scan; jax.grad and jax.vmap compute."""
     return not _nothing_traced() and isinstance(jnp.asarray(0), Tracer)
+
+
+def is_mapping() -> bool:
+    """Whether ``jax.vmap`` maps a function in this thread: what is made in it is the same in each lane."""
+    context = getattr(core, "trace_ctx", None)
+    if context is None:  # before JAX 0.4.36
+        return any(issubclass(main.trace_type, BatchTrace) for main in _stack_of_traces())
+    trace = context.trace
+    while trace is not None and not isinstance(trace, BatchTrace):
+        trace = getattr(trace, "parent_trace", None)
+    return trace is not None
+
+
+def _stack_of_traces() -> Any:
+    state: Any = core
+    return state.thread_local_state.trace_state.trace_stack.stack
 
 
 def synchronize(devices: Sequence[Device]) -> None:

@@ -11,7 +11,7 @@ from jax.sharding import SingleDeviceSharding
 
 from xdevice.backends.jax.hardware import as_device, native
 from xdevice.device import Device
-from xdevice.errors import MixedDeviceError, UnknownPlacementError
+from xdevice.errors import MixedDeviceError, TracedTensorError, UnknownPlacementError
 from xdevice.kit import keras
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def concrete(tensor: Any) -> Any:
     ask = getattr(tensor, "to_concrete_value", None)
     value = ask() if ask else getattr(tensor.aval, "val", None)  # the latter before JAX 0.4.36
     if value is None:
-        raise UnknownPlacementError(
+        raise TracedTensorError(
             f"a {type(tensor).__name__} is traced and has no device; ask, move and read outside jax.jit and jax.vmap"
         )
     return value

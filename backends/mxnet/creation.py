@@ -10,7 +10,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from xdevice.backends.mxnet.hardware import native
-from xdevice.backends.mxnet.placement import arrays
+from xdevice.backends.mxnet.placement import arrays, move
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +52,10 @@ def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:
+    if isinstance(value, mx.nd.NDArray):  # its gradient flows through
+        with mx.util.np_shape(True):
+            cast = value.as_np_ndarray() if dtype is None else value.as_np_ndarray().astype(dtype)
+            return mx.np.broadcast_to(cast if device is None else move(cast, device, False), shape).copy()
     number = _numbers(value, dtype)
     negative_zero = number.dtype.kind == "f" and not number.any() and np.signbit(number).any()  # MXNet drops the sign
     if number.ndim or negative_zero or (number.dtype.kind == "i" and abs(number.item()) > _EXACT):

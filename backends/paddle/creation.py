@@ -10,7 +10,7 @@ import paddle
 
 from xdevice.backends.paddle.exchange import FOREIGN
 from xdevice.backends.paddle.hardware import native, scope
-from xdevice.backends.paddle.placement import dense, device_of
+from xdevice.backends.paddle.placement import dense, device_of, move
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +57,9 @@ def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:
+    if isinstance(value, paddle.Tensor):  # paddle.full drops its gradient
+        filled = paddle.expand((value if dtype is None else value.astype(dtype)).reshape([]), shape).clone()
+        return filled if device is None or device_of(filled) is device else move(filled, device, False)
     if isinstance(value, (str, bytes)):
         raise TypeError(f"{value!r} is not a number")  # Paddle treats 'a' as 0
     if dtype is None and isinstance(value, (int, np.integer)) and not isinstance(value, bool):

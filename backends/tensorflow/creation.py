@@ -39,7 +39,12 @@ def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:
-    return _made(lambda: tf.fill(_sizes(shape), _tensor(value, dtype)), device)
+    def filled() -> Any:
+        if role(type(value)) == "tensor":  # its gradient flows through
+            return tf.fill(_sizes(shape), tf.reshape(tf.cast(value, dtype or value.dtype), ()))
+        return tf.fill(_sizes(shape), _tensor(value, dtype))
+
+    return _made(filled, device)
 
 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any:

@@ -10,7 +10,7 @@ from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, Re
 
 from xdevice.backends.tensorflow.hardware import is_own, is_virtual, named, native, scope
 from xdevice.device import Device
-from xdevice.errors import MixedDeviceError, NotSupportedError, UnknownPlacementError
+from xdevice.errors import MixedDeviceError, NotSupportedError, TracedTensorError, UnknownPlacementError
 from xdevice.kit import keras
 
 if TYPE_CHECKING:
@@ -134,6 +134,8 @@ def _place(tensor: Any) -> Device:
     what = f"tensorflow {type(tensor).__name__} {getattr(tensor, 'name', '')!r}"
     if hasattr(tensor, "_value"):
         raise UnknownPlacementError(f"{what} is not built yet and has no device; build it inside scope(device)")
+    if isinstance(tensor, tf.Tensor):
+        raise TracedTensorError(f"{what} is symbolic and has no device; ask outside the graph or tf.function")
     raise UnknownPlacementError(f"{what} is symbolic and has no device; ask outside the graph or tf.function")
 
 

@@ -42,6 +42,8 @@ def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Ten
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> torch.Tensor:
+    if isinstance(value, torch.Tensor):  # torch.full takes numbers only
+        return value.to(device=_native(device), dtype=dtype).reshape(()).expand(shape).clone()
     return _made(torch.full, shape, value, dtype=dtype, device=_native(device))
 
 

@@ -6,7 +6,8 @@ import array_api_strict as strict
 import pytest
 
 from xdevice.tensors.array_api.names import CONSTANTS, DTYPE_NAMES, FFT, LINALG, NAMES
-from xdevice.tensors.array_api.signatures import ArrayNamespace, FourierTransforms, LinearAlgebra
+from xdevice.typing import Namespace
+from xdevice.typing.extensions import FourierTransforms, LinearAlgebra
 
 
 def names(protocol):
@@ -15,13 +16,13 @@ def names(protocol):
 
 
 def test_every_name_is_declared_and_no_other():
-    assert names(ArrayNamespace) == set(NAMES)
+    assert names(Namespace) == set(NAMES)
     assert names(LinearAlgebra) == set(LINALG)
     assert names(FourierTransforms) == set(FFT)
 
 
 FUNCTIONS = [
-    *((ArrayNamespace, name, strict) for name in NAMES if name not in (*CONSTANTS, *DTYPE_NAMES, "linalg", "fft")),
+    *((Namespace, name, strict) for name in NAMES if name not in (*CONSTANTS, *DTYPE_NAMES, "linalg", "fft")),
     *((LinearAlgebra, name, strict.linalg) for name in LINALG),
     *((FourierTransforms, name, strict.fft) for name in FFT),
 ]

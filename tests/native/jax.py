@@ -16,6 +16,10 @@ def owned():
     return [jnp.ones(1), jnp.float32(1), jax.random.key(0), jnp.ones(3)[0]]
 
 
+def compiled(fn):
+    return jax.jit(fn)
+
+
 def compiled_loss():
     compilations = []
 

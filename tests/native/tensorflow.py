@@ -48,6 +48,10 @@ def parameters(model):
     return list(model.weights)
 
 
+def compiled(fn):
+    return tf.function(fn, autograph=False)  # which would make an error of its own of each that is raised
+
+
 def compiled_loss():
     compilations = []
 

@@ -186,12 +186,36 @@ def test_jax_grad_through_a_reduction_is_an_error_and_not_zeros(reduced):
 @pytest.mark.parametrize("trace", [jax.jit, jax.vmap, lambda f: jax.jit(jax.grad(f)), lambda f: jax.vmap(jax.grad(f))])
 def test_a_tensor_that_is_only_traced_is_nowhere(trace):
     def ask(x):
-        for question in (device_of, xdevice.to_numpy, lambda t: to_device(t, "cpu", copy=True)):
+        for question in (xdevice.devices_of, xdevice.to_numpy, lambda t: to_device(t, "cpu", copy=True)):
             with pytest.raises(xdevice.UnknownPlacementError, match=r"outside jax\.jit"):
                 question(x)
         return x.sum()
 
     trace(ask)(jnp.ones((2, 3)))
+
+
+@pytest.mark.parametrize("trace", [jax.jit, jax.vmap, lambda f: jax.jit(jax.vmap(f))])
+def test_device_of_a_traced_tensor_is_passed_on_as_device(trace):
+    """As array-api-compat's `device` is, which gives None."""
+
+    def shifted(x):
+        xp, where = xdevice.namespace(x), device_of(x)
+        assert repr(where) == str(where) == "<device of a traced tensor, known when the compiled function runs>"
+        y = xp.zeros(3, device=where) + xdevice.full((3,), 2.0, device=where) + xp.asarray([1.0, 1, 1], device=where)
+        for asked in (lambda: where == cpu(), lambda: where.kind, lambda: {where}, lambda: xdevice.scope(where)):
+            with pytest.raises(xdevice.UnknownPlacementError, match="as device="):
+                asked()
+        return x + to_device(y, where)
+
+    assert trace(shifted)(jnp.zeros((2, 3))).tolist() == [[3.0] * 3] * 2
+
+
+@pytest.mark.parametrize("make", [xdevice.rand, xdevice.randn])
+def test_random_numbers_are_refused_where_each_lane_would_get_the_same(make):
+    for mapped in (jax.vmap, lambda f: jax.grad(lambda x: jax.vmap(f)(x).sum()), lambda f: jax.vmap(jax.grad(f))):
+        with pytest.raises(xdevice.NotSupportedError, match=r"jax\.vmap"):
+            mapped(lambda x: x + make(()))(jnp.zeros(3))
+    assert jax.grad(lambda x: (x * make(3)).sum())(jnp.ones(3)).shape == (3,)
 
 
 def test_a_deleted_or_donated_array_is_nowhere():
@@ -295,10 +319,9 @@ def test_a_seed_inside_a_traced_function_is_an_error():
     assert xdevice.rand(3).tolist() == expected, "what was refused has drawn nothing"
 
 
-def test_random_numbers_under_grad_and_vmap_are_drawn_at_each_call():
+def test_random_numbers_under_grad_are_drawn_at_each_call():
     scaled = jax.grad(lambda x: (x * xdevice.rand(3)).sum())
     assert scaled(jnp.ones(3)).tolist() != scaled(jnp.ones(3)).tolist()
-    assert jax.vmap(lambda x: x + xdevice.rand(3))(jnp.zeros((2, 3))).tolist() != [[0] * 3] * 2
 
 
 def test_unseeded_random_numbers_differ_from_run_to_run():

@@ -12,7 +12,7 @@ import numpy as np
 from xdevice.errors import BackendNotInstalledError, DistributedError, NotSupportedError
 from xdevice.kit.means import summed_in
 from xdevice.tensors.arguments import dtype_name
-from xdevice.tensors.creation import tensor_of
+from xdevice.tensors.making import make
 from xdevice.tensors.placement import device_of, owner_of
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Engine:
     def _tensor(self, array: Array, like: Any) -> Any:
         """A tensor like that one, with these bytes."""
         if _in_numpy(like):
-            return tensor_of(owner_of(like), array.view(dtype_name(like.dtype)), like.dtype, device_of(like))
+            return make(owner_of(like), "tensor", like.dtype, device_of(like), array.view(dtype_name(like.dtype)))
         return owner_of(like).storage.from_bits(array, tuple(like.shape), like.dtype, device_of(like))
 
 

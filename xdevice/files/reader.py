@@ -16,7 +16,7 @@ from xdevice.files.format import DTYPES, FOREIGN, OURS, library
 from xdevice.files.outline import rebuilt
 from xdevice.framework.ownership import check_arrival
 from xdevice.hardware.memory import is_out_of_memory
-from xdevice.tensors import creation
+from xdevice.tensors import making
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -90,7 +90,7 @@ class Reader:
         try:
             numbers = bits.view(np.dtype(stand_in).newbyteorder("<")).reshape(shape)
             if stand_in == dtype:
-                return creation.tensor_of(owner, numbers, native, where)
+                return making.make(owner, "tensor", native, where, numbers)
         except ValueError as error:  # an empty tensor may have an absurd shape, and some dtypes must be enabled first
             why = error.__cause__ if isinstance(error, ArgumentError) and error.__cause__ else error
             raise NotSupportedError(f"{name!r} in {self._path!r} is of {dtype} and {list(shape)}: {why}") from error

@@ -74,6 +74,7 @@ class Backend(str):
     trees: contract.Trees
     data: contract.Data
     models: contract.Models
+    compiling: contract.Compiling
     creation: contract.Creation
     exchange: contract.Exchange
     sharing: contract.Sharing

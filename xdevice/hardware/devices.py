@@ -7,6 +7,7 @@ from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
 from xdevice.framework.adapters import find, imported
 from xdevice.framework.choosing import backend, decided
 from xdevice.framework.ownership import ownership_of
+from xdevice.hardware.traced import TracedDevice
 from xdevice.hardware.virtual import is_virtual
 from xdevice.tracing import constant
 
@@ -132,6 +133,8 @@ def as_device(obj: DeviceLike) -> Device:
     if isinstance(obj, str):
         spelled = parse(obj)
         return (device_named(obj) or spelled) if is_own_word(spelled) else spelled
+    if isinstance(obj, TracedDevice):
+        obj.unknown()
     named = device_named(obj)
     if named is None:
         raise DeviceTypeError(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from xdevice.device import Device
+    from xdevice.framework.adapters import Backend
     from xdevice.typing import DeviceLike
 
 _CO_MIGRATING = 0x20 | 0x200  # inspect's CO_GENERATOR, CO_ASYNC_GENERATOR: may be closed by another thread or task
@@ -101,16 +102,29 @@ def innermost() -> Device | None:
     """The device of the innermost scope, if there is one."""
     if not _in_use:
         return None
+    entry = _innermost()
+    return None if entry is None else entry.device
+
+
+def sees_scope(owner: Backend) -> bool:
+    """Whether the innermost scope is the framework's native one too: not in a coroutine or generator."""
+    entry = _innermost()
+    return entry is not None and entry.native is not None and entry.backend == owner
+
+
+def _innermost() -> _Entry | None:
     for entry in reversed(_stack.get()):
         if not entry.closed:
-            return entry.device
+            return entry
     return None
 
 
 def enter(manager: object, device: Device) -> None:
     """Open a scope on behalf of a context manager, called from its ``__enter__``."""
     global _in_use
-    require(backend(), device)
+    chosen = backend()
+    require(chosen, device)
+    chosen.open("compiling")  # factories ask it, perhaps while a compiler traces, which would trace the import too
     _in_use = True
     flags = _suspendable(sys._getframe(2))  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
     _stack.set((*_stack.get(), _Entry(manager, device, flags)))

@@ -51,13 +51,27 @@ def _no_dtype(owner: Backend, dtype: Any) -> ArgumentError:
     return ArgumentError(f"dtype {dtype!r} does not exist under {owner}; write for example 'float32' or 'int64'")
 
 
+def filling(owner: Backend, value: Any, dtype: Any) -> Any:
+    """What `full` fills a tensor with: a number, or a tensor of one number whose gradient flows through."""
+    if tensor_owner(value) == owner and _is_one_number(value):
+        whole = dtype is not None and dtype_name(dtype).startswith(("bool", "int", "uint"))
+        gradients = owner.open("gradients")
+        if not whole and gradients.has("is_floating") and owner.gradients.is_floating(value):
+            return value
+    return number(value)
+
+
 def number(value: Any) -> Any:
     """The value, if it is a number that a tensor can hold; else an error."""
     if isinstance(value, (int, float, complex)):
         return value
-    if tensor_owner(value) is not None and getattr(value, "shape", None) == ():
+    if tensor_owner(value) is not None and _is_one_number(value):
         return value.item() if hasattr(value, "item") else value
     raise ArgumentTypeError(f"{shortened(value)} is not a number; write for example 1.0")
+
+
+def _is_one_number(tensor: Any) -> bool:
+    return tuple(getattr(tensor, "shape", (0,))) in ((), (1,))  # MXNet has no shape of () unless told
 
 
 def plain_array(array: Any) -> Any:

@@ -11,7 +11,7 @@ from xdevice.framework import choosing
 from xdevice.framework.ownership import Ownership, check_arrival
 from xdevice.hardware.devices import as_device, require
 from xdevice.tensors.arguments import dtype_name, plain_array
-from xdevice.tensors.creation import tensor_of
+from xdevice.tensors.making import make
 from xdevice.tensors.placement import device_of, to_device
 from xdevice.tensors.trees import messages
 from xdevice.tensors.trees.leaves import SelfMoving, is_weak, what_is
@@ -150,6 +150,6 @@ class _Conversion:
 
     def _copied(self, tensor: Any, source: Backend, dtype: str, native: Any, where: Device) -> Any:
         if not dtype.startswith(_NOT_NUMPYS):
-            return tensor_of(self.owner, plain_array(source.exchange.to_numpy(tensor)), native, where)
+            return make(self.owner, "tensor", native, where, plain_array(source.exchange.to_numpy(tensor)))
         bits, shape = source.storage.to_bits(tensor), tuple(tensor.shape)
         return check_arrival(self.owner.storage.from_bits(bits, shape, native, where), self.owner, where)

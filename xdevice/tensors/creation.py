@@ -1,37 +1,36 @@
-"""New tensors of the chosen framework, on a device.
+"""New tensors of the chosen framework, or of the framework of the tensor ``like``.
 
-Without ``device=`` they go where the innermost `scope` says, else where the framework's own
-default is. Without ``dtype=`` they have the framework's own default for that kind of number. A
-dtype is a NumPy name (``"float32"``), a NumPy dtype, or the framework's own.
+Without ``device=`` they go where ``like`` is, else where the innermost `scope` says, else where the framework's own
+default is. ``like`` may be a tree of tensors, or a model. Without ``dtype=`` they have the framework's own default for
+that kind of number. A dtype is a NumPy name (``"float32"``), a NumPy dtype, or the framework's own.
 """
 
 from __future__ import annotations
 
 import math
 
-from xdevice.device import Device, as_integer
-from xdevice.errors import ArgumentError, ArgumentTypeError, UnknownPlacementError, shortened
+from xdevice.device import as_integer
+from xdevice.errors import ArgumentError, ArgumentTypeError
 from xdevice.framework.choosing import backend
-from xdevice.framework.ownership import check_arrival, tensor_owner
-from xdevice.hardware.devices import as_device, has_cpu, require
+from xdevice.framework.ownership import tensor_owner
 from xdevice.hardware.scopes import innermost
-from xdevice.tensors.arguments import dtype_name, native_dtype, number, plain_array, shape_of
-from xdevice.tensors.numbers import check_fit, check_together, numbers_given
-from xdevice.tensors.placement import device_of
+from xdevice.tensors.arguments import number, plain_array, shape_of
+from xdevice.tensors.making import create, make, place
+from xdevice.tensors.numbers import check_together
+from xdevice.tensors.owning import backend_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any, SupportsFloat, SupportsIndex
 
-    from xdevice.framework.adapters import Backend
     from xdevice.typing import DeviceLike
 
     Shape = int | SupportsIndex | Sequence[int]
     Number = complex | SupportsFloat | SupportsIndex
 
 
-def tensor(data: Any, *, dtype: Any = None, device: DeviceLike | None = None) -> Any:
+def tensor(data: Any, *, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
     """A tensor with that data, always a copy of it.
 
     ``data`` is a number, nested sequences of numbers, a NumPy array, or a tensor. A tensor's copy
@@ -42,7 +41,7 @@ def tensor(data: Any, *, dtype: Any = None, device: DeviceLike | None = None) ->
     MixedDeviceError
         A list of tensors on several devices, and neither ``device=`` nor a scope says where to.
     DeviceNotFoundError
-        The chosen framework does not have the device.
+        The framework does not have the device.
     DeviceSpellingError
         The string does not name a device.
     ArgumentError
@@ -58,17 +57,19 @@ def tensor(data: Any, *, dtype: Any = None, device: DeviceLike | None = None) ->
     """
     owner = tensor_owner(data)
     if owner is None:
-        if device is None and innermost() is None:
+        if device is None and like is None and innermost() is None:
             check_together(data)
-        return _create(backend(), "tensor", dtype, device, data)
+        return create("tensor", dtype, device, like, data)
     if owner == "numpy":
-        return _create(backend(), "tensor", dtype, device, plain_array(data))
-    if device is None and innermost() is None:
-        return _make(owner, "tensor", dtype, device_of(data), data)
-    return _create(owner, "tensor", dtype, device, data)
+        return create("tensor", dtype, device, like, plain_array(data))
+    if like is not None and backend_of(like) != owner:
+        raise ArgumentTypeError(f"like= is of {backend_of(like)}, but the data is a tensor of {owner}; use convert")
+    if device is None and like is None and innermost() is None:
+        like = data
+    return make(owner, "tensor", dtype, place(owner, device, like), data)
 
 
-def empty(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) -> Any:
+def empty(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
     """A tensor of that shape with whatever the memory held.
 
     ``empty((2, 3))`` and ``empty(2, 3)`` are the same.
@@ -76,7 +77,7 @@ def empty(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) ->
     Raises
     ------
     DeviceNotFoundError
-        The chosen framework does not have the device.
+        The framework does not have the device.
     DeviceSpellingError
         The string does not name a device.
     ArgumentError
@@ -89,10 +90,10 @@ def empty(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) ->
     ...     xdevice.empty((2, 3)).shape
     (2, 3)
     """
-    return _create(backend(), "empty", dtype, device, shape_of(shape))
+    return create("empty", dtype, device, like, shape_of(shape))
 
 
-def zeros(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) -> Any:
+def zeros(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
     """A tensor of that shape full of zeros.
 
     ``zeros((2, 3))`` and ``zeros(2, 3)`` are the same.
@@ -100,7 +101,7 @@ def zeros(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) ->
     Raises
     ------
     DeviceNotFoundError
-        The chosen framework does not have the device.
+        The framework does not have the device.
     DeviceSpellingError
         The string does not name a device.
     ArgumentError
@@ -113,10 +114,10 @@ def zeros(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) ->
     ...     xdevice.zeros(3, dtype="int32")
     array([0, 0, 0], dtype=int32)
     """
-    return _create(backend(), "zeros", dtype, device, shape_of(shape))
+    return create("zeros", dtype, device, like, shape_of(shape))
 
 
-def ones(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) -> Any:
+def ones(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
     """A tensor of that shape full of ones.
 
     ``ones((2, 3))`` and ``ones(2, 3)`` are the same.
@@ -124,7 +125,7 @@ def ones(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) -> 
     Raises
     ------
     DeviceNotFoundError
-        The chosen framework does not have the device.
+        The framework does not have the device.
     DeviceSpellingError
         The string does not name a device.
     ArgumentError
@@ -137,16 +138,18 @@ def ones(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) -> 
     ...     xdevice.ones((1, 2))
     array([[1., 1.]])
     """
-    return _create(backend(), "ones", dtype, device, shape_of(shape))
+    return create("ones", dtype, device, like, shape_of(shape))
 
 
-def full(shape: Shape, fill_value: Number, *, dtype: Any = None, device: DeviceLike | None = None) -> Any:
+def full(
+    shape: Shape, fill_value: Number, *, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
+) -> Any:
     """A tensor of that shape with one number everywhere.
 
     Raises
     ------
     DeviceNotFoundError
-        The chosen framework does not have the device.
+        The framework does not have the device.
     DeviceSpellingError
         The string does not name a device.
     ArgumentError
@@ -159,18 +162,24 @@ def full(shape: Shape, fill_value: Number, *, dtype: Any = None, device: DeviceL
     ...     xdevice.full((2,), 7.0)
     array([7., 7.])
     """
-    return _create(backend(), "full", dtype, device, shape_of((shape,)), number(fill_value))
+    return create("full", dtype, device, like, shape_of((shape,)), fill_value)
 
 
-def arange(
-    start: Number, stop: Number | None = None, step: Number = 1, *, dtype: Any = None, device: DeviceLike | None = None
+def arange(  # noqa: PLR0913  (a range has three numbers)
+    start: Number,
+    stop: Number | None = None,
+    step: Number = 1,
+    *,
+    dtype: Any = None,
+    device: DeviceLike | None = None,
+    like: Any = None,
 ) -> Any:
     """The numbers from ``start`` up to but without ``stop``; one number alone is ``stop``.
 
     Raises
     ------
     DeviceNotFoundError
-        The chosen framework does not have the device.
+        The framework does not have the device.
     DeviceSpellingError
         The string does not name a device.
     ArgumentError
@@ -190,10 +199,10 @@ def arange(
     if (high - low) / by <= 0:
         # nothing lies between: an empty tensor under every framework, of floats if any of the numbers is one
         low = high = float(low) if any(isinstance(v, float) for v in (low, high, by)) else low
-    return _create(backend(), "arange", dtype, device, low, high, by)
+    return create("arange", dtype, device, like, low, high, by)
 
 
-def rand(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) -> Any:
+def rand(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
     """A tensor of that shape, uniform random in [0, 1); `seed` makes it repeatable.
 
     ``rand((2, 3))`` and ``rand(2, 3)`` are the same.
@@ -201,7 +210,7 @@ def rand(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) -> 
     Raises
     ------
     DeviceNotFoundError
-        The chosen framework does not have the device.
+        The framework does not have the device.
     DeviceSpellingError
         The string does not name a device.
     ArgumentError
@@ -214,10 +223,10 @@ def rand(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) -> 
     ...     float(xdevice.rand((1000,)).max()) < 1
     True
     """
-    return _create(backend(), "rand", dtype, device, shape_of(shape))
+    return create("rand", dtype, device, like, shape_of(shape))
 
 
-def randn(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) -> Any:
+def randn(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
     """A tensor of that shape, normal random with mean 0 and variance 1; `seed` makes it repeatable.
 
     ``randn((2, 3))`` and ``randn(2, 3)`` are the same.
@@ -225,7 +234,7 @@ def randn(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) ->
     Raises
     ------
     DeviceNotFoundError
-        The chosen framework does not have the device.
+        The framework does not have the device.
     DeviceSpellingError
         The string does not name a device.
     ArgumentError
@@ -238,7 +247,7 @@ def randn(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None) ->
     ...     xdevice.randn(2, 3).shape
     (2, 3)
     """
-    return _create(backend(), "randn", dtype, device, shape_of(shape))
+    return create("randn", dtype, device, like, shape_of(shape))
 
 
 def seed(n: int) -> None:
@@ -267,37 +276,3 @@ def seed(n: int) -> None:
     if not 0 <= value < 2**32:
         raise ArgumentError(f"seed {n!r} is out of range; give an integer from 0 to {2**32 - 1}")
     backend().creation.seed(value)
-
-
-def tensor_of(owner: Backend, array: Any, dtype: Any, where: Device) -> Any:
-    """A tensor of that framework, with the array's numbers, on a device that is there."""
-    return _make(owner, "tensor", dtype, where, array)
-
-
-def _create(owner: Backend, factory: str, dtype: Any, device: Any, *args: Any) -> Any:
-    where = innermost() if device is None else as_device(device)
-    if where is not None:
-        require(owner, where)
-    return _make(owner, factory, dtype, where, *args)
-
-
-def _make(owner: Backend, factory: str, dtype: Any, where: Device | None, *args: Any) -> Any:
-    make: Callable[..., Any] = getattr(owner.creation, factory)
-    found = native_dtype(owner, dtype)
-    try:
-        if found is not None:
-            check_fit(numbers_given(factory, args), dtype_name(found))
-        made = make(*args, found, where)
-    except (TypeError, ValueError, OverflowError) as error:
-        given = ", ".join(shortened(arg) for arg in args)
-        raise ArgumentError(f"{factory}({given}) cannot be made under {owner}: {error}") from error
-    except RuntimeError:  # as of CUDA without a driver
-        if where is None and not has_cpu(owner):
-            require(owner, Device("gpu", 0))
-        raise
-    if where is not None:
-        try:
-            check_arrival(made, owner, where)
-        except UnknownPlacementError:
-            pass  # a node of a graph: it carries the device with it, and is not placed yet
-    return made

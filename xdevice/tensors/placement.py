@@ -6,7 +6,14 @@ The fast path of every question is one dictionary look-up by type and one call o
 from __future__ import annotations
 
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, ArgumentTypeError, MixedDeviceError, NotATensorError, XDeviceError
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    MixedDeviceError,
+    NotATensorError,
+    TracedTensorError,
+    XDeviceError,
+)
 from xdevice.framework.ownership import (
     ATOMS,
     owned_by,
@@ -18,6 +25,7 @@ from xdevice.framework.ownership import (
     where_in_trees,
 )
 from xdevice.hardware.devices import as_device, is_device
+from xdevice.hardware.traced import TRACED, TracedDevice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +48,9 @@ def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
     """The device on which a tensor, parameter, model or tree is.
 
     A model is where its parameters and buffers are; a tree is where its tensors are. Plain data in a tree
-    (numbers, text, dates, functions) has no device.
+    (numbers, text, dates, functions) has no device. For a tensor that ``jax.jit``, ``jax.vmap`` or ``tf.function``
+    traces the answer is a device that is not known yet: ``device=`` takes it, and every other use raises
+    `UnknownPlacementError`.
 
     Parameters
     ----------
@@ -65,12 +75,15 @@ def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
     Device('cpu:0')
     """
     try:
-        where = where_by_type[type(obj)]
-    except KeyError:
-        if tensor_owner(obj) is None:
-            return _the_device_in(obj, skip)
-        where = where_by_type[type(obj)]
-    return where(obj)
+        try:
+            where = where_by_type[type(obj)]
+        except KeyError:
+            if tensor_owner(obj) is None:
+                return _the_device_in(obj, skip)
+            where = where_by_type[type(obj)]
+        return where(obj)
+    except TracedTensorError:
+        return TRACED
 
 
 def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
@@ -196,6 +209,8 @@ def to_device(
     >>> xdevice.to_device({"x": x}, "cpu", copy=True)["x"] is x
     False
     """
+    if isinstance(device, TracedDevice) and not copy:
+        return obj  # the compiler brings it to the traced tensor with which it is used
     target = device if type(device) is Device else _target(obj, device)
     where = _where(type(obj))
     if copy is None and not skip:

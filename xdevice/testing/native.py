@@ -76,6 +76,10 @@ class Native(Protocol):
         """
         ...
 
+    def compiled(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """The function in the framework's compiled form, which is traced at the first call and perhaps again."""
+        ...
+
     def mixing_gradient(self, x: Any, y: Any) -> Callable[[], Any]:
         """A function that runs a backward pass in which x's gradient, on its device, meets y, on another.
 

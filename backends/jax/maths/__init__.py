@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
+
+from xdevice.backends.jax.creation import check_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
 
+_TAKE_DTYPE = (
+    *("empty_like", "full_like", "ones_like", "zeros_like"),
+    *("cumulative_prod", "cumulative_sum", "prod", "sum"),
+)
+
+
 def namespace() -> Mapping[str, Any]:
     made = {name: _signed(name, found) if isinstance(found, jnp.ufunc) else found for name, found in vars(jnp).items()}
-    return made | {"can_cast": _can_cast}
+    made |= {name: _of_width(made[name]) for name in _TAKE_DTYPE if name in made}
+    return made | {"astype": _astype, "can_cast": _can_cast}
+
+
+def _of_width(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which refuses 64-bit dtypes while JAX would make 32-bit numbers of them with a warning."""
+
+    @wraps(function)
+    def call(*args: Any, dtype: Any = None, **kwargs: Any) -> Any:
+        check_width(dtype)
+        return function(*args, dtype=dtype, **kwargs)
+
+    return call
 
 
 def module() -> ModuleType:
     return jnp
+
+
+def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+    check_width(dtype)
+    return jnp.astype(x, dtype, copy=copy)
 
 
 def _can_cast(from_: Any, to: Any, /) -> bool:

@@ -10,10 +10,12 @@ from functools import wraps
 from xdevice.errors import ArgumentError, ArgumentTypeError, CopyNeededError
 from xdevice.framework.choosing import using
 from xdevice.framework.ownership import tensor_owner
+from xdevice.hardware.scopes import innermost
 from xdevice.tensors import creation
-from xdevice.tensors.arguments import native_dtype
+from xdevice.tensors.arguments import native_dtype, shape_of
 from xdevice.tensors.array_api.dlpack import imported
 from xdevice.tensors.array_api.names import FACTORIES, FFT_FACTORIES, LIKE
+from xdevice.tensors.making import make, place
 from xdevice.tensors.placement import device_of, to_device
 
 TYPE_CHECKING = False
@@ -24,16 +26,23 @@ if TYPE_CHECKING:
     from xdevice.framework.adapters import Backend
     from xdevice.tensors.creation import Shape
 
+_OF_SHAPE = ("empty", "ones", "zeros")
+_SMALL = 2**20  # three such sizes together are not too many numbers for any framework
+_WRONG = (TypeError, ValueError, OverflowError, RuntimeError)  # what frameworks raise for arguments that they refuse
+
 
 class Factories:
     """One framework's factories."""
 
     def __init__(self, owner: Backend, own: Mapping[str, Any]) -> None:
         self._owner, self._own = owner, own
+        self._dtypes: dict[Any, Any] = {None: None}  # the native dtype of each that was asked for
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """Each by its name."""
-        made = {name: getattr(self, name) for name in (*FACTORIES, "astype", "full_like")}
+        has = self._owner.open("creation").has
+        made = {name: getattr(self, name) for name in (*FACTORIES, "astype", "full_like") if name not in _OF_SHAPE}
+        made |= {name: self._of_shape(name) for name in _OF_SHAPE if has(name)}
         return made | {name: self._like(self._own[name]) for name in LIKE if name != "full_like" and name in self._own}
 
     def extra(self, extension: str) -> dict[str, Callable[..., Any]]:
@@ -42,26 +51,17 @@ class Factories:
 
     def arange(self, start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
         """The numbers from ``start`` up to but without ``stop``; one number alone is ``stop``."""
+        if device is dtype is None and type(start) is type(step) is int and innermost() is None:
+            low, high = (0, start) if stop is None else (start, stop)
+            if type(high) is int and step > 0 and -_SMALL < low < high < _SMALL:
+                return self._owner.creation.arange(low, high, step, None, None)
         with using(self._owner):
             return creation.arange(start, stop, step, dtype=dtype, device=device)
 
-    def empty(self, shape: Shape, *, dtype: Any = None, device: Any = None) -> Any:
-        """A tensor of that shape, of any numbers."""
-        with using(self._owner):
-            return creation.empty(shape, dtype=dtype, device=device)
-
-    def zeros(self, shape: Shape, *, dtype: Any = None, device: Any = None) -> Any:
-        """A tensor of that shape, of zeros."""
-        with using(self._owner):
-            return creation.zeros(shape, dtype=dtype, device=device)
-
-    def ones(self, shape: Shape, *, dtype: Any = None, device: Any = None) -> Any:
-        """A tensor of that shape, of ones."""
-        with using(self._owner):
-            return creation.ones(shape, dtype=dtype, device=device)
-
     def full(self, shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
         """A tensor of that shape, of one number."""
+        if device is dtype is None and type(fill_value) in (float, bool) and _is_plain(shape) and innermost() is None:
+            return self._owner.creation.full(_tuple(shape), fill_value, None, None)
         if dtype is None and isinstance(fill_value, complex):
             dtype = self.asarray(fill_value).dtype  # some frameworks fill with numbers of twice that size
         with using(self._owner):
@@ -73,13 +73,15 @@ class Factories:
         if owner is None or (owner == "numpy" and self._owner != "numpy"):
             if copy is False:
                 raise CopyNeededError(f"copy=False, but a {type(obj).__name__} has to be copied; leave copy out")
+            if device is dtype is None and _is_flat(obj) and innermost() is None:
+                return make(self._owner, "tensor", None, None, obj)
             with using(self._owner):
                 return creation.tensor(obj, dtype=dtype, device=device)
         if owner != self._owner:
             raise ArgumentTypeError(
                 f"a tensor of {owner} was given to {self._owner}; pass to_numpy(x), or use namespace(x)"
             )
-        wanted = native_dtype(self._owner, dtype)
+        wanted = self._dtype(dtype)
         if wanted is not None and wanted != obj.dtype:
             if copy is False:
                 raise CopyNeededError(f"copy=False, but {obj.dtype} has to become {wanted}; leave copy out")
@@ -92,6 +94,8 @@ class Factories:
         self, n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
     ) -> Any:
         """A matrix of zeros, with ones on one diagonal."""
+        if device is None and "eye" in self._own and innermost() is None:
+            return self._own["eye"](n_rows, n_cols, k=k, dtype=self._dtype(dtype))
         import numpy as np
 
         return self._from_host(np.eye(n_rows, n_cols, k), dtype, device)
@@ -127,24 +131,51 @@ class Factories:
 
     def full_like(self, x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
         """A tensor of one number, of the shape, dtype and device of another tensor."""
-        found = self._own["full_like"](x, fill_value, dtype=native_dtype(self._owner, dtype))
+        found = self._own["full_like"](x, fill_value, dtype=self._dtype(dtype))
         return found if device is None else to_device(found, device)
 
     def astype(self, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
         """The tensor in another dtype. Gradients flow through."""
-        found = self._own["astype"](x, native_dtype(self._owner, dtype), copy=copy)
+        found = self._own["astype"](x, self._dtype(dtype), copy=copy)
         return found if device is None else to_device(found, device)
 
-    def _like(self, make: Callable[..., Any]) -> Callable[..., Any]:
+    def _of_shape(self, name: str) -> Callable[..., Any]:
+        """The factory of that name, which takes a shape."""
+        native, dtypes = getattr(self._owner.creation, name), self._dtypes
+
+        def made(shape: Shape, *, dtype: Any = None, device: Any = None) -> Any:
+            if device is None and innermost() is None and _is_plain(shape):
+                try:  # the most frequent call, without what the others need
+                    return native(_tuple(shape), dtypes[dtype], None)
+                except (KeyError, *_WRONG):
+                    pass  # a dtype seen for the first time; or an error, which is explained below
+            with using(self._owner):
+                self._dtype(dtype)
+                return make(self._owner, name, dtype, place(self._owner, device), shape_of((shape,)))
+
+        made.__name__ = made.__qualname__ = name
+        made.__doc__ = f"A tensor of that shape: see `xdevice.{name}`."
+        return made
+
+    def _like(self, produce: Callable[..., Any]) -> Callable[..., Any]:
         """The framework's function of a tensor, with a dtype and a device in any spelling."""
 
-        @wraps(make, assigned=("__name__", "__doc__"), updated=())
+        @wraps(produce, assigned=("__name__", "__doc__"), updated=())
         def made(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
-            found = make(x, dtype=native_dtype(self._owner, dtype))
+            found = produce(x, dtype=self._dtype(dtype))
             return found if device is None else to_device(found, device)
 
         del made.__wrapped__  # the signature is the one of `made`
         return made
+
+    def _dtype(self, dtype: Any) -> Any:
+        try:
+            return self._dtypes[dtype]
+        except (KeyError, TypeError):
+            found = native_dtype(self._owner, dtype)
+        if type(dtype) is not int and type(dtype).__hash__ is not None:
+            self._dtypes[dtype] = found
+        return found
 
     def _from_host(self, array: Any, dtype: Any, device: Any) -> Any:
         with using(self._owner):
@@ -156,3 +187,22 @@ def _samples(n: int) -> int:
     if n < 1:
         raise ArgumentError(f"the frequencies of {n!r} samples; give 1 or more")
     return n
+
+
+def _is_plain(shape: Any) -> bool:
+    """Whether the shape is an integer, or a tuple of up to three, none of them negative or large."""
+    if type(shape) is not tuple:
+        return type(shape) is int and 0 <= shape < _SMALL
+    for size in shape:
+        if type(size) is not int or not 0 <= size < _SMALL:
+            return False
+    return len(shape) <= 3
+
+
+def _tuple(shape: Any) -> tuple[int, ...]:
+    return shape if type(shape) is tuple else (shape,)
+
+
+def _is_flat(data: Any) -> bool:
+    """Whether the data is a float, or a list of floats: of such no check can find anything wrong."""
+    return type(data) is float or (type(data) is list and set(map(type, data)) == {float})

@@ -31,7 +31,7 @@ class Info:
 
     def default_device(self) -> Device:
         """Where new tensors go without ``device=``: the innermost `scope`, else the framework's own default."""
-        return device_of(self._factories.zeros((1,)))
+        return device_of(self._factories.asarray([0.0]))
 
     def default_dtypes(self, *, device: DeviceLike | None = None) -> dict[str, Any]:
         """The dtypes of new tensors without ``dtype=``."""
@@ -46,7 +46,15 @@ class Info:
     def dtypes(self, *, device: DeviceLike | None = None, kind: Any = None) -> dict[str, Any]:
         """The framework's dtypes of a kind, or of every kind, by their names."""
         found = {name: self._owner.creation.dtype(name) for name in _names(kind)}
-        return {name: dtype for name, dtype in found.items() if dtype is not None}
+        return {name: dtype for name, dtype in found.items() if dtype is not None and self._is_enabled(dtype)}
+
+    def _is_enabled(self, dtype: Any) -> bool:
+        """Whether a tensor can have the dtype now: JAX has those of 64 bits only where they are enabled."""
+        try:
+            self._owner.creation.empty((0,), dtype, None)
+        except ValueError:
+            return False
+        return True
 
     def devices(self) -> tuple[Device, ...]:
         """The devices that the framework can use."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from functools import wraps
 
-from xdevice.errors import NotPortableWarning, NotSupportedError, did_you_mean
+from xdevice.errors import MissingNameError, NotPortableWarning, did_you_mean
 from xdevice.framework.choosing import backend, using
 from xdevice.tensors.array_api.factories import Factories
 from xdevice.tensors.array_api.info import Info
 from xdevice.tensors.array_api.names import CONSTANTS, DTYPE_NAMES, EXTENSIONS, MADE_WITH, NAMES, TUPLES
+from xdevice.tensors.owning import several
 from xdevice.tensors.placement import owner_of
 
 TYPE_CHECKING = False
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    import xdevice.typing
     from xdevice.contract import Fft, Linalg, Maths
     from xdevice.framework.adapters import Backend
-    from xdevice.tensors.array_api.signatures import ArrayNamespace
 
 _namespaces: dict[Backend, Namespace] = {}
 
 
-def namespace(x: Any = None) -> ArrayNamespace:
-    """The array API standard's functions for the framework of a tensor, or for the chosen one.
+def namespace(*xs: Any) -> xdevice.typing.Namespace:
+    """The array API standard's functions for the framework of the tensors, or for the chosen one.
 
     ``dir()`` of a namespace lists its names, and ``linalg`` has more of them. Results are on the
     operands' device, and gradients flow through. Functions that make new tensors follow the `scope`,
@@ -37,20 +38,24 @@ def namespace(x: Any = None) -> ArrayNamespace:
 
     Parameters
     ----------
-    x
-        A tensor of any framework; without it the namespace is the chosen framework's.
+    *xs
+        Tensors of one framework; numbers and ``None`` among them do not count. Without a tensor the namespace is the
+        chosen framework's.
 
     Returns
     -------
     Namespace
-        An object with the functions as attributes, always the same one for a framework.
+        An object with the functions as attributes, always the same one for a framework. Its ``__name__`` is that of
+        the framework's module, by which other libraries tell namespaces apart.
 
     Raises
     ------
     NotATensorError
-        ``x`` is not a tensor of any framework.
-    NotSupportedError
-        A name is used that the framework cannot have.
+        An argument is not a tensor of any framework.
+    ArgumentTypeError
+        The tensors are of several frameworks.
+    MissingNameError
+        A name is used that the framework cannot have: a `NotSupportedError` and an ``AttributeError``.
     AttributeError
         A name is used that neither the list nor the framework has.
 
@@ -61,13 +66,24 @@ def namespace(x: Any = None) -> ArrayNamespace:
     >>> xp.concat([xp.zeros(1), xp.exp(xp.asarray([0.0]))])
     array([0., 1.])
     """
-    owner = backend() if x is None else owner_of(x)
+    owner = owner_of(xs[0]) if len(xs) == 1 and xs[0] is not None else _common_owner(xs)
     found: Any  # a checker is told the standard's names, which are looked up at run time
     try:
         found = _namespaces[owner]
     except KeyError:
         found = _namespaces.setdefault(owner, Namespace(owner))  # threads agree on one
     return found  # type: ignore[no-any-return]
+
+
+def _common_owner(xs: tuple[Any, ...]) -> Backend:
+    """The framework of the tensors among these."""
+    found: dict[Backend, str] = {}
+    for i, x in enumerate(xs):
+        if x is not None and not isinstance(x, (int, float, complex)):
+            found.setdefault(owner_of(x), f"argument {i}")
+    if len(found) > 1:
+        raise several(found)
+    return next(iter(found), None) or backend()
 
 
 class Functions:
@@ -83,7 +99,7 @@ class Functions:
         if name.startswith("_"):
             raise AttributeError(f"{self!r} has no {name!r}")
         if name in self._names:
-            raise NotSupportedError(f"{self._owner} has no {name}: {self._why_not(name)}")
+            raise MissingNameError(f"{self._owner} has no {name}: {self._why_not(name)}")
         outside = self._own.module()
         try:
             found = getattr(outside, name)
@@ -121,6 +137,7 @@ class Namespace(Functions):
 
     def __init__(self, owner: Backend) -> None:
         super().__init__(owner, owner.maths, NAMES, _functions(owner, owner.maths.namespace()))
+        self.__name__ = owner.maths.module().__name__
 
     def __repr__(self) -> str:
         return f"<xdevice.namespace of {self._owner}: {len(dir(self))} names of the array API standard>"

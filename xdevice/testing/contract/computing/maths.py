@@ -8,8 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import CopyNeededError, NotSupportedError, device_of, tensor, to_numpy, using, value_and_grad
+from xdevice import (
+    ArgumentTypeError,
+    CopyNeededError,
+    NotATensorError,
+    NotSupportedError,
+    device_of,
+    tensor,
+    to_numpy,
+    using,
+    value_and_grad,
+)
 from xdevice.errors import NotPortableWarning
+from xdevice.framework import choosing
 from xdevice.hardware import scopes
 from xdevice.tensors.array_api.names import NAMES
 from xdevice.tensors.array_api.namespace import namespace
@@ -72,6 +83,7 @@ class Maths(Promises):
         for name in missing:
             with pytest.raises(NotSupportedError, match=f"{backend} has no {name}: "):
                 getattr(namespace(), name)
+            assert not hasattr(namespace(), name)  # as other libraries ask
         assert len(missing) < len(NAMES) - 60
         assert all(hasattr(namespace(), name) for name in dir(namespace()))
 
@@ -84,6 +96,18 @@ class Maths(Promises):
         assert found is namespace()
         assert backend in repr(found)
         assert pickle.loads(pickle.dumps(found)) is found
+
+    @needs("maths.namespace", "creation.tensor")
+    def test_a_namespace_takes_several_tensors(self, backend: str) -> None:
+        x = tensor([1.0])
+        assert namespace(x, None, 2.0, tensor(1.0)) is namespace(x)
+        assert namespace(None) is namespace()
+        assert namespace(x).__name__ == choosing.backend().maths.module().__name__
+        if backend != "numpy":
+            with pytest.raises(ArgumentTypeError, match=f"{backend} .*numpy .*convert"):
+                namespace(x, np.ones(2))
+        with pytest.raises(NotATensorError):
+            namespace(x, "text")
 
     @needs("maths.namespace", "creation.tensor", "exchange.to_numpy")
     def test_a_network_matches_numpy(self, backend: str) -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xdevice import DeviceNotFoundError, ScopeError, cpu, device_of, gpu, ones, using, zeros
+from xdevice import DeviceNotFoundError, NotSupportedError, ScopeError, cpu, device_of, gpu, ones, using, zeros
 from xdevice.hardware import scopes
 from xdevice.hardware.scopes import _stack  # pyright: ignore[reportPrivateUsage]  # nowhere else can it be seen
-from xdevice.testing.contract.promises import Promises, home, needs
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, on_several
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
@@ -234,3 +234,22 @@ class Scopes(Promises):
         assert innermost() is home()
         second.close()
         assert innermost() is None
+
+    @needs("compiled", "creation.ones")
+    def test_a_compiled_factory_sees_its_scope_or_refuses(self, backend: str, native: Native) -> None:
+        def call() -> Generator[Any, None, None]:
+            with scopes.scope(home()):
+                yield native.compiled(lambda: ones(3))()
+
+        with pytest.raises(NotSupportedError, match="device="):
+            next(call())
+        with scopes.scope(home()):
+            assert device_of(native.compiled(lambda: ones(3))()) == home()
+
+    @on_several
+    @needs("compiled", "creation.ones")
+    def test_a_compiled_factory_follows_each_scope(self, backend: str, native: Native) -> None:
+        make = native.compiled(lambda: ones(3))
+        for device in (FIRST, SECOND, home(), FIRST):
+            with scopes.scope(device):
+                assert device_of(make()) == device

@@ -8,9 +8,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from xdevice import ArgumentError, arange, device_of, empty, full, ones, rand, randn, tensor, to_numpy, zeros
+from xdevice import (
+    ArgumentError,
+    NotATensorError,
+    arange,
+    backend_of,
+    device_of,
+    empty,
+    full,
+    ones,
+    rand,
+    randn,
+    tensor,
+    to_numpy,
+    using,
+    zeros,
+)
 from xdevice.tensors import creation
-from xdevice.testing.contract.promises import Promises, home, needs, spelled
+from xdevice.testing.contract.promises import Promises, at_home, home, needs, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -261,6 +276,33 @@ class Creation(Promises):
         assert uniform.min() >= 0 and uniform.max() < 1
         assert abs(uniform.mean() - 0.5) < 0.02
         assert abs(normal.mean()) < 0.05 and abs(normal.std() - 1) < 0.05
+
+    @needs("creation.{name}", "exchange.to_numpy")
+    @pytest.mark.parametrize("name", FACTORIES)
+    def test_factories_take_framework_and_device_from_like(self, backend: str, native: Native, name: str) -> None:
+        beside = native.ones()
+        with using("numpy"):
+            for like in (beside, {"x": [beside], "n": 1}):
+                made = FACTORIES[name](like=like)
+                assert (backend_of(made), device_of(made)) == (backend, device_of(beside))
+        assert backend_of(FACTORIES[name](like=np.ones(2))) == "numpy"
+        with pytest.raises(NotATensorError):
+            FACTORIES[name](like="text")
+
+    def test_backend_of_names_the_owner(self, backend: str, native: Native) -> None:
+        x = native.ones()
+        for obj in (x, [x], {"x": (x, "text", 1, np.array(["a"]))}):
+            with using("numpy"):
+                assert backend_of(obj) == backend
+        assert backend_of(np.ones(2)) == "numpy"
+        for nothing in (1, "text", [], {"a": None}):
+            with pytest.raises(NotATensorError):
+                backend_of(nothing)
+
+    @needs("gradient", "creation.full")
+    def test_full_keeps_the_gradient_of_its_number(self, backend: str, native: Native) -> None:
+        assert at_home(lambda: native.gradient(lambda x: full((3,), x[0]))) == [6.0, 0.0, 0.0]
+        assert at_home(lambda: native.gradient(lambda x: full((3,), x[0], dtype="float32"))) == [6.0, 0.0, 0.0]
 
     @needs("creation.seed")
     @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "one", None, True])

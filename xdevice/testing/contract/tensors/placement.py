@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from xdevice import (
     devices_of,
     gpu,
     is_same_device,
+    ones,
     to_device,
     to_numpy,
     using,
@@ -90,13 +93,15 @@ class Placement(Promises):
         with pytest.raises(NotATensorError, match="nothing was given"):
             ask()
 
-    @needs("symbolic", "exchange.to_numpy")
+    @needs("symbolic", "creation.ones", "exchange.to_numpy")
     def test_a_symbolic_tensor_has_no_device(self, backend: str, native: Native) -> None:
         asked: list[Any] = []
 
         def ask(symbol: Any) -> None:
             for question in (
-                device_of,
+                lambda s: device_of(s).kind,
+                lambda s: device_of(s) == home(),
+                lambda s: {device_of(s)},
                 devices_of,
                 lambda s: is_same_device(s, s),
                 lambda s: to_device(s, home()),
@@ -106,9 +111,14 @@ class Placement(Promises):
                 with pytest.raises(UnknownPlacementError):
                     question(symbol)
                 asked.append(question)
+            with contextlib.suppress(UnknownPlacementError):  # where there is an answer, it says that it is not known
+                answer = device_of(symbol)
+                assert "known when" in repr(answer) and not re.search(r"[cg]pu", f"{answer!r} {answer}")
+                assert tuple(ones(2, device=answer).shape) == (2,)
+                assert to_device(symbol, answer) is symbol
 
         at_home(lambda: native.symbolic(ask))
-        assert len(asked) >= 6
+        assert len(asked) >= 8
 
     @needs("exchange.to_numpy")
     def test_asking_changes_nothing(self, backend: str, x: Any) -> None:

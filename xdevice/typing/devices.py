@@ -1,12 +1,10 @@
-"""Types for the signatures of your own functions: ``from xdevice.typing import DeviceLike``."""
+"""What names a device, for type checkers."""
 
 from __future__ import annotations
 
 from typing import Protocol, TypeAlias
 
 from xdevice.device import Device
-
-__all__ = ["DeviceLike"]
 
 
 class _Typed(Protocol):
