@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import xdevice
-from xdevice.cli import limits
+from xdevice.cli.run import limits
 from xdevice.launcher import terminal
 from xdevice.launcher.children import Child, run_all
 from xdevice.launcher.output_buffer import FIRST, LAST
@@ -135,11 +135,25 @@ def test_without_a_terminal_there_are_no_control_characters_and_nothing_is_cut(s
     ["--backend", ONE, "{script}", "--", "--steps", "3", "-v", "word"],
     ["--backend", ONE, "--", "{script}", "--steps", "3", "-v", "word"],
     ["{script}", "--steps", "3", "-v", "--backend", ONE, "word"],
+    ["--backend", ONE, "python", "{script}", "--steps", "3", "-v", "word"],
+    ["--backend", ONE, "--", "python3", "{script}", "--steps", "3", "-v", "word"],
+    ["--backend", ONE, "--", sys.executable, "{script}", "--steps", "3", "-v", "word"],
 ])  # fmt: skip
 def test_options_stand_before_or_after_the_script_and_the_rest_is_the_scripts(script, arguments):
     path = script("import sys; print(sys.argv[1:])")
     status, report = run_json_first([a.replace("{script}", path) for a in arguments])
     assert status == 0 and report["runs"][0]["stdout"].strip() == "['--steps', '3', '-v', 'word']"
+
+
+@pytest.mark.parametrize("first", [["-m"], ["--", "-m"], ["python", "-m"], ["--", sys.executable, "-m"]], ids=" ".join)
+def test_a_module_runs_as_under_python(script, monkeypatch, tmp_path, first):
+    script("import sys; print(__name__, sys.argv[1:])", "beside.py")
+    monkeypatch.chdir(tmp_path)
+    status, report = run_json_first(["--backend", ONE, *first, "beside", "-v", "word"])
+    assert status == 0 and report["runs"][0]["stdout"].strip() == "__main__ ['-v', 'word']"
+    assert report["script"] == "beside" and report["args"] == ["-v", "word"]
+    done = run("--virtual-gpus", "2", "--stand-in", *first, "beside", "--json")
+    assert done.returncode == 0 and done.stdout == "__main__ ['--json']\n"
 
 
 def test_what_stands_behind_two_dashes_is_the_scripts_even_if_it_looks_like_ours(script):
@@ -184,7 +198,12 @@ def test_the_frameworks_are_known_that_a_script_imports_whatever_happens(script,
 @pytest.mark.parametrize(("arguments", "says"), [
     (["{script}", "--virtual-gpus", "2", "--stand-in"], "both before SCRIPT"),
     (["--stand-in", "{script}", "--virtual-gpus", "2"], "both before SCRIPT"),
-    (["--virtual-gpus", "2", "--stand-in", "-m", "{script}"], "not a module (-m)"),
+    (["--virtual-gpus", "2", "--stand-in", "-m", "{script}"], "without -m a script is given by its path"),
+    (["-m", "nowhere"], "no module 'nowhere' here"),
+    (["-m"], "SCRIPT"),
+    (["--", "python"], "'python' names no script; type xdevice run SCRIPT"),
+    (["python", "-u", "{script}"], "'python -u' names no script"),
+    (["--", "/elsewhere/bin/python3.9", "{script}"], "type /elsewhere/bin/python3.9 -m xdevice run SCRIPT"),
     (["nowhere.py"], "'nowhere.py' does not exist"),
     (["."], "'.' is a folder, not a script"),
     ([], "SCRIPT"),

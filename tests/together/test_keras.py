@@ -255,3 +255,19 @@ put_back()
 assert device_of(net) == first
 """,
     )
+
+
+@pytest.mark.parametrize(("backend", "chosen"), [*((name, name) for name in ON), ("paddle", "None"), ("mxnet", "None")])
+def test_a_script_whose_framework_is_named_has_a_keras_that_exists(tmp_path, backend, chosen):
+    path = tmp_path / "script.py"
+    path.write_text("import os; print(os.environ.get('KERAS_BACKEND'))")
+    options = ["--virtual-gpus", "2", "--stand-in", "--backend", backend]
+    env = {name: value for name, value in environment(backend).items() if name != "KERAS_BACKEND"}
+    done = subprocess.run(
+        [sys.executable, "-m", "xdevice", "run", *options, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env=env,
+    )
+    assert done.stdout == f"{chosen}\n", done.stderr

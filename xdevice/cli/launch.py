@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdevice.cli.mpirun import become_mpirun
-from xdevice.cli.script import script_at
+from xdevice.cli.script import program
 from xdevice.distributed.launchers import Nodes, nodes_in
 from xdevice.distributed.options import TRUST
 from xdevice.distributed.process_info import LOCALHOST, block_size
@@ -30,7 +29,7 @@ def main(options: argparse.Namespace) -> int:
     """Start the script's processes, show what they print, and give the exit status of the whole."""
     if os.name != "posix":
         raise NotSupportedError("xdevice launch needs sessions, signals and pipes as on Linux; use WSL on Windows")
-    command = _command(options)
+    command = [sys.executable, *program(options.script, options.module), *options.args]
     nodes = _nodes(options)
     environment = _environment(options, nodes.address)
     if options.engine == "mpi":
@@ -53,15 +52,6 @@ def main(options: argparse.Namespace) -> int:
         return _with_logs(plan, options.log_dir) if options.log_dir else plan
 
     return launch(plan_of, options.restarts)
-
-
-def _command(options: argparse.Namespace) -> list[str]:
-    if not options.module:
-        return [sys.executable, script_at(options.script), *options.args]
-    package = options.script.partition(".")[0]
-    if PathFinder.find_spec(package, [os.getcwd(), *sys.path]) is None:  # python -m looks in the present folder, too
-        raise ArgumentError(f"no module {package!r} here; without -m a script is given by its path")
-    return [sys.executable, "-m", options.script, *options.args]
 
 
 def _nodes(options: argparse.Namespace) -> Nodes:

@@ -10,6 +10,8 @@ import copy
 import os
 import sys
 import warnings
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdevice.errors import NotSupportedError, UnknownPlacementError
@@ -23,8 +25,10 @@ _TRACED = ("train_function", "test_function", "predict_function")
 
 
 def choose(framework: str) -> None:
-    """Have Keras run on that framework where it is imported from now on, in child processes as well."""
-    os.environ["KERAS_BACKEND"] = framework
+    """Have Keras run on that framework, where it can, when it is imported from now on, in child processes as well."""
+    spec = find_spec("keras")  # does not import it
+    if spec is not None and spec.origin and Path(spec.origin).with_name("src").joinpath("backend", framework).is_dir():
+        os.environ["KERAS_BACKEND"] = framework
 
 
 def running_on(framework: str) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from xdevice.cli.figures import unit_of
+from xdevice.cli.bench.figures import unit_of
 from xdevice.launcher.terminal import duration, exit_text, printable, size, table
 
 if TYPE_CHECKING:

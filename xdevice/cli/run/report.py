@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from xdevice.cli.compare import Differ, Same
+from xdevice.cli.run.compare import Differ, Same
 from xdevice.launcher.terminal import duration, exit_text, printable, signal_name, size, table
 
 if TYPE_CHECKING:

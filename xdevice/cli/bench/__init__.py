@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdevice._version import __version__
-from xdevice.cli import benchmarks, figures, probe
+from xdevice.cli import probe
+from xdevice.cli.bench import figures, results
 from xdevice.device import parse
 from xdevice.errors import ArgumentError
 from xdevice.experiments import EXPERIMENTS, find, title
@@ -31,7 +32,7 @@ PICTURES = (".png", ".svg", ".pdf")
 def main(options: argparse.Namespace) -> int:
     """Run the experiments, show their times, and give the exit status: 1 if one of them failed."""
     if options.list:
-        write(benchmarks.catalogue({name: title(experiment) for name, experiment in EXPERIMENTS.items()}))
+        write(results.catalogue({name: title(experiment) for name, experiment in EXPERIMENTS.items()}))
         return 0
     names = list(dict.fromkeys(options.experiments)) or list(EXPERIMENTS)
     _check(names, options)
@@ -42,8 +43,8 @@ def main(options: argparse.Namespace) -> int:
             interrupted = run_all(
                 children, 1, options.timeout, progress
             )  # one at a time, so that they do not disturb each other
-        found = [benchmarks.answer(child, benchmarks.read(Path(folder, child.name)), names) for child in children]
-    write(*benchmarks.rendered(found))
+        found = [results.answer(child, results.read(Path(folder, child.name)), names) for child in children]
+    write(*results.rendered(found))
     if options.json:
         _save(options.json, found, options.scale)
     if options.plot:
@@ -132,7 +133,7 @@ class Progress:
         if self._live:
             if child.name not in self._tasks:
                 self._tasks[child.name] = self._bars.add_task(child.name, total=self._total, now="")
-            done, now = benchmarks.progress(benchmarks.read(self._folder / child.name))
+            done, now = results.progress(results.read(self._folder / child.name))
             self._bars.update(self._tasks[child.name], completed=done, now=ending(child) if child.ended else now)
         elif child.ended:
             print(f"bench: {child.name} {ending(child)} ({duration(child.seconds)})", file=sys.stderr)

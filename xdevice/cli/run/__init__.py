@@ -7,11 +7,11 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from xdevice.cli import environments, limits
-from xdevice.cli.compare import Differ, compare
+from xdevice.cli import script
 from xdevice.cli.probe import frameworks
-from xdevice.cli.report import Report, Run, as_json, rendered
-from xdevice.cli.script import script_at
+from xdevice.cli.run import environments, limits
+from xdevice.cli.run.compare import Differ, compare
+from xdevice.cli.run.report import Report, Run, as_json, rendered
 from xdevice.errors import ArgumentError
 from xdevice.framework.choosing import backend
 from xdevice.kit import keras
@@ -30,26 +30,28 @@ COMPARED_LINES = 2000
 
 def main(options: argparse.Namespace) -> int:
     """Run the script, show what came of it, and give the exit status of the whole."""
-    script = script_at(options.script)
+    program = (
+        ["-m", options.script] if options.module and options.env else script.program(options.script, options.module)
+    )
     if options.virtual_gpus:
         number = request.checked(options.virtual_gpus, f"--virtual-gpus {options.virtual_gpus}")
         request.propagate(request.Request(number, False, options.stand_in, "--virtual-gpus"))
     if options.stand_in:
-        return _run_once(script, options)
+        return _run_once(program, options)
     names = environments.names(options.backend) if options.env else frameworks(options.backend)
     if options.virtual_gpus and not options.env:
         limits.check(names)
     pythons, failed, interrupted = _pythons(names, options)
     children = [
-        Child(name, [pythons[name], script, *options.args], _environment(name, bool(options.env)))
+        Child(name, [pythons[name], *program, *options.args], _environment(name, bool(options.env)))
         for name in names
         if name in pythons
     ]
     if not interrupted:
-        with Progress(script, quiet=options.json) as progress:
+        with Progress(program[-1], quiet=options.json) as progress:
             interrupted = run_all(children, options.jobs or _jobs(), options.timeout, progress)
     ended = {child.name: child for child in (*children, *failed)}
-    report = _report(script, [_run(ended[name]) for name in names], options)
+    report = _report(program[-1], [_run(ended[name]) for name in names], options)
     if options.json:
         write_json(as_json(report, interrupted is not None))
     else:
@@ -59,15 +61,15 @@ def main(options: argparse.Namespace) -> int:
     return int(any(r.status != "ok" for r in report.runs) or (options.strict and not report.agree))
 
 
-def _run_once(script: str, options: argparse.Namespace) -> int:
+def _run_once(program: list[str], options: argparse.Namespace) -> int:
     """Become the script's own process: its output, signals and exit status are as without xdevice."""
     if len(options.backend) > 1 or options.env or options.json:
         raise ArgumentError("--stand-in runs a script once; leave out --env and --json, and name at most one --backend")
     for name in options.backend:
         os.environ["XDEVICE_BACKEND"] = str(backend(name))
         keras.choose(str(backend(name)))
-    limits.check(options.backend or limits.imported_by(script))
-    command = [sys.executable, script, *options.args]
+    limits.check(options.backend or ([] if options.module else limits.imported_by(program[-1])))
+    command = [sys.executable, *program, *options.args]
     if os.name != "nt":  # where the shell would not wait for a process that has been replaced
         sys.stdout.flush()
         os.execv(sys.executable, command)

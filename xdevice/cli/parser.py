@@ -1,0 +1,213 @@
+"""The commands and their options."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from xdevice._version import __version__
+from xdevice.cli import epilogs
+from xdevice.cli.script import script_position, without_python
+from xdevice.cli.values import count, file, first_port, names, positive, scale, seconds, tolerance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+USAGE_ERROR = 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with the errors of the rest of the command line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(fail(f"{message}; {self.prog} --help shows what to type"))
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options; for ``run``, those that are unknown go to the script. Without arguments the help is printed."""
+    parser = _parser()
+    if not arguments:
+        parser.print_help()
+        parser.exit()
+    if arguments[0] == "run":
+        return _parse_run(parser, arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.error(f"unknown option {unknown[0]!r}")
+    return options
+
+
+def _parse_run(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
+    ours, module = without_python(arguments)
+    if "--stand-in" in ours[: (script := script_position(ours))]:
+        options = _parse_before_script(parser, ours, script)
+    else:
+        options = _parse_around_script(parser, ours)
+    options.module = module
+    return options
+
+
+def _parse_around_script(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
+    ours, theirs = arguments, []
+    if "--" in arguments:
+        cut = arguments.index("--")
+        # the first word behind -- may be SCRIPT itself; if SCRIPT is known, it comes back as unknown
+        first = cut + 2 if arguments[cut + 1 : cut + 2] and arguments[cut + 1][:1] != "-" else cut + 1
+        ours, theirs = arguments[:cut] + arguments[cut + 1 : first], arguments[first:]
+    options, unknown = parser.parse_known_args(ours)
+    if options.stand_in:
+        parser.error(_STAND_IN_GOES)
+    if unknown and ours.index(unknown[0]) < ours.index(options.script):
+        parser.error(f"unknown option {unknown[0]!r}")
+    options.args = unknown + theirs
+    return options
+
+
+_STAND_IN_GOES = "--stand-in goes with --virtual-gpus N, both before SCRIPT"
+
+
+def _parse_before_script(parser: _Parser, arguments: list[str], script: int) -> argparse.Namespace:
+    """The options of a run in which everything after the script is the script's, also what looks like ours."""
+    options = parser.parse_args([argument for argument in arguments[: script + 1] if argument != "--"])
+    if not options.virtual_gpus:
+        parser.error(_STAND_IN_GOES)
+    options.args = arguments[script + 1 :]
+    return options
+
+
+def _parser() -> _Parser:
+    parser = _Parser("xdevice", description="Where tensors live, under every framework.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"xdevice {__version__}")
+    commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
+    info = _command(commands, "info", "what this machine has, and what each framework sees of it")
+    doctor = _command(commands, "doctor", "why a framework does not see the GPU, and what to type")
+    run = _command(commands, "run", "one script under several frameworks, side by side", epilogs.RUN)
+    for command in (info, doctor, run):
+        command.add_argument("--json", action="store_true", help="print JSON on stdout, and nothing else there")
+    for command in (info, doctor):
+        _add_backend_option(command, "frameworks; all (the default) is all that xdevice knows")
+        command.add_argument(
+            "--timeout", type=seconds, default=120.0, metavar="S", help="seconds that a framework may take (120)"
+        )
+    _add_run_options(run)
+    _add_bench_options(
+        _command(commands, "bench", "the lessons' experiments, timed on the CPU and on a device", epilogs.BENCH)
+    )
+    virtual = _command(commands, "virtual", "plug-ins for virtual GPUs, and a file that applies XDEVICE_VIRTUAL_GPUS")
+    actions = "build compiles plug-ins; install lets every Python here apply the variable; status says whether one does"
+    virtual.add_argument("action", choices=["build", "install", "uninstall", "status"], help=actions)
+    virtual.add_argument("--to", type=file, metavar="FOLDER", help="build: compile into FOLDER, for XDEVICE_PLUGINS")
+    _add_backend_option(virtual, "build: frameworks; all (the default) is all that are installed")
+    _add_launch_options(
+        _command(commands, "launch", "one script in many processes, on one host or several", epilogs.LAUNCH)
+    )
+    return parser
+
+
+def _command(commands: Any, name: str, summary: str, epilog: str | None = None) -> argparse.ArgumentParser:
+    def start(options: argparse.Namespace) -> int:
+        from importlib import import_module  # rich and psutil, which `xdevice --version` can do without
+
+        function: Callable[[argparse.Namespace], int] = import_module(f"xdevice.cli.{name}").main
+        return function(options)
+
+    command: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.set_defaults(command=start)
+    return command
+
+
+def _add_run_options(run: argparse.ArgumentParser) -> None:
+    run.usage = "xdevice run [-m] SCRIPT [ARGS ...] [options] [-- ARGS ...]"
+    add = run.add_argument
+    add("script", metavar="SCRIPT", help="a Python file; XDEVICE_BACKEND names the framework in its environment")
+    _add_backend_option(run, "frameworks; all (the default) is all that are installed")
+    add("--jobs", type=positive, metavar="N", help="how many at once (half of the processor's threads)")
+    add("--timeout", type=seconds, metavar="S", help="stop a run after so many seconds")
+    add("--normalize", action="store_true", help="take all spellings of a device for one: cuda:0, gpu(0), Place(gpu:0)")
+    equal = "numbers are equal within T of their size, or within T/1000 (1e-5); whole ones only exactly"
+    add("--tolerance", type=tolerance, default=1e-5, metavar="T", help=equal)
+    add("--strict", action="store_true", help="exit with 1 also if outputs differ")
+    add(
+        "--virtual-gpus",
+        type=positive,
+        metavar="N",
+        help="give every framework that can have them N virtual GPUs",
+    )
+    add("--stand-in", action="store_true", help="let them stand in for real GPUs; the script runs once, unedited")
+    add("--env", choices=["tox"], metavar="tox", help="run each in its tox environment instead of the present one")
+
+
+def _add_bench_options(bench: argparse.ArgumentParser) -> None:
+    add = bench.add_argument
+    add("experiments", nargs="*", metavar="NAME", help="experiments; all if none is named")
+    _add_backend_option(bench, "frameworks; all (the default) is all that are installed")
+    add("--device", metavar="D", help="what is compared with the CPU (the first GPU, else the CPU itself)")
+    add(
+        "--scale",
+        type=scale,
+        default=0.1,
+        metavar="S",
+        help="1 is the lessons' own size and number of times (0.1)",
+    )
+    add("--timeout", type=seconds, metavar="S", help="stop a framework after so many seconds")
+    add("--json", type=file, metavar="FILE", help="write the results, with versions and devices, into a file")
+    add("--plot", type=file, metavar="FILE", help="draw the times: a .png, .svg or .pdf for each experiment")
+    add("--dark", action="store_true", help="draw for a dark slide")
+    add("--list", action="store_true", help="say which experiments there are, and do nothing")
+
+
+def _add_launch_options(launch: argparse.ArgumentParser) -> None:
+    launch.usage = "xdevice launch [options] SCRIPT [ARGS ...]"
+    add = launch.add_argument
+    add("-n", type=positive, default=1, metavar="N", help="processes on each host (1)")
+    add("-m", action="store_true", dest="module", help="SCRIPT is a module's name, as in python -m")
+    add("--backend", metavar="NAME", help="the framework, XDEVICE_BACKEND for all processes")
+    add(
+        "--engine",
+        choices=["native", "mpi"],
+        help="the framework's own (native, unless XDEVICE_ENGINE says else), or MPI",
+    )
+    add("--timeout", type=seconds, metavar="S", help="seconds that a process waits for the others")
+    add("--time-limit", type=seconds, metavar="S", help="stop everything after so many seconds")
+    add(
+        "--restarts",
+        type=count,
+        default=0,
+        metavar="R",
+        help="start the job again after a failure, up to R times",
+    )
+    add("--log-dir", type=file, metavar="DIR", help="keep what each process prints in files, too")
+    add("--pin", action="store_true", help="keep each process on cores of its own")
+    add("--nnodes", type=positive, metavar="N", help="how many hosts (as many as --hosts names, else 1)")
+    add("--node-rank", type=count, metavar="R", help="which of them this is, from 0")
+    add("--master-addr", metavar="A", help="the first host's address (the first of --hosts)")
+    add("--master-port", type=first_port, metavar="P", help="the first of the job's ports, the same on all hosts")
+    add(
+        "--token-file",
+        type=file,
+        metavar="FILE",
+        help="the job's secret, the same file on all hosts; made if missing",
+    )
+    add("--hosts", metavar="A,B,…", help="each host's address, as the others reach it")
+    add("--trust-network", action="store_true", help="let the engine listen where any process can connect to it")
+    add("script", metavar="SCRIPT", help="a Python file")
+    rest = add("args", nargs=argparse.REMAINDER, metavar="ARGS", help="what the script is given")
+    rest.required = False  # or its absence is complained of beside that of SCRIPT
+
+
+def _add_backend_option(command: argparse.ArgumentParser, help: str) -> None:
+    command.add_argument("--backend", type=names, default=[], metavar="all|A,B,…", help=help)
+
+
+def fail(message: str) -> int:
+    """Print the error; the exit status comes back."""
+    print(f"xdevice: error: {message}", file=sys.stderr)
+    return USAGE_ERROR
