@@ -13,8 +13,11 @@
 
 #include <set>
 
-#ifndef _WIN32
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
 #include <pthread.h>
+#define EXPORT
 #endif
 
 #include "rnn.h"
@@ -268,7 +271,7 @@ extern "C" {
 using namespace xdevice;
 
 // Starts n virtual GPUs. Returns an error, or a null pointer.
-const char* xdevice_start(int n, int cuda, int64_t bytes, int enforced) {
+EXPORT const char* xdevice_start(int n, int cuda, int64_t bytes, int enforced) {
   return error_of([&] {
     if (cuda) TYPE = c10::DeviceType::CUDA, KEY = c10::DispatchKey::CUDA;
     count = n, capacity = bytes;
@@ -289,7 +292,7 @@ const char* xdevice_start(int n, int cuda, int64_t bytes, int enforced) {
 }
 
 // After operations were added: those with a kernel for real GPUs get the CPU's. Returns an error, or a null pointer.
-const char* xdevice_cover() {
+EXPORT const char* xdevice_cover() {
   return error_of([] {
     Quiet quiet;
     c10::WarningUtils::WarningHandlerGuard silence(&quiet);
@@ -298,23 +301,23 @@ const char* xdevice_cover() {
 }
 
 // Resizes a storage, whose values stay. Returns an error, or a null pointer.
-const char* xdevice_resize(void* storage, int64_t bytes) {
+EXPORT const char* xdevice_resize(void* storage, int64_t bytes) {
   return error_of([&] { resize(static_cast<c10::StorageImpl*>(storage), bytes); });
 }
 
-int xdevice_current() { return current; }
-int xdevice_exchange(int index) {  // which exists; a negative one changes nothing
+EXPORT int xdevice_current() { return current; }
+EXPORT int xdevice_exchange(int index) {  // which exists; a negative one changes nothing
   int before = current;
   if (index >= 0) current = index, used = true;
   return before;
 }
-int xdevice_used() { return used; }
-int xdevice_forked() { return forked; }
-void xdevice_use(int whether) { used = whether; }
-int64_t xdevice_allocated(int index) { return accounting[index].now; }
-int64_t xdevice_peak(int index) { return accounting[index].peak; }
-int64_t xdevice_total(int index) { return accounting[index].total; }
-void xdevice_limit(int index, int64_t bytes) { accounting[index].limit = bytes; }
-void xdevice_forget_peak(int index) { memory.resetPeakStats(index); }
-void xdevice_forget_total(int index) { memory.resetAccumulatedStats(index); }
+EXPORT int xdevice_used() { return used; }
+EXPORT int xdevice_forked() { return forked; }
+EXPORT void xdevice_use(int whether) { used = whether; }
+EXPORT int64_t xdevice_allocated(int index) { return accounting[index].now; }
+EXPORT int64_t xdevice_peak(int index) { return accounting[index].peak; }
+EXPORT int64_t xdevice_total(int index) { return accounting[index].total; }
+EXPORT void xdevice_limit(int index, int64_t bytes) { accounting[index].limit = bytes; }
+EXPORT void xdevice_forget_peak(int index) { memory.resetPeakStats(index); }
+EXPORT void xdevice_forget_total(int index) { memory.resetAccumulatedStats(index); }
 }

@@ -1,0 +1,54 @@
+"""The recipe of docs/virtual.md for a container: compiled by root, used by a user without a home or a compiler."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from xdevice.kit.virtual_request import ENV
+
+# That user may not reach the interpreter's own files here, so what is needed is imported first.
+PROGRAM = """
+import importlib, importlib.metadata, os, pkgutil, sys, torch, torch._dynamo, torch.distributed.tensor
+import xdevice, xdevice.backends.torch, xdevice.hardware.virtual
+for package in (xdevice.backends.torch, xdevice.kit):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if "at_start" not in module.name and "keras" not in module.name:
+            importlib.import_module(module.name)
+os.chdir("/")
+os.setgroups([])
+os.setgid(54321)
+os.setuid(54321)
+xdevice.use("torch")
+xdevice.virtual_gpus(2, stand_in=True)
+print((torch.ones(2, device="cuda:1") + 1).tolist())
+"""
+
+
+@pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="only root can become another user")
+def test_a_container_uses_what_its_build_has_compiled():
+    clean = {name: value for name, value in os.environ.items() if name != ENV}
+    build = [sys.executable, "-m", "xdevice", "virtual", "build", "--backend", "torch"]
+    said = subprocess.run(build, env=clean, capture_output=True, text=True, check=True, timeout=280).stdout
+    library = Path(said.removeprefix("torch: ").split(" is there already")[0].split(" was compiled")[0])
+    container = Path(tempfile.mkdtemp(prefix="xdevice-tests-", dir="/tmp"))
+    try:
+        container.chmod(0o755)
+        shutil.copytree(library.parents[1], container / "plug-ins", copy_function=shutil.copy)
+        for mode in (0o755, 0o711):
+            (container / "plug-ins").chmod(mode)
+            done = subprocess.run(
+                [sys.executable, "-c", PROGRAM],
+                env={"PATH": "/", "XDEVICE_PLUGINS": str(container / "plug-ins"), "TMPDIR": "/nowhere"},
+                capture_output=True,
+                text=True,
+                timeout=100,
+            )
+            assert done.stdout == "[2.0, 2.0]\n", done.stderr
+            assert "compiling" not in done.stderr
+    finally:
+        shutil.rmtree(container)
