@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 
 from xdevice.device import Device
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NAME = "vgpu"
 """Their device type in torch, unless they stand in for CUDA's."""
@@ -30,7 +27,7 @@ class Runtime(Protocol):
     limited: bool
     """Whether tensors may not exceed the capacity."""
 
-    generators: Sequence[torch.Generator]
+    generators: list[torch.Generator]
     """The default generator of each device, as on real GPUs: drawing on the CPU does not affect them."""
 
     def start(self) -> None:
