@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from xdevice.errors import VirtualDeviceError
-from xdevice.kit.private_names import PrivateName, check, missing, resolved
+from xdevice.kit.private_names import PrivateName, check, missing, replace, resolved
 
 THERE = PrivateName("json:JSONEncoder.encode", "a test", ("o",))
 GONE = PrivateName("json:JSONEncoder._encode_all", "a test")
@@ -39,3 +39,19 @@ def test_a_path_is_resolved_to_its_owner_and_name():
     import json
 
     assert resolved("json:JSONEncoder.encode") == (json.JSONEncoder, "encode")
+
+
+def test_only_a_name_that_is_listed_is_replaced():
+    import string
+
+    names = [PrivateName("string:capwords", "a test"), PrivateName("string:_x_*", "a test", optional=True)]
+    plain = string.capwords
+    try:
+        replace(names, "string:capwords", len)
+        replace(names, "string:_x_new", 1)
+        assert string.capwords is len and string._x_new == 1 and missing(names) == []
+    finally:
+        string.capwords = plain
+        del string._x_new
+    with pytest.raises(LookupError, match=r"string:digits is replaced, and private_names\.py does not list it"):
+        replace(names, "string:digits", "")

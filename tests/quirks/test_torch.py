@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 import xdevice
 from xdevice import Device, cpu, device_of, to_device
+from xdevice.kit.private_names import missing
 from xdevice.kit.virtual_request import ENV
 
 
@@ -254,3 +255,29 @@ def test_streams_and_events_are_plain_data():
     tree = {"x": x, "stream": torch.Stream("cpu"), "event": torch.Event("cpu")}
     assert to_device(tree, "cpu", copy=True)["stream"] is tree["stream"]
     assert device_of(tree) is cpu()
+
+
+def test_every_private_name_is_there_with_its_parameters():
+    from xdevice.backends.torch.private_names import NAMES
+
+    assert missing(NAMES) == []
+
+
+def test_a_private_name_that_has_gone_is_named_before_anything_is_replaced():
+    code = """
+import torch, xdevice
+del torch.profiler.profiler.supported_activities
+plain = torch.nn.Module._apply
+try:
+    xdevice.virtual_gpus(2)
+except xdevice.VirtualDeviceError as error:
+    print(error)
+assert torch.nn.Module._apply is plain
+"""
+    env = {name: value for name, value in os.environ.items() if name != ENV}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=env | {"XDEVICE_BACKEND": "torch"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"virtual GPUs do not work under torch {torch.__version__}: torch.profiler.profiler.")
+    assert done.stdout.endswith("; the last version tried is 2.13.0\n")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from importlib import import_module
 
 from xdevice.errors import VirtualDeviceError
@@ -34,13 +35,17 @@ class PrivateName:
         The parameters that must be there, in this order and perhaps among others. Compiled functions often tell none;
         then only the name is checked.
     optional
-        Some versions or builds lack the name, and the adapter does without it there.
+        Some versions or builds lack the name, and the adapter does without it there, or puts it there. Then the path
+        may be a pattern, as ``torch._C:_cuda_*``.
     """
 
     path: str
     reason: str
     parameters: tuple[str, ...] = ()
     optional: bool = False
+
+
+_replaced: set[str] = set()  # by path: these are the adapters' own now
 
 
 def missing(names: Iterable[PrivateName], *, imported_only: bool = False) -> list[str]:
@@ -50,7 +55,7 @@ def missing(names: Iterable[PrivateName], *, imported_only: bool = False) -> lis
     """
     found: list[str] = []
     for name in names:
-        if imported_only and name.path.partition(":")[0] not in sys.modules:
+        if name.path in _replaced or (imported_only and name.path.partition(":")[0] not in sys.modules):
             continue
         problem = _problem(name)
         if problem:
@@ -75,6 +80,15 @@ def check(
             f"virtual GPUs do not work under {framework} {version}: {problems[0]}{more}; "
             f"the last version tried is {last_tried}"
         )
+
+
+def replace(names: Iterable[PrivateName], path: str, value: Any) -> None:
+    """Put the value in the place of the framework's own, if its path is one of the names'."""
+    if not any(path == name.path or (name.optional and fnmatchcase(path, name.path)) for name in names):
+        raise LookupError(f"{path} is replaced, and private_names.py does not list it")
+    owner, attribute = resolved(path)
+    setattr(owner, attribute, value)
+    _replaced.add(path)
 
 
 def resolved(path: str) -> tuple[Any, str]:

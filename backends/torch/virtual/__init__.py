@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from xdevice.backends.torch import hardware, in_keras, placement
-from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.private_names import check, core
 from xdevice.backends.torch.virtual.compiled import build
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 
@@ -47,6 +47,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"virtual GPUs need torch's PrivateUse1, which {taken!r} has taken in this process; "
             f"start again without importing the package that provides {taken!r}"
         )
+    check()
     from xdevice.backends.torch.virtual import start  # which imports much of torch
 
     made = start.start(n, stand_in)

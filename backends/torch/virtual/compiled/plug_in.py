@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from xdevice.backends.torch import mixing
-from xdevice.backends.torch.private_names import core, library
+from xdevice.backends.torch.private_names import library, own, replace_name
 from xdevice.backends.torch.virtual import streams, vgpu
 from xdevice.backends.torch.virtual.compiled import build
 from xdevice.backends.torch.virtual.runtime import NAME, known
@@ -81,12 +81,11 @@ def _check(error: bytes | None) -> None:
 
 
 def _name_device() -> None:
-    inside: Any = torch
-    inside.utils.rename_privateuse1_backend(NAME)
-    inside.utils.generate_methods_for_privateuse1_backend()
-    inside._register_device_module(NAME, vgpu)
-    core._accelerator_getStream = streams.current_stream
-    core._accelerator_setStream = streams.set_stream
+    own.utils.rename_privateuse1_backend(NAME)
+    own.utils.generate_methods_for_privateuse1_backend()
+    own._register_device_module(NAME, vgpu)
+    replace_name("torch._C:_accelerator_getStream", streams.current_stream)
+    replace_name("torch._C:_accelerator_setStream", streams.set_stream)
 
 
 def _raise_mixed(operation: str, a: torch.device, b: torch.device) -> None:

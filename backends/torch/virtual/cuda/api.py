@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.private_names import core, replace_name
 from xdevice.backends.torch.virtual.cuda import streams
 from xdevice.backends.torch.virtual.cuda.unavailable import refused
 from xdevice.backends.torch.virtual.runtime import exchange, in_use
@@ -149,30 +149,38 @@ def replace() -> None:
     built = hasattr(core, "_cuda_getDeviceCount")
     for name in [name[6:] for name in dir(core) if name.startswith("_cuda_")] if built else []:
         if name not in answers and callable(getattr(core, f"_cuda_{name}")):
-            setattr(core, f"_cuda_{name}", refused(f"torch.cuda {name}", "it needs CUDA's driver"))
+            replace_name(f"torch._C:_cuda_{name}", refused(f"torch.cuda {name}", "it needs CUDA's driver"))
     for name, word in answers.items():
-        setattr(core, f"_cuda_{name}", word)
-    core._nccl_version, core._nccl_version_suffix = _zero, bytes  # asked by torch's own log: there is none
+        replace_name(f"torch._C:_cuda_{name}", word)
+    replace_name("torch._C:_nccl_version", _zero)  # asked by torch's own log: there is none
+    replace_name("torch._C:_nccl_version_suffix", bytes)
     _replace_python(cuda, answers)
 
 
 _CUDART = "cudaProfilerStart", "cudaProfilerStop", "cudaDeviceSynchronize", "cudaHostRegister", "cudaHostUnregister"
 """What ``torch.cuda.cudart()`` does at once, since the memory is the host's."""
 
+_MARKS = "rangePushA", "rangePop", "rangeStartA", "rangeEnd", "markA"
+"""What ``torch.cuda.nvtx`` calls."""
+
 
 def _replace_python(cuda: Any, answers: dict[str, Callable[..., Any]]) -> None:
     """The same where ``torch.cuda`` has taken it over while it was imported."""
-    cuda._is_in_bad_fork = cuda.random._is_in_bad_fork = answers["isInBadFork"]
-    cuda._exchange_device, cuda._maybe_exchange_device = answers["exchangeDevice"], answers["maybeExchangeDevice"]
-    cuda._get_device_properties, cuda._device_count_nvml = _properties, lambda: -1
-    cuda._cached_device_count = None
-    cuda._queued_calls[:] = [call for call in cuda._queued_calls if not call[0].__name__.startswith("_check_cap")]
-    cuda._queued_calls[:] = [call for call in cuda._queued_calls if not call[0].__name__.startswith("_check_cub")]
-    cuda.default_generators = tuple(in_use().generators)
-    cuda.graphs._cuda_isCurrentStreamCapturing = answers["isCurrentStreamCapturing"]
-    done = dict.fromkeys(_CUDART, _zero)
-    cuda._cudart = SimpleNamespace(
-        cudaMemGetInfo=memory_info, cudaError=SimpleNamespace(success=0), cudaGetErrorString=str, **done
-    )
-    marks = dict.fromkeys(("rangePushA", "rangePop", "rangeStartA", "rangeEnd", "markA"), _zero)
-    cuda.nvtx._nvtx = SimpleNamespace(**marks)
+    cuda._queued_calls[:] = [
+        call for call in cuda._queued_calls if not call[0].__name__.startswith(("_check_cap", "_check_cub"))
+    ]
+    done, marks = dict.fromkeys(_CUDART, _zero), dict.fromkeys(_MARKS, _zero)
+    runtime = {"cudaMemGetInfo": memory_info, "cudaError": SimpleNamespace(success=0), "cudaGetErrorString": str}
+    for name, value in (
+        ("_is_in_bad_fork", answers["isInBadFork"]),
+        ("_exchange_device", answers["exchangeDevice"]),
+        ("_maybe_exchange_device", answers["maybeExchangeDevice"]),
+        ("_get_device_properties", _properties),
+        ("_device_count_nvml", lambda: -1),
+        ("_cached_device_count", None),
+        ("default_generators", tuple(in_use().generators)),
+        ("graphs._cuda_isCurrentStreamCapturing", answers["isCurrentStreamCapturing"]),
+        ("_cudart", SimpleNamespace(**runtime, **done)),
+        ("nvtx._nvtx", SimpleNamespace(**marks)),
+    ):
+        replace_name(f"torch.cuda:{name}", value)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.multiprocessing import reductions
 
-from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.private_names import core, own, replace_name
 from xdevice.backends.torch.virtual.compiled.plug_in import Compiled
 from xdevice.backends.torch.virtual.runtime import in_use
 
@@ -38,33 +38,33 @@ def _profile() -> None:
             kwargs["use_device"] = None
         plain(self, enabled, **kwargs)
 
-    kineto.__init__, legacy.__init__ = init, init_legacy
-    profiler.supported_activities = lambda: {ProfilerActivity.CPU}
-    marks: Any = torch.autograd.profiler.emit_nvtx
-    marks.__enter__, marks.__exit__ = lambda self: self, lambda self, *error: None
+    replace_name("torch.profiler.profiler:_KinetoProfile.__init__", init)
+    replace_name("torch.profiler.profiler:supported_activities", lambda: {ProfilerActivity.CPU})
+    replace_name("torch.autograd.profiler:profile.__init__", init_legacy)
+    replace_name("torch.autograd.profiler:emit_nvtx.__enter__", lambda self: self)
+    replace_name("torch.autograd.profiler:emit_nvtx.__exit__", lambda self, *error: None)
 
 
 def _without_cudnn() -> None:
     """cuDNN is not there: who asks gets the truth, also on a build that has it."""
-    core._has_cudnn = False
+    replace_name("torch._C:_has_cudnn", False)
     core._jit_override_can_fuse_on_gpu(False)
-    cudnn: Any = torch.backends.cudnn
-    inside = getattr(cudnn, "m", cudnn)  # what its functions read is behind a PropModule
-    inside._cudnn, inside._init, inside.is_acceptable = None, lambda: False, lambda tensor: False
+    # what its functions read is behind a PropModule
+    for name, value in (("_cudnn", None), ("_init", lambda: False), ("is_acceptable", lambda tensor: False)):
+        replace_name(f"torch.backends.cudnn:m.{name}", value)
 
 
 def _libraries() -> None:
     """A library with operations, such as torchvision's, may have kernels for real GPUs: let the CPU's replace them."""
     virtual = in_use()
     assert isinstance(virtual, Compiled)  # others do not stand in
-    operations: Any = torch.ops
-    plain = operations.load_library
+    plain = own.ops.load_library
 
     def load_library(path: str) -> None:
         plain(path)
         virtual.cover()
 
-    operations.load_library = load_library
+    replace_name("torch:ops.load_library", load_library)
 
 
 def _share() -> None:
@@ -84,8 +84,7 @@ def _share() -> None:
             host = _shared(tensor)
         return _received, (host, tensor.get_device(), type(tensor) is torch.nn.Parameter, tensor.requires_grad)
 
-    inside: Any = reductions
-    inside.reduce_tensor = reduce_tensor
+    replace_name("torch.multiprocessing.reductions:reduce_tensor", reduce_tensor)
     for cls in (torch.Tensor, torch.nn.Parameter):
         ForkingPickler.register(cls, reduce_tensor)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.private_names import core, replace_name
 from xdevice.backends.torch.virtual import streams
 from xdevice.backends.torch.virtual.runtime import exchange, index_of
 
@@ -88,6 +88,6 @@ def choose(stream_id: int, device_index: int, device_type: int) -> None:
 
 def replace() -> None:
     """Put these classes in place of torch's."""
-    cuda: Any = torch.cuda
-    for place in (cuda, cuda.streams):
-        place.Stream, place.Event = Stream, Event
+    for ours in (Stream, Event):
+        replace_name(f"torch.cuda:{ours.__name__}", ours)
+        replace_name(f"torch.cuda:streams.{ours.__name__}", ours)

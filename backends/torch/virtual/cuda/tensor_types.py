@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from xdevice.backends.torch.private_names import own, replace_name
+
 _DTYPES = {
     "Float": torch.float32,
     "Double": torch.float64,
@@ -40,9 +42,9 @@ def replace() -> None:
     cuda: Any = torch.cuda
     for name, dtype in _DTYPES.items():
         full = f"torch.cuda.{name}Tensor"  # `Tensor.type` reads the name
-        setattr(cuda, f"{name}Tensor", _Kind(full, (), {"dtype": dtype, "is_cuda": True, "__module__": "torch.cuda"}))
-    inside: Any = torch
-    plain = inside.set_default_tensor_type
+        kind = _Kind(full, (), {"dtype": dtype, "is_cuda": True, "__module__": "torch.cuda"})
+        replace_name(f"torch.cuda:{name}Tensor", kind)
+    plain = own.set_default_tensor_type
 
     def set_default_tensor_type(t: Any) -> None:
         name = t if isinstance(t, str) else t.__name__
@@ -53,4 +55,4 @@ def replace() -> None:
         torch.set_default_dtype(getattr(cuda, name.rpartition(".")[2]).dtype)
         torch.set_default_device("cuda")
 
-    inside.set_default_tensor_type = set_default_tensor_type
+    replace_name("torch:set_default_tensor_type", set_default_tensor_type)

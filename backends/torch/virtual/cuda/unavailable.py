@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.private_names import replace_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,26 +63,28 @@ ExternalStream = _class("torch.cuda.ExternalStream", "make a torch.cuda.Stream")
 def replace() -> None:
     """Put these in place of torch's."""
     for name, (called, instead) in _WORDS.items():
-        setattr(core, name, refused(called, instead))
-    cuda: Any = torch.cuda
-    cuda.CUDAGraph = cuda.graphs.CUDAGraph = CUDAGraph
-    cuda.MemPool = cuda.memory.MemPool = MemPool
-    cuda.ExternalStream = cuda.streams.ExternalStream = ExternalStream
-    for place, name, instead in (
-        (cuda.graphs, "graph_pool_handle", _OPERATIONS),
-        (cuda.memory, "list_gpu_processes", _NVML),
+        replace_name(f"torch._C:{name}", refused(called, instead))
+    for name, value in (
+        ("CUDAGraph", CUDAGraph),
+        ("graphs.CUDAGraph", CUDAGraph),
+        ("MemPool", MemPool),
+        ("memory.MemPool", MemPool),
+        ("ExternalStream", ExternalStream),
+        ("streams.ExternalStream", ExternalStream),
+        ("graph_pool_handle", refused("torch.cuda.graph_pool_handle", _OPERATIONS)),
+        ("graphs.graph_pool_handle", refused("torch.cuda.graph_pool_handle", _OPERATIONS)),
+        ("list_gpu_processes", refused("torch.cuda.list_gpu_processes", _NVML)),
+        ("memory.list_gpu_processes", refused("torch.cuda.list_gpu_processes", _NVML)),
+        ("_compile_kernel", refused("torch.cuda._compile_kernel", _KERNELS)),
+        ("_get_pynvml_handler", refused("NVML, which torch.cuda.utilization, temperature and power_draw ask", _NVML)),
     ):
-        function = refused(f"torch.cuda.{name}", instead)
-        setattr(cuda, name, function)
-        setattr(place, name, function)
-    cuda._compile_kernel = refused("torch.cuda._compile_kernel", _KERNELS)
-    cuda._get_pynvml_handler = refused("NVML, which torch.cuda.utilization, temperature and power_draw ask", _NVML)
+        replace_name(f"torch.cuda:{name}", value)
     _replace_tunable()
 
 
 def _replace_tunable() -> None:
     """TunableOp is off, and cannot be turned on."""
-    inside: Any = torch.cuda.tunable
-    for name in inside.__all__:
-        setattr(inside, name, refused(f"torch.cuda.tunable.{name}", "operations are the CPU's and are not tuned"))
-    inside.is_enabled = inside.tuning_is_enabled = inside.record_untuned_is_enabled = lambda: False
+    for name in torch.cuda.tunable.__all__:
+        refuse = refused(f"torch.cuda.tunable.{name}", "operations are the CPU's and are not tuned")
+        off = name in ("is_enabled", "tuning_is_enabled", "record_untuned_is_enabled")
+        replace_name(f"torch.cuda.tunable:{name}", (lambda: False) if off else refuse)

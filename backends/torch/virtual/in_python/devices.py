@@ -16,7 +16,7 @@ from torch.utils.backend_registration import (
     _setup_privateuseone_for_python_backend,  # pyright: ignore[reportPrivateUsage]  # the only way there is
 )
 
-from xdevice.backends.torch.private_names import core, library
+from xdevice.backends.torch.private_names import library, replace_name
 from xdevice.backends.torch.virtual import runtime, streams, vgpu
 from xdevice.backends.torch.virtual.in_python import (
     factories,
@@ -121,20 +121,23 @@ class _Operations:
 
 def _answer_for_accelerator() -> None:
     """Replace the functions of ``torch.accelerator`` that ask the guard."""
-    core._accelerator_getDeviceIndex = runtime.in_use().current
-    core._accelerator_setDeviceIndex = runtime.exchange
-    core._accelerator_exchangeDevice = runtime.exchange
-    core._accelerator_maybeExchangeDevice = runtime.exchange
-    core._accelerator_synchronizeDevice = existing
-    core._accelerator_getStream = streams.current_stream
-    core._accelerator_setStream = streams.set_stream
-    core._accelerator_isAllocatorInitialized = vgpu.is_available
-    core._accelerator_getDeviceStats = _stats
-    core._accelerator_resetPeakStats = memory_accounting.reset_peak
-    core._accelerator_resetAccumulatedStats = existing
-    core._accelerator_getMemoryInfo = vgpu.mem_get_info
-    core._accelerator_emptyCache = vgpu.empty_cache
-    core._accelerator_emptyHostCache = vgpu.empty_cache
+    for name, answer in (
+        ("getDeviceIndex", runtime.in_use().current),
+        ("setDeviceIndex", runtime.exchange),
+        ("exchangeDevice", runtime.exchange),
+        ("maybeExchangeDevice", runtime.exchange),
+        ("synchronizeDevice", existing),
+        ("getStream", streams.current_stream),
+        ("setStream", streams.set_stream),
+        ("isAllocatorInitialized", vgpu.is_available),
+        ("getDeviceStats", _stats),
+        ("resetPeakStats", memory_accounting.reset_peak),
+        ("resetAccumulatedStats", existing),
+        ("getMemoryInfo", vgpu.mem_get_info),
+        ("emptyCache", vgpu.empty_cache),
+        ("emptyHostCache", vgpu.empty_cache),
+    ):
+        replace_name(f"torch._C:_accelerator_{name}", answer)
 
 
 def _stats(index: int) -> dict[str, dict[str, dict[str, int]]]:
@@ -151,5 +154,4 @@ def _make_like() -> None:
         with vgpu.device_of(self):
             return make(self, *args, **kwargs)
 
-    tensor: Any = torch.Tensor
-    tensor.new = new
+    replace_name("torch:Tensor.new", new)

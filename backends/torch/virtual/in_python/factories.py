@@ -17,7 +17,7 @@ from torch.utils._device import (
     _device_constructors,  # pyright: ignore[reportPrivateUsage]  # the factories that a default device applies to
 )
 
-from xdevice.backends.torch.private_names import storage_of
+from xdevice.backends.torch.private_names import replace_name, storage_of
 from xdevice.backends.torch.virtual.runtime import NAME, in_use
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def replace() -> None:
     for name in _FACTORIES.split():
         plain = getattr(functions, name)
         made = _factory(plain)
-        setattr(functions, name, made)
+        replace_name(f"torch:{name}", made)
         _script._register_builtin(made, _script._find_builtin(plain))  # TorchScript cannot compile the wrapper
     tensor: Any = torch.Tensor
-    tensor.to, tensor.new_tensor = _Method(tensor.to), _Method(tensor.new_tensor)
+    replace_name("torch:Tensor.to", _Method(tensor.to))
+    replace_name("torch:Tensor.new_tensor", _Method(tensor.new_tensor))

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from xdevice.backends.torch.private_names import core, own
+from xdevice.backends.torch.private_names import core, replace_name
 from xdevice.backends.torch.virtual.runtime import NAME, index_of
 
 _Plain: Any = core.Generator
@@ -107,4 +107,4 @@ def check(given: Any, index: int) -> None:
 
 def take_generators() -> None:
     """Replace ``torch.Generator``."""
-    own.Generator = Generator
+    replace_name("torch:Generator", Generator)

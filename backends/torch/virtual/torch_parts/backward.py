@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.private_names import core, replace_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 _raise_pending = ctypes.pythonapi.PyErr_Occurred  # ctypes raises the pending exception
 _NO_THREADS = "device_ready_queues_"  # in the engine's error, where it started before the devices were there
 _PRIVATE = core._autograd.DeviceType.PrivateUse1
+
+
+_ENGINE = "torch.autograd:Variable._execution_engine"
+
+
+def _engine() -> Any:
+    variable: Any = torch.autograd.Variable
+    return variable._execution_engine
 
 
 class _Lost(threading.local):
@@ -44,8 +52,7 @@ class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to c
 
 def compute_here() -> None:
     """Run backward in the calling thread: torch has threads for one device only, the number that the guard reports."""
-    variable: Any = torch.autograd.Variable
-    variable._execution_engine = _Engine(variable._execution_engine)
+    replace_name(_ENGINE, _Engine(_engine()))
 
 
 def prepare(on_each: Sequence[torch.Tensor]) -> None:
@@ -56,9 +63,8 @@ def prepare(on_each: Sequence[torch.Tensor]) -> None:
     """
     # torch 2.11 and 2.12 compare streams of two devices, and warn that one waits for the other; virtual ones never do
     torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
-    variable: Any = torch.autograd.Variable
-    if not isinstance(variable._execution_engine, _Engine):
-        variable._execution_engine = _Unproved(variable._execution_engine, [_Graph(x) for x in on_each])
+    if not isinstance(_engine(), _Engine):
+        replace_name(_ENGINE, _Unproved(_engine(), [_Graph(x) for x in on_each]))
 
 
 class _Graph:
@@ -87,11 +93,10 @@ class _Unproved:
         return getattr(self._engine, name)
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
-        variable: Any = torch.autograd.Variable
         with self._lock:
-            if variable._execution_engine is self:
-                variable._execution_engine = self._proved()
-        return variable._execution_engine.run_backward(*args, **kwargs)
+            if _engine() is self:
+                replace_name(_ENGINE, self._proved())
+        return _engine().run_backward(*args, **kwargs)
 
     def _proved(self) -> Any:
         errors: list[RuntimeError] = []

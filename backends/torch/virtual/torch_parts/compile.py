@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from xdevice.backends.torch.private_names import replace_name
 from xdevice.backends.torch.virtual.runtime import in_use
 
 
@@ -23,4 +24,4 @@ def replace() -> None:
             return aot_eager(model, inputs)
         return own(self, model, inputs, **kwargs)
 
-    wrapper.__call__ = call
+    replace_name("torch:_TorchCompileInductorWrapper.__call__", call)

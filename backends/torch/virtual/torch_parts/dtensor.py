@@ -8,7 +8,7 @@ import torch
 from torch.distributed.tensor import DTensor, Replicate, Shard, _random
 from torch.distributed.tensor.experimental import register_sharding
 
-from xdevice.backends.torch.private_names import aten
+from xdevice.backends.torch.private_names import aten, check, replace_name
 
 _plain: Any = _random._PhiloxState  # pyright: ignore[reportPrivateUsage]  # it has no public counterpart
 _Shardings = list[tuple[list[Any], list[Any]]]
@@ -26,7 +26,8 @@ def replace() -> None:
     inside: Any = _random
     if inside._PhiloxState is _Place:
         return
-    inside._PhiloxState = _Place
+    check()
+    replace_name("torch.distributed.tensor._random:_PhiloxState", _Place)
     whole: Any = DTensor
     whole._op_dispatcher._custom_op_handlers[aten._fused_sdp_choice.default] = _choose_attention
     flash = aten._scaled_dot_product_flash_attention_for_cpu.default

@@ -14,6 +14,7 @@ from torch.nn import parameter as parameters
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from xdevice.backends.torch.models import refill
+from xdevice.backends.torch.private_names import replace_name
 from xdevice.backends.torch.virtual.runtime import NAME
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def replace() -> None:
             return _apply_to_script(self, fn)
         return apply(self, fn, *args, **kwargs)
 
-    module._apply = _apply
+    replace_name("torch.nn:Module._apply", _apply)
 
 
 def name_methods() -> None:

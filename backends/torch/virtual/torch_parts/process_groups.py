@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 import torch.distributed as dist
 
-from xdevice.backends.torch.private_names import core, library
+from xdevice.backends.torch.private_names import core, library, replace_name
 from xdevice.backends.torch.virtual import runtime
 from xdevice.backends.torch.virtual.runtime import in_use
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_C10D = "torch.distributed.distributed_c10d"
 _libraries: list[Any] = []  # registrations last as long as these objects
 
 
@@ -121,8 +122,12 @@ def _replace_futures() -> None:
     """The value of a collective's future are the virtual tensors: hooks of DistributedDataParallel compute with it."""
     work: Any = dist.Work
     future, result = work.get_future, work.result
-    work.get_future = lambda self: future(self).then(lambda done: _to_virtual(done.value()))
-    work.result = lambda self: _to_virtual(result(self))
+
+    def get_future(self: Any) -> Any:
+        return future(self).then(lambda done: _to_virtual(done.value()))
+
+    replace_name("torch.distributed:Work.get_future", get_future)
+    replace_name("torch.distributed:Work.result", lambda self: _to_virtual(result(self)))
 
 
 _coalesced: dict[str, list[Any]] = {}
@@ -159,7 +164,8 @@ def _replace_coalescing() -> None:
         works = _coalesced.pop(self.group_name, None)
         return end(self, device) if works is None else _Together(works)
 
-    group._start_coalescing, group._end_coalescing = _start_coalescing, _end_coalescing
+    for ours in (_start_coalescing, _end_coalescing):
+        replace_name(f"torch.distributed:ProcessGroup.{ours.__name__}", ours)
 
 
 class _Nccl:
@@ -173,12 +179,12 @@ class _Nccl:
 
 def _answer_to_nccl(c10d: Any) -> None:
     """Make every group with gloo, and name it as it was asked for."""
-    c10d._new_process_group_helper = _by_gloo(c10d._new_process_group_helper, c10d)
-    c10d.default_pg_nccl_timeout = c10d.default_pg_nccl_timeout or c10d.default_pg_timeout
+    replace_name(f"{_C10D}:_new_process_group_helper", _by_gloo(c10d._new_process_group_helper, c10d))
+    replace_name(f"{_C10D}:default_pg_nccl_timeout", c10d.default_pg_nccl_timeout or c10d.default_pg_timeout)
     if in_use().name == "cuda":
-        c10d._NCCL_AVAILABLE = True
-        inside: Any = dist
-        c10d.ProcessGroupNCCL = inside.ProcessGroupNCCL = getattr(c10d, "ProcessGroupNCCL", _Nccl)
+        replace_name(f"{_C10D}:_NCCL_AVAILABLE", True)
+        for module in (_C10D, "torch.distributed"):
+            replace_name(f"{module}:ProcessGroupNCCL", getattr(c10d, "ProcessGroupNCCL", _Nccl))
 
 
 def _by_gloo(make: Callable[..., Any], c10d: Any) -> Callable[..., Any]:

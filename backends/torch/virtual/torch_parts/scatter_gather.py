@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.cuda import nccl
 
-from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.private_names import replace_name
 from xdevice.backends.torch.virtual.runtime import in_use
 
 if TYPE_CHECKING:
@@ -16,16 +16,14 @@ if TYPE_CHECKING:
 
 def replace() -> None:
     """Replace them."""
-    core._scatter, core._gather, core._broadcast = _scatter, _gather, _broadcast
-    core._broadcast_coalesced = _broadcast_coalesced
-    core._scatter_out, core._gather_out, core._broadcast_out = _scatter_out, _gather_out, _broadcast_out
-    collectives: Any = nccl
-    ask = collectives.is_available
+    for ours in (_scatter, _gather, _broadcast, _broadcast_coalesced, _scatter_out, _gather_out, _broadcast_out):
+        replace_name(f"torch._C:{ours.__name__}", ours)
+    ask: Any = nccl.is_available
 
     def is_available(tensors: Any) -> bool:  # which warns where torch was built without NCCL
         return all(tensor.device.type != in_use().name for tensor in tensors) and ask(tensors)
 
-    collectives.is_available = is_available
+    replace_name("torch.cuda.nccl:is_available", is_available)
 
 
 def _device(index: int | torch.device) -> torch.device:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import storages
+from xdevice.backends.torch.private_names import replace_name, storages
 from xdevice.backends.torch.virtual.runtime import in_use
 
 
@@ -31,4 +31,6 @@ def replace() -> None:
         in_use().resize(self, size)
         return self
 
-    storages.__new__, storages.new, storages.resize_ = new, new_like, resize_
+    replace_name("torch:UntypedStorage.__new__", new)
+    replace_name("torch:UntypedStorage.new", new_like)
+    replace_name("torch:UntypedStorage.resize_", resize_)
