@@ -49,9 +49,8 @@ def _made(n: int, stand_in: bool) -> Runtime:
     except NotSupportedError as error:
         if stand_in:
             raise NotSupportedError(
-                f"virtual_gpus({n}, stand_in=True) needs a compiled plug-in for torch {torch.__version__}, and there "
-                f"is none: {error}; virtual_gpus({n}) works without; to stand in, install g++ and run xdevice virtual "
-                "build, or name a folder that has the plug-in in XDEVICE_PLUGINS"
+                f"virtual_gpus({n}, stand_in=True) needs a compiled plug-in: {error}; "
+                f"virtual_gpus({n}) works without it"
             ) from error
         if plugins.compiler() is not None:
             warnings.warn(f"{error}; these virtual GPUs run in Python, which is slower", RuntimeWarning, stacklevel=2)
