@@ -72,8 +72,8 @@ def outside_the_checkout(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def heeding_ctrl_c():
-    """What a command begins with to heed Ctrl-C and SIGHUP, though the tests were started in the background."""
+def with_ctrl_c():
+    """What a command begins with to receive Ctrl-C and SIGHUP, though the tests were started in the background."""
     heed = "import os, signal, sys; [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGHUP)]; "
     heed += "os.execvp(sys.argv[1], sys.argv[1:])"
     return [sys.executable, "-c", heed]

@@ -1,4 +1,4 @@
-"""What the machine itself has, asked without any framework; ``None`` is unknown.
+"""What the machine itself has, read without any framework; ``None`` is unknown.
 
 NVIDIA's GPUs are asked of NVML (the optional package ``nvidia-ml-py``), else read from the driver's
 own files; AMD's are read from its driver's files. Other makers are not looked for. Packages are imported
@@ -180,7 +180,7 @@ def _answer(pynvml: Any, query: Callable[..., Any], *args: Any) -> Any:
 
 
 def _said(error: Exception) -> str:
-    return str(error).strip().rstrip(".")  # nvidia-ml-py has sentences for some errors
+    return str(error).strip().rstrip(".")  # nvidia-ml-py describes some errors in sentences
 
 
 def _text(answer: str | bytes | None) -> str | None:

@@ -518,11 +518,11 @@ SLEEPERS = """
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_stops_every_child_and_grandchild(script, tmp_path, heeding_ctrl_c, number):
+def test_ctrl_c_stops_every_child_and_grandchild(script, tmp_path, with_ctrl_c, number):
     pids = tmp_path / "pids"
     path = script(SLEEPERS)
     process = subprocess.Popen(
-        [*heeding_ctrl_c, *command("run", path, pids, "--backend", ",".join(NAMES[-2:]), "--jobs", 2)],
+        [*with_ctrl_c, *command("run", path, pids, "--backend", ",".join(NAMES[-2:]), "--jobs", 2)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),
     )  # fmt: skip
     until = time.monotonic() + 60
@@ -537,13 +537,13 @@ def test_ctrl_c_stops_every_child_and_grandchild(script, tmp_path, heeding_ctrl_
     assert "stopped" in stdout and "Traceback" not in stderr
 
 
-def test_ctrl_c_keeps_what_has_not_started_from_starting(script, tmp_path, heeding_ctrl_c):
+def test_ctrl_c_keeps_what_has_not_started_from_starting(script, tmp_path, with_ctrl_c):
     if len(NAMES) < 2:
         pytest.skip("this environment has one framework: nothing waits")
     pids = tmp_path / "pids"
     process = subprocess.Popen(
         [
-            *heeding_ctrl_c,
+            *with_ctrl_c,
             *command("run", script(SLEEPERS), pids, "--backend", f"{ONE},{NAMES[0]}", "--jobs", 1, "--json"),
         ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),

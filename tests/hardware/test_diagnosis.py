@@ -73,7 +73,7 @@ def test_cuda_visible_devices_that_leaves_none_is_found(value, gpus):
 
 
 @pytest.mark.parametrize(("value", "gpus"), NOT_HIDDEN)
-def test_cuda_visible_devices_that_leaves_some_is_not_blamed(value, gpus):
+def test_cuda_visible_devices_that_leaves_some_is_not_the_reason(value, gpus):
     assert "VISIBLE" not in diagnose(facts(gpus=gpus, environment={"CUDA_VISIBLE_DEVICES": value})).reason
 
 
@@ -126,7 +126,7 @@ def test_a_driver_too_old_for_the_toolkit_names_the_one_needed(toolkit, driver, 
     ("12.6", "525.60.13"), ("12.8", "525.105.17"), ("11.8", "450.80.02"), ("11.0", "450.36.06"), ("13.0", "580.65.06"),
     ("12.6", "1000"), ("99.0", "1"), (None, "1"), ("12.6", None), ("12", "525.60.13"), ("11.7.1", "450.80.02"),
 ])  # fmt: skip
-def test_a_driver_that_is_new_enough_or_of_unknown_needs_is_not_blamed(toolkit, driver):
+def test_a_driver_that_is_new_enough_or_of_unknown_needs_is_not_the_reason(toolkit, driver):
     assert "too old" not in diagnose(facts(toolkit=toolkit, drivers={"nvidia": driver})).reason
 
 

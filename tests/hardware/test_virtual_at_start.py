@@ -1,4 +1,4 @@
-"""XDEVICE_VIRTUAL_GPUS is heeded right after a framework's import, in any process and whatever it imports first."""
+"""XDEVICE_VIRTUAL_GPUS is applied right after a framework's import, in any process and whatever it imports first."""
 
 import os
 import subprocess

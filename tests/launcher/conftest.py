@@ -35,12 +35,12 @@ def script(tmp_path):
 
 
 @pytest.fixture
-def start(tmp_path, heeding_ctrl_c):
+def start(tmp_path, with_ctrl_c):
     """Starts ``xdevice launch``, and leaves none of those it started behind."""
     started = []
 
     def begin(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **env):
-        command = [*heeding_ctrl_c, sys.executable, "-m", "xdevice", "launch", *map(str, arguments)]
+        command = [*with_ctrl_c, sys.executable, "-m", "xdevice", "launch", *map(str, arguments)]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
         launcher = subprocess.Popen(command, cwd=tmp_path, env={**CLEAN, **env}, **pipes)
         started.append(launcher)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status comes back."""
+    """Run the command line and return the exit status."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # also on a terminal that cannot show a character
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return fail(f"the command line needs {package}; pip install rich psutil")
     except XDeviceError as error:
         return fail(str(error))
-    except BrokenPipeError:  # the reader, head or less, has had enough
+    except BrokenPipeError:  # the reader, such as head or less, has closed the pipe
         sys.stderr.close()
         return 1
     except KeyboardInterrupt:

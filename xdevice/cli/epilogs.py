@@ -7,7 +7,7 @@ run does not know goes to the script, and so does everything after --.
 --virtual-gpus N gives every framework N virtual GPUs. With --stand-in they answer to the framework's
 own names for its GPUs, so that a script written for CUDA runs unedited. It then runs once, under the
 frameworks that it imports itself: options come before SCRIPT, and everything after it goes to the
-script. --backend NAME is for a script whose imports do not decide, as one that imports Keras.
+script. --backend NAME is for a script that imports no framework itself, such as one that imports Keras.
 
 Exit status: 0 if the script succeeds everywhere, 1 if it fails somewhere (with --strict also if
 outputs differ), 2 for a mistake in the command, 130 after Ctrl-C.
@@ -15,8 +15,8 @@ outputs differ), 2 for a mistake in the command, 130 after Ctrl-C.
 Wall time is that of the whole process, imports included. Peak memory is that of the script and all
 it starts: the most that samples have seen at once, or the kernel's figure for the script if larger.
 
-Outputs are compared without colours and other control characters, and of a line written over the
-last state is taken. What a failed run prints is not compared but shown apart. The first mebibyte
+Outputs are compared without colours and other control characters, and only the last state of a line that
+is overwritten counts. The output of a failed run is not compared but shown apart. The first mebibyte
 and 2000 lines of each output count. A script that prints over 256 mebibytes is stopped, and so are
 all processes, daemons too, that a script leaves running when it ends.
 
@@ -28,10 +28,10 @@ BENCH = """\
 xdevice bench --list names the experiments. Each framework has a process of its own, one after the
 other. Sizes are the lessons' own times the scale, and smaller where memory is short.
 
-Every time is that of work that is done: all devices have been waited for. It is the median of up to
+Every time is measured after waiting for all devices. It is the median of up to
 five turns, in which an experiment's lines are timed one after the other; where the quartiles of the
 same work differ by more than a factor of 2, a line says that the machine is too busy. The ratio to the CPU is the
-time of an experiment's first line, on the CPU, over this line's.
+time of an experiment's first line, on the CPU, divided by this line's.
 
 Exit status: 0 if all went well, 1 if a framework or an experiment failed, 2 for a mistake in the
 command, 130 after Ctrl-C. An experiment that a framework cannot do, on two devices where there is

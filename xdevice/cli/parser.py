@@ -200,7 +200,7 @@ def _add_launch_options(launch: argparse.ArgumentParser) -> None:
     add("--trust-network", action="store_true", help="let the engine listen where any process can connect to it")
     add("script", metavar="SCRIPT", help="a Python file")
     rest = add("args", nargs=argparse.REMAINDER, metavar="ARGS", help="what the script is given")
-    rest.required = False  # or its absence is complained of beside that of SCRIPT
+    rest.required = False  # or an error about SCRIPT would name it too
 
 
 def _add_backend_option(command: argparse.ArgumentParser, help: str) -> None:
@@ -208,6 +208,6 @@ def _add_backend_option(command: argparse.ArgumentParser, help: str) -> None:
 
 
 def fail(message: str) -> int:
-    """Print the error; the exit status comes back."""
+    """Print the error and return the exit status."""
     print(f"xdevice: error: {message}", file=sys.stderr)
     return USAGE_ERROR

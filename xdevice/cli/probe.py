@@ -1,4 +1,4 @@
-"""Asking a framework what it is and sees, in a process of its own: it may crash, hang or print."""
+"""Asking a framework for its version and devices, in a process of its own: it may crash, hang or print."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT = 120.0
 
 
 def probe_all(asked: Sequence[str], timeout: float, quiet: bool) -> tuple[list[dict[str, Any]], int | None]:
-    """What there is to say of each backend asked for, or of all, and the signal that cut it short, if one did."""
+    """A report on each backend asked for, or on all, and the signal that interrupted it, if one did."""
     from xdevice.framework.adapters import find, is_installed, registered
 
     names = [str(find(name)) for name in asked or registered()]
@@ -99,7 +99,7 @@ def print_alone(ask: Callable[[], dict[str, Any]]) -> None:
         found = {"status": "broken", "error": f"{type(cause).__name__}: {cause}" if cause else str(error)}
     json.dump(found, answers)
     answers.flush()
-    os._exit(0)  # a framework that crashes on its way out has answered all the same
+    os._exit(0)  # a framework may crash while the process ends: the answer is written
 
 
 def _ask(backend: Backend) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _answer(child: Child, timeout: float) -> dict[str, Any]:
         error = f"no answer after {timeout:g} s" if child.status == "timed out" else "interrupted"
         return {**row, "status": child.status, "error": error}
     words = [line.strip() for line in stderr.decode(errors="replace").splitlines() if line.strip()]
-    error = f"{exit_text(child.exit_status)} without an answer" + (f"; its last words: {words[-1]}" if words else "")
+    error = f"{exit_text(child.exit_status)} without an answer" + (f"; its last line: {words[-1]}" if words else "")
     return {**row, "status": "crashed", "error": error, "exit_status": child.exit_status}
 
 

@@ -1,4 +1,4 @@
-"""``xdevice virtual``: whether every Python here heeds ``XDEVICE_VIRTUAL_GPUS``, and plug-ins compiled beforehand."""
+"""``xdevice virtual``: whether every Python here applies ``XDEVICE_VIRTUAL_GPUS``, and plug-ins compiled in advance."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LINE = (
 
 
 def main(options: argparse.Namespace) -> int:
-    """Do what was asked; the exit status comes back."""
+    """Do what was asked and return the exit status."""
     if options.to is not None and options.action != "build":
         raise ArgumentError("--to goes with xdevice virtual build")
     if options.action == "build":
@@ -42,7 +42,7 @@ def main(options: argparse.Namespace) -> int:
     try:
         if options.action == "install":
             file.write_text(LINE, encoding="ascii")
-            print(f"{file} is installed; every Python of this environment heeds {ENV} at its start")
+            print(f"{file} is installed; every Python of this environment applies {ENV} at its start")
         else:
             there = file.exists()
             file.unlink(missing_ok=True)
@@ -57,9 +57,9 @@ def main(options: argparse.Namespace) -> int:
 
 def _show(file: Path) -> None:
     if file.exists():
-        print(f"installed: {file}; every Python of this environment heeds {ENV} at its start")
+        print(f"installed: {file}; every Python of this environment applies {ENV} at its start")
     else:
-        print(f"not installed: {ENV} is heeded by programs that import xdevice, by xdevice run, and their children")
+        print(f"not installed: {ENV} is applied by programs that import xdevice, by xdevice run, and by their children")
     print(f"{ENV}={os.environ[ENV]}" if ENV in os.environ else f"{ENV} is not set")
 
 

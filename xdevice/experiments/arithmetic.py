@@ -46,7 +46,7 @@ def log(setting: Setting) -> Iterator[Work]:
 
 
 def matrix(size: int, device: Device) -> Any:
-    """A random matrix whose powers neither grow nor vanish: its rows sum to about 1."""
+    """A random matrix with powers that neither grow nor vanish: its rows sum to about 1."""
     return random((size, size), device, mean=1 / size)
 
 

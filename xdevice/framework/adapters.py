@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xdevice.device import Device
 
 GROUP = "xdevice.backends"
-"""The entry-point group; our own adapters are registered in it like everyone else's."""
+"""The entry-point group; our own adapters are registered in it like those of others."""
 
 ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
 """Which installed framework is taken when none is chosen; others come after these, by name. All of these have a CPU."""
@@ -37,12 +37,12 @@ _MEANT = {
     **dict.fromkeys(("flax", "equinox", "haiku", "optax", "jaxlib", "jnp"), "jax"),
     **dict.fromkeys(("np", "scipy"), "numpy"),
     **dict.fromkeys(("cp", "cupyx", "cupy-cuda12x", "cupy-cuda13x"), "cupy"),
-}  # what others call a framework, for the hint of an error
+}  # other names of a framework, for the hint of an error
 
 _PACKAGES = {
     "paddle": "paddlepaddle",
     "cupy": "cupy-cuda12x",
-}  # where a framework's package is not called as it is imported
+}  # packages that are not named like the import
 
 _COMMANDS = {
     "mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz",
@@ -113,7 +113,7 @@ class Backend(str):
         return getattr(self, name)
 
     def open(self, name: str) -> Capability:
-        """The capability, loaded and kept as an attribute, with what has to be done before and after."""
+        """The capability, loaded and kept as an attribute; the hooks run before and after."""
         found: Capability | None = self.__dict__.get(name)
         if found is not None:
             return found
@@ -192,14 +192,14 @@ def is_installed(name: str) -> bool:
 
 
 def is_optional(name: str) -> bool:
-    """Whether the adapter is xdevice's own and its framework is not in `ORDER`: "all" does not insist on that one."""
+    """Whether the adapter is xdevice's own and its framework is not in `ORDER`: "all" does not require it."""
     return name not in ORDER and registered()[name].module.startswith(f"{GROUP}.")
 
 
 def has_device(owner: Backend) -> bool:
     """Whether the framework has a device on this machine; one that is not in `ORDER` is imported and asked.
 
-    It is asked without being prepared, so that it may still get virtual GPUs. A broken one is said to have a device:
+    The hooks do not run, so that it may still get virtual GPUs. A broken framework counts as having a device:
     using it raises the error.
     """
     if owner in ORDER:
@@ -218,7 +218,7 @@ def imported() -> list[Backend]:
 
 
 def package_of(name: str) -> str:
-    """The package that installs a framework: never one of our extras, which an index may not have."""
+    """The package that installs a framework: never one of our extras, which a package index may not have."""
     return _PACKAGES.get(name, str(name))
 
 
@@ -228,7 +228,7 @@ def install_command(name: str) -> str:
 
 
 def not_installed(name: str) -> BackendNotInstalledError:
-    """The error for an adapter whose framework is missing."""
+    """The error for a framework that is not installed."""
     return BackendNotInstalledError(
         f"backend {str(name)!r} needs the package {package_of(name)!r}, which is not installed; installed are "
         f"{', '.join(available()) or 'none'}; {install_command(name)}",

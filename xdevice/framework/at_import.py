@@ -1,6 +1,6 @@
-"""Virtual GPUs right after a program's own import of a framework, by an import hook.
+"""Running code right after a program's own import of a framework, by an import hook.
 
-The framework is imported by its adapter, which knows how, whichever module asks for it first.
+The adapter imports the framework, since it knows how, whichever module asks for it first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _hook: ImportHook | None = None
 
 
 def watch(then: Callable[[Backend], None]) -> None:
-    """Call ``then`` with each framework right after its import; those that are imported already come at once."""
+    """Call ``then`` with each framework right after its import; at once for those that are imported already."""
     global _hook
     if _hook is not None:
         return
@@ -46,7 +46,7 @@ def _is_framework(name: str) -> bool:
 def _call(then: Callable[[Backend], None], owner: Backend) -> None:
     try:
         then(owner)
-    except XDeviceError as error:  # an import does not fail because of it; using xdevice raises it again
+    except XDeviceError as error:  # the import succeeds all the same; using xdevice raises the error again
         _say(error, owner)
 
 

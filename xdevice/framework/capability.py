@@ -15,7 +15,7 @@ _NOUNS = {
     "mixing": "devices to mix",
     "engine": "engine for several processes",
     "storage": "such numbers to store",
-}  # capabilities whose name does not say what is missing
+}  # capabilities with a name that does not say what is missing
 
 
 class Capability:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-_COMPANION = "numpy"  # every framework imports it, so that it is imported says nothing about what is wanted
+_COMPANION = "numpy"  # every framework imports it, so its import says nothing about the user's choice
 
 _process_choice: Backend | None = None
 _guess: Backend | None = None
@@ -118,7 +118,7 @@ def backend(name: str | None = None) -> Backend:
 
 
 def decided() -> Backend | None:
-    """The framework that was chosen or guessed, or the only one imported; ``None`` where it is still open."""
+    """The framework that was chosen or guessed, or the only one imported; ``None`` where nothing is decided yet."""
     return _chosen() or _guess or _only_one_imported()
 
 

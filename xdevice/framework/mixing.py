@@ -1,6 +1,6 @@
 """``strict()``: an operation on tensors of two devices is an error, under every framework.
 
-Some frameworks raise by themselves, others copy without saying so. Each adapter has its own way of
+Some frameworks raise an error, others copy silently. Each adapter has its own way of
 watching, in ``backends/NAME/mixing.py``; nothing is watched while no strict block is open.
 """
 

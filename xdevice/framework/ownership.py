@@ -41,7 +41,7 @@ sometimes_data: set[type] = set()
 _owners: dict[type, Ownership] = {}  # each type seen so far that a framework owns
 _unowned: dict[type, list[Backend]] = {}  # types that no framework owns, and the frameworks that have said so
 _MOST_UNOWNED = 4096
-_unusable: dict[Backend, ModuleType] = {}  # modules that have a framework's name but cannot be used as one
+_unusable: dict[Backend, ModuleType] = {}  # modules with a framework's name that cannot be used as one
 
 
 class Ownership:
@@ -130,7 +130,7 @@ def _unless_data(owner: Backend) -> Callable[[Any], Device]:
 
     def device_of(tensor: Any) -> Device:
         if is_data(tensor):
-            raise NotATensorError("plain data")  # never shown: the caller takes a closer look
+            raise NotATensorError("plain data")  # never shown: the caller examines the leaf
         return where(tensor)
 
     return device_of
@@ -155,7 +155,7 @@ def check_arrival(tensor: Any, owner: Backend, device: Device) -> Any:
 
 
 def usable(cls: type) -> Iterator[Backend]:
-    """The imported frameworks that may know something of the class: those whose adapters load."""
+    """The imported frameworks that may own the class: those with an adapter that loads."""
     for owner in imported():
         module = sys.modules.get(owner)
         if module is None or _unusable.get(owner) is module:

@@ -55,7 +55,7 @@ def gpu(i: int = 0) -> Device:
 
 
 def count(kind: str = "gpu") -> int:
-    """How many devices of the kind the chosen framework can use now: visible, logical ones.
+    """The number of devices of a kind that the chosen framework can use now: visible, logical ones.
 
     0 if there are none; never raises because of missing hardware or drivers.
 
@@ -75,7 +75,7 @@ def count(kind: str = "gpu") -> int:
 
 
 def num_gpus() -> int:
-    """How many GPUs the chosen framework can use now: ``count("gpu")``.
+    """The number of GPUs that the chosen framework can use now: short for ``count("gpu")``.
 
     Raises
     ------
@@ -195,9 +195,9 @@ def properties(device: DeviceLike) -> Properties:
 
 
 def synchronize(*devices: DeviceLike) -> None:
-    """Wait until the devices have done all that was asked of them; without any, all devices.
+    """Wait until all work queued on the devices is done; without arguments, on all devices.
 
-    On a CPU whose framework computes at once there is nothing to wait for, and nothing is done.
+    It does nothing on a CPU where the framework computes synchronously.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def synchronize(*devices: DeviceLike) -> None:
 
 
 def properties_of(owner: Backend, device: Device) -> Properties:
-    """What the framework knows of a device that exists; a virtual one has the host's memory."""
+    """The properties of an existing device; a virtual one has the host's memory."""
     if not is_virtual(owner, device):
         return owner.hardware.properties(device)
     from xdevice.machine import host_memory  # reads the machine: not at import

@@ -1,4 +1,4 @@
-"""Why a framework does not see the machine's GPU: rules on facts, so that both can be recorded.
+"""Why a framework does not see the machine's GPU: rules over facts.
 
 The rules are ordered from what can never work to what only needs a setting; the first that applies is given.
 """
@@ -25,7 +25,7 @@ VARIABLES = {
 """The environment variables that can hide a maker's GPUs; NVIDIA_VISIBLE_DEVICES acts on containers."""
 
 MAKERS = {"cuda": "nvidia", "rocm": "amd"}
-"""Whose GPUs a framework built for that toolkit can use."""
+"""The maker whose GPUs a framework built for the toolkit can use."""
 
 MINIMUM_DRIVER = {
     "13": "580",
@@ -48,15 +48,15 @@ slightly newer ones."""
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that the rules look at."""
+    """The input of the rules."""
 
     backend: str
-    compute: str | None = "cpu"  # as in contract.Build; None: the adapter does not say
+    compute: str | None = "cpu"  # as in contract.Build; None: unknown
     toolkit: str | None = None
     gpu_kind: bool = True  # whether the framework can have GPUs at all
     cpu_kind: bool = True  # whether it computes on the CPU, too
     seen: int = 0  # how many it sees
-    gpu_build: str | None = None  # what to type to get a build for GPUs, in the adapter's words
+    gpu_build: str | None = None  # what to type to get a build for GPUs, as the adapter says
     environment: Mapping[str, str] = field(default_factory=dict[str, str])  # those of VARIABLES that are set
     gpus: tuple[Gpu, ...] = ()
     drivers: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
@@ -77,7 +77,7 @@ class Problem:
 
 
 def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
-    """What the rules need to know of this framework on this machine; imports the framework."""
+    """The facts about this framework on this machine; imports the framework."""
     hardware, machine = backend.hardware, machine or gpus()
     try:
         build = hardware.build()

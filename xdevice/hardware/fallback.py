@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xdevice.framework.adapters import Backend
 
-_warned: set[str] = set()  # frameworks that there was a warning about
+_warned: set[str] = set()  # frameworks that a warning was given for
 
 
 def try_gpu(i: int = 0) -> Device:
@@ -82,7 +82,7 @@ def _warn_if_hidden(chosen: Backend) -> None:
     if chosen in _warned:
         return
     _warned.add(chosen)
-    from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only when a GPU is missed
+    from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only when no GPU is seen
 
     facts = facts_of(chosen)
     problem = diagnose(facts)

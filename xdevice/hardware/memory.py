@@ -29,7 +29,7 @@ _RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200
 """Flags of generators, coroutines and both in one, as in `inspect`, which costs 5 ms to import."""
 
 _NOT_RUN = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
-"""What a call returns whose function has not run yet, also where only a wrapper or ``__call__`` could be seen."""
+"""Results of a function that has not run yet; a wrapper or ``__call__`` may hide the function's flags."""
 
 
 def memory_stats(device: DeviceLike) -> MemoryStats:
@@ -37,7 +37,7 @@ def memory_stats(device: DeviceLike) -> MemoryStats:
 
     ``total`` and ``free`` are of the device; ``allocated`` is in live tensors of this process,
     ``reserved`` is held by the framework's allocator, ``peak`` is the most that was ever allocated.
-    The question frees nothing.
+    Asking frees nothing.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def empty_cache(device: DeviceLike | None = None) -> None:
 def is_out_of_memory(exc: BaseException) -> bool:
     """Whether the exception, one that it was raised from, or one in a group says that memory ran out.
 
-    True for `MemoryError` and for every imported framework's own words for it. An error that was raised while
+    True for `MemoryError` and for every imported framework's own error. An error that was raised while
     another was handled, without ``from``, is judged by itself.
 
     Examples
@@ -164,7 +164,7 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
                 result = fn(size, *args, **kwargs)
                 if isinstance(result, _NOT_RUN):
                     if not isinstance(result, types.AsyncGeneratorType):
-                        result.close()  # else Python warns that a coroutine was never awaited
+                        result.close()  # or Python warns that a coroutine was never awaited
                     raise _runs_later(fn)
                 return result
             except Exception as error:
@@ -191,7 +191,7 @@ def _check_function(fn: Any) -> None:
         raise _runs_later(fn)
     if "self" in getattr(getattr(fn, "__code__", None), "co_varnames", ())[:1] and not hasattr(fn, "__self__"):
         raise ArgumentTypeError(
-            f"{fn.__qualname__} is a method, whose first argument is its object and not the batch size; "
+            f"{fn.__qualname__} is a method: its first argument is its object and not the batch size; "
             "wrap the bound method: find_batch_size(obj.method)"
         )
 
@@ -209,7 +209,7 @@ def _free_memory() -> None:
         try:
             owner.memory.empty_cache(None)
         except (BrokenBackendError, NotImplementedError, VirtualDeviceError):
-            continue  # a framework that keeps nothing back, or is not usable at all
+            continue  # it has no cache, or cannot be used
 
 
 def _says_so(owner: Any, error: BaseException) -> bool:

@@ -1,6 +1,6 @@
-"""Taking time, with every device waited for at both ends.
+"""Measuring time, waiting for every device at both ends.
 
-Frameworks queue work and return: a clock read without waiting measures the queueing.
+Frameworks queue work and return: without waiting, a clock measures the queueing.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Timer:
 
 
 class Benchmark:
-    """A block whose time is printed, as ``label: 0.1234 sec``; all devices are waited for.
+    """Print the time of a block as ``label: 0.1234 sec``, after waiting for all devices.
 
     The time in seconds is kept as ``seconds``. A block left by an exception prints nothing.
 

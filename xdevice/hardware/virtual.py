@@ -1,7 +1,7 @@
-"""GPUs that are not there: ``virtual_gpus(n)`` and the environment variable ``XDEVICE_VIRTUAL_GPUS``.
+"""Virtual GPUs: ``virtual_gpus(n)`` and the environment variable ``XDEVICE_VIRTUAL_GPUS``.
 
-A virtual GPU has memory of its own, taken from the host's; copies to it copy. Each framework needs them
-before it is first used: the chosen one gets them at once, any other when xdevice first opens it.
+A virtual GPU has memory of its own, which is host memory, and a copy to it is a real copy. A framework gets its
+virtual GPUs before it is first used: the chosen one at once, any other when xdevice first uses it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xdevice.framework.adapters import Backend
 
-_enabled: dict[Backend, int] = {}  # the frameworks in use, with how many each has
+_enabled: dict[Backend, int] = {}  # the frameworks in use, and how many virtual GPUs each has
 _lock = RLock()
 
 
@@ -45,7 +45,7 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
     ------
     VirtualDeviceError
         Too late for this framework, real GPUs are there and ``force`` is not given, or this process
-        has virtual GPUs already, in another number or not standing in.
+        has virtual GPUs already, in a different number or not standing in.
     NotSupportedError
         The chosen framework, or this system, cannot have them.
     ArgumentError
@@ -69,7 +69,7 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
             raise
         name_virtual()
         for owner in [b for b, got in _enabled.items() if not got]:
-            del _enabled[owner]  # used already, without any: they are due, or too late, when it is next used
+            del _enabled[owner]  # it was used without any: they are enabled, or it is too late, when it is next used
             owner.close()
         if stand_in:
             request.propagate(request.current())
@@ -78,7 +78,7 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
 
 
 def enable_requested(owner: Backend, capability: str = "") -> None:
-    """Give a framework that is about to be used its virtual GPUs, if any were requested."""
+    """Enable the virtual GPUs that were requested, before a framework is used: the hook ``before_loading``."""
     if owner in _enabled or capability == "virtual":
         return
     with _lock:
@@ -124,7 +124,7 @@ def _enable(owner: Backend) -> None:
 
 
 def apply_environment() -> None:
-    """Give each framework its virtual GPUs right after its import, in this process and those that it starts."""
+    """Do what ``XDEVICE_VIRTUAL_GPUS`` asks for, right after the import of a framework, here and in child processes."""
     name_virtual()  # a script may write vgpu:1 before it uses a framework
     try:
         request.propagate(request.current())

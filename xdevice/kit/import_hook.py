@@ -1,4 +1,4 @@
-"""Code that runs when another library's module is imported, whoever imports it and whenever."""
+"""Running code when a module of another library is imported, by any import statement in the process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ImportHook:
 
 
 class WrappedLoader:
-    """A module's own loader, which the module has again while it is executed and afterwards."""
+    """A stand-in for a module's own loader, which the module gets back before it is executed."""
 
     def __init__(self, own: Any) -> None:
         self._own = own
@@ -61,7 +61,7 @@ class WrappedLoader:
         self.execute(module)
 
     def execute(self, module: ModuleType) -> None:
-        """Execute the module, and do what is to be done around that."""
+        """Execute the module."""
         self._own.exec_module(module)
 
 

@@ -25,7 +25,7 @@ _TRACED = ("train_function", "test_function", "predict_function")
 
 
 def choose(framework: str) -> None:
-    """Have Keras run on that framework, where it can, when it is imported from now on, in child processes as well."""
+    """Set the framework that Keras uses when it is imported, here and in child processes, if Keras supports it."""
     spec = find_spec("keras")  # does not import it
     if spec is not None and spec.origin and Path(spec.origin).with_name("src").joinpath("backend", framework).is_dir():
         os.environ["KERAS_BACKEND"] = framework
@@ -95,7 +95,7 @@ def variables(model: Any) -> list[Any]:
 
 
 def forget_compiled(model: Any) -> None:
-    """Drop the functions that Keras has compiled, which hold on to the old values; it compiles them anew."""
+    """Drop the functions that Keras has compiled, which refer to the old values; it compiles them again."""
     for layer in layers(model):
         for name in _TRACED:
             if getattr(layer, name, None) is not None:

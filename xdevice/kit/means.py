@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 _EXACT = (1, 2, 4)
-"""So many equal numbers add up exactly in their own dtype, in any order; three, five or eight do not."""
+"""Numbers of processes for which equal values add up exactly in any order; three, five and eight are not."""
 
 _WIDER = {"float32": "float64", "complex64": "complex128"}
 _NARROW = ("float16", "bfloat16", "float8")
 
 
 def summed_in(name: str, size: int) -> str:
-    """The dtype in which numbers of the named dtype are added up for their mean over so many processes.
+    """The dtype in which numbers of the named dtype are added up for their mean over ``size`` processes.
 
-    In it, the sum of equal numbers is exact, and that of short ones does not overflow. Of float64 nothing is wider:
+    The sum of equal numbers is exact in it, and the sum of short ones does not overflow. Nothing is wider than float64:
     the last bit of its mean may differ.
 
     >>> summed_in("float16", 2), summed_in("float32", 2), summed_in("float32", 3)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def reduced(vectors: Sequence[Any], combine: Callable[..., Any], weights: Sequence[float] | None) -> Any:
-    """A new vector: the first, combined with the others in their order, each times its weight if there are weights.
+    """A new vector: the vectors combined in their order, each multiplied by its weight if weights are given.
 
     >>> import numpy as np
     >>> reduced([np.ones(2), np.full(2, 3.0)], np.add, [0.5, 1.0])

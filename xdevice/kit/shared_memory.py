@@ -1,10 +1,10 @@
 """Collectives of the processes of one host through memory that they share, without any socket.
 
-Each process writes its vector into a row of a file that all of them have mapped. A gate lets all go on together;
+Each process writes its vector into a row of a file that all of them have mapped. After a barrier
 each then reduces its own part of the columns, or all of a short vector, always in the order of ranks, so that the sums
 are the same bits in every process and in every run. Long vectors go in pieces.
 
-The file and the gate's FIFOs are in a folder of mode 0700, with a name that cannot be guessed, in a file system that
+The file and the barrier's FIFOs are in a folder of mode 0700, with a name that cannot be guessed, in a file system that
 all users share. The folder is removed as soon as every process has opened what is in it: from then on no name leads to
 the memory, and the system frees it with the last process, however that ends.
 """
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _BYTES = 16 << 20
-"""Of the memory, whatever the number of processes: it fits into processors' caches, and into a container's /dev/shm."""
+"""The size of the memory for any number of processes: it fits into a processor's cache and a container's /dev/shm."""
 
-_SMALL = 1 << 16  # bytes of all rows together that each process reduces alone, sooner than it would pass a gate
+_SMALL = 1 << 16  # bytes of all rows together that each process reduces alone, which is quicker than another barrier
 _ROW = 4096  # a row's length is a multiple of it
-_LOOK = 0.005  # seconds between two looks whether rank 0 has made the folder
+_LOOK = 0.005  # seconds between checks for the folder, which rank 0 makes
 _NARROW = ("float16", "bfloat16", "float8")  # added up in float32, and rounded once
 _COMBINED = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
 
@@ -47,12 +47,12 @@ class SharedMemory:
     DistributedTimeoutError
         Rank 0 does not make the memory within ``patience`` seconds, or makes it where this process does not see it.
     DistributedError
-        What has that name belongs to another user.
+        The folder of that name belongs to another user.
     """
 
     def __init__(self, rank: int, size: int, name: str, patience: float) -> None:
         self.rank, self.size, self._patience = rank, size, patience
-        self._room = max(_ROW, _BYTES // (2 * size) // _ROW * _ROW)  # of a row, of which a half has one per process
+        self._room = max(_ROW, _BYTES // (2 * size) // _ROW * _ROW)  # of a row; each half has one row per process
         self._half = 0
         self._to: list[int] = []  # FIFOs: rank 0 has one for every other process, the others have rank 0's
         self._from: list[int] = []
@@ -71,13 +71,13 @@ class SharedMemory:
         found = np.empty_like(vector)
         for piece, rows in self._pieces(vector):
             rows[self.rank] = vector[piece]
-            self._gate()
+            self._barrier()
             if rows.nbytes <= _SMALL:
                 found[piece] = _reduced(rows, op)
                 continue
             first, last = (number * rows.shape[1] // self.size for number in (self.rank, self.rank + 1))
             rows[0, first:last] = _reduced(rows[:, first:last], op)
-            self._gate()
+            self._barrier()
             found[piece] = rows[0]
         return found
 
@@ -87,7 +87,7 @@ class SharedMemory:
         for piece, rows in self._pieces(vector):
             if self.rank == root:
                 rows[root] = vector[piece]
-            self._gate()
+            self._barrier()
             found[piece] = rows[root]
         return found
 
@@ -96,12 +96,12 @@ class SharedMemory:
         found = np.empty((self.size, vector.size), vector.dtype)
         for piece, rows in self._pieces(vector):
             rows[self.rank] = vector[piece]
-            self._gate()
+            self._barrier()
             found[:, piece] = rows
         return found
 
     def close(self) -> None:
-        """Leave: a process that still waits at the gate gets an error."""
+        """Leave: a process that still waits at the barrier gets an error."""
         for descriptor in (*self._to, *self._from):
             os.close(descriptor)
         self._to, self._from = [], []
@@ -109,8 +109,8 @@ class SharedMemory:
     def _pieces(self, vector: Array) -> Iterator[tuple[slice, Array]]:
         """Parts of the vector, and the rows of the memory for each.
 
-        The halves of the memory take turns: a process that writes into one has passed the gate of the other, at which
-        every process arrives when it has read what it wanted of this one.
+        The halves of the memory are used alternately. A process that writes into one half has passed the barrier of
+        the other, so every process has finished reading this one.
         """
         step = self._room // vector.itemsize
         for begin in range(0, vector.size, step):
@@ -120,14 +120,14 @@ class SharedMemory:
             yield slice(begin, begin + count), rows
             self._half = 1 - self._half
 
-    def _gate(self) -> None:
+    def _barrier(self) -> None:
         """Return when every process is here. The kernel orders what was written to the memory before a FIFO."""
         try:
             if self.rank:
                 self._tell()
             for descriptor in self._from:
                 if not os.read(descriptor, 1):
-                    raise ConnectionError("another process has gone")
+                    raise ConnectionError("another process has ended")
             if self.rank == 0:
                 self._tell()
         except BaseException:
@@ -155,7 +155,7 @@ class SharedMemory:
                 os.read(self._from[-1], 1)
         finally:
             rmtree(new, ignore_errors=True)
-        _reserve(memory, 2 * self.size * self._room)  # not before: a job that fails until then leaves no memory behind
+        _reserve(memory, 2 * self.size * self._room)  # last, so that a job that fails earlier leaves no memory behind
         self._tell()
         return self._mapped(memory)
 
@@ -170,11 +170,11 @@ class SharedMemory:
                 )
             time.sleep(_LOOK)
         if folder.stat().st_uid != os.geteuid():
-            raise DistributedError(f"{str(folder)!r} belongs to another user; start the job anew")
+            raise DistributedError(f"{str(folder)!r} belongs to another user; start the job again")
         self._to.append(os.open(folder / f"from-{self.rank}", os.O_WRONLY))
         self._from.append(os.open(folder / f"to-{self.rank}", os.O_RDONLY))
         memory = os.open(folder / "memory", os.O_RDWR)
-        self._gate()
+        self._barrier()
         return self._mapped(memory)
 
     def _mapped(self, memory: int) -> mmap.mmap:
@@ -185,13 +185,13 @@ class SharedMemory:
 
 
 def _parent() -> Path:
-    """Where files are memory; elsewhere than on Linux, files of the system's cache."""
+    """The folder: in memory on Linux, elsewhere the folder of temporary files."""
     memory = Path("/dev/shm")
     return memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def _reserve(file: int, size: int) -> None:
-    """Let the file have so many bytes: where there is no space for them, a write into the mapping would kill."""
+    """Let the file have so many bytes: without space for them, a write into the mapping would kill the process."""
     os.ftruncate(file, size)
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file, 0, size)
@@ -205,7 +205,7 @@ def _reduced(rows: Array, op: str) -> Array:
         wide = np.dtype(summed_in(dtype.name, len(rows)))
     elif op == "sum" and dtype.name.startswith(_NARROW):
         wide = np.dtype("float32")
-    with np.errstate(all="ignore"):  # infinities and NaN are results as any others
+    with np.errstate(all="ignore"):  # infinities and NaN are results like any others
         total = rows[0].astype(wide)
         for row in rows[1:]:
             _COMBINED[op](total, row.astype(wide, copy=False), out=total)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 ENV = "XDEVICE_VIRTUAL_GPUS"
 MOST = 64
-"""The most that have been tried."""
+"""The largest number that has been tried."""
 
 _WARNED = "XDEVICE_STAND_IN_WARNED"
 _AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
@@ -23,7 +23,7 @@ STAND_IN, FORCE = "stand-in", "force"
 
 
 class Request:
-    """How many, 0 for none; whether real GPUs are hidden; whether they stand in for real ones; what asked for them."""
+    """How many GPUs (0 for none), whether they hide real ones, whether they stand in for them, and who asks."""
 
     __slots__ = ("force", "number", "source", "stand_in")
 
@@ -55,7 +55,7 @@ def parsed(text: str, name: str) -> Request:
 
 
 def is_in_environment() -> bool:
-    """Whether the environment asks for virtual GPUs, of whatever number."""
+    """Whether the environment asks for virtual GPUs."""
     return os.environ.get(ENV, "").strip() not in ("", "0")
 
 
@@ -80,7 +80,7 @@ def warned() -> bool:
 
 
 def make(number: int, force: bool, stand_in: bool) -> Request | None:
-    """Make the request; the one before it comes back, to be put back if this one cannot be met."""
+    """Replace the current request, and return it: `put_back` restores it if the new one cannot be met."""
     global _made
     option = ", stand_in=True" if stand_in else ""
     before, _made = _made, Request(number, force, stand_in, f"virtual_gpus({number}{option})")
@@ -94,7 +94,7 @@ def put_back(before: Request | None) -> None:
 
 
 def checked(n: Any, source: str, error: type[Exception] = ArgumentTypeError) -> int:
-    """The number, if there can be so many; ``error`` is raised for what is not a number."""
+    """The number, if that many are possible; ``error`` is raised for what is not a number."""
     number, hint = as_integer(n), f"give an integer from 1 to {MOST}"
     if number is None:
         raise error(f"{source} is not a number of GPUs; {hint}")

@@ -24,7 +24,7 @@ def unit_of(seconds: float) -> tuple[float, str]:
 
 
 def plot(found: Sequence[Answer], file: Path, *, dark: bool = False) -> list[Path]:
-    """Draw each experiment into a file of its own, in the format that the suffix names; the files come back.
+    """Draw each experiment into a file of its own, in the format that the suffix names, and return the files.
 
     One experiment is drawn into the file itself, several into files with their names behind its stem.
     """

@@ -56,7 +56,7 @@ def answer(child: Child, told: Sequence[Answer], names: Sequence[str]) -> Answer
         found["status"] = child.status
         told_why = found["error"] or any(experiment["error"] for experiment in experiments.values())
         if not told_why:
-            found["error"] = _last_words(child, stderr)
+            found["error"] = _last_line(child, stderr)
     found["experiments"] = [experiments[name] for name in names if name in experiments]
     return found
 
@@ -79,11 +79,11 @@ def _note(experiment: Answer, each: Answer) -> None:
         experiment[key] = each.get(key, experiment[key])
 
 
-def _last_words(child: Child, stderr: bytes) -> str:
+def _last_line(child: Child, stderr: bytes) -> str:
     if child.status in ("timed out", "stopped"):
         return f"{child.status} after {duration(child.seconds)}"
     lines = [line.strip() for line in printable(stderr.decode(errors="replace")).splitlines() if line.strip()]
-    return exit_text(child.exit_status) + (f"; its last words: {lines[-1]}" if lines else "")
+    return exit_text(child.exit_status) + (f"; its last line: {lines[-1]}" if lines else "")
 
 
 def catalogue(titles: Mapping[str, str]) -> Table:

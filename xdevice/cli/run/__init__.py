@@ -29,7 +29,7 @@ COMPARED_LINES = 2000
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the script, show what came of it, and give the exit status of the whole."""
+    """Run the script under each framework, show the results and return the exit status."""
     program = (
         ["-m", options.script] if options.module and options.env else script.program(options.script, options.module)
     )
@@ -90,7 +90,7 @@ def _pythons(names: Sequence[str], options: argparse.Namespace) -> tuple[dict[st
     good = [child.name for child in children if child.status == "ok"]
     if interrupted:
         for child in children:
-            child.status = "stopped"  # an environment may be ready, but the script has not run in it
+            child.status = "stopped"  # an environment may be ready, but the script did not run in it
         return {}, children, interrupted
     failed = [child for child in children if child.status != "ok"]
     return {name: environments.python(name) for name in good}, failed, None
@@ -99,9 +99,9 @@ def _pythons(names: Sequence[str], options: argparse.Namespace) -> tuple[dict[st
 def _environment(name: str, foreign: bool) -> Mapping[str, str]:
     """The environment variables of a run."""
     env = {**os.environ, "XDEVICE_BACKEND": name}
-    env.setdefault("PYTHONUNBUFFERED", "1")  # a run that is stopped has shown all it printed
+    env.setdefault("PYTHONUNBUFFERED", "1")  # so that the output of a run that is stopped is complete
     env.setdefault("PYTHONIOENCODING", "utf-8")
-    if foreign:  # these are about the present environment's packages
+    if foreign:  # these name packages of the present environment
         env.pop("PYTHONPATH", None)
         env.pop("PYTHONHOME", None)
     return env

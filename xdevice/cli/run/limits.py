@@ -30,7 +30,7 @@ except xdevice.NotSupportedError as error:
 def check(names: Iterable[str]) -> None:
     """Raise an error if a limit is asked for, and one of the frameworks cannot have virtual GPUs with one.
 
-    Each is asked in a process of its own: its import may change this one's environment, which the script gets.
+    Each is asked in a process of its own: its import may change the environment, which the script inherits.
     """
     if virtual_memory.limit() is None:
         return
@@ -43,10 +43,10 @@ def check(names: Iterable[str]) -> None:
 
 
 def imported_by(script: str) -> list[str]:
-    """The frameworks that the script imports whatever happens: in statements of the file itself."""
+    """The frameworks that the script imports unconditionally: in top-level statements of the file."""
     try:
         body = ast.parse(Path(script).read_bytes()).body
-    except (SyntaxError, ValueError):  # running it says what is wrong
+    except (SyntaxError, ValueError):  # the error appears when it runs
         return []
     names = [alias.name for statement in body if isinstance(statement, ast.Import) for alias in statement.names]
     names += [statement.module or "" for statement in body if isinstance(statement, ast.ImportFrom)]

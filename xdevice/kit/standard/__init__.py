@@ -31,17 +31,17 @@ PROMOTED = (
     *("nextafter", "not_equal", "pow", "subtract"),
 )
 TO_REALS = ("atan2", "copysign", "divide", "hypot", "nextafter")
-"""Those of two operands that make floats of integers."""
+"""Functions of two operands that convert integers to floats."""
 
 OF_BITS = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor"}
-"""Functions of bits, and what they are of booleans: frameworks have them for integers alone."""
+"""Functions of bits, and those of booleans that replace them: frameworks have bits of integers only."""
 
 OF_REALS = (
     *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "expm1", "log", "log10", "log1p"),
     *("log2", "signbit", "sin", "sinh", "sqrt", "tan", "tanh"),
 )
 PARTED = {"isfinite": "logical_and", "isinf": "logical_or", "isnan": "logical_or"}
-"""What is asked of real numbers, and how the answers for the two parts of a complex number are joined."""
+"""Functions of real numbers, and how the results for the real and imaginary parts are combined."""
 
 OF_TRUTH = ("logical_and", "logical_not", "logical_or", "logical_xor")
 TO_WHOLE = ("ceil", "floor", "round", "trunc")
@@ -89,7 +89,7 @@ def _binary(op: Callable[..., Any], promote: Callable[..., list[Any]], to_reals:
 
 
 def _remainder(raw: Mapping[str, Any], promote: Callable[..., list[Any]], dtypes: Dtypes) -> Callable[..., Any]:
-    """The remainder; where it is 0 it has the divisor's sign, which frameworks do not see to."""
+    """The remainder; where it is 0 it has the divisor's sign, which frameworks do not ensure."""
     add, subtract, negative = raw["add"], raw["subtract"], raw["negative"]
 
     def call(x1: Any, x2: Any, /) -> Any:

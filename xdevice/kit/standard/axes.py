@@ -1,4 +1,4 @@
-"""Axes and shapes, as an operation of a framework is given them: complete, and counted from 0."""
+"""Axes and shapes in the form that a framework's operations take: complete, and counted from 0."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def one_axis(x: Any, axis: int | None, what: str) -> int:
 
 
 def least_axes(x: Any, least: int, what: str) -> int:
-    """The number of axes, which has to be at least that."""
+    """The number of axes, which must be at least ``least``."""
     if len(x.shape) < least:
         raise ArgumentError(f"{what} was given a tensor of {len(x.shape)} axes; give {least} or more")
     return len(x.shape)

@@ -1,4 +1,4 @@
-"""Functions of each number: arithmetic, parts of complex numbers, bits, dtypes."""
+"""Functions applied element by element: arithmetic, parts of complex numbers, bits, dtypes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Elementwise(Parts):
-    """Functions whose result has the shape that their operands broadcast to."""
+    """Functions that return the shape to which their operands broadcast."""
 
     def positive(self, x: Any, /) -> Any:
         return x

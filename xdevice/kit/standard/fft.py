@@ -92,7 +92,7 @@ class _Fourier:
         return self._f["moveaxis"](found if factor == 1 else self._f["multiply"](found, factor), -1, axis)
 
     def _transformed(self, name: str, x: Any, length: int) -> Any:
-        """The transform along the last axis; of no vectors it is not asked for, since some frameworks fail then."""
+        """The transform along the last axis; not called without vectors, since some frameworks then fail."""
         if math.prod(x.shape):
             return self._raw[name](x, length) if name == "irfft" else self._raw[name](x)
         shape = (*x.shape[:-1], length // 2 + 1 if name == "rfft" else length)
@@ -101,7 +101,7 @@ class _Fourier:
         return self._f["reshape"](self._dtypes.cast(self._f["real"](x), wanted), shape)
 
     def _fitted(self, x: Any, axis: int, length: int) -> Any:
-        """The tensor with so many numbers along the axis: the first ones, or with zeros behind them."""
+        """The tensor cut, or padded with zeros, to that length along the axis."""
         lacking, front = length - x.shape[axis], (slice(None),) * axis
         if lacking <= 0:
             return x[(*front, slice(0, length))] if lacking else x
@@ -121,7 +121,7 @@ class _Fourier:
         return real(x, self._dtypes)
 
     def _counterpart(self, name: str | None) -> str:
-        """The complex dtype of a real one, and the other way round."""
+        """The complex dtype of a real one, and vice versa."""
         pairs: dict[str, str] = dict(zip(REAL_NAMES + COMPLEX_NAMES, COMPLEX_NAMES + REAL_NAMES, strict=True))
         return pairs.get(str(name), COMPLEX_NAMES[0])
 
@@ -132,7 +132,7 @@ def _opposite(norm: str) -> str:
 
 
 def _factor(inverse: bool, norm: str, length: int) -> float:
-    """What a transform scaled as ``norm="backward"`` is multiplied with, for another norm."""
+    """The factor from ``norm="backward"`` to another norm."""
     if norm == "backward":
         return 1
     size = math.sqrt(length) if norm == "ortho" else float(length)

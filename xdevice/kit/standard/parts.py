@@ -1,4 +1,4 @@
-"""What the functions of the standard are composed of."""
+"""The operations of a framework from which functions of the standard are composed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Parts:
     """A framework's operations and dtypes, for the classes that compose functions of them.
 
-    ``raw``: the framework's operations; ``f``: the functions that need no more than a dtype or an axis put right.
+    ``raw``: the framework's operations; ``f``: the functions that only need a dtype or an axis adjusted.
     """
 
     def __init__(
@@ -22,5 +22,5 @@ class Parts:
         self._raw, self._f, self._dtypes, self._promote = raw, f, dtypes, promote
 
     def _kept(self, x: Any, name: str | None) -> Any:
-        """The tensor in that dtype, whatever an operation made of it."""
+        """The tensor, converted back to that dtype if an operation changed it."""
         return x if self._dtypes.dtype_name(x) == name else self._dtypes.cast(x, name)

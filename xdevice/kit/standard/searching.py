@@ -1,4 +1,4 @@
-"""Functions that look for numbers, or order them."""
+"""Functions that search for numbers, or sort them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Searching(Parts):
-    """Functions whose result is places, or depends on the order of numbers."""
+    """Functions that return indices, or that depend on the order of numbers."""
 
     def take(self, x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
         return self._raw["take"](x, self._places(indices), one_axis(x, axis, "take"))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Shapes(Parts):
-    """Functions whose result has the numbers of their operands, in another arrangement."""
+    """Functions that rearrange the numbers of their operands."""
 
     def permute_dims(self, x: Any, /, axes: Any) -> Any:
         return self._raw["permute_dims"](x, axes_of(tuple(axes), len(x.shape)))

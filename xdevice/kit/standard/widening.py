@@ -22,20 +22,20 @@ _LADDER = {
     "float16": ("float32",),
     "bfloat16": ("float32",),
 }
-"""The dtypes that are tried in place of one that an operation does not take; each holds all of its values.
+"""The dtypes tried in place of one that an operation does not take; each holds all of its values.
 
-But 64-bit floats hold integers up to 2**53 only: for a framework that has no other such operation.
+The exception is float64, which holds integers up to 2**53 only: it is the last resort.
 """
 
 _OTHER_RESULTS = frozenset(
     {"argmax", "argmin", "argsort", "equal", "greater", "greater_equal", "isfinite", "isinf", "isnan", "less"}
     | {"less_equal", "nonzero", "not_equal", "searchsorted", "signbit", "all", "any"}
 )
-"""Operations whose results are places or booleans, and so not of their operands' dtype."""
+"""Operations that return indices or booleans, and not their operands' dtype."""
 
 
-_PLACES = ("take", "take_along_axis")
-"""Operations whose second operand is places."""
+_INDEXED = ("take", "take_along_axis")
+"""Operations whose second operand is an array of indices."""
 
 
 class Widening:
@@ -57,7 +57,7 @@ class Widening:
         first = 1 if name == "where" else 0
 
         def within(wider: str, dtype: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-            operands = args[first : first + 1] if name in _PLACES else args[first:]
+            operands = args[first : first + 1] if name in _INDEXED else args[first:]
             given = (self._to(x, dtype, wider) for x in operands)
             found = op(*args[:first], *given, *args[first + len(operands) :], **options)
             return found if name in _OTHER_RESULTS else self._to(found, wider, dtype)
