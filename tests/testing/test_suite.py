@@ -1,5 +1,7 @@
 """The contract suite as something to inherit: nothing is lost in it, and what is missing is said."""
 
+import re
+
 from xdevice.testing import Native, contract
 
 pytest_plugins = ["pytester"]
@@ -77,3 +79,51 @@ def test_a_broken_promise_shows_its_values(run):
     result = run(code, "-k", "host_values")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["E * assert [[]2.0, *"])
+
+
+WAIVING = (
+    WORDS
+    + """
+    from xdevice.testing import contract
+    class TestPages(contract.Exchange):
+        backend, native = "pages", Words()
+        waived = {"%s": "pages are of paper"}
+"""
+)
+
+
+def test_a_waived_promise_is_not_run_and_the_summary_says_why(run):
+    result = run(WAIVING % "test_to_numpy_returns_host_values")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["xdevice: TestPages waives test_to_numpy_returns_host_values: pages are of paper"])
+    assert result.parseoutcomes()["deselected"] >= 1
+
+
+def test_only_a_promise_can_be_waived(run):
+    result = run(WAIVING % "test_no_such_promise")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*TestPages.waived names test_no_such_promise, which is not a promise"])
+
+
+RAW = """
+    import numpy
+    import xdevice.backends.numpy.maths as maths
+    from xdevice.testing import contract
+
+    def total(a, axis=None): return numpy.add.reduce(a, axis, dtype=a.dtype)
+
+    maths.namespace = lambda: vars(numpy) | {"sum": total, "sort": lambda a: numpy.sort(a)}
+
+    class TestRaw(contract.Standard):
+        backend = "numpy"
+        class native:
+            def ones(): return numpy.ones((2, 3))
+"""
+
+
+def test_an_adapter_that_hands_over_a_module_as_it_is_breaks_promises(run):
+    """Its functions lack the standard's keywords, and add 8-bit integers to 8-bit integers."""
+    result = run(RAW, "-k", "sum or sort or exp or argmax", "--tb=no", "-rf")
+    broken = re.findall(r"^FAILED .*standard_says\[numpy-(\w+)\]", result.stdout.str(), re.MULTILINE)
+    assert broken == ["argsort", "sort", "sum"]
+    assert result.parseoutcomes()["passed"] >= 4

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 import xdevice
-from xdevice.typing import DeviceLike
+from xdevice.typing import DeviceLike, Namespace, Tensor
 
 d: xdevice.Device = xdevice.try_gpu()
 ds: list[xdevice.Device] = xdevice.try_all_gpus()
@@ -69,6 +69,28 @@ def on(where: DeviceLike = "cpu") -> xdevice.Device:
 
 
 on(d), on("gpu:1"), on(2)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportUnusedExpression]
+
+# the differentiated function has the parameters of its function
+
+
+def loss(weights: Tensor, rate: float) -> Tensor:
+    return weights
+
+
+step = xdevice.value_and_grad(loss)
+step(w, 0.1)
+step(w, "0.1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+step(w)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+owner: str = xdevice.backend_of(w)
+xdevice.zeros(2, like=w)
+xdevice.zeros(2, likes=w)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def twice(x: Tensor, xp: Namespace) -> Tensor:
+    return xp.multiply(x, 2)  # type: ignore[no-any-return]
+
+
+twice(w, xdevice.namespace(w, None))
 
 # a namespace has the standard's names, with their parameters
 

@@ -12,18 +12,20 @@ from xdevice.tensors.trees.tree import flatten
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
+    from typing import Any, ParamSpec
 
     from xdevice.framework.adapters import Backend
     from xdevice.tensors.trees.tree import Flat
+
+    P = ParamSpec("P")
 
 
 _nested = ContextVar("xdevice.value_and_grad", default=False)  # within another call: it needs more care
 
 
 def value_and_grad(
-    fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
-) -> Callable[..., tuple[Any, Any]]:
+    fn: Callable[P, Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable[P, tuple[Any, Any]]:
     """A function that returns the value of ``fn`` and its gradient; ``fn`` returns one number.
 
     The gradient has the structure of the argument: a tensor, or a tree of tensors, each gradient on its
@@ -67,7 +69,7 @@ def value_and_grad(
     if len(set(chosen)) != len(chosen):
         raise ArgumentError(f"argnums={argnums!r} names an argument twice; name each once")
 
-    def differentiated(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def differentiated(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
         last = max(chosen)
         if last >= len(args):
             raise ArgumentError(f"argnums={argnums!r}, but {len(args)} positional arguments were given; count from 0")

@@ -25,8 +25,11 @@ from xdevice.testing.frameworks import backends_of, left_out, why_unusable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+    from typing import Any
 
     from xdevice.framework.adapters import Backend
+
+_waived = pytest.StashKey[dict[str, None]]()  # lines for the summary, in order
 
 pytest.register_assert_rewrite("xdevice.testing.contract")
 
@@ -105,10 +108,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out a class's own framework where others were asked for, and promises that need what it has not got."""
-    kept = [item for item in items if _is_asked_for(config, item) and _is_promised(item)]
+    kept = [item for item in items if _is_asked_for(config, item) and _is_promised(item) and not _is_waived(item)]
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=list(set(items) - set(kept)))
         items[:] = kept
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say which promises were waived, and why."""
+    for line in config.stash.get(_waived, {}):
+        terminalreporter.line(line)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -256,6 +265,20 @@ def _is_promised(item: pytest.Item) -> bool:
     if promised is None or not name or callspec is None:
         return True
     return bool(promised(name, getattr(item, "function", None), callspec.params))
+
+
+def _is_waived(item: pytest.Item) -> bool:
+    """Whether the class waives the promise; then the summary says so."""
+    waived: dict[str, str] = getattr(getattr(item, "cls", None), "waived", None) or {}
+    unknown = [name for name in waived if not hasattr(item.cls, name)]  # type: ignore[attr-defined]  # a function's
+    if unknown:
+        raise pytest.UsageError(f"{item.cls.__name__}.waived names {unknown[0]}, which is not a promise")  # type: ignore[attr-defined]
+    name = getattr(item, "originalname", item.name)
+    if name not in waived:
+        return False
+    line = f"xdevice: {item.cls.__name__} waives {name}: {waived[name]}"  # type: ignore[attr-defined]
+    item.config.stash.setdefault(_waived, {})[line] = None
+    return True
 
 
 def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:

@@ -13,6 +13,7 @@ from xdevice.testing.contract.computing.data_parallel import DataParallel
 from xdevice.testing.contract.computing.gradients import Gradients
 from xdevice.testing.contract.computing.maths import Maths
 from xdevice.testing.contract.computing.parallel import Parallel
+from xdevice.testing.contract.computing.standard import Standard
 from xdevice.testing.contract.devices.hardware import Hardware
 from xdevice.testing.contract.devices.memory import Memory
 from xdevice.testing.contract.devices.mixing import Mixing
@@ -46,6 +47,7 @@ __all__ = [
     "Scopes",
     "SeveralDevices",
     "SeveralPlacements",
+    "Standard",
     "Storage",
     "Suite",
     "Timing",
@@ -73,5 +75,6 @@ class Suite(
     DataParallel,
     Storage,
     Maths,
+    Standard,
 ):
     """All of the contract."""

@@ -14,7 +14,7 @@ from xdevice.hardware.devices import has_cpu
 from xdevice.testing.native import words_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from xdevice.framework.adapters import Backend
 
@@ -61,9 +61,13 @@ class Promises:
 
     Set ``backend`` to make them for that framework alone, and ``native`` to its own words: a module, any object,
     or a `pathlib.Path` of a folder that has a file NAME.py for each framework.
+
+    A promise that cannot be kept, or that would end the process, is named in ``waived`` with the reason, which the
+    run's summary prints.
     """
 
     backend: ClassVar[str | None] = None
+    waived: ClassVar[Mapping[str, str]] = {}
     native: ClassVar[Any] = None
 
     @classmethod
