@@ -153,7 +153,12 @@ class Placement(Protocol):
         ...
 
     def device_of(self, tensor: Any) -> Device:
-        """Where it is. `MixedDeviceError` for several, `UnknownPlacementError` where unknowable."""
+        """Where it is. `MixedDeviceError` for several, `UnknownPlacementError` where unknowable.
+
+        `TracedTensorError` where a compiler traces the tensor: `xdevice.device_of` then returns a device that is not
+        known yet. A framework whose arrays have no place, or are in memory that the CPU and the GPU share, has one
+        device: the kind that it computes on by default, ``count`` 1. Every array is there, and nothing is moved.
+        """
         ...
 
     def move(self, tensor: Any, device: Device, non_blocking: bool) -> Any:

@@ -12,6 +12,18 @@ SHOW = textwrap.dedent("""
 """)
 
 
+def test_a_framework_without_an_adapter_is_not_taken_for_a_misspelt_one(run):
+    out = run("""
+        for name in ("mlx", "tinygrad", "json"):
+            try:
+                xdevice.use(name)
+            except xdevice.UnknownBackendError as error:
+                print(str(error).rpartition("; ")[2])
+    """)
+    expected = "install an adapter for {}: a package with an entry point in the group 'xdevice.backends'"
+    assert out.splitlines() == [expected.format(name) for name in ("mlx", "tinygrad", "json")]
+
+
 def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(run):
     out = run(SHOW.format(call="xdevice.use('pytorch')"))
     assert "UnknownBackendError" in out and "LookupError" in out

@@ -39,6 +39,9 @@ _MEANT = {
     **dict.fromkeys(("cp", "cupyx", "cupy-cuda12x", "cupy-cuda13x"), "cupy"),
 }  # other names of a framework, for the hint of an error
 
+_WITHOUT_ADAPTER = frozenset({"mlx", "tinygrad", "dask", "sparse", "ndonnx", "mindspore", "oneflow", "jittor", "dpnp"})
+"""Frameworks, and no misspelt names of others, for which xdevice brings no adapter."""
+
 _PACKAGES = {
     "paddle": "paddlepaddle",
     "cupy": "cupy-cuda12x",
@@ -173,6 +176,8 @@ def find(name: str) -> Backend:
         word = str(name).lower().replace("_", "-")
         meant = _MEANT.get(word) or _MEANT.get(word.partition(".")[0], word.partition(".")[0])
         hint = did_you_mean(meant, registered(), "xdevice info lists what is installed")
+        if meant == word and word not in registered() and (is_installed(word) or word in _WITHOUT_ADAPTER):
+            hint = f"install an adapter for {name}: a package with an entry point in the group {GROUP!r}"
         raise UnknownBackendError(
             f"no backend {name!r}; there are {', '.join(registered()) or 'none'}; {hint}"
         ) from None

@@ -10,6 +10,7 @@ from _thread import RLock  # threading.RLock, without its 1 ms
 
 from xdevice.errors import ArgumentTypeError, BrokenBackendError, NotSupportedError
 from xdevice.framework.adapters import imported
+from xdevice.framework.choosing import decided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class strict:  # noqa: N801  (reads as a verb: `with strict():`)
     ------
     ArgumentTypeError
         The decorated object is not a function.
+    NotSupportedError
+        On entering: the chosen framework has several devices, and its adapter cannot watch operations.
 
     Examples
     --------
@@ -60,6 +63,7 @@ class strict:  # noqa: N801  (reads as a verb: `with strict():`)
             try:
                 for owner in imported():
                     watch(owner)
+                _check_watched(decided())
             except BaseException:
                 self.__exit__(None, None, None)
                 raise
@@ -91,6 +95,18 @@ class strict:  # noqa: N801  (reads as a verb: `with strict():`)
                 return await fn(*args, **kwargs)
 
         return await_call if iscoroutinefunction(fn) else call  # type: ignore[return-value]  # wraps keeps it
+
+
+def _check_watched(owner: Backend | None) -> None:
+    """An error where the chosen framework has several devices, and its adapter cannot watch it."""
+    if owner is None or owner in _watching or owner not in imported():
+        return
+    try:
+        several = sum(map(owner.hardware.count, owner.hardware.kinds())) > 1
+    except (BrokenBackendError, NotSupportedError):
+        return
+    if several:
+        _ = owner.mixing.forbid  # raises the error, with the adapter's reason
 
 
 def watch(owner: Backend) -> None:

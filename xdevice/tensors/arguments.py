@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 _MOST = 2**60  # numbers in a tensor: in bytes it still fits into 64 bits
 # Words that stand for another width in each framework.
 _AMBIGUOUS = frozenset({"float", "double", "half", "int", "uint", "long", "short", "complex", "cfloat", "cdouble"})
+_NUMPYS = (
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+)
 _BUILTIN_DTYPES = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
@@ -54,7 +58,7 @@ def _no_dtype(owner: Backend, dtype: Any) -> ArgumentError:
 def filling(owner: Backend, value: Any, dtype: Any) -> Any:
     """What `full` fills a tensor with: a number, or a tensor of one number whose gradient flows through."""
     if tensor_owner(value) == owner and _is_one_number(value):
-        whole = dtype is not None and dtype_name(dtype).startswith(("bool", "int", "uint"))
+        whole = dtype is not None and dtype_name(dtype, owner).startswith(("bool", "int", "uint"))
         gradients = owner.open("gradients")
         if not whole and gradients.has("is_floating") and owner.gradients.is_floating(value):
             return value
@@ -106,9 +110,15 @@ def _written(given: Sequence[Any]) -> str:
     return shortened(given[0] if len(given) == 1 else tuple(given))
 
 
-def dtype_name(dtype: Any) -> str:
-    """The NumPy name of a framework's dtype: ``float32``, ``bfloat16``."""
+def dtype_name(dtype: Any, owner: Backend | None = None) -> str:
+    """The NumPy name of a framework's dtype: ``float32``, ``bfloat16``.
+
+    A framework that is given is asked where its own name says no width: ``float``, ``uchar``.
+    """
     name = str(dtype)  # of PaddlePaddle 2.6 only this is NumPy's: there `name` is FP32
     if not all(map(str.isidentifier, name.split("."))):
         name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or name
-    return str(name).rpartition(".")[2].lower()
+    word = str(name).rpartition(".")[2].lower()
+    if owner is None or word[-1:].isdigit() or word.startswith(("bool", "float8")):
+        return word
+    return next((known for known in _NUMPYS if owner.creation.dtype(known) == dtype), word)

@@ -106,7 +106,7 @@ class _Conversion:
         if source == self.owner:
             return to_device(tensor, there, copy=self.copy)
         self._require(there, here)
-        dtype = dtype_name(tensor.dtype).removesuffix("_")  # bool_ under NumPy 1
+        dtype = dtype_name(tensor.dtype, source).removesuffix("_")  # bool_ under NumPy 1
         native = self.owner.creation.dtype(dtype)
         if native is None:  # or a framework might take it for another dtype of as many bits
             raise NotSupportedError(f"{self.owner} has no {dtype}; convert the dtype first, under {source}")
@@ -145,7 +145,7 @@ class _Conversion:
             made = self.owner.sharing.adopt(*offer)
         except Exception:  # each framework refuses in its own way what it cannot take; a copy serves
             return None
-        same = made is not None and dtype_name(made.dtype) == dtype_name(tensor.dtype)
+        same = made is not None and dtype_name(made.dtype, self.owner) == dtype_name(tensor.dtype, source)
         return check_arrival(made, self.owner, where) if same else None
 
     def _copied(self, tensor: Any, source: Backend, dtype: str, native: Any, where: Device) -> Any:

@@ -61,7 +61,7 @@ def make(owner: Backend, factory: str, dtype: Any, where: Device | None, *args: 
         args = (args[0], filling(owner, args[1], found))
     try:
         if found is not None:
-            check_fit(numbers_given(factory, args), dtype_name(found))
+            check_fit(numbers_given(factory, args), dtype_name(found, owner))
         made = produce(*args, found, where)
     except (TypeError, ValueError, OverflowError) as error:
         given = ", ".join(shortened(arg) for arg in args)

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from xdevice import MixedDeviceError, cpu, device_of, gpu, ones, strict, synchronize, tensor, to_device, to_numpy
+from xdevice import (
+    MixedDeviceError,
+    NotSupportedError,
+    cpu,
+    device_of,
+    devices,
+    gpu,
+    ones,
+    strict,
+    synchronize,
+    tensor,
+    to_device,
+    to_numpy,
+)
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, at_home, home, needs, on_several
 
 if TYPE_CHECKING:
@@ -44,8 +57,12 @@ class Mixing(Promises):
     """Mixing devices under `strict`."""
 
     @needs("exchange.to_numpy")
-    def test_strict_allows_one_device(self, backend: str) -> None:
+    def test_strict_allows_one_device_or_refuses(self, backend: str) -> None:
         expected = to_numpy(square(None) @ square(None) * 2 + 1)
+        if len(devices()) > 1 and not self.has(backend, "mixing.forbid"):
+            with pytest.raises(NotSupportedError, match=f"{backend} has no "), strict():
+                pass
+            return
         with strict():
             made = square(None) @ square(None) * 2 + 1
         assert np.array_equal(to_numpy(made), expected)
