@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +64,22 @@ def test_build_fills_a_folder_for_others(toy_with_plug_in, tmp_path):
     done = toy_with_plug_in("virtual", "build", "--backend", "toy", XDEVICE_PLUGINS=str(folder), CXX="none", PATH="")
     assert done.stdout == f"toy: {library} is there already\n"
     assert not (tmp_path / "cache").exists()
+
+
+def test_the_docs_recipe_for_a_container_works(toy_with_plug_in, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "virtual.md").read_text(encoding="utf-8")
+    lines = [line.partition(" ") for line in re.search(r"```dockerfile\n(.*?)```", page, re.DOTALL)[1].splitlines()]
+    words = {name: rest.replace("/opt/", f"{tmp_path}/built/").split() for name, _, rest in lines if name}
+    assert words["RUN"][:2] == ["xdevice", "virtual"]
+    toy_with_plug_in(*words["RUN"][1:], "--backend", "toy", status=0)
+    _, source, _ = words["COPY"]
+    last_stage = tmp_path / "last" / "xdevice"
+    shutil.copytree(source, last_stage, copy_function=shutil.copy)
+    name, _, value = words["ENV"][0].partition("=")
+    there = {name: value.replace(source, str(last_stage)), "CXX": "", "PATH": "/"}
+    shutil.rmtree(source)
+    done = toy_with_plug_in("virtual", "build", "--backend", "toy", status=0, **there)
+    assert done.stdout.startswith(f"toy: {last_stage}/toy-") and done.stdout.endswith(" is there already\n")
 
 
 def test_build_needs_no_package_for_the_command_line(toy_with_plug_in, toy, tmp_path):
