@@ -45,6 +45,10 @@ STAND_IN = (
     PrivateName("jaxlib._jax:Device.local_hardware_id", _ATTRIBUTES),
     PrivateName("jaxlib._jax:Device.memory_stats", "it counts the arrays on the virtual GPU"),
     PrivateName("jaxlib._jax:Client.platform", _ATTRIBUTES),
+    PrivateName("jaxlib._jax:ArrayImpl.platform", _ATTRIBUTES),
+    PrivateName("jaxlib._jax:ArrayImpl.__dlpack_device__", _ATTRIBUTES),
+    PrivateName("jaxlib._jax:ArrayImpl.__dlpack__", "it ignores a stream", ("stream",)),
+    PrivateName("jax._src.xla_bridge:_get_backend_uncached", "errors list CUDA", ("platform",), optional=True),
 )
 """Replaced where virtual GPUs stand in."""
 

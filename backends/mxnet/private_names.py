@@ -44,6 +44,8 @@ STAND_IN = (
     PrivateName(f"{_LIBRARY}.MXKVStoreCreate", "a store for NCCL sums on the devices"),
     PrivateName(f"{_LIBRARY}.MXImperativeInvokeEx", _OPERATION),
     PrivateName(f"{_LIBRARY}.MXNetFuncCall", _OPERATION),
+    PrivateName("mxnet.ndarray:NDArray.__getstate__", "a pickle remembers its GPU", ("self",)),
+    PrivateName("mxnet.ndarray:NDArray.__setstate__", "a pickle remembers its GPU", ("self", "state")),
     PrivateName("mxnet.kvstore.kvstore:_updater_wrapper", "an updater may mix devices", ("updater",)),
 )
 """Replaced where virtual GPUs stand in."""

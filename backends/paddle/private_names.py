@@ -22,6 +22,7 @@ VIRTUAL = (
     PrivateName("paddle._C_ops:embedding", _ON_THE_CPU),
     PrivateName("paddle._C_ops:rmsprop_", _ON_THE_CPU),
     PrivateName("paddle._legacy_C_ops:check_finite_and_unscale", _ON_THE_CPU),
+    PrivateName("paddle._legacy_C_ops:coalesce_tensor", _ON_THE_CPU),
     PrivateName(f"{_CORE}:default_custom_device_generator", "the CPU's kernels draw random numbers by its generator"),
     PrivateName(f"{_CORE}:Place.get_device_type", "Tensor.device of a virtual GPU", optional=True),
     PrivateName(f"{_CORE}:Place.get_device_id", "Tensor.device of a virtual GPU", optional=True),

@@ -61,6 +61,24 @@ def test_a_program_may_choose_the_cpu_and_a_number_of_host_devices_that_it_does_
     assert lines == ["2", "[CpuDevice(id=0)] cpu CpuDevice(id=0)"]
 
 
+def test_arrays_say_to_dlpack_that_they_are_on_a_gpu_and_errors_list_cuda(program):
+    lines = program("""
+        import jax, jax.numpy as jnp, numpy as np, xdevice
+        x = jax.device_put(jnp.arange(3.0), jax.devices()[1])
+        host = jax.device_put(x, jax.devices("cpu")[0])
+        print(*(int(n) for n in x.__dlpack_device__()), x.platform())
+        print(*(int(n) for n in host.__dlpack_device__()), host.platform())
+        print(jnp.from_dlpack(host), xdevice.to_numpy(x), xdevice.convert(host, "numpy"), np.asarray(x))
+        try: jax.devices("rocm")
+        except RuntimeError as error: print(error)
+    """)
+    assert lines[:2] == ["2 1 gpu", "1 0 cpu"]
+    assert lines[2:] == [
+        "[0. 1. 2.] " * 3 + "[0. 1. 2.]",
+        "Unknown backend rocm. Available backends are ['cpu', 'cuda']",
+    ]
+
+
 def test_words_for_gpus_mean_them_as_backends_and_default_device_and_in_errors(program):
     lines = program("""
         import socket, warnings

@@ -102,6 +102,16 @@ def test_what_goes_wrong_says_what_it_says_of_real_gpus(program):
     assert lines[3:] == ["memory | invalid device ordinal 5: there are 2 virtual GPUs", "gpu(1)"]
 
 
+def test_a_pickle_comes_back_on_its_gpu(program):
+    assert program("""
+        import mxnet as mx, pickle
+        for make in (mx.nd.ones, mx.np.ones):
+            for context in (mx.gpu(1), mx.cpu()):
+                x = pickle.loads(pickle.dumps(make((2, 3), ctx=context)))
+                print(type(x).__name__, x.context, x.asnumpy().sum())
+    """) == ["NDArray gpu(1) 6.0", "NDArray cpu(0) 6.0", "ndarray gpu(1) 6.0", "ndarray cpu(0) 6.0"]
+
+
 def test_a_limit_of_memory_is_refused_by_name(monkeypatch):
     import xdevice
     from xdevice.backends.mxnet import virtual

@@ -399,6 +399,19 @@ def test_paddle_imported_first_is_too_late_and_the_error_says_what_to_write():
     assert "before `import paddle`" in last(errors)
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.SimpleRNN])
+def test_a_recurrent_layers_weights_are_where_it_was_made(kind):
+    with gpu(1):
+        layer = kind(2, 3, num_layers=2, direction="bidirect")
+    assert xdevice.devices_of(layer) == {gpu(1)}
+    before = [to_numpy(weight) for weight in layer.parameters()]
+    x = ones((1, 2, 2), device=gpu(1))
+    found, _ = layer(x)
+    moved, _ = to_device(layer, cpu())(to_device(x, cpu()))
+    np.testing.assert_array_equal(to_numpy(found), to_numpy(moved))
+    assert all(map(np.array_equal, before, map(to_numpy, layer.parameters())))
+
+
 def test_nothing_crashes_when_the_process_ends_with_tensors_and_gradients_alive():
     code = f"{CHOOSE}import paddle; net = xdevice.to_device(paddle.nn.LSTM(2, 3), 'gpu:1')\n"
     code += "y, _ = net(xdevice.ones((1, 2, 2), device='gpu:1')); loss = y.sum(); loss.backward()"

@@ -34,6 +34,7 @@ _only_print = {
     "jax._src.environment_info",
 }  # of JAX's modules, those that show devices to the user
 _platforms = "jax_platforms", "jax_platform_name"
+_CUDA = 2  # DLPack's number
 _default = "gpu"  # what lists give where no backend is named; a program may choose the CPU
 
 
@@ -84,9 +85,24 @@ def _lists() -> None:
         return true_get("cpu" if platform is not None and platform in WORDS else platform)
 
     get_backend.cache_clear = true_get.cache_clear  # type: ignore[attr-defined]  # JAX's own clears it
+    _name_cuda_in_errors()
     lists.replace({**lists.lists_from(devices), "default_backend": default_backend, "get_backend": get_backend})
     alive: Any = jax.live_arrays
     jax.live_arrays = lambda platform=None: alive("cpu" if platform in WORDS else platform)
+
+
+def _name_cuda_in_errors() -> None:
+    """List CUDA among the backends in the error for one that JAX lacks."""
+    if (known := getattr(lists.bridge, "_get_backend_uncached", None)) is None:
+        return
+
+    def get(platform: Any = None) -> Any:
+        try:
+            return known(platform)
+        except RuntimeError as error:
+            raise RuntimeError(str(error).replace("['cpu']", "['cpu', 'cuda']")) from None
+
+    lists.bridge._get_backend_uncached = get
 
 
 def _words() -> None:
@@ -136,6 +152,26 @@ def _faces() -> None:
     device_class.memory_stats = lambda self: stats(self) if not virtual(self) or _is_inner() else _memory(self)
     platform = client.__dict__["platform"]
     client.platform = property(lambda self: platform.__get__(self) if _is_inner() else "gpu")
+    _faces_of_arrays(library.ArrayImpl)
+
+
+def _faces_of_arrays(array: Any) -> None:
+    """DLPack's device and the platform of an array; ``__dlpack__`` gives the host's memory, which has no streams."""
+    where, export, platform = array.__dlpack_device__, array.__dlpack__, array.platform
+
+    def virtual(self: Any) -> int:
+        return hardware.ordinal(next(iter(self.sharding.device_set)))
+
+    def device(self: Any) -> tuple[Any, int]:
+        found: tuple[Any, int] = where(self)
+        index = virtual(self)
+        return (type(found[0])(_CUDA), index - 1) if index and not _is_inner() else found
+
+    def exported(self: Any, *, stream: Any = None, **options: Any) -> Any:
+        return export(self, stream=None if virtual(self) else stream, **options)
+
+    array.__dlpack_device__, array.__dlpack__ = device, exported
+    array.platform = lambda self: "gpu" if virtual(self) and not _is_inner() else platform(self)
 
 
 def _face(attribute: Any, show: Any) -> property:

@@ -4,7 +4,7 @@ To Python a virtual GPU is ``Context('gpu', i)`` in every respect; to MXNet's li
 between the two is crossed in few places, and only there is one put for the other: the functions of the library that
 take or give a device, which are replaced on ``mxnet.base._LIB``, and the text that operators make of a context.
 
-Differs from a GPU: `mx.nd.load` and pickle give arrays on ``cpu(0)``; ``mx.cpu(1)`` is the memory of ``gpu(0)`` and
+Differs from a GPU: `mx.nd.load` and DLPack give arrays on ``cpu(0)``; ``mx.cpu(1)`` is the memory of ``gpu(0)`` and
 shows as that; page-locked memory is the host's. There is no RTC and no cuDNN, whose environment variables do nothing,
 and a key-value store that is asked for as ``nccl`` is a ``device`` one.
 """
@@ -43,6 +43,7 @@ def start(n: int) -> None:
     library.MXKVStoreCreate = _without_nccl(library.MXKVStoreCreate)
     mixing.start(library)
     library.MXGetLastError = _in_gpus(library.MXGetLastError, n)
+    _pickle_contexts()
     Features()["CUDA"] = Feature(b"CUDA", True)
     text.translate(lambda value: _in_text(value, n))
 
@@ -105,6 +106,26 @@ def _without_nccl(create: Callable[..., int]) -> Callable[..., int]:
         return create(ctypes.c_char_p(b"device") if name.value == b"nccl" else name, out)
 
     return call
+
+
+def _pickle_contexts() -> None:
+    """Let a pickle bring its array back to its GPU, as a library built for CUDA does."""
+    kind: Any = mx.nd.NDArray
+    state_of, restore = kind.__getstate__, kind.__setstate__
+
+    def get_state(self: Any) -> dict[str, Any]:
+        state: dict[str, Any] = state_of(self)
+        if self.handle is not None and self.context.device_typeid == GPU:
+            state["gpu"] = self.context.device_id  # which MXNet passes over elsewhere
+        return state
+
+    def set_state(self: Any, state: dict[str, Any]) -> None:
+        restore(self, state)
+        if "gpu" in state:
+            there = self.copyto(mx.gpu(state["gpu"]))
+            self.handle, there.handle = there.handle, self.handle
+
+    kind.__getstate__, kind.__setstate__ = get_state, set_state
 
 
 def _tell(pointer: Any, value: int) -> int:

@@ -35,12 +35,13 @@ def _mend_place() -> None:
 
 
 def _mend_writing_to_arguments() -> None:
-    """Let two operations of the CPU write to a virtual GPU's tensors (PaddlePaddle 3.0 and 3.3.1).
+    """Let three operations of the CPU write to a virtual GPU's tensors (PaddlePaddle 3.0 and 3.3.1).
 
-    That of `RMSProp` refuses the separate copies that it is given of a tensor to read and to write; that of
-    `GradScaler` leaves on the CPU what it wrote.
+    That of `RMSProp` refuses the separate copies that it is given of a tensor to read and to write; those of
+    `GradScaler`, and of recurrent layers when they are made, leave on the CPU what they wrote.
     """
-    for home, name in ((_C_ops, "rmsprop_"), (_legacy_C_ops, "check_finite_and_unscale")):
+    written = (_C_ops, "rmsprop_"), (_legacy_C_ops, "check_finite_and_unscale"), (_legacy_C_ops, "coalesce_tensor")
+    for home, name in written:
         setattr(home, name, _on_the_host(getattr(home, name)))
 
 
