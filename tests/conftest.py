@@ -24,11 +24,20 @@ HERE = Path(__file__).parent
 # How processes meet: no framework takes part.
 SAME_EVERYWHERE = {"acceptor", "at_exit", "barrier", "coordinator", "fuzz", "shared_memory", "token"}
 WITH_LISTS = {"tensorflow", "paddle", "mxnet", "jax"}  # of the private names that virtual GPUs replace
-ONE_ENGINE = {"clusters": "torch"}  # how processes are started: one engine stands for all
+# What the core does between processes: one engine stands for all, and with --every-engine none does.
+ENGINE = "jax"
+ONE_ENGINE = dict.fromkeys(("explicit", "files", "restarts", "two_hosts"), ENGINE)
+RECIPES = {"clusters": "torch"}  # whose packages are installed there only
+
+
+def pytest_addoption(parser):
+    text = "also what one engine stands for in other runs"
+    parser.getgroup("xdevice").addoption("--every-engine", action="store_true", help=text)
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs(name): the framework's tests/native file has that function")
+    config.addinivalue_line("markers", "one_engine: what the core does between processes, whichever the engine")
     # A change is judged by the same examples as the one before it; --hypothesis-profile=default draws others each time.
     if config.pluginmanager.has_plugin("hypothesispytest") and not config.getoption("--hypothesis-profile"):
         from hypothesis import settings
@@ -37,12 +46,17 @@ def pytest_configure(config):
         settings.load_profile("same")
 
 
+def engines_of(config):
+    """The one engine that a file is run under, where it is one."""
+    return RECIPES if config.getoption("--every-engine") else RECIPES | ONE_ENGINE
+
+
 def pytest_ignore_collect(collection_path, config):
     folder, name = collection_path.parent.name, collection_path.stem.removeprefix("test_")
     if folder == "distributed" and name in SAME_EVERYWHERE:
         return True if "numpy" not in backends_of(config) else None
-    if folder == "distributed" and name in ONE_ENGINE:
-        return True if ONE_ENGINE[name] not in backends_of(config) else None
+    if folder == "distributed" and name in engines_of(config):
+        return True if engines_of(config)[name] not in backends_of(config) else None
     if folder == "distributed" and name.startswith("quirks_"):
         return True if name.removeprefix("quirks_") not in backends_of(config) else None
     if folder == "virtual" and name == "together":
@@ -56,9 +70,16 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_collection_modifyitems(config, items):
     theirs = [item for item in items if all(has(item, mark.args[0]) for mark in item.iter_markers("needs"))]
+    if not config.getoption("--every-engine"):
+        theirs = [item for item in theirs if not item.get_closest_marker("one_engine") or stands_for_all(item)]
     if len(theirs) < len(items):
         config.hook.pytest_deselected(items=list(set(items) - set(theirs)))
         items[:] = theirs
+
+
+def stands_for_all(item):
+    """NumPy, too: it has none, and says so."""
+    return item.callspec.params["xdevice_backend"] in (ENGINE, "numpy")
 
 
 def has(item, word):

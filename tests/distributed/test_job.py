@@ -39,6 +39,7 @@ def test_on_one_host_no_socket_listens_but_on_loopback(backend, launch):
     assert [done.of(rank)[-1].partition(" listen, ")[2] for rank in (0, 1)] == ["reachable by other hosts: []"] * 2
 
 
+@pytest.mark.one_engine
 @has_engine
 def test_processes_that_cannot_meet_say_which_is_missing_which_disagrees_and_which_is_there_twice(backend, launch):
     done = launch(backend, "meets")
@@ -57,7 +58,7 @@ def test_processes_that_cannot_meet_say_which_is_missing_which_disagrees_and_whi
     ("scenario", "status", "says"),
     [
         ("killed", 128 + 14, "rank 1 was killed by SIGALRM"),
-        ("raising", 1, "ValueError: a mistake of rank 1"),
+        pytest.param("raising", 1, "ValueError: a mistake of rank 1", marks=pytest.mark.one_engine),
     ],
 )
 def test_a_process_that_fails_ends_the_job_which_names_it_in_seconds(backend, launch, scenario, status, says):
@@ -67,6 +68,7 @@ def test_a_process_that_fails_ends_the_job_which_names_it_in_seconds(backend, la
     assert done.seconds < 60
 
 
+@pytest.mark.one_engine
 @has_engine
 def test_a_process_that_is_frozen_at_any_moment_ends_the_job_which_names_it(backend, launch):
     where = random.choice(["barrier", "work", "end"])
@@ -79,6 +81,7 @@ def test_a_process_that_is_frozen_at_any_moment_ends_the_job_which_names_it(back
     assert done.seconds < 60
 
 
+@pytest.mark.one_engine
 @has_engine
 def test_a_taken_port_is_an_error_that_names_the_port_and_the_rank(backend, launch):
     first = free_block(block_size(2))
@@ -89,6 +92,7 @@ def test_a_taken_port_is_an_error_that_names_the_port_and_the_rank(backend, laun
     assert f"port {port}" in done.stderr
 
 
+@pytest.mark.one_engine
 def test_a_framework_without_an_engine_says_so_before_the_processes_meet(backend, launch):
     done = launch(backend, "leaving", XDEVICE_TIMEOUT="600")
     if backend == "numpy":

@@ -36,6 +36,7 @@ def test_a_process_of_mpirun_that_raises_ends_the_job_and_is_named(environment):
     assert "ValueError: a mistake of rank 1" in done.stderr
 
 
+@pytest.mark.one_engine
 @needs_mpi
 def test_the_launcher_becomes_mpirun(backend, launch):
     done = launch(backend, "agrees", options=["--engine", "mpi"])
