@@ -68,7 +68,7 @@ def test_a_part_that_hangs_is_ended_and_what_it_told_is_kept(on_gpu, tmp_path):
         wheel.writestr("jax/__init__.py", "import time; time.sleep(600)")
     arguments = ("--parts", "machine", "--wheels", tmp_path, "--minutes", "0.15")
     parts, _ = on_gpu("--backend", "jax,numpy", *arguments, status=1)
-    assert parts["machine", "jax"]["status"] == "timed out" and parts["machine", "jax"]["seconds"] < 30
+    assert parts["machine", "jax"]["status"] == "timed out"
     assert parts["machine", "jax"]["found"]["rows"][0]["label"] == "CPU"
     assert parts["machine", "numpy"]["status"] == "skipped" and "no time was left" in parts["machine", "numpy"]["why"]
 

@@ -33,14 +33,14 @@ def results(tmp_path, *arguments, **env):
     return done, json.loads((tmp_path / "times.json").read_text(encoding="utf-8"))
 
 
-def test_the_list_names_every_experiment_and_runs_none():
+def test_the_list_runs_no_experiment():
     done = bench("--list", "--backend", ONE)
     assert done.returncode == 0 and done.stderr == ""
     for name in EXPERIMENTS:
         assert re.search(rf"^{name} ", done.stdout, re.MULTILINE)
 
 
-def test_every_experiment_runs_under_every_framework_and_the_first_line_is_the_cpus(tmp_path):
+def test_every_experiment_runs_everywhere(tmp_path):
     done, report = results(tmp_path, "--backend", "all")
     assert done.returncode == 0, done.stdout
     assert [each["name"] for each in report["backends"]] == NAMES
@@ -55,7 +55,7 @@ def test_every_experiment_runs_under_every_framework_and_the_first_line_is_the_c
             assert all(row["seconds"] > 0 and row["times"] >= 1 for row in experiment["rows"])
 
 
-def test_results_say_where_and_with_what_they_were_found(tmp_path):
+def test_results_name_machine_and_versions(tmp_path):
     _, report = results(tmp_path, "tiny", "--backend", ONE)
     assert report["xdevice"] == xdevice.__version__ and report["scale"] == 0.001
     assert report["python"] and report["platform"] and report["machine"]["host"]["threads"] >= 1
@@ -63,7 +63,7 @@ def test_results_say_where_and_with_what_they_were_found(tmp_path):
     assert found["devices"][0]["device"] == "cpu:0" and found["devices"][0]["virtual"] is False
 
 
-def test_bytes_moved_are_those_of_the_operands_and_results(tmp_path):
+def test_bytes_are_of_operands_and_results(tmp_path):
     _, report = results(tmp_path, "transfer", "copies", "large", "--backend", ONE)
     moved = {
         row["label"]: row["bytes_moved"] / row["times"]
@@ -76,7 +76,7 @@ def test_bytes_moved_are_those_of_the_operands_and_results(tmp_path):
 
 
 @pytest.mark.needs("gradient")  # all but NumPy, which has one device
-def test_two_virtual_gpus_are_two_devices_and_are_called_virtual(tmp_path, backend):
+def test_virtual_gpus_are_called_virtual(tmp_path, backend):
     done, report = results(tmp_path, "parallel", "--backend", backend, XDEVICE_VIRTUAL_GPUS="2")
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = report["backends"]
@@ -94,13 +94,13 @@ def test_a_table_shows_time_ratio_and_bytes():
 
 
 @pytest.mark.parametrize(("suffix", "begins"), [(".png", b"\x89PNG"), (".pdf", b"%PDF")])
-def test_the_plot_is_of_the_kind_that_its_name_says(tmp_path, suffix, begins):
+def test_the_plots_suffix_is_its_kind(tmp_path, suffix, begins):
     file = tmp_path / f"times{suffix}"
     assert bench("tiny", "--backend", ONE, *SMALL, "--plot", file).returncode == 0
     assert file.read_bytes().startswith(begins)
 
 
-def test_each_experiment_has_a_picture_with_units_a_legend_and_speed_ups(tmp_path):
+def test_each_picture_has_units_and_a_legend(tmp_path):
     done = bench("tiny", "transfer", "--backend", ONE, *SMALL, "--plot", tmp_path / "times.svg", "--dark")
     assert done.returncode == 0
     drawn = {file.name: file.read_text(encoding="utf-8") for file in tmp_path.iterdir()}
@@ -113,7 +113,7 @@ def test_each_experiment_has_a_picture_with_units_a_legend_and_speed_ups(tmp_pat
         assert "1.00 ×" in words
 
 
-def test_work_is_done_in_turns_and_its_time_is_their_median():
+def test_the_time_is_the_median_of_turns():
     done = []
     with xdevice.using(ONE):
         works = [Work(name, (xdevice.cpu(),), 10, lambda n, name=name: done.append((name, n))) for name in "ab"]
@@ -146,19 +146,19 @@ def test_times_that_differ_too_much_are_not_believed():
     (["tiny", "--json", "x" * 300], "cannot be written"),
     (["tiny", "--fast"], "unknown option '--fast'"),
 ])  # fmt: skip
-def test_a_mistake_in_the_command_is_one_line_and_exit_status_2_before_anything_runs(arguments, says):
+def test_a_mistake_is_one_line_and_status_2(arguments, says):
     done = bench(*arguments)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("xdevice: error: ") and says in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_a_device_that_does_not_exist_is_an_error_that_says_what_does():
+def test_a_missing_device_lists_those_there():
     done = bench("tiny", "--backend", ONE, "--device", "gpu:3", *SMALL)
     assert done.returncode == 1
     assert f"gpu:3 does not exist under {ONE}, which sees cpu:0" in done.stdout
 
 
-def test_a_framework_that_crashes_is_reported_and_the_others_go_on(with_toy, tmp_path):
+def test_a_crash_is_reported_and_others_go_on(with_toy, tmp_path):
     file = tmp_path / "times.json"
     done = with_toy("segfaults", "bench", "tiny", "--backend", f"toy,{ONE}", *SMALL, "--json", str(file), status=1)
     assert "killed by SIGSEGV" in done.stdout
@@ -166,12 +166,12 @@ def test_a_framework_that_crashes_is_reported_and_the_others_go_on(with_toy, tmp
     assert states == {"toy": "failed", ONE: "ok"}
 
 
-def test_a_framework_that_hangs_is_stopped_at_the_timeout(with_toy):
+def test_a_hang_ends_at_the_timeout(with_toy):
     done = with_toy("hangs", "bench", "tiny", "--backend", "toy", "--timeout", "2", status=1)
     assert "timed out" in done.stdout
 
 
-def test_sizes_are_made_to_fit_the_memory_that_is_free():
+def test_sizes_fit_the_free_memory():
     with xdevice.using(ONE):
         small = setting("cpu", 1.0)
     little = type(small)(small.device, None, 1.0, memory=4 * 16 * 100**2)
@@ -180,6 +180,6 @@ def test_sizes_are_made_to_fit_the_memory_that_is_free():
     assert type(small)(small.device, None, 1.0, memory=None).fitting(10_000, 16, power=2) == 10_000
 
 
-def test_the_progress_bar_says_what_runs_before_the_first_result():
+def test_progress_names_what_runs():
     assert progress([]) == (0, "importing the framework")
     assert progress([{"about": {}}, {"experiment": "tiny", "title": "", "working": "10 × 10"}]) == (0, "tiny: 10 × 10")

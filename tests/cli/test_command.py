@@ -18,7 +18,7 @@ def run(*arguments, start=(sys.executable, "-m", "xdevice"), **options):
     return subprocess.run([*start, *arguments], capture_output=True, text=True, timeout=300, check=False, **options)
 
 
-def test_the_installed_command_and_the_module_are_one():
+def test_command_and_module_are_one():
     script = Path(sys.executable).with_name("xdevice")
     assert run("--version", start=[script]).stdout == run("--version").stdout == f"xdevice {xdevice.__version__}\n"
 
@@ -45,7 +45,7 @@ ROOT = Path(__file__).parents[2]
     ],
     ids=["REPL", "pytest", "xdevice"],
 )
-def test_a_python_started_in_a_clone_of_the_project_finds_the_adapters(start, says):
+def test_a_clone_finds_its_adapters(start, says):
     env = {**os.environ, "XDEVICE_BACKEND": ONE, "PYTEST_ADDOPTS": f"--xdevice-backend={ONE}"}
     done = subprocess.run([sys.executable, *start], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -64,33 +64,33 @@ MISTAKES = [["inform"], ["info", "extra"], ["doctor", "--jsno"], ["info", "--tim
 
 
 @pytest.mark.parametrize("arguments", MISTAKES)
-def test_a_mistake_is_one_line_that_says_what_to_type(arguments):
+def test_a_mistake_says_what_to_type(arguments):
     done = run(*arguments)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("xdevice: error: ") and done.stderr.count("\n") == 1 and "--help" in done.stderr
 
 
-def test_help_and_version_load_neither_rich_nor_a_framework():
+def test_help_and_version_load_little():
     code = "import sys; from xdevice.cli import main\ntry: main(['--version'])\nexcept SystemExit: pass\n"
     code += "print([m for m in ('rich', 'psutil', 'numpy', 'torch', 'optree') if m in sys.modules])"
     assert run("-c", code, start=[sys.executable]).stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("package", ["rich", "psutil"])
-def test_without_the_packages_of_the_extra_it_says_what_to_install(package):
+def test_missing_packages_are_named(package):
     code = f"import sys; sys.modules[{package!r}] = None; from xdevice.cli import main; sys.exit(main(['info']))"
     done = run("-c", code, start=[sys.executable])
     assert done.returncode == 2
     assert done.stderr == f"xdevice: error: the command line needs {package}; pip install rich psutil\n"
 
 
-def test_a_reader_that_has_had_enough_is_no_error():
+def test_a_closed_pipe_is_no_error():
     started = f"{sys.executable} -m xdevice info --json --backend {ONE} | head -n 1"
     done = subprocess.run(["bash", "-c", started], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "{\n" and "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
 
 
-def test_a_terminal_that_cannot_show_a_sign_is_no_error(tmp_path):
+def test_a_terminal_without_unicode(tmp_path):
     (tmp_path / "script.py").write_text("print('done')")
     done = run("run", "script.py", "--backend", ONE, cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0 and "done" in done.stdout and done.stdout.isascii()
@@ -121,7 +121,7 @@ def in_tox(project, *arguments):
 
 
 @needs_tox
-def test_each_framework_runs_in_its_tox_environment(project):
+def test_each_runs_in_its_tox_environment(project):
     done = in_tox(project, "--json", "--", "--flag")
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["runs"]
@@ -129,7 +129,7 @@ def test_each_framework_runs_in_its_tox_environment(project):
 
 
 @needs_tox
-def test_an_environment_that_cannot_be_made_is_a_row_with_toxs_words(project):
+def test_a_failing_environment_is_a_row(project):
     with open(project / "tox.ini", "a") as config:
         config.write("deps = {toxinidir}/no_such_file.whl\n")
     done = in_tox(project)
@@ -141,14 +141,14 @@ def test_an_environment_that_cannot_be_made_is_a_row_with_toxs_words(project):
     (["--backend", "pytorch"], "no backend 'pytorch'"),
     (["--backend", "torch,jax,mxnet"], "no tox environment 'torch' here; there are lint, "),
 ])  # fmt: skip
-def test_a_framework_without_an_environment_is_a_mistake(project, arguments, says):
+def test_no_environment_is_a_mistake(project, arguments, says):
     (project / "tox.ini").write_text(TOX.format(name="style"))
     done = in_tox(project, *arguments)
     assert done.returncode == 2 and says in done.stderr and done.stderr.startswith("xdevice: error: ")
 
 
 @needs_tox
-def test_a_folder_without_environments_is_a_mistake(project):
+def test_no_tox_folder_is_a_mistake(project):
     (project / "tox.ini").unlink()
     done = in_tox(project)
     assert done.returncode == 2

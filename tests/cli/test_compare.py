@@ -26,7 +26,7 @@ def lines_of(name, view):
 
 
 @given(OUTPUTS)
-def test_every_output_can_be_read_back_from_the_view(outputs):
+def test_the_view_holds_every_output(outputs):
     view = compare(outputs, tolerance=0)
     for name, text in outputs.items():
         shown = [" ".join(line.split()) for line in lines_of(name, view)]
@@ -34,7 +34,7 @@ def test_every_output_can_be_read_back_from_the_view(outputs):
 
 
 @given(OUTPUTS)
-def test_every_name_is_in_every_difference_once_and_no_group_equals_another(outputs):
+def test_groups_differ_and_hold_each_name_once(outputs):
     for part in compare(outputs):
         if isinstance(part, Differ):
             names = [name for group, _ in part.groups for name in group]
@@ -50,7 +50,7 @@ def test_equal_outputs_have_no_differences(text):
 
 
 @given(st.lists(WORDS, max_size=8), WORDS.filter(bool), st.integers(0, 8))
-def test_a_line_that_one_has_more_is_the_only_difference(lines, extra, at):
+def test_one_more_line_is_one_difference(lines, extra, at):
     extra += " more"
     view = compare({"a": "\n".join([*lines, "end"]), "b": "\n".join([*lines[:at], extra, *lines[at:], "end"])})
     assert [part for part in view if isinstance(part, Differ)] == [Differ(((("a",), ()), (("b",), (extra,))))]
@@ -85,7 +85,7 @@ def test_whole_numbers_are_compared_exactly(a, b):
     ("0.3333333333", "0.33333334"),
     ("1e-12", "0.0"),
 ])  # fmt: skip
-def test_one_number_written_in_two_ways_is_one_number(a, b):
+def test_two_spellings_of_one_number(a, b):
     assert agree(a, b)
 
 
@@ -103,23 +103,23 @@ def test_what_differs_differs(a, b):
     assert not agree(a, b)
 
 
-def test_a_line_that_all_wrote_slightly_differently_is_marked():
+def test_nearly_equal_lines_are_marked():
     assert compare({"a": "x 0.5", "b": "x 0.5000001"}) == [Same("x 0.5", close=True)]
 
 
-def test_those_that_agree_stand_together_in_the_order_given():
+def test_those_that_agree_are_grouped():
     (part,) = compare({"torch": "a", "jax": "b", "numpy": "a"})
     assert part == Differ(((("torch", "numpy"), ("a",)), (("jax",), ("b",))))
 
 
-def test_differing_lines_in_a_row_are_shown_line_by_line_if_all_have_as_many():
+def test_differing_lines_are_paired():
     common, first, second = compare({"a": "x\n1\nq", "b": "x\n2\nr"})
     assert common == Same("x")
     assert first == Differ(((("a",), ("1",)), (("b",), ("2",))))
     assert second == Differ(((("a",), ("q",)), (("b",), ("r",))))
 
 
-def test_nothing_compared_with_something_differs():
+def test_no_output_differs_from_some():
     assert compare({"a": "", "b": "x"}) == [Differ(((("a",), ()), (("b",), ("x",))))]
     assert compare({}) == [] and compare({"a": ""}) == []
 
@@ -129,7 +129,7 @@ def test_nothing_compared_with_something_differs():
     "Place(gpu:1)", "CudaDevice(id=1)",
 ])  # fmt: skip
 @pytest.mark.parametrize("around", ["on {}", "[{}]", "({})", "'{}'", "{}, {}", "device={}", "print({})", "{}."])
-def test_every_spelling_of_a_device_normalizes_to_one(spelling, around):
+def test_device_spellings_are_normalized(spelling, around):
     assert with_devices_spelled_alike(around.replace("{}", spelling)) == around.replace("{}", "gpu:1")
 
 
@@ -141,19 +141,19 @@ def test_what_names_no_device_is_left_alone(text):
 
 
 @given(st.text())
-def test_any_text_can_be_normalized_and_made_printable(text):
+def test_any_text_can_be_printed(text):
     once = with_devices_spelled_alike(text)
     assert with_devices_spelled_alike(once) == once
     assert all(c in "\t\n" or not (ord(c) < 32 or 127 <= ord(c) < 160) for c in printable(text))
 
 
-def test_printable_text_is_what_a_terminal_would_leave():
+def test_printable_is_what_a_terminal_leaves():
     assert printable("\x1b[1;31mred\x1b[0m\n 10%\r 90%\r100%\r\nbell\a\x00\n") == "red\n100%\nbell␇␀\n"
     assert printable("\x1b]0;title\x07x") == "x"
 
 
 @pytest.mark.parametrize("line", ["loss {:.6f}", "same", "{0}", "step {0:.0f} of 9"])
-def test_thousands_of_lines_are_compared_in_a_moment(line):
+def test_thousands_of_lines_are_compared(line):
     outputs = {n: "\n".join(line.format(i * 1.000001**k) for i in range(2000)) for k, n in enumerate("abcdef")}
     began = time.process_time()
     compare(outputs)

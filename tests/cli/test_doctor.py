@@ -18,12 +18,12 @@ def finding(done, subject="toy"):
     return found
 
 
-def test_a_framework_that_sees_the_gpus_is_well(with_toy):
+def test_a_framework_with_gpus_is_well(with_toy):
     found = finding(with_toy("good", "doctor", *TOY, "--json"))
     assert found == {"subject": "toy", "state": "good", "reason": "1.5 sees gpu:0, gpu:1", "cure": None}
 
 
-def test_virtual_gpus_are_not_taken_for_real_ones(backend, with_toy):
+def test_virtual_gpus_are_not_real(backend, with_toy):
     done = with_toy("good", "doctor", "--backend", str(backend), "--json", nvml=False, XDEVICE_VIRTUAL_GPUS="2")
     reason = finding(done, str(backend))["reason"]
     if xdevice.backend().virtual.has("enable"):
@@ -38,7 +38,7 @@ def test_virtual_gpus_are_not_taken_for_real_ones(backend, with_toy):
     ({"TOY_COMPUTE": "cpu"}, "this toy is built for the CPU only", "install a build of toy for GPUs"),
     ({"TOY_COMPUTE": "rocm"}, "this toy is built for rocm, the GPU is NVIDIA's", "for NVIDIA GPUs"),
 ])  # fmt: skip
-def test_a_gpu_that_is_not_seen_is_wrong_and_the_line_says_what_to_type(with_toy, env, reason, cure):
+def test_an_unseen_gpu_says_what_to_type(with_toy, env, reason, cure):
     done = with_toy("good", "doctor", *TOY, "--json", status=1, TOY_GPUS="0", **env)
     found = finding(done)
     assert found["state"] == "wrong"
@@ -46,17 +46,17 @@ def test_a_gpu_that_is_not_seen_is_wrong_and_the_line_says_what_to_type(with_toy
 
 
 @pytest.mark.parametrize(("framework", "reason"), [("segfaults", "killed by SIGSEGV"), ("broken", "libtoy.so")])
-def test_a_framework_that_fails_to_import_is_wrong(with_toy, framework, reason):
+def test_a_failing_import_is_wrong(with_toy, framework, reason):
     done = with_toy(framework, "doctor", *TOY, status=1)
     (line,) = [line for line in done.stdout.splitlines() if " toy " in line]
     assert line.startswith("✗") and reason in line and "python -c 'import toy'" in line
 
 
-def test_a_framework_that_is_not_installed_is_not_wrong(with_toy):
+def test_not_installed_is_not_wrong(with_toy):
     assert finding(with_toy("good", "doctor", "--backend", "ghost,toy", "--json"), "ghost")["state"] == "note"
 
 
-def test_a_machine_without_a_gpu_has_nothing_to_mend(with_toy):
+def test_no_gpu_needs_no_cure(with_toy):
     if gpus()["gpus"]:
         pytest.skip("this machine has a GPU")
     done = with_toy("good", "doctor", nvml=False, status=0, TOY_GPUS="0")
@@ -65,7 +65,7 @@ def test_a_machine_without_a_gpu_has_nothing_to_mend(with_toy):
         assert f"✓ {name}" in done.stdout
 
 
-def test_a_second_distribution_with_the_same_import_name_is_wrong(with_toy, tmp_path):
+def test_a_second_xdevice_is_wrong(with_toy, tmp_path):
     ours = json.loads(with_toy("good", "doctor", *TOY, "--json", status=0).stdout)
     assert "xdevice" not in {f["subject"] for f in ours["findings"]}
     info = tmp_path / "xdevice-3.1.dist-info"
@@ -85,7 +85,7 @@ def test_each_finding_is_one_line(with_toy):
     assert all(c == "\n" or c.isprintable() for c in done.stdout)
 
 
-def test_the_facts_of_every_framework_can_be_taken(backend, monkeypatch):
+def test_facts_of_every_framework(backend, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     card = {"maker": "nvidia", "index": 0, "name": None, "uuid": None, "total_memory": None, "free_memory": None}
     machine = {"gpus": [card], "drivers": {"nvidia": "1.0"}, "driver_error": None, "given": True}
@@ -97,12 +97,12 @@ def test_the_facts_of_every_framework_can_be_taken(backend, monkeypatch):
     assert taken.seen or diagnose(taken).cure
 
 
-def test_a_framework_that_can_have_gpus_names_its_build_for_them(backend):
+def test_each_names_its_build_for_gpus(backend):
     taken = facts_of(xdevice.backend())
     assert (taken.gpu_build is not None) == taken.gpu_kind
 
 
-def test_try_gpu_warns_once_and_says_why_in_the_same_words(toy, tmp_path):
+def test_try_gpu_warns_once_and_says_why(toy, tmp_path):
     code = "import warnings, xdevice; warnings.simplefilter('always'); xdevice.use('toy')\n"
     code += "print([str(xdevice.try_gpu(i)) for i in (0, 0, 3)])"
     env = {**toy.write(tmp_path, "good"), "TOY_GPUS": "0", "CUDA_VISIBLE_DEVICES": "-1"}

@@ -14,7 +14,7 @@ from xdevice.framework.adapters import registered
 LIGHTEST = xdevice.available()[-1:]
 
 
-def test_every_framework_is_a_row_installed_or_not(rows):
+def test_each_framework_is_a_row(rows):
     found, _ = rows("good")
     assert list(found) == [*registered(), *[n for n in ("ghost", "toy") if n not in registered()]]
     for name in xdevice.available():
@@ -24,7 +24,7 @@ def test_every_framework_is_a_row_installed_or_not(rows):
         assert {"cpu:0"} <= {device["device"] for device in row["devices"]}
 
 
-def test_a_framework_that_is_not_installed_says_what_to_type(rows, with_toy):
+def test_not_installed_says_what_to_type(rows, with_toy):
     ghost = rows("good", "--backend", "ghost")[0]["ghost"]
     assert not ghost["installed"] and ghost["install"] == "pip install ghost"
     assert "not installed; pip install ghost" in with_toy("good", "info", "--backend", "ghost").stdout
@@ -36,7 +36,7 @@ def test_a_framework_that_is_not_installed_says_what_to_type(rows, with_toy):
     ("hangs", "timed out", "no answer after"),
     ("broken", "broken", "OSError: libtoy.so: cannot open shared object file"),
 ])  # fmt: skip
-def test_a_framework_that_cannot_be_asked_is_a_row_and_not_the_end(with_toy, framework, status, says):
+def test_a_failing_framework_is_a_row(with_toy, framework, status, says):
     limit = "2" if framework == "hangs" else "60"
     names = ",".join(["toy", *LIGHTEST])
     done = with_toy(framework, "info", "--json", "--backend", names, "--timeout", limit, status=0)
@@ -52,7 +52,7 @@ def test_a_crash_is_shown_in_the_table(with_toy):
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_a_command_is_on_one_line_however_narrow_the_terminal(toy, tmp_path, columns):
+def test_a_command_is_never_wrapped(toy, tmp_path, columns):
     env = {**toy.write(tmp_path, "broken", True), "COLUMNS": str(columns), "TERM": "xterm"}
     outer, inner = pty.openpty()
     command = [sys.executable, "-m", "xdevice", "info", "--backend", "toy,ghost"]
@@ -65,12 +65,12 @@ def test_a_command_is_on_one_line_however_narrow_the_terminal(toy, tmp_path, col
     assert "OSError: libtoy.so: cannot open shared object file" in said
 
 
-def test_what_a_framework_prints_does_not_disturb_the_answer(rows):
+def test_a_frameworks_prints_do_not_disturb(rows):
     found, _ = rows("good", "--backend", "toy")
     assert found["toy"]["status"] == "ok" and found["toy"]["version"] == "1.5"
 
 
-def test_the_machine_is_asked_of_nvml_and_joined_by_uuid(rows, with_toy):
+def test_nvml_is_joined_by_uuid(rows, with_toy):
     found, machine = rows("good", "--backend", "toy", CUDA_VISIBLE_DEVICES="0")
     (gpu,) = machine["gpus"]
     assert gpu["name"] == "NVIDIA H200" and gpu["total_memory"] == 150754820096 and gpu["index"] == 0
@@ -87,20 +87,20 @@ def test_the_host_is_described(rows):
     assert machine["host"]["threads"] >= 1 and machine["host"]["total_memory"] > 2**28
 
 
-def test_json_is_all_that_stands_on_stdout_and_nothing_on_stderr(with_toy):
+def test_json_is_alone_on_stdout(with_toy):
     done = with_toy("good", "info", "--json", "--backend", "toy", status=0)
     report = json.loads(done.stdout)
     assert list(report) == ["xdevice", "python", "platform", "machine", "backends"]
     assert report["xdevice"] == xdevice.__version__ and done.stderr == ""
 
 
-def test_without_a_terminal_there_are_no_control_characters(with_toy):
+def test_no_control_characters_in_a_file(with_toy):
     done = with_toy("broken", "info", "--backend", "toy,ghost", status=0)
     for stream in (done.stdout, done.stderr):
         assert all(c == "\n" or c.isprintable() for c in stream)
 
 
-def test_a_module_in_the_current_folder_is_no_framework(rows, tmp_path):
+def test_a_local_module_is_no_framework(rows, tmp_path):
     if sys.version_info < (3, 11):
         pytest.skip("Python 3.10 has no -P")
     here = tmp_path / "here"
@@ -109,6 +109,6 @@ def test_a_module_in_the_current_folder_is_no_framework(rows, tmp_path):
     assert rows("good", "--backend", "toy", cwd=here)[0]["toy"]["status"] == "ok"
 
 
-def test_an_unknown_framework_is_a_mistake_in_the_command(with_toy):
+def test_an_unknown_framework_is_a_mistake(with_toy):
     done = with_toy("good", "info", "--backend", "pytorch", status=2)
     assert done.stderr.startswith("xdevice: error: no backend 'pytorch'") and done.stdout == ""

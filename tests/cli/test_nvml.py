@@ -42,7 +42,7 @@ def doctor(with_toy, library):
     return ask
 
 
-def test_info_lists_the_gpus_with_name_memory_and_uuid(rows, library):
+def test_info_lists_the_gpus(rows, library):
     machine = rows("good", "--backend", "toy", nvml=False, **library)[1]
     assert [gpu["name"] for gpu in machine["gpus"]] == ["Test GPU"] * 2
     assert [gpu["uuid"] for gpu in machine["gpus"]] == [f"GPU-0000000{i}-0000-1111-2222-333344445555" for i in range(2)]
@@ -55,7 +55,7 @@ def test_info_lists_the_gpus_with_name_memory_and_uuid(rows, library):
     ({"CUDA_VISIBLE_DEVICES": "2"}, "CUDA_VISIBLE_DEVICES='2' hides all 2 GPUs", "export CUDA_VISIBLE_DEVICES=0,1"),
     ({"TOY_COMPUTE": "rocm"}, "built for rocm, the GPU is NVIDIA's", "for NVIDIA GPUs"),
 ])  # fmt: skip
-def test_doctor_explains_why_the_gpus_are_not_seen(doctor, env, reason, cure):
+def test_doctor_explains_unseen_gpus(doctor, env, reason, cure):
     found = doctor(status=1, **env)
     assert found["machine"]["state"] == "good"
     assert found["machine"]["reason"] == "Test GPU, Test GPU; NVIDIA driver 570.86.15"
@@ -63,14 +63,14 @@ def test_doctor_explains_why_the_gpus_are_not_seen(doctor, env, reason, cure):
     assert reason in found["toy"]["reason"] and cure in found["toy"]["cure"]
 
 
-def test_doctor_explains_every_installed_framework(backend, doctor):
+def test_doctor_explains_each_framework(backend, doctor):
     state, status = ("wrong", 1) if facts_of(xdevice.backend()).gpu_kind else ("note", 0)
     found = doctor("--backend", str(backend), "--json", status=status)[backend]
     assert found["state"] == state and found["cure"]
 
 
 @pytest.mark.parametrize("gpus", ["0", "2"])
-def test_a_driver_that_does_not_fit_its_library_is_wrong_and_asks_for_a_restart(doctor, gpus):
+def test_a_mismatched_driver_wants_a_restart(doctor, gpus):
     found = doctor(status=1, FAKE_NVML_INIT_FAILS="18", FAKE_NVML_GPUS=gpus)
     for subject in ("machine", "toy"):
         assert found[subject]["state"] == "wrong"
@@ -78,7 +78,7 @@ def test_a_driver_that_does_not_fit_its_library_is_wrong_and_asks_for_a_restart(
         assert found[subject]["cure"].startswith("restart the machine")
 
 
-def test_a_driver_that_cannot_count_its_gpus_is_wrong(doctor):
+def test_a_driver_that_cannot_count_is_wrong(doctor):
     found = doctor(status=1, FAKE_NVML_COUNT_FAILS="999")
     assert found["machine"]["state"] == found["toy"]["state"] == "wrong"
     assert found["machine"]["reason"].startswith("the NVIDIA driver fails (")

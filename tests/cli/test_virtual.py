@@ -45,7 +45,7 @@ def toy_with_plug_in(with_toy, tmp_path):
     return run
 
 
-def test_build_compiles_what_is_missing_and_says_where_it_is_and_how_long_it_took(toy_with_plug_in, tmp_path):
+def test_build_says_where_and_how_long(toy_with_plug_in, tmp_path):
     build = "virtual", "build", "--backend", "toy,numpy"
     out = toy_with_plug_in(*build, status=0).stdout
     (library,) = (tmp_path / "cache" / "xdevice").glob("toy-*/*toy.*")
@@ -82,7 +82,7 @@ def test_the_docs_recipe_for_a_container_works(toy_with_plug_in, tmp_path):
     assert done.stdout.startswith(f"toy: {last_stage}/toy-") and done.stdout.endswith(" is there already\n")
 
 
-def test_build_needs_no_package_for_the_command_line(toy_with_plug_in, toy, tmp_path):
+def test_build_needs_no_extra(toy_with_plug_in, toy, tmp_path):
     env = toy.write(tmp_path, "good") | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     code = "import sys; sys.modules['rich'] = sys.modules['psutil'] = None\nfrom xdevice.cli import main\n"
     code += "sys.exit(main(['virtual', 'build', '--backend', 'toy']))"
@@ -105,7 +105,7 @@ def test_what_build_cannot_do_is_an_error(toy_with_plug_in, tmp_path):
         assert "can be written by other users (mode 777); name another folder" in refused
 
 
-def test_doctor_says_whether_virtual_gpus_work_and_stand_in_and_why_not(toy_with_plug_in):
+def test_doctor_says_what_virtual_gpus_can(toy_with_plug_in):
     def found(**env):
         done = toy_with_plug_in("doctor", "--backend", "toy", "--json", status=0, **env)
         (finding,) = [f for f in json.loads(done.stdout)["findings"] if f["subject"] == "toy virtual GPUs"]
@@ -125,7 +125,7 @@ def test_doctor_says_whether_virtual_gpus_work_and_stand_in_and_why_not(toy_with
     assert found() == ("good", "work, and can stand in for real ones", None)
 
 
-def test_doctor_advises_no_install_that_does_harm_or_is_of_no_use(toy, tmp_path):
+def test_doctor_advises_no_useless_install(toy, tmp_path):
     env = toy.write(tmp_path, "good", nvml=False)
     code = "import sys; sys.modules['mxnet'] = sys.modules['cupy'] = None\nfrom xdevice.cli import main\n"
     code += "sys.exit(main(['doctor', '--backend', 'mxnet,cupy,toy', '--json']))"

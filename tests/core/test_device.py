@@ -91,7 +91,7 @@ MALFORMED += [
 
 
 @pytest.mark.parametrize("spelling", MALFORMED)
-def test_a_malformed_spelling_is_an_error_that_shows_it(spelling):
+def test_a_malformed_spelling_is_shown(spelling):
     with pytest.raises(DeviceSpellingError) as error:
         Device(spelling)
     assert isinstance(error.value, ValueError)
@@ -99,14 +99,14 @@ def test_a_malformed_spelling_is_an_error_that_shows_it(spelling):
 
 
 @pytest.mark.parametrize("index", [-1, -(10**30), MAX_INDEX + 1, 10**30])
-def test_an_index_out_of_range_is_an_error_that_shows_it(index):
+def test_an_index_out_of_range_is_shown(index):
     for build in (lambda: Device("gpu", index), lambda: gpu(index)):
         with pytest.raises(DeviceSpellingError, match=str(index)):
             build()
 
 
 @pytest.mark.parametrize("index", [1.0, 0.5, True, False, "1", "gpu:1", float("nan"), [1], object()])
-def test_an_index_that_is_not_an_integer_is_an_error_that_shows_it(index):
+def test_an_index_not_an_integer_is_shown(index):
     with pytest.raises(DeviceTypeError) as error:
         Device("gpu", index)
     assert isinstance(error.value, TypeError)
@@ -115,7 +115,7 @@ def test_an_index_that_is_not_an_integer_is_an_error_that_shows_it(index):
 
 
 @pytest.mark.parametrize("kind", [0, None, 1.5, True, ["gpu"], b"gpu", cpu()])
-def test_a_kind_that_is_not_a_string_is_an_error(kind):
+def test_the_kind_must_be_a_string(kind):
     with pytest.raises(DeviceTypeError):
         Device(kind)
 
@@ -145,7 +145,7 @@ devices = st.builds(Device, kinds, st.integers(0, MAX_INDEX))
 
 
 @given(devices)
-def test_a_device_is_read_back_from_whatever_it_prints(device):
+def test_printed_devices_can_be_read_back(device):
     assert Device(str(device)) is device
     assert eval(repr(device)) is device
     assert Device(f"{device.kind}({device.index})") is device
@@ -167,26 +167,26 @@ def test_any_text_is_a_device_or_a_clear_error(text):
 
 
 @given(devices, devices)
-def test_devices_are_ordered_by_kind_then_index(a, b):
+def test_ordered_by_kind_then_index(a, b):
     ka, kb = (a.kind, a.index), (b.kind, b.index)
     assert (a < b, a <= b, a > b, a >= b, a == b) == (ka < kb, ka <= kb, ka > kb, ka >= kb, ka == kb)
     assert (hash(a) == hash(b)) >= (a == b)
 
 
-def test_a_device_equals_every_spelling_of_it_and_no_other_string():
+def test_equal_to_its_spellings_only():
     assert gpu(1) == "cuda:1" and cpu() == "cpu" and gpu(0) != "cuda:1"
     assert operator.eq("/GPU:1", gpu(1)) and operator.ne("gpu:1", gpu(0)) and not operator.ne(cpu(), "cpu:0")
     for malformed in MALFORMED:
         assert gpu(0) != malformed and malformed != gpu(0)
 
 
-def test_a_device_equals_nothing_that_is_not_a_device():
+def test_equal_to_devices_only():
     for thing in (None, 0, 0.5, b"cpu", object(), ["cpu"], ("cpu", 0), Device, int):
         assert cpu() != thing and thing != cpu()
     assert cpu() not in [0, None, gpu(0)] and "cuda" in [cpu(), gpu(0)]
 
 
-def test_what_a_device_is_compared_with_may_have_its_own_opinion():
+def test_the_other_operand_may_decide():
     assert cpu() == unittest.mock.ANY
 
 
@@ -196,7 +196,7 @@ def test_a_device_hashes_as_a_device_only():
 
 
 @pytest.mark.parametrize("index", [10**4400, -(10**4400), 10**30], ids=["10**4400", "-10**4400", "10**30"])
-def test_an_index_too_long_to_print_is_still_our_error(index):
+def test_an_index_too_long_to_print(index):
     for build in (lambda: gpu(index), lambda: Device("gpu", index), lambda: Device(f"gpu:{'9' * 5000}")):
         with pytest.raises(DeviceSpellingError) as error:
             build()
@@ -205,7 +205,7 @@ def test_an_index_too_long_to_print_is_still_our_error(index):
         virtual_gpus(index)
 
 
-def test_devices_are_not_ordered_against_other_things():
+def test_not_ordered_against_other_things():
     for compare in (lambda: cpu() < "gpu", lambda: cpu() <= 1, lambda: cpu() > None, lambda: cpu() >= ()):
         with pytest.raises(TypeError):
             compare()
@@ -220,17 +220,17 @@ def test_a_device_never_changes(change):
     assert (gpu(1).kind, gpu(1).index) == ("gpu", 1)
 
 
-def test_a_device_prints_and_formats_as_its_short_spelling():
+def test_str_and_format_are_the_spelling():
     assert f"{gpu(1)} {gpu(1):>6} {gpu(1)!r}" == "gpu:1  gpu:1 Device('gpu:1')"
 
 
-def test_a_device_can_be_taken_apart_by_a_match():
+def test_a_device_can_be_matched():
     match gpu(2):
         case Device("gpu", index):
             assert index == 2
 
 
-def test_threads_that_build_a_device_at_once_get_one_object():
+def test_threads_get_one_object():
     for index in range(1000, 1200):
         found, ready = [], threading.Barrier(4)
 

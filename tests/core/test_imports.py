@@ -50,7 +50,7 @@ def in_a_fresh_interpreter(code):
     return json.loads(done.stdout)
 
 
-def test_importing_loads_the_standard_library_only_and_little_of_it():
+def test_importing_loads_little():
     loaded = in_a_fresh_interpreter(
         "import sys; a = set(sys.modules); import xdevice, json; print(json.dumps(sorted(set(sys.modules) - a)))"
     )
@@ -61,7 +61,7 @@ def test_importing_loads_the_standard_library_only_and_little_of_it():
     assert others <= set(sys.stdlib_module_names)
 
 
-def test_importing_changes_neither_the_environment_nor_the_warnings():
+def test_importing_changes_no_global_state():
     assert in_a_fresh_interpreter(
         "import os, sys, json, warnings;"
         "e, w, p = dict(os.environ), list(warnings.filters), list(sys.path); import xdevice;"
@@ -69,7 +69,7 @@ def test_importing_changes_neither_the_environment_nor_the_warnings():
     ) == [True, True, True]
 
 
-def test_using_devices_and_names_loads_no_framework():
+def test_devices_and_names_load_no_framework():
     code = (
         "import sys, json, xdevice; xdevice.gpu(1); xdevice.Device('cuda:1'); xdevice.available();"
         "print(json.dumps([m for m in ('numpy', 'torch', 'tensorflow', 'paddle', 'mxnet', 'jax') if m in sys.modules]))"
@@ -77,7 +77,7 @@ def test_using_devices_and_names_loads_no_framework():
     assert in_a_fresh_interpreter(code) == []
 
 
-def test_the_many_processes_are_imported_when_they_are_asked_for():
+def test_distributed_is_imported_on_demand():
     code = (
         "import sys, json, xdevice; before = 'xdevice.distributed' in sys.modules;"
         "print(json.dumps([before, xdevice.distributed.world_size(), hasattr(xdevice, 'distributes')]))"
@@ -93,14 +93,14 @@ def answer(code):
     return done.stdout.strip(), done.stderr
 
 
-def test_every_public_name_is_found_by_attribute_by_star_and_by_dir():
+def test_public_names_are_found_in_all_ways():
     assert set(xdevice.__all__) <= set(dir(xdevice))
     code = "n = {}; exec('from xdevice import *', n); print(set(xdevice.__all__) <= n.keys(), 'zeros' in vars(xdevice))"
     assert answer(code)[0] == "True True"
     assert answer("print([n for n in xdevice.__all__ if not hasattr(xdevice, n)])")[0] == "[]"
 
 
-def test_every_public_name_belongs_to_the_module_that_it_says():
+def test_public_names_belong_to_their_module():
     for name in xdevice.__all__:
         found = getattr(xdevice, name)
         assert getattr(importlib.import_module(found.__module__), name) is found
@@ -108,14 +108,14 @@ def test_every_public_name_belongs_to_the_module_that_it_says():
         assert inspect.getdoc(found) and inspect.getsourcefile(found)
 
 
-def test_a_misspelt_name_is_an_error_with_pythons_own_suggestion():
+def test_a_misspelt_name_gets_a_suggestion():
     with pytest.raises(AttributeError) as error:
         _ = xdevice.try_gpus
     assert error.value.name == "try_gpus" and error.value.obj is xdevice
     assert "Did you mean: 'try_gpu'?" in answer("xdevice.try_gpus()")[1]
 
 
-def test_tab_completion_finds_names_that_have_not_been_used():
+def test_tab_completion_finds_unused_names():
     code = "import rlcompleter; print(rlcompleter.Completer(globals()).global_matches('xd'));"
     code += "print(rlcompleter.Completer(globals()).attr_matches('xdevice.try_a'))"
     assert "xdevice.try_all_gpus(" in answer(code)[0]
@@ -129,10 +129,10 @@ FIRST_USES = {
 
 
 @pytest.mark.parametrize("first", FIRST_USES)
-def test_virtual_gpus_of_the_environment_are_there_whatever_is_used_first(run, first):
+def test_virtual_gpus_come_with_any_first_use(run, first):
     out = run(FIRST_USES[first], XDEVICE_VIRTUAL_GPUS="2", XDEVICE_BACKEND="toy").splitlines()
     assert out[0] == "enabled 2 False" and out[-1] in ("gpu:1", "False", "2")
 
 
-def test_with_device_works_where_nothing_else_has_been_used(run):
+def test_with_device_may_be_the_first_use(run):
     assert run("with xdevice.Device('cpu') as d: print(d)", XDEVICE_BACKEND="toy") == "cpu:0"

@@ -34,7 +34,7 @@ VERSIONS = {CLOSED: "535.104.05", OPEN: "570.86.15", "": None, "NVRM version: so
 
 
 @pytest.mark.parametrize("text", VERSIONS)
-def test_nvidias_files_tell_name_uuid_and_driver_without_nvml(root, text):
+def test_nvidia_gpus_without_nvml(root, text):
     found = machine.gpus(root({
         "proc/driver/nvidia/version": text,
         "proc/driver/nvidia/gpus/0000:19:00.0/information": INFORMATION,
@@ -47,7 +47,7 @@ def test_nvidias_files_tell_name_uuid_and_driver_without_nvml(root, text):
     assert found["drivers"] == {"nvidia": VERSIONS[text]} and found["given"]
 
 
-def test_a_card_without_a_driver_is_found_on_the_bus(root):
+def test_a_card_without_a_driver(root):
     found = machine.gpus(root({
         "sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n", "sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n",
         "sys/bus/pci/devices/0000:01:00.1/vendor": "0x10de\n", "sys/bus/pci/devices/0000:01:00.1/class": "0x040300\n",
@@ -57,13 +57,13 @@ def test_a_card_without_a_driver_is_found_on_the_bus(root):
     assert found["drivers"] == {}
 
 
-def test_a_container_without_device_nodes_was_not_given_the_gpu(root):
+def test_a_container_without_device_nodes(root):
     files = {"proc/driver/nvidia/version": "", "proc/driver/nvidia/gpus/0000:19:00.0/information": INFORMATION}
     assert machine.gpus(root(files))["given"] is False
     assert machine.gpus(root({**files, "dev/dxg": ""}))["given"] is True
 
 
-def test_amds_files_tell_its_gpus_from_its_cpus(root):
+def test_amd_gpus_are_told_from_cpus(root):
     found = machine.gpus(root({
         "sys/class/kfd/kfd/topology/nodes/0/gpu_id": "0\n", "sys/class/kfd/kfd/topology/nodes/0/name": "\n",
         "sys/class/kfd/kfd/topology/nodes/1/gpu_id": "51966\n", "sys/class/kfd/kfd/topology/nodes/1/name": "gfx90a\n",
@@ -73,11 +73,11 @@ def test_amds_files_tell_its_gpus_from_its_cpus(root):
     assert found["drivers"] == {"amd": "6.8.5"}
 
 
-def test_a_machine_without_any_of_these_files_has_no_gpu(root):
+def test_a_machine_without_a_gpu(root):
     assert machine.gpus(root({})) == {"gpus": [], "drivers": {}, "driver_error": None, "given": True}
 
 
-def test_one_gpu_is_known_by_its_uuid_with_or_without_prefix():
+def test_the_uuids_prefix_does_not_matter():
     assert machine.same_gpu("GPU-1F2E", "1f2e") and machine.same_gpu("GPU-1f2e", "GPU-1f2e")
     assert not machine.same_gpu("GPU-1f2e", "GPU-1f2f")
     assert not machine.same_gpu(None, None) and not machine.same_gpu("GPU-1f2e", None)

@@ -28,7 +28,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_every_call_that_needs_a_framework_says_what_to_install(call):
+def test_each_call_says_what_to_install(call):
     with pytest.raises(xdevice.BackendNotInstalledError, match=r"pip install \w+$"):
         call()
 

@@ -46,7 +46,7 @@ def test_every_python_block_is_run(page):
     assert all(FILE.match(block) or block.startswith(">>> ") for block in blocks(page))
 
 
-def test_the_adapter_in_the_documentation_keeps_the_contract_at_each_step(tmp_path):
+def test_the_pages_adapter_keeps_the_contract(tmp_path):
     for block in blocks("adapters.md"):
         file = tmp_path / FILE.match(block)[1]
         file.parent.mkdir(exist_ok=True)
@@ -98,7 +98,7 @@ def test_every_public_name_is_in_the_reference():
     } == (set(xdevice.__all__) - errors)
 
 
-def test_every_error_is_in_the_tree_with_its_builtin():
+def test_every_error_is_in_the_tree():
     tree = re.search(
         r"^```text\n(XDeviceError\n.*?)^```$", (DOCS / "errors.md").read_text(encoding="utf-8"), re.M | re.S
     )
@@ -110,7 +110,7 @@ def test_every_error_is_in_the_tree_with_its_builtin():
     assert textwrap.dedent(tree[1]) == tree[1]
 
 
-def test_the_command_line_has_the_options_on_its_page(capsys):
+def test_options_are_on_the_page(capsys):
     from xdevice.cli import main
 
     page = (DOCS / "cli.md").read_text(encoding="utf-8")

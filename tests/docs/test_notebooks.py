@@ -42,13 +42,13 @@ def text(output):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_notebook_prints_what_is_kept_in_it_under_every_framework(done, name):
+def test_a_notebook_prints_what_is_kept(done, name):
     backend, folder = done
     same = json.dumps(cells(folder / name)).replace(f"under {backend}, ", "under torch, ")
     assert json.loads(same) == json.loads(json.dumps(cells(NOTEBOOKS / name)))
 
 
-def test_a_notebook_does_not_show_the_frames_of_xdevice_in_an_error(done):
+def test_an_error_shows_no_frame_of_xdevice(done):
     _, folder = done
     raised = [
         (output["ename"], text(output))
@@ -65,7 +65,7 @@ def test_a_notebook_does_not_show_the_frames_of_xdevice_in_an_error(done):
     assert any(trace.count("Cell In[]") == 2 for trace in ours), "a function of the user's is a frame of its own"
 
 
-def test_a_job_of_two_processes_and_a_command_are_started_from_a_cell(done):
+def test_a_cell_starts_a_job_and_a_command(done):
     _, folder = done
     printed = [output for _, outputs in cells(folder / "in_notebooks.ipynb") for output in outputs]
     assert "[0] rank 0 has 2.0\n[1] rank 1 has 2.0\n" in printed
@@ -73,7 +73,7 @@ def test_a_job_of_two_processes_and_a_command_are_started_from_a_cell(done):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_notebook_is_kept_with_its_outputs_and_names_no_machine(name):
+def test_kept_outputs_name_no_machine(name):
     text = (NOTEBOOKS / name).read_text(encoding="utf-8")
     kept = json.loads(text)
     assert kept["cells"][0]["cell_type"] == "markdown" and "".join(kept["cells"][0]["source"]).startswith("# ")
@@ -82,7 +82,7 @@ def test_a_notebook_is_kept_with_its_outputs_and_names_no_machine(name):
     assert "/tmp/" not in text and "site-packages" not in text and "ipykernel_" not in text
 
 
-def test_a_refused_operation_shows_the_cell_and_no_frame_of_the_framework(tmp_path, monkeypatch):
+def test_an_error_shows_no_frame_of_a_framework(tmp_path, monkeypatch):
     for name in ("RUNTIME", "CONFIG", "DATA"):
         monkeypatch.setenv(f"JUPYTER_{name}_DIR", str(tmp_path))
     setup = "import xdevice\nxdevice.use('jax')\nxdevice.virtual_gpus(2)"

@@ -27,7 +27,7 @@ def text_and_examples(name):
     return text, re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
-def test_two_gpus_on_a_laptop_say_what_is_promised(backend):
+def test_two_gpus_on_a_laptop(backend):
     text, (example, _) = text_and_examples("README.md")
     done = said(backend, example)
     if backend == "numpy":
@@ -42,7 +42,7 @@ def test_two_gpus_on_a_laptop_say_what_is_promised(backend):
     ]
 
 
-def test_the_ten_lines_run_and_print_what_is_promised(backend):
+def test_the_ten_lines(backend):
     text, (_, example) = text_and_examples("README.md")
     done = said(backend, example)
     assert done.returncode == 0, done.stderr
@@ -50,7 +50,7 @@ def test_the_ten_lines_run_and_print_what_is_promised(backend):
     assert "numpy [Device('cpu:0')] cpu:0" in text
 
 
-def test_the_chinese_readme_has_the_same_code_and_output_but_for_comments():
+def test_the_chinese_readme_has_the_same_code():
     def code(name):
         text, examples = text_and_examples(name)
         said = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
@@ -61,7 +61,7 @@ def test_the_chinese_readme_has_the_same_code_and_output_but_for_comments():
 
 
 @pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
-def test_each_readme_is_short_and_its_links_lead_somewhere(name):
+def test_each_readme_is_short_and_linked(name):
     text, _ = text_and_examples(name)
     assert len(text.splitlines()) < 120
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):

@@ -61,6 +61,6 @@ def test_a_tutorial_does_what_it_says(page, tmp_path):
     assert commands
 
 
-def test_the_tabs_of_the_authors_chapter_are_run_each():
+def test_the_chapters_tabs_run():
     page = (PAGES / "author.md").read_text(encoding="utf-8")
     assert set(re.findall(r"# (tab_\w+\.py)", page)) == set(re.findall(r"^\$ .*(tab_\w+\.py)$", page, re.MULTILINE))

@@ -56,7 +56,7 @@ def code_of(script):
 @pytest.mark.parametrize(
     ("script", "needs"), [("use_gpu.py", "xdevice-tensors"), ("digits.py", "numpy, scikit-learn, xdevice-tensors")]
 )
-def test_what_is_not_installed_is_said_in_one_line_before_anything_starts(script, needs):
+def test_what_is_missing_is_said_first(script, needs):
     bare = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     command = [sys.executable, "-S", EXAMPLES / script]  # -S: without any package
     done = subprocess.run(command, env=bare, capture_output=True, text=True, timeout=60, check=False)
@@ -77,15 +77,15 @@ def test_what_is_not_installed_is_said_in_one_line_before_anything_starts(script
         ("train_multi_gpu.py", {"numpy"}),
     ],
 )
-def test_no_example_names_a_framework_other_than_numpy_for_the_host(script, allowed):
+def test_no_example_names_a_framework(script, allowed):
     assert set(registered()) & set(re.findall(r"\w+", code_of(script))) == allowed
 
 
-def test_the_lesson_prints_the_same_lines_under_every_framework(backend):
+def test_the_lesson_prints_the_same_lines(backend):
     assert output(backend, "use_gpu.py") == output("numpy", "use_gpu.py")
 
 
-def test_the_lesson_shows_its_points_without_a_gpu(backend):
+def test_the_lesson_without_a_gpu(backend):
     facts = dict(line.strip().split(": ", 1) for line in output(backend, "use_gpu.py").splitlines() if ": " in line)
     assert facts["GPUs to use here"] == "0"
     assert facts["try_gpu(10)"] == facts["try_all_gpus()"] == "cpu:0"
@@ -108,7 +108,7 @@ def test_each_experiment_times_all_of_its_work(backend):
 
 
 @pytest.mark.needs("gradient")
-def test_the_lesson_shows_its_points_on_two_virtual_gpus(backend):
+def test_the_lesson_on_two_virtual_gpus(backend):
     printed = output(backend, "use_gpu.py", virtual=2)
     facts = dict(line.strip().split(": ", 1) for line in printed.splitlines() if ": " in line)
     assert facts["GPUs to use here"] == "2"
@@ -121,7 +121,7 @@ def test_the_lesson_shows_its_points_on_two_virtual_gpus(backend):
     assert "net(X) is on gpu:0 and holds [[1.75], [1.75]]" in lines
 
 
-def test_a_program_written_for_two_cuda_gpus_runs_as_it_is(backend):
+def test_a_cuda_program_runs_unedited(backend):
     if backend != "torch":
         assert "xdevice" not in code_of("cuda_script.py")  # it is PyTorch's own, and knows nothing of xdevice
         return
@@ -136,14 +136,14 @@ def test_a_program_written_for_two_cuda_gpus_runs_as_it_is(backend):
 
 
 @pytest.mark.needs("gradient")
-def test_each_experiment_times_the_cpu_and_a_virtual_gpu(backend):
+def test_experiments_time_the_cpu_and_a_gpu(backend):
     printed = output(backend, "cpu_or_gpu.py", "tiny", "transfer", "--scale", "0.001", virtual=2)
     assert f"{backend}; the device is virtual gpu:0" in printed
     assert "on the CPU" in printed and "on virtual gpu:0" in printed
 
 
 @pytest.mark.needs("gradient")
-def test_digits_are_learnt_on_a_virtual_gpu_as_on_the_cpu(backend):
+def test_digits_on_a_virtual_gpu_as_on_the_cpu(backend):
     if "def trainer" in (EXAMPLES / "native" / f"{backend}.py").read_text(encoding="utf-8"):
         of_gpu, of_cpu = (output(backend, "digits.py", "--epochs", "1", virtual=n) for n in (2, 0))
         accuracy = re.compile(r"^epoch +1 .* accuracy ([\d.]+)", re.MULTILINE)
@@ -163,7 +163,7 @@ TWO_GPUS = ("copy_between_gpus.py", "auto_parallel.py", "model_parallel.py")
 
 
 @pytest.mark.parametrize("script", TWO_GPUS)
-def test_two_gpus_are_virtual_where_there_are_none_and_a_framework_without_them_says_so(backend, script):
+def test_two_virtual_gpus_or_the_reason_why_not(backend, script):
     arguments = ("--scale", "0.001") if script == "auto_parallel.py" else ()
     printed = output(backend, script, *arguments)
     if has_virtual_gpus(backend):
@@ -174,7 +174,7 @@ def test_two_gpus_are_virtual_where_there_are_none_and_a_framework_without_them_
 
 
 @on_two_gpus
-def test_adding_what_is_on_two_gpus_is_an_error_and_adding_the_copy_is_not(backend):
+def test_adding_across_gpus_is_an_error(backend):
     lines = [line.strip() for line in output(backend, "copy_between_gpus.py").splitlines()]
     assert "X + Y is an error about gpu:0 and gpu:1" in lines
     assert "Z is on gpu:1 and X still on gpu:0" in lines
@@ -185,7 +185,7 @@ def test_adding_what_is_on_two_gpus_is_an_error_and_adding_the_copy_is_not(backe
 
 @on_two_gpus
 @pytest.mark.parametrize("split", ["by layers", "by channels"])
-def test_a_network_split_over_two_gpus_is_the_network_of_one(backend, split):
+def test_a_split_network_equals_the_whole(backend, split):
     printed = output(backend, "model_parallel.py")
     one = float(re.search(r"the loss is ([\d.]+)$", printed, re.MULTILINE)[1])
     part = printed.partition(f"Two devices, split {split}\n")[2]
@@ -195,7 +195,7 @@ def test_a_network_split_over_two_gpus_is_the_network_of_one(backend, split):
 
 
 @on_two_gpus
-def test_automatic_parallelism_times_each_gpu_and_both(backend):
+def test_parallelism_times_each_gpu_and_both(backend):
     printed = output(backend, "auto_parallel.py", "--scale", "0.001")
     timed = dict(re.findall(r"^  (.+), \d+ times: ([\d.]+) ms each \([\d.]+ to [\d.]+\)$", printed, re.MULTILINE))
     assert {"on virtual gpu:0", "on virtual gpu:1"} < set(timed)
@@ -205,7 +205,7 @@ def test_automatic_parallelism_times_each_gpu_and_both(backend):
 
 
 @on_two_gpus
-def test_lenet_is_learnt_on_two_devices_and_the_first_step_is_that_of_one(backend, tmp_path):
+def test_lenet_learns_on_two_devices_as_on_one(backend, tmp_path):
     printed = output(backend, "train_multi_gpu.py", "--epochs", 2, "--plot", tmp_path / "loss.png")
     assert printed.startswith("1 × 2 devices: gpu:0 gpu:1, virtual\n")
     assert AGREES in printed and "speed-up: " in printed
@@ -214,7 +214,7 @@ def test_lenet_is_learnt_on_two_devices_and_the_first_step_is_that_of_one(backen
 
 
 @on_two_gpus
-def test_lenet_is_learnt_by_two_processes_and_the_first_step_is_that_of_one(backend):
+def test_lenet_learns_in_two_processes_as_in_one(backend):
     command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "--backend", backend, "--time-limit", "170"]
     env = {key: value for key, value in os.environ.items() if not key.startswith("XDEVICE")}
     done = subprocess.run(
@@ -232,7 +232,7 @@ def test_lenet_is_learnt_by_two_processes_and_the_first_step_is_that_of_one(back
     assert float(ACCURACY.search(printed)[1]) > 0.7
 
 
-def test_digits_are_learnt_where_there_are_gradients(backend):
+def test_digits_need_gradients(backend):
     done = run(backend, "digits.py", "--epochs", "10")
     if "def trainer" in (EXAMPLES / "native" / f"{backend}.py").read_text(encoding="utf-8"):
         assert done.returncode == 0, done.stderr[-2000:]

@@ -30,7 +30,7 @@ def array(gpu):
     return cupy.ndarray((3,), "float64", cupy.cuda.MemoryPointer(memory, 0))
 
 
-def test_without_a_gpu_it_can_be_chosen_and_says_what_is_missing(run):
+def test_without_a_gpu_it_says_what_is_missing(run):
     said = run(
         """
         xdevice.use("cupy")
@@ -65,7 +65,7 @@ def test_without_a_gpu_it_is_not_guessed(run):
 
 
 @pytest.mark.skipif(set(xdevice.available()) != {"cupy", "numpy"}, reason="the others take long: tox run -e cupy")
-def test_without_a_gpu_all_frameworks_are_the_others(tmp_path):
+def test_without_a_gpu_it_is_not_in_all(tmp_path):
     (tmp_path / "which.py").write_text("import xdevice; print(xdevice.backend())", encoding="utf-8")
     command = [sys.executable, "-m", "xdevice", "run", "which.py", "--backend", "all", "--json"]
     env = {**os.environ, **HIDDEN}
@@ -86,7 +86,7 @@ def test_where_an_array_is():
         xdevice.check_same_device(x, y)
 
 
-def test_an_array_that_is_there_already_stays_itself():
+def test_an_array_in_place_stays_itself():
     x = array(1)
     tree = {"x": x, "again": [x]}
     assert xdevice.to_device(x, "gpu:1") is x
@@ -95,7 +95,7 @@ def test_an_array_that_is_there_already_stays_itself():
         xdevice.to_device(x, "gpu:0", copy=False)
 
 
-def test_the_arrays_and_devices_are_its_own_and_the_numbers_numpys():
+def test_native_arrays_with_numpys_numbers():
     x = array(0)
     assert xdevice.as_device(cupy.cuda.Device(3)) is xdevice.gpu(3)
     assert xdevice.gpu(1) == cupy.cuda.Device(1)
@@ -106,7 +106,7 @@ def test_the_arrays_and_devices_are_its_own_and_the_numbers_numpys():
     assert [creation.dtype(name) for name in ("longdouble", "float128", "f4", "str", "object")] == [None] * 5
 
 
-def test_what_it_cannot_do_is_refused_with_the_reason():
+def test_what_it_cannot_do_says_why():
     x = array(0)
     for call, says in (
         (lambda: xdevice.value_and_grad(lambda a: a)(x), "cupy has no gradients: it has no automatic differentiation"),
@@ -117,12 +117,12 @@ def test_what_it_cannot_do_is_refused_with_the_reason():
             call()
 
 
-def test_its_own_error_for_too_little_memory_is_recognised():
+def test_its_out_of_memory_is_recognised():
     assert xdevice.is_out_of_memory(cupy.cuda.memory.OutOfMemoryError(2**40, 2**30))
     assert not xdevice.is_out_of_memory(cupy.cuda.runtime.CUDARuntimeError(1))
 
 
-def test_the_namespace_has_every_name_with_the_standards_arguments():
+def test_the_namespace_is_the_standards():
     xp = xdevice.namespace(array(0))
     assert [name for name in NAMES if name not in dir(xp)] == []
     assert [name for name in LINALG if name not in dir(xp.linalg)] == []
@@ -133,7 +133,7 @@ def test_the_namespace_has_every_name_with_the_standards_arguments():
 
 
 @pytest.mark.skipif(not xdevice.backend("cupy").hardware.count("gpu"), reason="CuPy sees no GPU")
-def test_it_keeps_the_contract_on_the_gpus_of_this_machine(tmp_path):
+def test_the_contract_on_real_gpus(tmp_path):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--xdevice-backend=cupy"]
     command += ["--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"), str(ROOT / "tests" / "contract")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=tmp_path)

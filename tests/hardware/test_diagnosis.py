@@ -35,11 +35,11 @@ NOT_HIDDEN = [
 ]  # fmt: skip
 
 
-def test_a_machine_without_a_gpu_has_no_problem():
+def test_no_gpu_is_no_problem():
     assert diagnose(facts(gpus=(), drivers={}, compute="cpu")) is None
 
 
-def test_without_a_gpu_a_framework_without_a_cpu_has_nothing_to_compute_on():
+def test_no_gpu_and_no_cpu_is_a_problem():
     problem = diagnose(facts(gpus=(), drivers={}, cpu_kind=False))
     assert not problem.wrong and problem.reason == "torch has no CPU, and this machine has no GPU"
     assert "use('numpy')" in problem.cure
@@ -53,32 +53,32 @@ def test_a_gpu_that_is_seen_is_not_a_problem():
     assert diagnose(facts(seen=1, environment={"CUDA_VISIBLE_DEVICES": "0"})) is None
 
 
-def test_a_cpu_build_says_what_to_install_in_the_adapters_words():
+def test_a_cpu_build_says_what_to_install():
     problem = diagnose(facts(compute="cpu", toolkit=None))
     assert problem.wrong and problem.reason == "this torch is built for the CPU only"
     assert problem.cure == "pip install torch-for-gpus"
     assert "toy" in diagnose(facts(backend="toy", compute="cpu", gpu_build=None)).cure
 
 
-def test_a_framework_without_gpu_support_is_a_note_and_not_wrong():
+def test_no_gpu_support_is_a_note():
     problem = diagnose(facts(backend="numpy", compute="cpu", gpu_kind=False))
     assert not problem.wrong and "numpy computes on the CPU only" in problem.reason
 
 
 @pytest.mark.parametrize(("value", "gpus"), HIDDEN)
-def test_cuda_visible_devices_that_leaves_none_is_found(value, gpus):
+def test_cuda_visible_devices_hides_all(value, gpus):
     problem = diagnose(facts(gpus=gpus, environment={"CUDA_VISIBLE_DEVICES": value}))
     assert problem.wrong and f"CUDA_VISIBLE_DEVICES={value!r} hides all 2 GPUs" in problem.reason
     assert problem.cure == "unset CUDA_VISIBLE_DEVICES, or export CUDA_VISIBLE_DEVICES=0,1"
 
 
 @pytest.mark.parametrize(("value", "gpus"), NOT_HIDDEN)
-def test_cuda_visible_devices_that_leaves_some_is_not_the_reason(value, gpus):
+def test_cuda_visible_devices_leaves_some(value, gpus):
     assert "VISIBLE" not in diagnose(facts(gpus=gpus, environment={"CUDA_VISIBLE_DEVICES": value})).reason
 
 
 @given(st.text(max_size=20))
-def test_any_value_of_cuda_visible_devices_is_accepted(value):
+def test_any_cuda_visible_devices(value):
     assert diagnose(facts(environment={"CUDA_VISIBLE_DEVICES": value})).reason
 
 
@@ -93,19 +93,19 @@ def vars_of(recorded):
     return {name: getattr(recorded, name) for name in Facts.__slots__}
 
 
-def test_a_container_without_the_gpu_is_told_how_to_get_it():
+def test_a_container_without_the_gpu():
     assert "docker run --gpus all" in diagnose(facts(given=False)).cure
     assert "NVIDIA_VISIBLE_DEVICES='void'" in diagnose(facts(environment={"NVIDIA_VISIBLE_DEVICES": "void"})).reason
     for harmless in ("all", "", "0"):
         assert "VISIBLE" not in diagnose(facts(environment={"NVIDIA_VISIBLE_DEVICES": harmless})).reason
 
 
-def test_a_card_without_a_driver_is_told_to_install_one():
+def test_a_card_without_a_driver():
     problem = diagnose(facts(drivers={}))
     assert "no NVIDIA driver is loaded" in problem.reason and "ubuntu-drivers" in problem.cure
 
 
-def test_a_driver_and_library_of_different_versions_ask_for_a_restart():
+def test_driver_and_library_differ():
     problem = diagnose(facts(driver_error="Driver/library version mismatch"))
     assert "mismatch" in problem.reason and problem.cure.startswith("restart the machine")
     assert "nvidia-smi" in diagnose(facts(driver_error="Unknown Error")).cure
@@ -116,7 +116,7 @@ def test_a_driver_and_library_of_different_versions_ask_for_a_restart():
     ("11.8", "450.36.06", "450.80.02"), ("11.0", "440.33", "450.36.06"), ("10.2", "418.39", "440.33"),
     ("9.0", "375.26", "384.81"),
 ])  # fmt: skip
-def test_a_driver_too_old_for_the_toolkit_names_the_one_needed(toolkit, driver, needed):
+def test_a_driver_too_old_for_the_toolkit(toolkit, driver, needed):
     problem = diagnose(facts(toolkit=toolkit, drivers={"nvidia": driver}))
     assert problem.reason == f"the driver {driver} is too old for CUDA {toolkit}, which needs {needed}"
     assert needed in problem.cure
@@ -126,11 +126,11 @@ def test_a_driver_too_old_for_the_toolkit_names_the_one_needed(toolkit, driver, 
     ("12.6", "525.60.13"), ("12.8", "525.105.17"), ("11.8", "450.80.02"), ("11.0", "450.36.06"), ("13.0", "580.65.06"),
     ("12.6", "1000"), ("99.0", "1"), (None, "1"), ("12.6", None), ("12", "525.60.13"), ("11.7.1", "450.80.02"),
 ])  # fmt: skip
-def test_a_driver_that_is_new_enough_or_of_unknown_needs_is_not_the_reason(toolkit, driver):
+def test_a_driver_that_is_not_the_reason(toolkit, driver):
     assert "too old" not in diagnose(facts(toolkit=toolkit, drivers={"nvidia": driver})).reason
 
 
-def test_the_table_of_drivers_rises_with_the_toolkit():
+def test_drivers_rise_with_the_toolkit():
     def numbers(version):
         return [int(part) for part in version.split(".")]
 
@@ -139,27 +139,27 @@ def test_the_table_of_drivers_rises_with_the_toolkit():
     assert minimum_driver("12.4") == "525.60.13" and minimum_driver("7.5") is None
 
 
-def test_a_build_for_another_makers_gpus_says_so():
+def test_a_build_for_another_maker():
     problem = diagnose(facts(gpus=(gpu(maker="amd"),), drivers={"amd": None}))
     assert problem.reason == "this torch is built for cuda, the GPU is AMD's"
     assert "NVIDIA's" in diagnose(facts(compute="rocm")).reason
     assert "NVIDIA's" in diagnose(facts(compute="xpu")).reason
 
 
-def test_a_case_that_no_rule_explains_still_says_what_to_do():
+def test_an_unexplained_case_has_a_cure():
     problem = diagnose(facts())
     assert problem.wrong and "built for cuda 12.6" in problem.reason and "pip install torch-for-gpus" in problem.cure
     assert diagnose(facts(compute=None, toolkit=None, gpu_build=None)).cure
 
 
-def test_what_can_never_work_is_said_before_what_only_needs_a_setting():
+def test_the_hopeless_comes_before_settings():
     both = facts(compute="cpu", toolkit=None, environment={"CUDA_VISIBLE_DEVICES": ""}, drivers={"nvidia": "300.1"})
     assert "CPU only" in diagnose(both).reason
     hidden_and_old = facts(environment={"CUDA_VISIBLE_DEVICES": ""}, drivers={"nvidia": "300.1"})
     assert "hides" in diagnose(hidden_and_old).reason
 
 
-def test_every_problem_is_one_line_in_the_style_of_our_errors():
+def test_each_problem_is_one_line():
     kinds = [
         facts(), facts(compute="cpu"), facts(gpu_kind=False), facts(given=False), facts(drivers={}),
         facts(driver_error="x"), facts(environment={"CUDA_VISIBLE_DEVICES": ""}), facts(toolkit="13.0"),

@@ -69,7 +69,7 @@ def test_it_is_compiled_once_and_stderr_says_so(recipe, capfd):
     assert list(first.parent.iterdir()) == [first], "nothing else is in its folder"
 
 
-def test_another_framework_source_or_definition_gets_its_own(recipe):
+def test_another_source_gets_its_own(recipe):
     found = {plugins.library(each) for each in (recipe, with_(recipe, key="another"), with_(recipe, standard="c++20"))}
     other = plugins.library(with_(recipe, defines=("ANSWER=43",)))
     assert answer(other) == 43
@@ -84,7 +84,7 @@ def test_a_broken_file_is_compiled_again(recipe):
     assert answer(plugins.library(recipe)) == 42
 
 
-def test_processes_that_need_it_at_once_compile_it_once(recipe):
+def test_processes_compile_it_once(recipe):
     code = f"source = {str(recipe.source)!r}\n{BUILD}"
     jobs = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -97,7 +97,7 @@ def test_processes_that_need_it_at_once_compile_it_once(recipe):
     assert sorted(error for _, error in said) == ["", "", "", "compiling answers, once\n"]
 
 
-def test_a_process_that_was_killed_leaves_nothing_for_long(recipe, tmp_path, monkeypatch):
+def test_a_killed_process_leaves_nothing(recipe, tmp_path, monkeypatch):
     compiler = tmp_path / "slow"
     compiler.write_text('#!/bin/sh\nfor last; do :; done\ntouch "$last" "$TMPDIR/cc.o"\nexec sleep 600\n')
     compiler.chmod(0o755)
@@ -117,7 +117,7 @@ def test_a_process_that_was_killed_leaves_nothing_for_long(recipe, tmp_path, mon
 
 
 @pytest.mark.parametrize("name", ["g++", "clang++"])
-def test_both_compilers_of_linux_and_macos_make_it(recipe, name, monkeypatch):
+def test_gcc_and_clang_make_it(recipe, name, monkeypatch):
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed")
     monkeypatch.setenv("CXX", f"{name} -DTWICE='1 + 1' -O1")
@@ -125,7 +125,7 @@ def test_both_compilers_of_linux_and_macos_make_it(recipe, name, monkeypatch):
     assert answer(plugins.library(recipe)) == 44
 
 
-def test_microsofts_compiler_gets_its_own_options(recipe):
+def test_msvc_gets_its_own_options(recipe):
     given = with_(recipe, include=(Path("include"),), folders=(Path("lib"),), libraries=("torch_cpu",))
     words = compilers.command(["C:/VC/bin/cl.exe"], given, Path("made", "answer.dll"))
     assert words[0] == "C:/VC/bin/cl.exe"
@@ -136,7 +136,7 @@ def test_microsofts_compiler_gets_its_own_options(recipe):
 
 
 @pytest.mark.parametrize("value", ["none", 'g++ "-m64'])
-def test_a_cxx_that_names_no_compiler_refuses_what_was_compiled(recipe, value, monkeypatch, tmp_path):
+def test_a_wrong_cxx_refuses_what_was_compiled(recipe, value, monkeypatch, tmp_path):
     plugins.library(recipe)
     monkeypatch.setenv("CXX", value)
     with pytest.raises(xdevice.NotSupportedError, match=re.escape(f"CXX={value} names no C++ compiler; unset it")):
@@ -145,14 +145,14 @@ def test_a_cxx_that_names_no_compiler_refuses_what_was_compiled(recipe, value, m
     assert answer(plugins.library(recipe)) == 42, "a folder that is named is used"
 
 
-def test_without_a_compiler_the_error_says_what_to_type(recipe, no_compiler):
+def test_no_compiler_says_what_to_type(recipe, no_compiler):
     no_compiler()
     said = r"answers are compiled when they are first used, and there is no C\+\+ compiler \(.*\); install one, with "
     with pytest.raises(xdevice.NotSupportedError, match=said + r".*, set CXX, or name a folder that xdevice"):
         plugins.library(recipe)
 
 
-def test_plug_ins_are_found_in_the_folders_of_xdevice_plugins(recipe, no_compiler, monkeypatch, tmp_path):
+def test_found_in_folders_of_xdevice_plugins(recipe, no_compiler, monkeypatch, tmp_path):
     folder = tmp_path / "plug-ins"
     folder.mkdir()
     made = plugins.build(recipe, folder)
@@ -163,7 +163,7 @@ def test_plug_ins_are_found_in_the_folders_of_xdevice_plugins(recipe, no_compile
     assert not (tmp_path / "cache").exists(), "what is found is not written"
 
 
-def test_plug_ins_are_found_in_distributions_which_are_not_imported(recipe, no_compiler, monkeypatch, tmp_path):
+def test_found_in_distributions_not_imported(recipe, no_compiler, monkeypatch, tmp_path):
     site = tmp_path / "site"
     package = site / "answers_compiled"
     package.mkdir(parents=True)
@@ -192,7 +192,7 @@ def test_what_stops_the_compiler_is_said(recipe, tmp_path, monkeypatch):
         plugins.library(recipe)
 
 
-def test_what_stands_in_the_librarys_place_is_named(recipe):
+def test_what_is_in_its_place_is_named(recipe):
     (cache, *_) = places.own()
     made = cache / recipe.folder / recipe.file
     made.mkdir(parents=True)
@@ -205,7 +205,7 @@ def test_what_stands_in_the_librarys_place_is_named(recipe):
         plugins.library(recipe)
 
 
-def test_a_link_in_the_locks_place_is_not_followed(recipe, tmp_path):
+def test_a_link_for_the_lock_is_not_followed(recipe, tmp_path):
     (cache, *_) = places.own()
     assert places.prepare(cache) is None
     precious = tmp_path / "precious"
@@ -279,7 +279,7 @@ def as_user(recipe, shared):
     return run
 
 
-def test_without_a_home_each_user_has_one_private_folder(as_user, shared):
+def test_without_a_home_a_private_folder(as_user, shared):
     first, said = as_user(BUILD)
     assert said == "compiling answers, once\n"
     assert (first, "") == as_user(BUILD)
@@ -288,7 +288,7 @@ def test_without_a_home_each_user_has_one_private_folder(as_user, shared):
     assert folder.stat().st_uid == 54321 and folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_private_folder_that_another_user_has_made_is_refused(as_user, shared):
+def test_anothers_private_folder_is_refused(as_user, shared):
     squatted = shared / "tmp" / "xdevice-54321"
     squatted.mkdir()
     os.chown(squatted, 12345, 12345)
@@ -298,7 +298,7 @@ def test_a_private_folder_that_another_user_has_made_is_refused(as_user, shared)
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o711])
-def test_a_cache_that_can_be_read_and_not_written_is_read(as_user, shared, recipe, mode, monkeypatch):
+def test_a_read_only_cache_is_read(as_user, shared, recipe, mode, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(shared / "cache"))
     made = plugins.library(recipe)
     for folder in (shared / "cache", shared / "cache" / "xdevice"):
@@ -319,7 +319,7 @@ places.unsafe = lambda path: None
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777])
-def test_what_another_user_has_planted_is_not_loaded(as_user, recipe, mode, shared, monkeypatch, capfd):  # noqa: PLR0913, PLR0917 (fixtures)
+def test_anothers_plug_in_is_not_loaded(as_user, recipe, mode, shared, monkeypatch, capfd):  # noqa: PLR0913, PLR0917 (fixtures)
     cache = shared / "cache"
     cache.mkdir()
     cache.chmod(mode)

@@ -12,7 +12,7 @@ GONE = PrivateName("json:JSONEncoder._encode_all", "a test")
 OTHER = PrivateName("json:dumps", "a test", ("obj", "precision"))
 
 
-def test_a_name_that_has_gone_or_takes_others_is_told():
+def test_a_gone_or_changed_name_is_told():
     assert missing([THERE]) == []
     assert missing([GONE]) == ["json.JSONEncoder._encode_all is not there, needed for a test"]
     (line,) = missing([OTHER])
@@ -20,7 +20,7 @@ def test_a_name_that_has_gone_or_takes_others_is_told():
     assert line.endswith("not (obj, precision), needed for a test")
 
 
-def test_the_error_names_the_version_in_use_and_the_last_that_works():
+def test_the_error_names_both_versions():
     with pytest.raises(VirtualDeviceError) as raised:
         check([THERE, GONE, OTHER], "json", "3.0", "2.0")
     assert str(raised.value) == (
@@ -29,13 +29,13 @@ def test_the_error_names_the_version_in_use_and_the_last_that_works():
     )
 
 
-def test_a_module_that_is_not_imported_yet_is_not_imported_for_the_check():
+def test_the_check_imports_nothing():
     sys.modules.pop("this", None)
     check([PrivateName("this:nothing", "a test")], "this", "1", "1")
     assert "this" not in sys.modules
 
 
-def test_a_path_is_resolved_to_its_owner_and_name():
+def test_a_path_has_an_owner_and_a_name():
     import json
 
     assert resolved("json:JSONEncoder.encode") == (json.JSONEncoder, "encode")

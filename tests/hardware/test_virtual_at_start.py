@@ -36,14 +36,14 @@ def python(toy_path, tmp_path):
     return run
 
 
-def test_the_framework_has_them_right_after_its_own_import(python):
+def test_there_right_after_the_import(python):
     out, _ = python("-c", f"import xdevice\n{ASK}", XDEVICE_VIRTUAL_GPUS="2")
     assert out == ["enabled 2 False", "True True"]
     out, _ = python("-c", f"import xdevice\n{ASK}")
     assert out == ["False True"]
 
 
-def test_child_processes_that_do_not_import_xdevice_have_them_too(python, tmp_path):
+def test_child_processes_have_them(python, tmp_path):
     out, _ = python("-c", f"import xdevice\n{CHILD}", ASK, XDEVICE_VIRTUAL_GPUS="2")
     assert out == ["enabled 2 False", "True True"]
     code = f"import xdevice; xdevice.virtual_gpus(3, stand_in=True)\n{CHILD}"
@@ -64,7 +64,7 @@ def test_child_processes_that_do_not_import_xdevice_have_them_too(python, tmp_pa
     assert out == ["enabled 2 False", "True True"]
 
 
-def test_a_foreign_script_runs_with_them_and_its_own_arguments_and_exit_status(python, tmp_path):
+def test_a_foreign_script_runs_with_them(python, tmp_path):
     (tmp_path / "foreign.py").write_text(f"{ASK}\nprint(sys.argv[1:], __file__)\nsys.exit(7)")
     command = "-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", "foreign.py", "--jobs", "3", "--", "-x"
     out, errors = python(*command, status=7)
@@ -85,7 +85,7 @@ def test_another_sitecustomize_is_not_hidden(python, tmp_path):
     assert out == ["1"] and not errors
 
 
-def test_what_cannot_be_had_is_said_and_the_import_goes_on(python):
+def test_a_refusal_does_not_stop_the_import(python):
     out, errors = python("-c", f"import xdevice\n{ASK}", XDEVICE_VIRTUAL_GPUS="2", REAL="1")
     assert out == ["True True"] and errors == ["xdevice: there is a real toy; toy goes on without virtual GPUs"]
     out, errors = python("-c", f"import xdevice\n{ASK}", XDEVICE_VIRTUAL_GPUS="two")
@@ -94,13 +94,13 @@ def test_what_cannot_be_had_is_said_and_the_import_goes_on(python):
     assert out == ["libbroken.so: cannot open shared object file"] and not errors
 
 
-def test_the_line_for_every_python_looks_at_the_environment_and_no_further(python, tmp_path, monkeypatch):
+def test_the_line_reads_the_environment_only(python, tmp_path, monkeypatch):
     line = f"{LINE}import sys; print('xdevice' in sys.modules)"
     assert python("-c", line)[0] == ["False"]
     assert python("-c", line, XDEVICE_VIRTUAL_GPUS="2")[0] == ["True"]
 
 
-def test_the_line_is_silent_where_xdevice_has_been_removed(python):
+def test_the_line_is_silent_without_xdevice(python):
     without = "-I", "-S", "-c", f"{LINE}import sys; print('xdevice' in sys.modules)"
     assert python(*without, XDEVICE_VIRTUAL_GPUS="2") == (["False"], [])
 

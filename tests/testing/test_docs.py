@@ -25,7 +25,7 @@ def test_its_files_run_together(run, pytester):
         assert each in ids
 
 
-def test_its_tables_list_every_option_fixture_and_mark(run):
+def test_tables_list_options_fixtures_marks(run):
     options, marks, fixtures = (run("", ask).stdout.str() for ask in ("--help", "--markers", "--fixtures"))
     assert set(re.findall(r"--xdevice-[\w-]+", options)) == set(
         re.findall(r"^\| `(--xdevice-[\w-]+)", PAGE, re.MULTILINE)
@@ -38,7 +38,7 @@ def test_its_tables_list_every_option_fixture_and_mark(run):
         assert f"`{fixture}`" in PAGE
 
 
-def test_every_function_and_every_part_is_on_it():
+def test_functions_and_parts_are_on_it():
     words = {name for name in vars(Native) if not name.startswith("_")}
     assert set(re.findall(r"`(\w+)\([^)`]*\)`[,| ]", PAGE[PAGE.index("| function |") :])) == words
     assert all(f"{part.__name__}`" in PAGE for part in contract.Suite.__bases__)

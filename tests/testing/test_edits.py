@@ -38,17 +38,17 @@ CONTRACT = text("tests/typing/contract.py")
     ],
     ids=["entry point", "extra", "tox", "workflow"],
 )
-def test_every_folder_is_named_where_it_must_be(file, pattern, named):
+def test_each_folder_is_named_where_it_must(file, pattern, named):
     assert names(file, pattern) == set(named)
 
 
-def test_a_framework_that_is_not_tested_on_every_change_has_an_environment_of_its_own():
+def test_the_others_have_an_environment():
     own = set(re.findall(r"^\[testenv:(\w+)\]$", text("tox.ini"), re.MULTILINE))
     assert set(ADAPTERS) - set(EVERYWHERE) <= own
     assert set(ADAPTERS) != set(EVERYWHERE)
 
 
-def test_every_folder_is_a_package_and_has_words_for_the_suite():
+def test_each_folder_is_a_package_with_words():
     packages = re.findall(r'^    "xdevice\.backends\.([\w.]+)",$', text("pyproject.toml"), re.MULTILINE)
     assert sorted(packages) == sorted(
         ".".join(file.parent.relative_to(ROOT / "backends").parts)
@@ -65,7 +65,7 @@ def provided(name, capability):
     return any(re.search(rf"^(def|class) ({functions})\b", file.read_text(encoding="utf-8"), re.M) for file in found)
 
 
-def test_every_capability_of_every_adapter_is_in_the_typing_contract():
+def test_each_capability_is_typed():
     lists = dict(re.findall(r"^(\w+): list\[contract\.\w+\] = \[(.*?)\]", CONTRACT, re.M | re.S))
     typed = {(name, capability) for capability, text in lists.items() for name in re.findall(r"(\w+?)_\w+", text)}
     assert typed == {

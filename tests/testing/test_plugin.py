@@ -38,18 +38,18 @@ NOTHING = """
 
 
 @pytest.mark.parametrize("options", [(), ("--xdevice-backend=pages,numpy",), ("--xdevice-virtual-gpus=2",)])
-def test_a_run_that_asks_for_no_framework_loads_none(run, options):
+def test_no_framework_is_loaded_unasked(run, options):
     run(NOTHING, *options).assert_outcomes(passed=1)
 
 
-def test_a_run_without_the_plugin_is_an_ordinary_run(run):
+def test_without_the_plugin_it_is_ordinary(run):
     run("def test_it(): pass", "-p", "no:xdevice").assert_outcomes(passed=1)
 
 
 # ---------------------------------------------------------------- frameworks
 
 
-def test_every_framework_that_is_installed_is_tested_unless_others_are_asked_for(run):
+def test_all_that_are_installed_by_default(run):
     there = [name for name in xdevice.available() if has_device(find(name))]
     others = [name for name in there if name not in ORDER]
     everything = [*there[: len(there) - len(others)], *sorted([*others, "broken", "pages"])]
@@ -70,13 +70,13 @@ def test_frameworks_are_asked_for_by_name(run, names):
         (",", "*--xdevice-backend=,: no framework is named; installed are *"),
     ],
 )
-def test_a_framework_asked_for_and_missing_is_a_usage_error(run, asked, said):
+def test_a_missing_framework_is_a_usage_error(run, asked, said):
     result = run(ONE, f"--xdevice-backend={asked}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([said])
 
 
-def test_the_framework_is_chosen_while_the_test_runs(run):
+def test_it_is_chosen_while_the_test_runs(run):
     code = """
         import xdevice
         def test_it(backend):
@@ -86,13 +86,13 @@ def test_the_framework_is_chosen_while_the_test_runs(run):
     run(code, "--xdevice-backend=pages").assert_outcomes(passed=1)
 
 
-def test_the_header_says_what_was_asked_for_and_nothing_otherwise(run):
+def test_the_header_says_what_was_asked_for(run):
     asked = run(ONE, "--xdevice-backend=pages", "--xdevice-virtual-gpus=2")
     asked.stdout.fnmatch_lines(["xdevice: pages; 2 virtual GPUs"])
     run("def test_it(): pass").stdout.no_fnmatch_line("xdevice: *")
 
 
-def test_a_framework_that_does_not_import_fails_its_test_and_not_the_run(run):
+def test_a_broken_import_fails_its_test_only(run):
     result = run("import xdevice\ndef test_it(device): xdevice.devices()", "--xdevice-backend=pages,broken")
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*broken is installed but fails to import (OSError: libbroken.so is missing)*"])
@@ -101,20 +101,20 @@ def test_a_framework_that_does_not_import_fails_its_test_and_not_the_run(run):
 UNUSABLE = "gpus_alone 1.5: installed, not usable here: gpus_alone has no CPU, and this machine has no GPU"
 
 
-def test_a_framework_without_a_device_is_left_out_and_the_header_says_why(run):
+def test_no_device_is_left_out_and_told(run):
     result = run(ONE, "--xdevice-backend=installed")
     result.stdout.fnmatch_lines([f"xdevice: *numpy, broken, pages; *{UNUSABLE}"])
     result.stdout.no_fnmatch_line("*[[]gpus_alone[]]*")
     assert set(result.parseoutcomes()) == {"passed"}
 
 
-def test_a_framework_without_a_device_that_is_asked_for_by_name_is_an_error_of_the_file(run):
+def test_no_device_by_name_is_an_error(run):
     result = run(ONE, "--xdevice-backend=pages,gpus_alone")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["*ERROR collecting test_it.py*", f"{UNUSABLE}; xdevice doctor says more"])
 
 
-def test_a_class_for_a_framework_without_a_device_is_skipped_where_it_is_or_fails(run):
+def test_a_class_without_a_device(run):
     code = """
         class TestIt:
             backend = "gpus_alone"
@@ -148,7 +148,7 @@ SEES_TWO = """
 """
 
 
-def test_tests_of_a_class_that_do_not_take_the_fixture_run_under_its_framework_too(run):
+def test_a_classs_framework_is_chosen(run):
     code = """
         import pytest, xdevice
         xdevice.use("numpy")
@@ -185,7 +185,7 @@ def test_a_unittest_class_may_use_the_fixture(run):
 
 
 @pytest.mark.skipif(find_spec("xdist") is None, reason="pytest-xdist is not installed")
-def test_workers_of_xdist_have_the_same_frameworks_and_virtual_gpus(run):
+def test_xdists_workers_have_the_same(run):
     code = (
         SEES_TWO
         + """
@@ -201,17 +201,17 @@ def test_workers_of_xdist_have_the_same_frameworks_and_virtual_gpus(run):
 # ---------------------------------------------------------------- virtual GPUs
 
 
-def test_virtual_gpus_are_there_in_tests_and_in_their_subprocesses(run):
+def test_subprocesses_have_virtual_gpus(run):
     run(SEES_TWO, "--xdevice-backend=pages", "--xdevice-virtual-gpus=2").assert_outcomes(passed=1)
 
 
-def test_virtual_gpus_are_asked_for_before_a_conftest_can_use_the_framework(run, pytester):
+def test_virtual_gpus_come_before_conftests(run, pytester):
     pytester.makeconftest("import xdevice; xdevice.use('pages'); assert xdevice.count('gpu') == 2")
     run(SEES_TWO, "--xdevice-backend=pages", "--xdevice-virtual-gpus=2").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize("n", ["two", "-1", "1.5", "65", "", "２"])
-def test_what_is_no_number_of_gpus_is_a_usage_error_that_shows_it(run, n):
+def test_a_wrong_number_of_gpus_is_shown(run, n):
     result = run(ONE, f"--xdevice-virtual-gpus={n}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
@@ -219,14 +219,14 @@ def test_what_is_no_number_of_gpus_is_a_usage_error_that_shows_it(run, n):
     )
 
 
-def test_none_may_be_asked_for_whatever_the_environment_says(run, monkeypatch):
+def test_none_overrides_the_environment(run, monkeypatch):
     monkeypatch.setenv("XDEVICE_VIRTUAL_GPUS", "2")
     assert collected(run, EACH, "--xdevice-backend=pages") == ["pages-cpu:0", "pages-gpu:0", "pages-gpu:1"]
     assert collected(run, EACH, "--xdevice-backend=pages", "--xdevice-virtual-gpus=0") == ["pages-cpu:0"]
 
 
 @pytest.mark.parametrize("before", [None, "3"])
-def test_the_environment_is_what_it_was_after_the_run(run, pytester, before):
+def test_the_environment_is_restored(run, pytester, before):
     pytester.makepyfile(test_it=SEES_TWO)
     code = (
         "import os, pytest\n"
@@ -241,14 +241,14 @@ def test_the_environment_is_what_it_was_after_the_run(run, pytester, before):
 # ---------------------------------------------------------------- devices
 
 
-def test_a_test_runs_on_each_device_of_each_framework_and_its_id_says_which(run):
+def test_each_device_of_each_framework(run):
     options = "--xdevice-backend=numpy,pages", "--xdevice-virtual-gpus=2"
     expected = ["numpy-cpu:0", "pages-cpu:0", "pages-gpu:0", "pages-gpu:1"]
     assert collected(run, EACH, *options) == expected
     assert collected(run, "def test_it(device, backend): pass", *options) == expected
 
 
-def test_a_device_comes_with_its_framework_chosen(run):
+def test_a_devices_framework_is_chosen(run):
     code = """
         import xdevice
         def test_it(device):
@@ -258,7 +258,7 @@ def test_a_device_comes_with_its_framework_chosen(run):
     run(code, "--xdevice-backend=pages", "--xdevice-virtual-gpus=2").assert_outcomes(passed=3)
 
 
-def test_two_gpus_are_two_devices_of_each_framework(run):
+def test_two_gpus_of_each_framework(run):
     code = """
         import xdevice
         def test_it(two_gpus):
@@ -286,9 +286,7 @@ WITHOUT = [
 
 
 @pytest.mark.parametrize(("mark", "virtual", "reason"), WITHOUT)
-def test_a_test_that_needs_more_than_there_is_is_skipped_with_what_is_there_and_what_to_type(
-    run, mark, virtual, reason
-):
+def test_a_skip_says_what_to_type(run, mark, virtual, reason):
     options = "--xdevice-backend=pages", f"--xdevice-virtual-gpus={virtual}"
     result = run(NEEDS.format(mark=mark), *options)
     result.assert_outcomes(skipped=1)
@@ -310,18 +308,18 @@ def test_a_test_whose_devices_are_there_runs(run, mark):
 
 
 @pytest.mark.parametrize(("option", "outcome"), [("-q", "skipped"), ("--xdevice-require", "errors")])
-def test_the_fixture_of_two_gpus_does_as_the_marks(run, option, outcome):
+def test_two_gpus_does_as_the_marks(run, option, outcome):
     result = run("def test_it(two_gpus): pass", "--xdevice-backend=pages", option)
     result.assert_outcomes(**{outcome: 1})
     result.stdout.fnmatch_lines(["*needs 2 GPUs, pages sees none; pytest --xdevice-virtual-gpus=2 gives it *"])
 
 
-def test_where_there_can_be_no_virtual_gpus_the_reason_is_the_adapters(run):
+def test_without_virtual_gpus_the_adapter_says_why(run):
     result = run(NEEDS.format(mark="multi_device"), "--xdevice-backend=numpy", "--xdevice-virtual-gpus=2")
     result.stdout.fnmatch_lines(["SKIPPED * needs 2 GPUs, numpy sees none; numpy has no virtual GPUs: *"])
 
 
-def test_a_mark_without_a_fixture_asks_the_framework_that_is_chosen(run, monkeypatch):
+def test_a_mark_asks_the_chosen_framework(run, monkeypatch):
     monkeypatch.setenv("XDEVICE_BACKEND", "pages")
     code = NEEDS.format(mark="multi_device").replace("backend", "")
     run(code, "--xdevice-virtual-gpus=2").assert_outcomes(passed=1)
@@ -329,7 +327,7 @@ def test_a_mark_without_a_fixture_asks_the_framework_that_is_chosen(run, monkeyp
 
 
 @pytest.mark.parametrize("mark", ["gpu(0)", "multi_device('two')", "multi_device(n=-1)", "gpu(True)"])
-def test_a_mark_with_no_number_of_gpus_is_an_error(run, mark):
+def test_a_mark_with_no_number_is_an_error(run, mark):
     result = run(NEEDS.format(mark=mark), "--xdevice-backend=pages")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([f"@pytest.mark.{mark.partition('(')[0]}: * is not a number of GPUs; give 1 or more"])
@@ -338,7 +336,7 @@ def test_a_mark_with_no_number_of_gpus_is_an_error(run, mark):
 # ---------------------------------------------------------------- other people's names
 
 
-def test_fixtures_of_ones_own_by_these_names_are_left_alone(run):
+def test_own_fixtures_are_left_alone(run):
     code = """
         import pytest
         @pytest.fixture(params=["agg", "svg"])
@@ -355,7 +353,7 @@ def test_fixtures_of_ones_own_by_these_names_are_left_alone(run):
 
 
 @pytest.mark.parametrize("by", ["ini", "conftest"])
-def test_a_mark_of_ones_own_by_one_of_these_names_is_left_alone(run, pytester, by):
+def test_own_marks_are_left_alone(run, pytester, by):
     if by == "ini":
         pytester.makeini("[pytest]\naddopts = --strict-markers\nmarkers =\n    gpu(model): my own")
     else:
@@ -365,7 +363,7 @@ def test_a_mark_of_ones_own_by_one_of_these_names_is_left_alone(run, pytester, b
     )
 
 
-def test_arguments_of_ones_own_by_these_names_are_left_alone(run):
+def test_own_arguments_are_left_alone(run):
     code = """
         import pytest
         @pytest.mark.parametrize("backend", ["agg"])
@@ -375,7 +373,7 @@ def test_arguments_of_ones_own_by_these_names_are_left_alone(run):
     run(code, "--xdevice-backend=numpy,pages").assert_outcomes(passed=2)
 
 
-def test_a_fixture_of_ones_own_may_stand_on_ours(run):
+def test_own_fixtures_may_use_ours(run):
     code = """
         import pytest
         @pytest.fixture

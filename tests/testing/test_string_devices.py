@@ -54,7 +54,7 @@ with xdevice.using("numpy"):  # another framework does not know the word
 """
 
 
-def test_strings_of_its_own_name_devices_while_it_is_chosen(tmp_path):
+def test_its_own_strings_name_devices(tmp_path):
     from textwrap import dedent
 
     (tmp_path / "shelf.py").write_text(SHELF, encoding="utf-8")

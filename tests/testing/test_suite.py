@@ -18,14 +18,14 @@ def promises(part):
     return {name for name in vars(part) if name.startswith("test_")}
 
 
-def test_every_promise_of_every_part_is_in_the_suite_and_none_hides_another():
+def test_every_promise_is_in_the_suite_once():
     exported = {getattr(contract, name) for name in contract.__all__ if name not in ("Suite", "Promises", "needs")}
     assert set(PARTS) == exported
     assert sum(len(promises(part)) for part in PARTS) == len({name for part in PARTS for name in promises(part)})
     assert all(promises(part) for part in PARTS)
 
 
-def test_every_need_is_a_word_or_a_function_of_a_capability():
+def test_every_need_is_known():
     from xdevice.contract import CAPABILITIES
 
     words = {name for name in vars(Native) if not name.startswith("_")}
@@ -41,7 +41,7 @@ def test_every_need_is_a_word_or_a_function_of_a_capability():
     assert {need for need in needs if need != "creation.{name}"} <= known
 
 
-def test_one_word_is_enough_and_promises_that_need_others_are_not_collected(run):
+def test_one_word_is_enough(run):
     code = (
         WORDS
         + """
@@ -56,7 +56,7 @@ def test_one_word_is_enough_and_promises_that_need_others_are_not_collected(run)
     assert result.parseoutcomes()["deselected"] >= len(promises(contract.Models))
 
 
-def test_a_suite_without_native_is_an_error_that_says_what_to_set(run):
+def test_without_native_it_says_what_to_set(run):
     code = """
     from xdevice.testing import contract
     class TestPages(contract.Exchange):
@@ -92,7 +92,7 @@ WAIVING = (
 )
 
 
-def test_a_waived_promise_is_not_run_and_the_summary_says_why(run):
+def test_a_waived_promise_is_told(run):
     result = run(WAIVING % "test_to_numpy_returns_host_values")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["xdevice: TestPages waives test_to_numpy_returns_host_values: pages are of paper"])
@@ -121,7 +121,7 @@ RAW = """
 """
 
 
-def test_an_adapter_that_hands_over_a_module_as_it_is_breaks_promises(run):
+def test_a_bare_module_breaks_promises(run):
     """Its functions lack the standard's keywords, and add 8-bit integers to 8-bit integers."""
     result = run(RAW, "-k", "sum or sort or exp or argmax", "--tb=no", "-rf")
     broken = re.findall(r"^FAILED .*standard_says\[numpy-(\w+)\]", result.stdout.str(), re.MULTILINE)

@@ -25,12 +25,12 @@ def passed(run, elsewhere):
     return counts["passed"]
 
 
-def test_it_keeps_the_contract_on_one_device(passed):
+def test_it_keeps_it_on_one_device(passed):
     promises = [name for part in contract.Suite.__mro__ for name in vars(part) if name.startswith("test_")]
     assert len(promises) / 2 < passed
 
 
-def test_it_keeps_the_contract_on_two_virtual_gpus(run, elsewhere, passed):
+def test_it_keeps_it_on_two_virtual_gpus(run, elsewhere, passed):
     counts, status, said = run(elsewhere, "--xdevice-virtual-gpus=2", "--xdevice-require", "-k", "not real_gpu")
     assert status == 0, said
     assert counts["passed"] > passed
@@ -49,7 +49,7 @@ def properties(device):
 """
 
 
-def test_it_keeps_the_contract_on_two_gpus_without_a_cpu(run, elsewhere, tmp_path, passed):
+def test_it_keeps_it_without_a_cpu(run, elsewhere, tmp_path, passed):
     without = shutil.copytree(elsewhere, tmp_path / "without")
     for file, more in (
         ("site/xdevice_pages/hardware.py", GPUS_ALONE),

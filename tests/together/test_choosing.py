@@ -15,12 +15,12 @@ def run(code, cwd=None):
     return done.stdout.strip()
 
 
-def test_numpy_is_not_guessed_because_it_is_imported():
+def test_numpy_is_not_guessed_if_imported():
     out = run("import numpy, xdevice; print(xdevice.available()[0], xdevice.backend())")
     assert out == "torch torch"
 
 
-def test_the_only_framework_that_is_imported_is_guessed():
+def test_the_only_one_imported_is_guessed():
     assert run("import numpy, jax, xdevice; print(xdevice.backend())") == "jax"
 
 
@@ -28,7 +28,7 @@ def test_the_only_framework_that_is_imported_is_guessed():
     ("word", "meant"),
     [("tf", "tensorflow"), ("keras", "tensorflow"), ("pytorch", "torch"), ("np", "numpy"), ("jnp", "jax")],
 )
-def test_what_others_call_a_framework_is_suggested(word, meant):
+def test_other_names_get_a_suggestion(word, meant):
     code = f"""
         import xdevice
         try:
@@ -39,7 +39,7 @@ def test_what_others_call_a_framework_is_suggested(word, meant):
     assert f"did you mean {meant!r}?" in run(code)
 
 
-def test_a_users_file_named_like_a_framework_is_tried_once(tmp_path):
+def test_a_users_file_is_tried_once(tmp_path):
     (tmp_path / "paddle.py").write_text("tries = 0\nclass Thing: pass\n")
     code = """
         import sys; sys.path.insert(0, ".")

@@ -32,7 +32,7 @@ def dtype_of(x):
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_values_dtype_and_device_arrive_or_it_is_an_error(source, target):
+def test_everything_arrives_or_it_is_an_error(source, target):
     arrived = 0
     for dtype in DTYPES:
         array = np.array([[0, 1, 2], [3, 4, 100]]).astype(dtype if dtype != "bfloat16" else "float32")
@@ -61,7 +61,7 @@ def test_values_dtype_and_device_arrive_or_it_is_an_error(source, target):
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_writing_to_one_never_changes_what_must_not_change(source, target):
+def test_writes_never_change_the_immutable(source, target):
     x = made(source, np.arange(4096, dtype="float32"))
     y = convert(x, target, device="cpu")
     if target not in NEVER_CHANGE:
@@ -79,7 +79,7 @@ def test_writing_to_one_never_changes_what_must_not_change(source, target):
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.permutations(("torch", "paddle", "numpy"), 2)))
-def test_frameworks_whose_tensors_may_be_written_share_memory(source, target):
+def test_writable_tensors_share_memory(source, target):
     x = made(source, np.zeros((3, 5), dtype="float32"))
     y = convert(x, target, copy=False)
     y[1, 2] = 7.0
@@ -89,7 +89,7 @@ def test_frameworks_whose_tensors_may_be_written_share_memory(source, target):
     assert to_numpy(x)[0, 0] == 0.0
 
 
-def test_copy_false_is_an_error_where_memory_cannot_be_shared():
+def test_copy_false_shares_or_is_an_error():
     for source, target in (("torch", "jax"), ("jax", "torch"), ("tensorflow", "paddle"), ("numpy", "mxnet")):
         with pytest.raises(CopyNeededError, match=f"{target} cannot share the memory of this {source} tensor on cpu:0"):
             convert(made(source, np.ones(64, "float32")), target, copy=False)
@@ -121,7 +121,7 @@ def test_a_read_only_array_stays_unchanged(target):
     assert array.tolist() == [0, 0, 0, 0]
 
 
-def test_a_tree_keeps_its_form_and_what_is_shared():
+def test_a_tree_keeps_form_and_sharing():
     import torch
 
     shared = torch.ones(2)

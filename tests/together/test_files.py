@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize(("writer", "reader"), list(itertools.permutations(ORDER, 2)))
-def test_a_file_of_one_framework_is_loaded_by_another_bit_for_bit(tmp_path, writer, reader):
+def test_another_loads_it_bit_for_bit(tmp_path, writer, reader):
     shared = 0
     for dtype in DTYPES:
         with xdevice.using(writer):
@@ -51,7 +51,7 @@ def variables():
     }
 
 
-def test_parameters_variables_and_views_of_several_frameworks_are_kept_in_one_file(tmp_path):
+def test_one_file_for_several_frameworks(tmp_path):
     given = variables()
     xdevice.save({name: x for name, (x, _) in given.items()}, tmp_path / "file")
     with xdevice.using("numpy"):
@@ -73,7 +73,7 @@ def without_values():
     }
 
 
-def test_a_tensor_without_values_is_an_error_and_leaves_no_file(tmp_path):
+def test_no_values_is_an_error_and_no_file(tmp_path):
     for name, x in without_values().items():
         with pytest.raises(xdevice.UnknownPlacementError):
             xdevice.save({name: x}, tmp_path / "file")
@@ -84,7 +84,7 @@ def test_a_tensor_without_values_is_an_error_and_leaves_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_file_cannot_keep_of_a_framework_is_an_error_that_says_what_to_do(tmp_path):
+def test_what_cannot_be_kept_says_what_to_do(tmp_path):
     torch, tf = (xdevice.backend(name).framework for name in ("torch", "tensorflow"))
     masked = numpy.ma.array([1, 2], mask=[False, True])
     for x, says in (

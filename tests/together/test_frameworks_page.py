@@ -45,21 +45,21 @@ def cell(backend, capability, functions, notes):
     return f"{what} ({', '.join(numbers)})"
 
 
-def test_the_table_of_capabilities_is_what_the_registry_says():
+def test_the_table_is_the_registrys():
     text = PAGE.read_text(encoding="utf-8")
     begin, end = "<!-- capabilities -->\n", "\n<!-- /capabilities -->"
     written = text[text.index(begin) + len(begin) : text.index(end)]
     assert written.strip() == capabilities(), f"the table in docs/frameworks.md is stale; write:\n\n{capabilities()}\n"
 
 
-def test_the_tested_versions_are_those_that_are_tested():
+def test_the_versions_are_those_tested():
     text = PAGE.read_text(encoding="utf-8")
     for name in ORDER:
         version = registered()[name].hardware.build()["version"].partition("+")[0]
         assert version in text, f"docs/frameworks.md does not name {name} {version}, which this environment tests"
 
 
-def test_every_reason_is_a_phrase_that_ends_an_error_well():
+def test_each_reason_ends_an_error():
     for name in ORDER:
         for reason in registered()[name].adapter.CANNOT.values():
             assert reason == reason.strip()

@@ -30,14 +30,14 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("order", ORDERS, ids="-".join)
-def test_all_six_work_in_one_process_in_this_order(order):
+def test_all_six_in_this_order(order):
     done = subprocess.run([sys.executable, "-c", USE_ALL, " ".join(order)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "all is well" in done.stdout
 
 
 @pytest.mark.parametrize("first", ["import tensorflow", "import tensorflow, jax, torch", "import paddle, tensorflow"])
-def test_frameworks_that_the_user_has_imported_do_no_harm(first):
+def test_what_the_user_imported_does_no_harm(first):
     code = first + "\n" + USE_ALL
     done = subprocess.run(
         [sys.executable, "-c", code, "paddle mxnet tensorflow"], capture_output=True, text=True, timeout=300
@@ -45,7 +45,7 @@ def test_frameworks_that_the_user_has_imported_do_no_harm(first):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_the_user_may_import_a_framework_plainly_once_xdevice_has_loaded_it():
+def test_a_plain_import_after_ours():
     code = """
 import tensorflow, xdevice
 xdevice.use("paddle"); xdevice.count(); xdevice.backend("mxnet").framework

@@ -108,7 +108,7 @@ def environment(framework):
     return {**clean, "KERAS_BACKEND": framework, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
-def test_a_keras_on_another_framework_is_not_tensorflows():
+def test_keras_elsewhere_is_not_tensorflows():
     code = """
 import keras
 import tensorflow
@@ -120,7 +120,7 @@ assert placement.role(type(keras.Input((2,)))) is None
 
 
 @pytest.mark.parametrize("framework", ON)
-def test_a_model_moves_in_place_with_all_that_belongs_to_its_training(framework):
+def test_a_model_moves_with_its_training(framework):
     run(
         framework,
         """
@@ -144,7 +144,7 @@ assert not all(np.array_equal(a, b) for a, b in zip(before, values(model)))
 
 
 @pytest.mark.parametrize("framework", ON)
-def test_copies_are_on_the_device_have_the_values_and_share_what_was_shared(framework):
+def test_copies_keep_values_and_sharing(framework):
     run(
         framework,
         """
@@ -170,7 +170,7 @@ assert [device_of(replica) for replica in replicas] == [first, second, cpu()]
 
 
 @pytest.mark.parametrize("framework", ON)
-def test_variables_layers_metrics_and_seed_generators_are_known(framework):
+def test_parts_of_keras_are_known(framework):
     run(
         framework,
         """
@@ -210,7 +210,7 @@ for nothing in (keras.Input((2,)), keras.Sequential([keras.layers.Dense(2)]), ke
     )
 
 
-def test_a_torch_module_with_keras_layers_is_copied_whole():
+def test_a_mixed_torch_module_is_copied():
     run(
         "torch",
         """
@@ -243,7 +243,7 @@ with xdevice.strict():
     )
 
 
-def test_a_keras_model_on_jax_moves_and_can_be_put_back():
+def test_a_model_on_jax_moves_and_returns():
     run(
         "jax",
         """
@@ -258,7 +258,7 @@ assert device_of(net) == first
 
 
 @pytest.mark.parametrize(("backend", "chosen"), [*((name, name) for name in ON), ("paddle", "None"), ("mxnet", "None")])
-def test_a_script_whose_framework_is_named_has_a_keras_that_exists(tmp_path, backend, chosen):
+def test_the_named_framework_sets_keras(tmp_path, backend, chosen):
     path = tmp_path / "script.py"
     path.write_text("import os; print(os.environ.get('KERAS_BACKEND'))")
     options = ["--virtual-gpus", "2", "--stand-in", "--backend", backend]
