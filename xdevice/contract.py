@@ -384,28 +384,12 @@ class Maths(Protocol):
         ...
 
 
-class Linalg(Protocol):
-    """The same for the standard's extension ``linalg``."""
-
-    def namespace(self) -> Mapping[str, Any]:
-        """Each of `xdevice.tensors.array_api.names.LINALG` that the framework has, with what it stands for."""
-        ...
-
-    def module(self) -> ModuleType:
-        """The framework's module with the functions that are not in that list."""
-        ...
+class Linalg(Maths, Protocol):
+    """The same for the standard's extension ``linalg``, whose names are in `LINALG`."""
 
 
-class Fft(Protocol):
-    """The same for the standard's extension ``fft``."""
-
-    def namespace(self) -> Mapping[str, Any]:
-        """Each of `xdevice.tensors.array_api.names.FFT` that the framework has, with what it stands for."""
-        ...
-
-    def module(self) -> ModuleType:
-        """The framework's module with the functions that are not in that list."""
-        ...
+class Fft(Maths, Protocol):
+    """The same for the standard's extension ``fft``, whose names are in `FFT`."""
 
 
 class Storage(Protocol):
@@ -449,7 +433,7 @@ class Engine(Protocol):
 
 
 def _methods(protocol: type) -> tuple[str, ...]:
-    return tuple(n for n in vars(protocol) if not n.startswith("_"))
+    return tuple(name for each in protocol.__mro__ for name in vars(each) if not name.startswith("_"))
 
 
 CAPABILITIES: dict[str, tuple[str, ...]] = {

@@ -63,13 +63,13 @@ def accumulation(a: Any, b: Any) -> Callable[[int], Any]:
     return run
 
 
-def products(a: Any) -> Callable[[int], Any]:
-    """Each product depends on the one before, so that none is skipped and the last one ends last."""
-    where = device_of(a)
+def products(a: Any, b: Any = None) -> Callable[[int], Any]:
+    """a @ b, a @ a @ b and so on: each needs the one before, so that none is skipped and the last one ends last."""
+    where, first = device_of(a), a if b is None else b
 
     def run(times: int) -> Any:
         with where:
-            product = a
+            product = first
             for _ in range(times):
                 product = a @ product
         return arrived(product, where)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xdevice import cpu, tensor, to_numpy
-from xdevice.experiments.work import BYTES, Work, arrived
+from xdevice.experiments.arithmetic import products
+from xdevice.experiments.work import BYTES, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ def transfer(setting: Setting) -> Iterator[Work]:
     a /= 100  # its rows sum to about 1: products of products neither grow nor vanish
     times, where = setting.sized(PIECES), setting.device
     yield Work("in NumPy, on the CPU", (cpu(),), times, again(lambda: a @ b))
-    yield Work("the operands stay on the device", (where,), times, staying(sent(a, where), sent(b, where), where))
+    yield Work("the operands stay on the device", (where,), times, products(sent(a, where), sent(b, where)))
     moved = 3 * a.size * BYTES
     yield Work("sent there and fetched each time", (where,), times, round_trips(a, b, where), moved)
 
@@ -61,19 +62,6 @@ def again(once: Callable[[], Any]) -> Callable[[int], Any]:
         for _ in range(times):
             kept = once()
         return kept
-
-    return run
-
-
-def staying(x: Any, y: Any, device: Device) -> Callable[[int], Any]:
-    """Each product depends on the one before, as in `arithmetic.products`."""
-
-    def run(times: int) -> Any:
-        with device:
-            product = y
-            for _ in range(times):
-                product = x @ product
-        return arrived(product, device)
 
     return run
 

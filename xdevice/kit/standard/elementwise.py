@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xdevice.errors import ArgumentTypeError
-from xdevice.kit.standard.parts import Parts
+from xdevice.kit.standard.operations import Operations
 from xdevice.kit.standard.promotion import COMPLEX, FLOAT, INTEGER, kind_of, truth
 
 TYPE_CHECKING = False
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Elementwise(Parts):
+class Elementwise(Operations):
     """Functions that return the shape to which their operands broadcast."""
 
     def positive(self, x: Any, /) -> Any:

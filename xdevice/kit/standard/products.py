@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, least_axes, size_of
-from xdevice.kit.standard.parts import Parts
+from xdevice.kit.standard.operations import Operations
 from xdevice.kit.standard.promotion import COMPLEX, kind_of
 
 TYPE_CHECKING = False
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Products(Parts):
+class Products(Operations):
     """The standard's functions of matrices that are not in its extension ``linalg``."""
 
     def matmul(self, x1: Any, x2: Any, /) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xdevice.kit.standard.axes import axes_of, least_axes, one_axis, one_of
-from xdevice.kit.standard.parts import Parts
+from xdevice.kit.standard.operations import Operations
 from xdevice.kit.standard.promotion import INTEGER, WHOLE, kind_of
 
 TYPE_CHECKING = False
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Searching(Parts):
+class Searching(Operations):
     """Functions that return indices, or that depend on the order of numbers."""
 
     def take(self, x: Any, indices: Any, /, *, axis: int | None = None) -> Any:

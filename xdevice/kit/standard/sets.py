@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xdevice.kit.standard.parts import Parts
+from xdevice.kit.standard.operations import Operations
 from xdevice.kit.standard.promotion import COMPLEX, INTEGER, kind_of
 
 TYPE_CHECKING = False
@@ -35,7 +35,7 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
-class Sets(Parts):
+class Sets(Operations):
     """Functions of the distinct numbers. Each nan is distinct from every other."""
 
     def unique_values(self, x: Any, /) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, broadcast_shapes, no_copy, one_of
-from xdevice.kit.standard.parts import Parts
+from xdevice.kit.standard.operations import Operations
 from xdevice.kit.standard.promotion import INTEGER
 
 TYPE_CHECKING = False
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Shapes(Parts):
+class Shapes(Operations):
     """Functions that rearrange the numbers of their operands."""
 
     def permute_dims(self, x: Any, /, axes: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, one_axis, size_of
-from xdevice.kit.standard.parts import Parts
+from xdevice.kit.standard.operations import Operations
 from xdevice.kit.standard.promotion import real, truth, wide
 
 TYPE_CHECKING = False
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Statistics(Parts):
+class Statistics(Operations):
     """Functions that reduce or run along axes."""
 
     def var(self, x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:

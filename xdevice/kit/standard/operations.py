@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from xdevice.kit.standard.promotion import Dtypes
 
 
-class Parts:
+class Operations:
     """A framework's operations and dtypes, for the classes that compose functions of them.
 
     ``raw``: the framework's operations; ``f``: the functions that only need a dtype or an axis adjusted.
