@@ -12,7 +12,7 @@ def begin() -> None:
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]
     if os.environ.get("XDEVICE_VIRTUAL_GPUS"):
         try:
-            __import__("xdevice.hardware.virtual")  # xdevice watches for frameworks where it is set
+            __import__("xdevice")  # which applies the variable
         except ModuleNotFoundError as error:  # the Python of another environment
             if error.name != "xdevice":
                 raise
