@@ -125,7 +125,7 @@ def test_the_time_is_the_median_of_turns():
     assert quartiles([3.0]) == (3, 3, 3) and quartiles([1.0, 2.0, 3.0, 4.0, 100.0]) == (2, 3, 4)
 
 
-def test_times_that_differ_too_much_are_not_believed():
+def test_a_busy_machine_is_reported():
     steady = {"label": "a @ b", "seconds_low": 1.0, "seconds_high": 1.9}
     assert too_busy([steady]) is None
     said = too_busy([steady, {**steady, "seconds_high": 3.2}])

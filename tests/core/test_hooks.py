@@ -28,7 +28,7 @@ def test_no_import_installs_a_hook(run):
     "xdevice.backend().framework",
     "xdevice.backend().hardware",
 ])  # fmt: skip
-def test_the_first_that_needs_one_installs_them_all(run, first):
+def test_the_first_use_installs_all_hooks(run, first):
     out = run(
         f"""
         import xdevice, xdevice.hooks
@@ -42,7 +42,7 @@ def test_the_first_that_needs_one_installs_them_all(run, first):
 
 
 @pytest.mark.parametrize("imported", [False, True])
-def test_a_module_is_changed_once_it_is_imported_and_keeps_its_loader(run, tmp_path, imported):
+def test_an_imported_module_is_changed_once(run, tmp_path, imported):
     (tmp_path / "theirs.py").write_text("VALUE = 1\nLOADER = __spec__.loader\n")
     (tmp_path / "other.py").write_text("")
     out = run(f"""
@@ -56,7 +56,7 @@ def test_a_module_is_changed_once_it_is_imported_and_keeps_its_loader(run, tmp_p
     assert out == "2 True"
 
 
-def test_the_change_of_a_module_that_does_not_exist_is_never_made(monkeypatch):
+def test_a_module_that_does_not_exist_is_not_changed(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     after_import("xdevice_nowhere", lambda module: pytest.fail("imported"))
     with pytest.raises(ModuleNotFoundError):

@@ -36,7 +36,7 @@ def is_as_before(old):
         return xdevice.load(old).tolist() == [1, 1, 1]
 
 
-def test_a_process_that_is_killed_while_it_writes_leaves_the_old_file_or_a_whole_new_one(old):
+def test_a_kill_leaves_the_old_file_or_the_new(old):
     process = run(
         """
         while True:
@@ -56,7 +56,7 @@ def test_a_process_that_is_killed_while_it_writes_leaves_the_old_file_or_a_whole
     assert len(back) == 20 if isinstance(back, dict) else back.tolist() == [1, 1, 1]
 
 
-def test_a_full_disk_is_an_error_that_leaves_the_old_file_and_nothing_else(old):
+def test_a_full_disk_leaves_the_old_file_only(old):
     process = run(
         """
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as Python does
@@ -74,7 +74,7 @@ def test_a_full_disk_is_an_error_that_leaves_the_old_file_and_nothing_else(old):
     assert is_as_before(old) and os.listdir(old.parent) == ["file"]
 
 
-def test_a_file_may_be_read_by_whom_the_umask_says(tmp_path):
+def test_the_mode_of_a_file_follows_the_umask(tmp_path):
     before = os.umask(0o027)
     try:
         with xdevice.using("numpy"):
@@ -84,13 +84,13 @@ def test_a_file_may_be_read_by_whom_the_umask_says(tmp_path):
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
 
 
-def test_without_the_library_the_error_says_what_to_install(tmp_path):
+def test_a_missing_library_says_what_to_install(tmp_path):
     process = run("sys.modules['safetensors'] = None\nxdevice.save(tree, sys.argv[1])", tmp_path / "file")
     _, stderr = process.communicate(timeout=60)
     assert stderr.strip().endswith("pip install safetensors")
 
 
-def test_with_a_library_that_is_too_old_the_error_says_what_to_install(tmp_path):
+def test_a_library_too_old_says_what_to_install(tmp_path):
     process = run("import safetensors; del safetensors.TensorSpec; xdevice.save(tree, sys.argv[1])", tmp_path / "file")
     _, stderr = process.communicate(timeout=60)
     assert "files need safetensors 0.8 or later" in stderr

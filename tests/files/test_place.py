@@ -21,21 +21,21 @@ def numpy_chosen():
         yield
 
 
-def test_a_link_stays_and_what_it_points_to_is_written(tmp_path):
+def test_a_links_target_is_written(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "run-1")
     xdevice.save(numpy.ones(2), tmp_path / "link")
     assert (tmp_path / "link").is_symlink() and sorted(os.listdir(tmp_path)) == ["link", "run-1"]
     assert xdevice.load(tmp_path / "link").tolist() == [1, 1]
 
 
-def test_a_folder_is_an_error_of_the_system_that_says_so(tmp_path):
+def test_a_folder_is_the_systems_error(tmp_path):
     for verb in (lambda: xdevice.save(numpy.ones(2), tmp_path), lambda: xdevice.load(tmp_path)):
         with pytest.raises(IsADirectoryError, match=tmp_path.name):
             verb()
     assert os.listdir(tmp_path) == []
 
 
-def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path):
+def test_a_pipe_or_a_device_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="it is a device or a pipe"):
         xdevice.save(numpy.ones(2), tmp_path / "pipe")
@@ -52,7 +52,7 @@ def pair(path):
 
 
 @pytest.mark.parametrize("made", [loop, pair])
-def test_links_that_lead_back_to_themselves_are_an_error_and_stay(tmp_path, made):
+def test_circular_links_are_an_error_and_stay(tmp_path, made):
     made(tmp_path / "link")
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(OSError, match="its links lead back to themselves") as caught:
@@ -85,7 +85,7 @@ LOAD = "import sys, xdevice; xdevice.use('numpy'); xdevice.load(sys.argv[1])"
 
 
 @pytest.mark.parametrize(("size", "limit"), [(2**43, None), (2**33, 2**32)])
-def test_a_file_that_is_larger_than_memory_is_an_error_of_ours(tmp_path, size, limit):
+def test_a_file_larger_than_memory_is_an_error(tmp_path, size, limit):
     head = json.dumps({"x": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
     with open(tmp_path / "file", "wb") as file:
         file.write(len(head).to_bytes(8, "little") + head)
@@ -100,7 +100,7 @@ def test_a_file_that_is_larger_than_memory_is_an_error_of_ours(tmp_path, size, l
     )
 
 
-def test_a_missing_folder_is_the_systems_error_with_the_path_that_was_given(tmp_path):
+def test_a_missing_folder_is_an_error_with_its_path(tmp_path):
     with pytest.raises(FileNotFoundError, match="cannot be written") as caught:
         xdevice.save(numpy.ones(2), tmp_path / "none" / "file")
     assert caught.value.filename == str(tmp_path / "none" / "file")
@@ -114,13 +114,13 @@ def test_what_is_no_path_is_an_error(path):
         xdevice.load(path)
 
 
-def test_a_path_in_bytes_and_a_file_beside_the_program_are_written(tmp_path, monkeypatch):
+def test_a_path_in_bytes_and_a_relative_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     xdevice.save(numpy.ones(2), b"file")
     assert xdevice.load("file").tolist() == [1, 1]
 
 
-def test_threads_that_save_to_one_path_leave_one_whole_file(tmp_path):
+def test_threads_leave_one_whole_file(tmp_path):
     trees = [numpy.full(100_000, float(i)) for i in range(8)]
     errors = []
 
@@ -140,7 +140,7 @@ def test_threads_that_save_to_one_path_leave_one_whole_file(tmp_path):
     assert any((found == tree).all() for tree in trees)
 
 
-def test_names_are_paths_and_those_that_read_alike_are_told_apart(tmp_path):
+def test_names_are_paths_and_differ(tmp_path):
     tree = {"a.b": numpy.ones(1), "a": {"b": numpy.zeros(1)}, "\udc80": numpy.ones(2), "__metadata__": numpy.ones(3)}
     xdevice.save(tree, tmp_path / "file")
     data = (tmp_path / "file").read_bytes()
@@ -179,7 +179,7 @@ def test_no_byte_of_the_header_is_believed(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [[0, 2**62], [0, 2**62, 2**62], [0] * 70])
-def test_an_empty_tensor_of_a_shape_that_numpy_cannot_have_is_refused_or_loaded(tmp_path, shape):
+def test_an_empty_tensor_of_an_impossible_shape(tmp_path, shape):
     empty = written({"x": ("F32", numpy.zeros(0, "float32"))}).replace(b"[0]", json.dumps(shape).encode(), 1)
     head = empty[8:]
     (tmp_path / "file").write_bytes(len(head).to_bytes(8, "little") + head)
