@@ -49,12 +49,12 @@ print(*sorted(asked))
 """
 
 
-def test_mxnet_alone_does_not_import_with_this_numpy_or_the_loan_is_no_longer_needed():
+def test_the_lent_names_are_still_needed():
     done = python("import mxnet")
     assert (done.returncode != 0) == (NUMPY >= (1, 24)), "mend backends/mxnet/__init__.py\n" + done.stderr
 
 
-def test_exactly_the_names_that_mxnet_misses_are_lent():
+def test_only_the_missing_names_are_lent():
     from xdevice.backends.mxnet import _names_lent
 
     done = python(LOOK_UPS)
@@ -66,7 +66,7 @@ def test_exactly_the_names_that_mxnet_misses_are_lent():
         assert sorted(name for name in lent if not hasattr(np, name)) == done.stdout.split()
 
 
-def test_numpy_is_what_it_was_once_mxnet_is_imported():
+def test_numpy_is_restored_after_the_import():
     done = python(
         "import numpy as np, types, xdevice; before = set(vars(np)); xdevice.backend('mxnet').framework\n"
         "changed = {n for n in set(vars(np)) ^ before if not isinstance(vars(np).get(n), types.ModuleType)}\n"
@@ -85,7 +85,7 @@ def test_numpy_is_what_it_was_when_the_import_fails():
     assert set(vars(np)) == before
 
 
-def test_a_name_that_somebody_else_sets_meanwhile_is_theirs():
+def test_a_name_set_by_others_is_theirs():
     from xdevice.backends.mxnet import _names_lent
 
     with _names_lent() as lent:
@@ -97,7 +97,7 @@ def test_a_name_that_somebody_else_sets_meanwhile_is_theirs():
         del np.rate
 
 
-def test_what_mxnet_needs_of_an_older_numpy_after_its_import_stays_missing():
+def test_later_needs_of_old_numpy_stay_missing():
     def pad():
         return mx.np.pad(mx.np.ones((2, 2)), ((1, 1), (1, 1)))
 
@@ -125,7 +125,7 @@ TWO, THREE = np.int64(2), np.int64(3)
         lambda: mx.sym.var("x", shape=(TWO, THREE)).simple_bind(mx.cpu()).forward()[0],
     ],
 )
-def test_numpys_integers_in_the_arguments_of_an_operator_are_integers(use):
+def test_numpys_integers_are_integers(use):
     assert use().shape == (2, 3)
 
 
@@ -150,7 +150,7 @@ def test_numpy_prints_its_own_numbers_as_before():
 # ---------------------------------------------------------------- placement
 
 
-def test_other_contexts_of_the_host_are_told_apart_though_one_cpu_is_counted():
+def test_host_contexts_are_told_apart():
     assert xdevice.count("cpu") == 1
     assert device_of(mx.np.ones(3, ctx=OTHER)) == Device("cpu", 1)
     assert device_of(mx.np.ones(3, ctx=mx.cpu_pinned())) == Device("cpu_pinned", 0)
@@ -161,7 +161,7 @@ def test_other_contexts_of_the_host_are_told_apart_though_one_cpu_is_counted():
 
 
 @pytest.mark.parametrize("make", [mx.np.ones, mx.nd.ones], ids=["np", "nd"])
-def test_an_array_moves_between_contexts_and_keeps_its_class(make):
+def test_an_array_moves_and_keeps_its_class(make):
     x = make((2, 3), ctx=OTHER)
     y = to_device(x, "cpu")
     assert type(y) is type(x)
@@ -180,7 +180,7 @@ def test_sparse_arrays_move_and_stay_sparse():
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2)])
 @pytest.mark.parametrize("forced", [None, True])
-def test_scalars_and_empty_arrays_move_without_numpys_shapes_being_set(shape, forced):
+def test_scalars_and_empty_arrays_move(shape, forced):
     with mx.util.np_shape(True):
         x = mx.np.ones(shape, ctx=OTHER)
     assert to_device(x, "cpu", copy=forced).shape == shape
@@ -221,14 +221,14 @@ def net(ctx=OTHER, hybrid=False):
     return made
 
 
-def test_a_parameter_without_values_is_nowhere_and_says_what_to_call():
+def test_a_parameter_without_values_is_nowhere():
     with pytest.raises(xdevice.UnknownPlacementError, match="initialize"):
         device_of(gluon.Parameter("weight", shape=(2, 3)))
     with pytest.raises(xdevice.UnknownPlacementError, match="initialize"):
         xdevice.to_numpy(gluon.Parameter("weight", shape=(2, 3)))
 
 
-def test_a_parameter_that_waits_for_its_shape_is_where_it_will_be():
+def test_a_deferred_parameter_has_its_place():
     dense = gluon.nn.Dense(2)
     dense.initialize(ctx=OTHER)
     assert device_of(dense.weight) == device_of(dense) == Device("cpu", 1)
@@ -239,7 +239,7 @@ def test_a_parameter_that_waits_for_its_shape_is_where_it_will_be():
     assert dense(mx.nd.ones((4, 3))).ctx == mx.cpu(0)
 
 
-def test_a_parameter_on_several_contexts_is_mixed_and_each_is_named():
+def test_a_parameter_on_several_is_mixed():
     spread = parameter(mx.cpu(0), OTHER)
     with pytest.raises(xdevice.MixedDeviceError, match="cpu:0, cpu:1"):
         device_of(spread)
@@ -249,7 +249,7 @@ def test_a_parameter_on_several_contexts_is_mixed_and_each_is_named():
 
 
 @pytest.mark.parametrize("grad_req", ["write", "add", "null"])
-def test_a_parameter_moves_in_place_and_its_copy_has_a_gradient_of_its_own(grad_req):
+def test_a_parameters_copy_has_its_own_gradient(grad_req):
     first = parameter(OTHER, grad_req=grad_req)
     second = to_device(first, "cpu", copy=True)
     assert (device_of(first), device_of(second), second.grad_req) == (Device("cpu", 1), cpu(), grad_req)
@@ -264,7 +264,7 @@ def test_a_parameter_moves_in_place_and_its_copy_has_a_gradient_of_its_own(grad_
         assert first.grad().asnumpy().tolist() == [[0, 0, 0]] * 2
 
 
-def test_a_copied_parameter_leaves_its_trainer_behind():
+def test_a_copied_parameter_has_no_trainer():
     first = parameter(mx.cpu(0))
     trainer = gluon.Trainer({"weight": first}, "sgd")
     second = to_device(first, "cpu", copy=True)
@@ -272,7 +272,7 @@ def test_a_copied_parameter_leaves_its_trainer_behind():
     assert vars(second)["_trainer"] is None
 
 
-def test_a_model_moves_in_place_and_a_trainer_made_earlier_must_be_made_again():
+def test_a_moved_model_needs_a_new_trainer():
     model = net()
     earlier = gluon.Trainer(model.collect_params(), "sgd")
     assert device_of(model) == device_of(model.collect_params()) == Device("cpu", 1)
@@ -305,7 +305,7 @@ def test_a_model_keeps_its_gradients_when_it_moves(grad_req, hybrid):
     assert any(gradient.any() for gradient in before)
 
 
-def test_the_gradients_of_several_devices_are_summed_where_a_parameter_comes_together():
+def test_gathered_parameters_sum_gradients():
     parameter = gluon.Parameter("w", shape=(2,))
     parameter.initialize(ctx=[mx.cpu(0), mx.cpu(1)])
     with autograd.record():
@@ -334,7 +334,7 @@ def test_the_parameters_of_a_model_move_together():
 
 
 @pytest.mark.parametrize("hybrid", [False, True])
-def test_a_copied_model_learns_alone_even_when_it_was_compiled(hybrid):
+def test_a_copied_model_learns_alone(hybrid):
     model, batch = net(mx.cpu(0), hybrid), mx.nd.arange(12).reshape((4, 3))
     gluon.Trainer(model.collect_params(), "sgd")
     expected = model(batch).asnumpy()
@@ -352,7 +352,7 @@ def test_a_copied_model_learns_alone_even_when_it_was_compiled(hybrid):
 # ---------------------------------------------------------------- scopes and waiting
 
 
-def test_a_scope_gives_back_the_context_that_was_there_however_often_it_is_entered():
+def test_a_scope_restores_the_context():
     scope = xdevice.scope("cpu")
     with OTHER:
         with scope, scope, cpu():
@@ -361,7 +361,7 @@ def test_a_scope_gives_back_the_context_that_was_there_however_often_it_is_enter
     assert mx.current_context() == mx.cpu(0)
 
 
-def test_entering_one_context_twice_still_leaks_in_mxnet():
+def test_entering_a_context_twice_still_leaks():
     seen = []
 
     def work():
@@ -376,7 +376,7 @@ def test_entering_one_context_twice_still_leaks_in_mxnet():
     assert seen == [mx.cpu(1)], "mended in MXNet: scope() may keep its contexts"
 
 
-def test_waiting_raises_what_went_wrong_in_the_queue():
+def test_waiting_raises_queued_errors():
     mx.nd.random.normal(0, -1, shape=(2,))  # no word yet
     with pytest.raises(mx.MXNetError, match="scale parameter"):
         xdevice.synchronize()
@@ -392,7 +392,7 @@ def test_no_gpu_is_counted_without_a_word(capfd):
 
 
 @pytest.mark.parametrize("numpy_semantics", [False, True])
-def test_creation_is_the_same_whether_or_not_numpys_semantics_are_set(numpy_semantics):
+def test_creation_with_and_without_np_shape(numpy_semantics):
     seen = []
 
     def work():  # npx.set_np belongs to the thread
@@ -408,7 +408,7 @@ def test_creation_is_the_same_whether_or_not_numpys_semantics_are_set(numpy_sema
     assert seen == [(mx.np.ndarray, shape) for shape in ((), (3, 0), (), (0,))] + [numpy_semantics]
 
 
-def test_whole_numbers_that_mxnet_makes_floats_of_stay_whole():
+def test_whole_numbers_stay_whole():
     assert mx.np.array([1, 2]).dtype == mx.np.full((2,), 1).dtype == np.float32, "MXNet keeps them: mend creation.py"
     for made in (xdevice.tensor([1, 2]), xdevice.full((2,), 1), xdevice.arange(2)):
         assert made.dtype == np.int64
@@ -425,7 +425,7 @@ def test_large_integers_are_exact():
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64", "int16", "complex64"])
-def test_a_dtype_that_mxnet_lacks_is_an_error_and_never_another(dtype):
+def test_a_missing_dtype_is_an_error(dtype):
     with pytest.raises(xdevice.ArgumentError):
         xdevice.tensor(np.ones(2, dtype))
     with pytest.raises(xdevice.ArgumentError):
@@ -446,7 +446,7 @@ def test_a_uniform_number_is_less_than_one():
     assert xdevice.to_numpy(xdevice.rand(10**5, dtype="float16")).max() < 1
 
 
-def test_a_tensor_of_an_array_being_recorded_is_a_constant():
+def test_a_tensor_of_a_recorded_array():
     x = mx.np.ones(3)
     x.attach_grad()
     with autograd.record():
@@ -472,7 +472,7 @@ def test_a_failed_allocation_is_out_of_memory():
     assert done.stdout == "MXNetError True\n", done.stderr
 
 
-def test_gradients_of_arrays_that_the_function_has_from_elsewhere_stay():
+def test_gradients_of_outer_arrays_stay():
     scale = mx.np.array([3.0, 4.0])
     scale.attach_grad()
     scale.grad[:] = 5
@@ -484,7 +484,7 @@ def test_gradients_of_arrays_that_the_function_has_from_elsewhere_stay():
     assert scale.grad.tolist() == [5, 5]
 
 
-def test_a_function_is_in_training_unless_it_or_what_is_recorded_around_it_says_otherwise():
+def test_training_mode_is_the_default():
     def dropped(w):
         return mx.npx.dropout(w, 0.5).sum()
 
@@ -500,7 +500,7 @@ def test_a_function_is_in_training_unless_it_or_what_is_recorded_around_it_says_
 
 
 @pytest.mark.parametrize("gpus", [0, 1])
-def test_every_part_of_a_step_has_numpy_arrays_and_training_as_the_caller(gpus, monkeypatch):
+def test_step_threads_have_the_callers_modes(gpus, monkeypatch):
     from xdevice.backends.mxnet import collectives
 
     monkeypatch.setattr(collectives, "gpus", lambda: gpus)  # with a GPU each part has a thread
@@ -518,7 +518,7 @@ def test_every_part_of_a_step_has_numpy_arrays_and_training_as_the_caller(gpus, 
 
 
 @pytest.mark.parametrize("draw", [lambda x: mx.npx.dropout(x, p=0.5), lambda x: x * mx.np.random.uniform(size=x.shape)])
-def test_a_step_on_several_cpus_draws_the_same_numbers_after_the_same_seed(draw):
+def test_a_step_on_several_cpus_can_be_seeded(draw):
     step = xdevice.data_parallel(lambda w, x: (draw(w * x) ** 2).mean(), ["cpu"] * 3)
     w, x = xdevice.ones(1), xdevice.ones(300, 1)
     found = set()

@@ -12,7 +12,7 @@ def chosen():
         yield
 
 
-def test_a_masked_array_is_refused_where_its_mask_would_be_lost():
+def test_a_mask_is_never_lost():
     masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
     with pytest.raises(xdevice.ArgumentTypeError, match=r"would be lost; give x.filled\(0\)"):
         xdevice.tensor(masked)

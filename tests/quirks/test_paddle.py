@@ -43,7 +43,7 @@ import paddle
 """
 
 
-def test_a_first_use_in_a_thread_leaves_every_thread_in_dynamic_mode():
+def test_a_threads_first_use_is_dynamic():
     first = "import xdevice; xdevice.use('paddle'); xdevice.ones(2)"
     code = (
         f"FIRST = {first!r}\n{IN_A_THREAD}"
@@ -62,19 +62,19 @@ def test_a_first_use_in_a_thread_leaves_every_thread_in_dynamic_mode():
     assert status == 0, error
 
 
-def test_a_plain_import_in_a_thread_still_leaves_the_others_in_static_mode():
+def test_a_plain_threads_import_is_still_static():
     status, error = python(f"FIRST = 'import paddle'\n{IN_A_THREAD}assert not paddle.in_dynamic_mode()")
     assert status == 0, f"the workaround in backends/paddle/__init__.py may go: {error}"
 
 
 @beside_tensorflow
-def test_a_plain_import_after_tensorflow_still_crashes():
+def test_plain_after_tensorflow_still_crashes():
     status, _ = python("import tensorflow, paddle")
     assert status < 0, "no signal ended it: the import in backends/paddle/__init__.py may be plain again"
 
 
 @beside_tensorflow
-def test_after_tensorflow_the_import_through_xdevice_works_and_the_flags_are_put_back():
+def test_our_import_after_tensorflow_works():
     status, errors = python(
         "import sys, tensorflow, xdevice\n"
         "before = sys.getdlopenflags()\n"
@@ -87,12 +87,12 @@ def test_after_tensorflow_the_import_through_xdevice_works_and_the_flags_are_put
     assert status == 0, errors[-3000:]
 
 
-def test_a_plain_import_still_warns_that_there_is_no_compiler_cache():
+def test_a_plain_import_still_warns_of_ccache():
     status, errors = python("import paddle", "-W", "error::UserWarning", PATH="")
     assert status == 1 and "No ccache found" in errors, "the filter in backends/paddle/__init__.py may go"
 
 
-def test_importing_prints_nothing_and_leaves_the_users_warnings_alone():
+def test_our_import_is_silent():
     status, errors = python(
         "import warnings, xdevice\n"
         "before = list(warnings.filters)\n"
@@ -139,7 +139,7 @@ def test_every_class_has_its_role(cls, role):
     assert placement.role(cls) == role
 
 
-def test_a_place_of_any_class_is_the_device_it_stands_for():
+def test_any_place_is_its_device():
     assert xdevice.as_device(paddle.CPUPlace()) is xdevice.as_device(paddle.ones([1]).place) is cpu()
     with pytest.raises(xdevice.DeviceTypeError, match="undefined"):
         xdevice.as_device(paddle.base.core.Place())
@@ -160,7 +160,7 @@ def test_a_tensor_without_data_is_nowhere():
         to_numpy(cleared)
 
 
-def test_inside_a_compiled_function_a_tensor_is_symbolic():
+def test_a_compiled_functions_tensor_is_symbolic():
     seen = []
 
     def ask(x):
@@ -186,11 +186,11 @@ def leaf(values=(1.0, 2.0, 3.0)):
     return x
 
 
-def test_paddles_own_copy_to_a_place_still_cuts_the_gradient():
+def test_paddles_copy_still_cuts_the_gradient():
     assert leaf()._copy_to(paddle.CPUPlace(), True).stop_gradient, "_Move may no longer be needed"
 
 
-def test_gradients_of_first_and_second_order_flow_through_a_move():
+def test_both_orders_of_gradients_flow():
     x = leaf()
     y = placement.move(x, cpu(), False)
     assert y.data_ptr() != x.data_ptr()
@@ -199,7 +199,7 @@ def test_gradients_of_first_and_second_order_flow_through_a_move():
     assert (first.tolist(), second.tolist()) == ([3, 12, 27], [6, 12, 18])
 
 
-def test_a_moved_parameter_is_a_plain_tensor_that_leads_back_to_it():
+def test_a_moved_parameter_is_a_tensor():
     weight = paddle.nn.Linear(2, 2).weight
     moved = placement.move(weight, cpu(), True)
     assert type(moved) is paddle.Tensor
@@ -217,7 +217,7 @@ def test_what_is_frozen_stays_frozen(carry):
         assert carry(leaf()).stop_gradient
 
 
-def test_a_sparse_tensor_has_a_place_and_cannot_be_copied():
+def test_a_sparse_tensor_cannot_be_copied():
     sparse = paddle.sparse.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], [2, 2])
     assert device_of(sparse) is cpu()
     assert to_device(sparse, "cpu") is sparse
@@ -235,7 +235,7 @@ class Tied(paddle.nn.Layer):
         self.register_buffer("steps", paddle.zeros([1]))
 
 
-def test_a_copied_layer_keeps_ties_and_frozen_parameters():
+def test_a_copied_layer_keeps_ties():
     model = Tied()
     copied = to_device(model, "cpu", copy=True)
     assert copied.first.weight is copied.second.weight
@@ -259,7 +259,7 @@ def test_a_scope_puts_back_what_the_user_had_set():
         paddle.device.set_device(before)
 
 
-def test_a_scope_left_before_a_later_one_hands_on_what_was_before_it():
+def test_scopes_may_be_left_out_of_order():
     first, second = hardware.scope(cpu()), hardware.scope(cpu())
     before = paddle.device.get_device()
     first.__enter__()
@@ -280,7 +280,7 @@ def test_set_device_still_refuses_an_indexed_cpu():
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
-def test_whole_numbers_that_paddle_lacks_are_an_error_never_other_numbers(dtype):
+def test_numbers_that_do_not_fit_are_an_error(dtype):
     data = np.array([1, 2], dtype)
     for given in (data, data[0], list(data)):
         with pytest.raises(xdevice.ArgumentError, match=f"no {dtype}"):
@@ -296,12 +296,12 @@ def test_paddle_still_takes_uint16_for_bfloat16():
 
 
 @pytest.mark.parametrize("name", ["float", "int", "half", "raw", "pstring", "Tensor"])
-def test_a_name_that_means_something_else_to_numpy_is_no_dtype(name):
+def test_numpys_other_names_are_no_dtypes(name):
     with pytest.raises(xdevice.ArgumentError, match=r"does not exist|differs in width"):
         xdevice.zeros(2, dtype=name)
 
 
-def test_an_array_in_any_layout_and_order_of_bytes_keeps_its_values():
+def test_any_layout_and_byte_order():
     data = np.arange(6, dtype="float32").reshape(2, 3)
     repeated = np.broadcast_to(data[0], (4, 3))
     for given in (data[::-1, ::-1], np.asfortranarray(data), data.T, data.astype(">f4"), repeated):
@@ -310,7 +310,7 @@ def test_an_array_in_any_layout_and_order_of_bytes_keeps_its_values():
         assert np.array_equal(to_numpy(made), given)
 
 
-def test_pythons_numbers_follow_paddles_default_and_numpys_keep_their_dtype():
+def test_pythons_numbers_have_the_default_dtype():
     dtypes = [xdevice.tensor(data).dtype for data in ([1.5], [1], [True], [1j], np.float64(1.5), np.array([1j]))]
     assert dtypes == [paddle.float32, paddle.int64, paddle.bool, paddle.complex64, paddle.float64, paddle.complex128]
     paddle.set_default_dtype("float64")
@@ -320,7 +320,7 @@ def test_pythons_numbers_follow_paddles_default_and_numpys_keep_their_dtype():
         paddle.set_default_dtype("float32")
 
 
-def test_full_keeps_whole_numbers_whole_and_takes_no_text():
+def test_full_keeps_whole_numbers_whole():
     assert xdevice.full(2, 2**40 + 1).tolist() == [2**40 + 1] * 2
     assert paddle.full([1], 2**40 + 1).dtype == paddle.float32, "Paddle keeps them itself now"
     with pytest.raises(xdevice.ArgumentError, match="'a' is not a number"):
@@ -328,7 +328,7 @@ def test_full_keeps_whole_numbers_whole_and_takes_no_text():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "uint8", "int16", "complex64"])
-def test_a_range_can_have_a_dtype_that_paddle_cannot_count_in(dtype):
+def test_a_range_of_any_dtype(dtype):
     made = xdevice.arange(1, 4, dtype=dtype)
     assert str(made.dtype) == f"paddle.{dtype}"
     assert made.astype("int64").tolist() == [1, 2, 3]
@@ -342,7 +342,7 @@ def test_uniform_numbers_of_16_bits_stay_under_one(dtype):
     assert abs(float(numbers.mean()) - 0.5) < 0.01
 
 
-def test_paddles_own_uniform_numbers_still_reach_one():
+def test_paddles_uniform_still_reaches_one():
     paddle.seed(0)
     assert float(paddle.rand([100_000], dtype="bfloat16").astype("float32").max()) == 1
 
@@ -352,7 +352,7 @@ def test_a_factory_without_the_dtype_says_so():
         xdevice.rand(2, dtype="int32")
 
 
-def test_a_tensor_made_of_a_tensor_has_left_its_graph():
+def test_a_tensor_of_a_tensor_is_detached():
     x = leaf()
     made, cast = xdevice.tensor(x), xdevice.tensor(x, dtype="float64")
     assert made.stop_gradient and cast.stop_gradient and cast.dtype == paddle.float64
@@ -365,7 +365,7 @@ def test_a_tensor_made_of_a_tensor_has_left_its_graph():
 
 @pytest.mark.skipif(find_spec("ml_dtypes") is None, reason="needs ml_dtypes, which TensorFlow and JAX bring along")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
-def test_numbers_that_numpy_lacks_keep_their_values_with_ml_dtypes(dtype):
+def test_bfloat16_with_ml_dtypes(dtype):
     array = to_numpy(xdevice.tensor([1.0, -2.5], dtype=dtype))
     assert array.dtype.name == dtype
     assert array.astype("float32").tolist() == [1.0, -2.5]
@@ -373,18 +373,18 @@ def test_numbers_that_numpy_lacks_keep_their_values_with_ml_dtypes(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
-def test_numbers_that_numpy_lacks_are_an_error_without_ml_dtypes(dtype, monkeypatch):
+def test_bfloat16_without_ml_dtypes(dtype, monkeypatch):
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     with pytest.raises(xdevice.NotSupportedError, match=f"NumPy has no {dtype}"):
         to_numpy(xdevice.ones(2, dtype=dtype))
 
 
-def test_paddle_still_hands_out_the_bits_of_bfloat16_as_integers():
+def test_paddles_bfloat16_is_still_integers():
     assert paddle.ones([1], dtype="bfloat16").numpy().dtype == np.uint16
 
 
 @on_a_cpu_build
-def test_what_paddle_raises_for_on_a_cpu_build_is_unknown_or_nothing():
+def test_a_cpu_build_knows_no_gpu_facts():
     with pytest.raises(ValueError, match="CPU-only"):
         paddle.device.cuda.memory_allocated()
     with pytest.raises(TypeError):
@@ -406,13 +406,13 @@ def test_what_paddle_raises_for_on_a_cpu_build_is_unknown_or_nothing():
         (ValueError("CUDA error(2)"), False),
     ],
 )
-def test_the_words_of_the_gpu_libraries_for_no_memory_are_known(error, expected):
+def test_gpu_libraries_out_of_memory(error, expected):
     assert xdevice.is_out_of_memory(error) is expected
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "uint8", "int16"])
 @pytest.mark.parametrize(("op", "result"), [("sum", [4, 5]), ("max", [3, 4]), ("min", [1, 1])])
-def test_what_paddles_cpu_cannot_add_or_compare_is_reduced_all_the_same(dtype, op, result):
+def test_every_dtype_can_be_reduced(dtype, op, result):
     given = [paddle.to_tensor([1, 4]).astype(dtype), paddle.to_tensor([3, 1]).astype(dtype)]
     for found in xdevice.all_reduce(given, op):
         assert found.dtype == given[0].dtype

@@ -87,7 +87,7 @@ def test_every_kind_of_object_has_its_role():
             assert (owned.backend, owned.role) == ("tensorflow", role), type(obj)
 
 
-def test_what_holds_no_values_of_its_own_is_not_taken_for_a_tensor():
+def test_without_values_it_is_no_tensor():
     for obj in (tf.data.Dataset.range(3), tf.TensorArray(tf.float32, 3), tf.float32, tf.TensorShape([2])):
         owned = ownership_of(type(obj))
         assert owned is None or owned.role == "data", type(obj)
@@ -96,7 +96,7 @@ def test_what_holds_no_values_of_its_own_is_not_taken_for_a_tensor():
 # ---------------------------------------------------------------- devices
 
 
-def test_importing_and_counting_start_nothing_and_change_nothing():
+def test_importing_and_counting_start_nothing():
     out = run("""
 import os
 before = dict(os.environ)
@@ -118,7 +118,7 @@ print(counts)
     assert out.startswith("[1, 0, 0, 0]") or xdevice.num_gpus()
 
 
-def test_a_hidden_or_split_device_is_counted_as_tensorflow_will_list_it():
+def test_hidden_and_split_devices_are_counted():
     out = run("""
 import tensorflow as tf
 import xdevice
@@ -148,7 +148,7 @@ else:
 """)
 
 
-def test_a_native_device_is_what_tf_device_takes_and_a_spec_without_an_index_is_the_first():
+def test_a_spec_without_an_index_is_the_first():
     assert xdevice.native("cpu") == "/CPU:0"
     with tf.device(xdevice.native("cpu")):
         assert device_of(tf.ones(1)) is cpu()
@@ -159,7 +159,7 @@ def test_a_native_device_is_what_tf_device_takes_and_a_spec_without_an_index_is_
         xdevice.as_device(tf.DeviceSpec(job="worker"))
 
 
-def test_tensorflow_itself_still_falls_back_in_silence_and_we_do_not():
+def test_tensorflow_still_falls_back_in_silence():
     missing = xdevice.count("gpu")
     with tf.device(f"/GPU:{missing}"):
         assert device_of(tf.ones(1)) is not Device("gpu", missing), "TensorFlow raises by itself now"
@@ -189,7 +189,7 @@ def test_nothing_symbolic_has_a_place():
         device_of(tf.compat.v1.get_variable("v", (1,)))
 
 
-def test_what_is_outside_the_graph_can_be_asked_there_but_not_moved_or_read():
+def test_outside_tensors_do_not_move_in_a_graph():
     outside, variable = tf.ones(2), tf.Variable(1.0)
     checked = []
 
@@ -214,7 +214,7 @@ def test_int32_and_text_are_where_their_memory_is():
         assert device_of(x) == xdevice.as_device(x.backing_device)
 
 
-def test_sparse_and_ragged_tensors_are_where_their_parts_are_and_have_no_numpy():
+def test_sparse_and_ragged_have_a_place():
     ragged = tf.ragged.constant([[1.0], [2.0, 3.0]])
     sparse = tf.sparse.from_dense([[1.0, 0.0]])
     slices = tf.IndexedSlices(tf.ones((1, 2)), tf.constant([0]), tf.constant([3, 2]))
@@ -227,7 +227,7 @@ def test_sparse_and_ragged_tensors_are_where_their_parts_are_and_have_no_numpy()
 
 
 @on_two_cpus
-def test_a_tensor_moves_between_two_devices_and_its_gradient_flows_back():
+def test_gradients_flow_between_devices():
     for dtype in (tf.float32, tf.int32, tf.bool, tf.string, tf.bfloat16, tf.complex64):
         x = tf.constant(["a", "b"]) if dtype is tf.string else tf.cast(tf.constant([0, 1]), dtype)
         moved = to_device({"x": x}, B)["x"]
@@ -249,7 +249,7 @@ def test_a_tensor_moves_between_two_devices_and_its_gradient_flows_back():
 
 
 @on_two_cpus
-def test_new_tensors_follow_the_device_and_the_scope_and_tensorflows_own_factories_too():
+def test_creation_follows_device_and_scope():
     for make in (xdevice.zeros, xdevice.ones, xdevice.rand, xdevice.randn, xdevice.empty):
         assert device_of(make((2, 3), device=B)) is B
     assert device_of(xdevice.arange(3, device=B)) is device_of(xdevice.full((2,), 1, device=B)) is B
@@ -264,7 +264,7 @@ def test_new_tensors_follow_the_device_and_the_scope_and_tensorflows_own_factori
 
 
 @on_two_cpus
-def test_a_variable_moves_into_a_new_variable_of_its_kind():
+def test_a_variable_moves_into_a_new_one():
     for trainable in (True, False):
         v = tf.Variable([1.0, 2.0], trainable=trainable, name="mine", constraint=tf.nn.relu)
         moved = to_device(v, B)
@@ -286,7 +286,7 @@ def test_a_variable_moves_into_a_new_variable_of_its_kind():
 
 
 @on_two_cpus
-def test_parts_on_two_devices_and_replicated_variables_are_mixed():
+def test_parts_on_two_devices_are_mixed():
     with tf.device("/CPU:1"):
         there = tf.ones((1, 2))
     slices = tf.IndexedSlices(there, tf.constant([0]), tf.constant([3, 2]))
@@ -304,7 +304,7 @@ def test_parts_on_two_devices_and_replicated_variables_are_mixed():
 
 
 @on_two_cpus
-def test_a_device_that_is_not_there_is_never_another_one():
+def test_a_missing_device_is_never_another():
     x = xdevice.ones(3, device=B)
     with pytest.raises(xdevice.DeviceNotFoundError, match="sees cpu:0, cpu:1"):
         to_device(x, "cpu:2")
@@ -319,7 +319,7 @@ def address(x):
     return np.asarray(memoryview(x)).ctypes.data
 
 
-def test_a_copy_has_memory_of_its_own_where_identity_has_not():
+def test_a_copy_has_memory_of_its_own():
     x = tf.ones(100)
     assert address(tf.identity(x)) == address(x), "tf.identity copies now: use it in placement.copy"
     assert address(to_device(x, "cpu", copy=True)) != address(x)
@@ -329,7 +329,7 @@ def test_a_copy_has_memory_of_its_own_where_identity_has_not():
     assert address(xdevice.tensor(x, dtype="float32")) != address(x)
 
 
-def test_a_numpy_array_is_copied_in_whatever_its_alignment_and_keeps_its_dtype():
+def test_a_numpy_array_is_always_copied():
     room = np.zeros(4096 + 64, dtype="uint8")
     for shift in range(0, 64, 4):
         data = room[shift : shift + 4096].view("float32")
@@ -353,13 +353,13 @@ def test_numbers_are_converted_as_numpy_does_and_exactly():
 
 
 @pytest.mark.parametrize("dtype", ["int32", "bool", "complex64"])
-def test_random_numbers_of_a_dtype_that_has_none_are_an_error(dtype):
+def test_no_random_numbers_of_odd_dtypes(dtype):
     for make in (xdevice.rand, xdevice.randn):
         with pytest.raises(xdevice.ArgumentError, match="random numbers are real"):
             make((2,), dtype=dtype)
 
 
-def test_text_is_no_number_and_a_tensor_beyond_all_sizes_is_an_error():
+def test_text_and_endless_sizes_are_errors():
     for data in ("text", ["a"], np.array(["a"])):
         with pytest.raises(xdevice.ArgumentError, match="not a numeric dtype"):
             xdevice.tensor(data)
@@ -380,7 +380,7 @@ def test_values_read_back_are_ours_to_write():
     assert xdevice.to_numpy(tf.ones(2, tf.bfloat16)).dtype.name == "bfloat16"
 
 
-def test_gradients_flow_through_a_forced_copy_but_not_into_a_tensor_made_of_another():
+def test_a_copy_has_gradients_a_new_tensor_none():
     v = tf.Variable([1.0, 2.0])
     with tf.GradientTape(persistent=True) as tape:
         copied = tf.reduce_sum(to_device(v * 1, "cpu", copy=True) ** 2)
@@ -392,7 +392,7 @@ def test_gradients_flow_through_a_forced_copy_but_not_into_a_tensor_made_of_anot
 # ---------------------------------------------------------------- models
 
 
-def test_a_tf_module_is_asked_for_what_keras_has_in_it_too():
+def test_a_tf_modules_keras_parts_are_found():
     class Net(tf.Module):
         def __init__(self):
             super().__init__()
@@ -417,7 +417,7 @@ def test_a_model_says_how_it_gets_built():
             device_of(model)
 
 
-def test_a_copied_model_keeps_its_optimiser_and_a_model_that_keras_cannot_rebuild_says_so():
+def test_a_copied_model_keeps_its_optimiser():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     model.compile("adam", "mse")
     model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
@@ -441,7 +441,7 @@ def test_a_copied_model_keeps_its_optimiser_and_a_model_that_keras_cannot_rebuil
 
 
 @on_two_cpus
-def test_training_goes_on_after_a_move_as_if_there_had_been_none():
+def test_training_goes_on_after_a_move():
     def trained(move):
         keras.utils.set_random_seed(1)
         net = keras.Sequential(
@@ -499,7 +499,7 @@ def test_a_loop_of_ones_own_goes_on_after_a_move():
 
 
 @on_two_cpus
-def test_a_tf_module_moves_with_its_variables_and_checkpoints():
+def test_a_tf_module_moves_with_its_variables():
     class Net(tf.Module):
         def __init__(self):
             super().__init__()
@@ -525,7 +525,7 @@ def test_a_tf_module_moves_with_its_variables_and_checkpoints():
 
 
 @on_two_cpus
-def test_a_model_is_not_moved_away_from_under_a_traced_function():
+def test_a_traced_models_move_is_refused():
     net = keras.layers.Dense(1)
     net.build((None, 3))
 
@@ -549,7 +549,7 @@ def test_a_model_is_not_moved_away_from_under_a_traced_function():
 
 
 @on_two_cpus
-def test_a_model_on_two_devices_names_its_weights_and_a_copy_leaves_them_there():
+def test_a_model_on_two_devices():
     with A:
         first = keras.layers.Dense(2, name="first")
         first.build((None, 2))
@@ -589,7 +589,7 @@ def test_its_other_errors_are_not_about_memory():
     assert not xdevice.is_out_of_memory(tf.errors.ResourceExhaustedError(None, None, message))
 
 
-def test_replicas_of_variables_are_variables_and_a_step_takes_them():
+def test_replicas_of_variables_are_variables():
     w, x = tf.Variable([[1.0], [2.0]]), tf.constant([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     replicas = xdevice.replicate([w], ["cpu", "cpu"])
     assert all(isinstance(replica[0], tf.Variable) for replica in replicas)
@@ -602,7 +602,7 @@ def test_replicas_of_variables_are_variables_and_a_step_takes_them():
     assert w.numpy().tolist() == [[1], [2]]
 
 
-def test_the_gradients_of_a_compiled_function_are_compiled_with_it_once():
+def test_compiled_gradients_compile_once():
     graphs = []
 
     @tf.function
@@ -631,7 +631,7 @@ def trained_pair():
 
 
 @on_two_cpus
-def test_trained_models_that_share_a_layer_move_together_and_an_optimizer_is_copied_with_its_model_only():
+def test_models_that_share_a_layer_move_together():
     pair = trained_pair()
     with pytest.raises(xdevice.NotSupportedError, match="copy the model that is compiled with it"):
         to_device(pair[0].optimizer, B, copy=True)
@@ -646,7 +646,7 @@ def test_trained_models_that_share_a_layer_move_together_and_an_optimizer_is_cop
     assert device_of(moved) is B
 
 
-def test_a_seed_inside_a_traced_function_is_an_error():
+def test_no_seed_while_traced():
     @tf.function(autograph=False)
     def draw():
         xdevice.seed(1)
@@ -656,7 +656,7 @@ def test_a_seed_inside_a_traced_function_is_an_error():
         draw()
 
 
-def test_a_handle_is_not_moved_without_the_variable_behind_it():
+def test_a_handle_does_not_move_alone():
     code = (
         "import tensorflow as tf, xdevice\n"
         "xdevice.use('tensorflow')\n"

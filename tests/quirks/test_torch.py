@@ -28,7 +28,7 @@ def test_a_cpu_index_that_torch_ignores_is_the_cpu():
         xdevice.native("cpu:1")
 
 
-def test_cuda_without_an_index_is_the_current_device_and_asking_makes_no_context():
+def test_cuda_without_an_index_is_the_current():
     assert xdevice.as_device(torch.device("cuda")) == Device("gpu", 0)
     assert not torch.cuda.is_initialized()
 
@@ -46,7 +46,7 @@ def test_a_meta_tensor_is_on_meta_and_has_no_values():
             to_device(there, "cpu")
 
 
-def test_models_that_share_a_parameter_share_it_in_a_copy():
+def test_copies_share_a_shared_parameter():
     a, b = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     b.weight = a.weight
     first, second, weight = to_device([a, b, a.weight], "cpu", copy=True)
@@ -54,16 +54,16 @@ def test_models_that_share_a_parameter_share_it_in_a_copy():
     assert weight is not a.weight
 
 
-def test_a_module_without_parameters_is_not_sent_where_nothing_is():
+def test_an_empty_module_needs_a_device_there():
     with pytest.raises(xdevice.DeviceNotFoundError):
         to_device(torch.nn.ReLU(), "gpu:99")
 
 
-def test_native_devices_of_foreign_kinds_keep_their_word():
+def test_foreign_kinds_keep_their_word():
     assert xdevice.backend().hardware.native(Device("meta")) == torch.device("meta", 0)
 
 
-def test_a_model_on_two_devices_names_its_parameters_by_device():
+def test_a_model_on_two_devices():
     net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, device="meta"))
     with pytest.raises(xdevice.MixedDeviceError, match=r"on cpu:0: 0\.weight, 0\.bias; on meta:0: 1\.weight, 1\.bias"):
         device_of(net)
@@ -78,13 +78,13 @@ def test_a_buffer_elsewhere_counts_too():
     assert xdevice.devices_of(net) == {cpu(), Device("meta")}
 
 
-def test_a_module_without_parameters_is_nowhere_but_may_be_moved():
+def test_an_empty_module_may_be_moved():
     assert to_device(torch.nn.ReLU(), "cpu")(torch.ones(1)) == 1
     with pytest.raises(xdevice.NotATensorError, match="no parameters"):
         device_of(torch.nn.ReLU())
 
 
-def test_a_lost_optimiser_cannot_happen_where_nothing_moves():
+def test_an_optimiser_stays_if_nothing_moves():
     net = torch.nn.Linear(2, 1)
     optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
     before = copy.deepcopy(net.state_dict())
@@ -107,7 +107,7 @@ def test_a_packed_sequence_is_taken_whole():
     assert to_device({"batch": packed}, "cpu")["batch"] is packed
 
 
-def test_gradients_and_frozen_parameters_survive_a_forced_copy():
+def test_a_copy_keeps_gradients_and_frozen():
     weight = torch.nn.Parameter(torch.ones(2))
     (to_device(weight, "cpu", copy=True) * 3).sum().backward()
     assert weight.grad.tolist() == [3, 3]
@@ -131,7 +131,7 @@ def test_the_frameworks_own_default_is_followed():
         torch.set_default_dtype(torch.float32)
 
 
-def test_lazy_conjugates_and_negations_are_resolved_on_the_way_to_numpy():
+def test_lazy_conjugates_are_resolved():
     z = torch.tensor([1 + 2j])
     assert xdevice.to_numpy(z.conj()).tolist() == [1 - 2j]
     assert xdevice.to_numpy(z.conj().imag).tolist() == [-2]
@@ -147,7 +147,7 @@ def test_lazy_conjugates_and_negations_are_resolved_on_the_way_to_numpy():
         (lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8), "quint8 tensor; take its dequantize"),
     ],
 )
-def test_a_layout_that_numpy_lacks_says_what_to_take_first(make, hint):
+def test_a_layout_that_numpy_lacks(make, hint):
     with pytest.raises(xdevice.NotSupportedError, match=hint):
         xdevice.to_numpy(make())
 
@@ -176,7 +176,7 @@ def test_all_of_its_words_for_no_memory_are_known(error):
 
 
 @pytest.mark.parametrize("size", [(2**62,), (2**40, 2**40), (2**60, 4), (2**45,)])
-def test_sizes_that_torch_cannot_even_compute_are_out_of_memory(size):
+def test_endless_sizes_are_out_of_memory(size):
     for call in (lambda: torch.empty(size), lambda: torch.zeros(1).expand(size).contiguous()):
         with pytest.raises(RuntimeError) as error:
             call()
@@ -192,7 +192,7 @@ def test_a_tensor_subclass_is_followed():
     assert type(to_device(x, "cpu", copy=True)) is Mine
 
 
-def test_every_thread_of_a_step_computes_in_the_callers_precision():
+def test_step_threads_have_the_callers_precision():
     step = xdevice.data_parallel(lambda w, x: ((x @ w).sum(), (x @ w).dtype), ["cpu", "cpu"], has_aux=True)
     w, x = torch.ones(3, 2), torch.ones(4, 3)
     assert step(w, x)[0][1] == [torch.float32] * 2
@@ -200,7 +200,7 @@ def test_every_thread_of_a_step_computes_in_the_callers_precision():
         assert step(w, x)[0][1] == [torch.bfloat16] * 2
 
 
-def test_replicas_are_leaves_that_take_gradients_also_of_a_frozen_parameter_and_in_inference_mode():
+def test_replicas_are_leaves_with_gradients():
     frozen = torch.nn.Parameter(torch.ones(2), requires_grad=False)
     with torch.inference_mode():
         made = torch.ones(2)
@@ -211,7 +211,7 @@ def test_replicas_are_leaves_that_take_gradients_also_of_a_frozen_parameter_and_
     assert [(x.is_leaf, x.requires_grad) for x in replicas] == [(True, True), (True, True), (True, False), (True, True)]
 
 
-def test_a_step_works_on_in_a_forked_process_on_a_machine_without_gpus():
+def test_a_step_in_a_forked_process():
     # With any GPU, also a virtual one, torch's autograd has a thread for each device and refuses to run after a fork.
     code = (
         "import os, torch, xdevice\n"
@@ -241,7 +241,7 @@ def frozen():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("make", [quantized, frozen])
-def test_weights_that_are_packed_or_frozen_are_on_the_cpu_and_stay_there(make):
+def test_packed_weights_stay_on_the_cpu(make):
     model, meta = make(), torch.ones(1, device="meta")
     assert not list(model.parameters())
     assert device_of(model) is cpu()
@@ -257,13 +257,13 @@ def test_streams_and_events_are_plain_data():
     assert device_of(tree) is cpu()
 
 
-def test_every_private_name_is_there_with_its_parameters():
+def test_private_names_are_there():
     from xdevice.backends.torch.private_names import NAMES
 
     assert missing(NAMES) == []
 
 
-def test_a_private_name_that_has_gone_is_named_before_anything_is_replaced():
+def test_a_gone_private_name_is_named_first():
     code = """
 import torch, xdevice
 del torch.profiler.profiler.supported_activities

@@ -93,7 +93,7 @@ def test_there_is_one_part_on_each_gpu(said, call):
 
 
 @pytest.mark.parametrize("call", ["properties", "memory_stats", "empty_cache"])
-def test_a_build_without_cuda_that_is_asked_about_a_gpu_is_our_error(said, call):
+def test_a_build_without_cuda_raises_our_error(said, call):
     kind, text = said[call]
     assert kind == "NotSupportedError" and text.startswith("gpu:1 is counted, but torch")
     assert text.endswith("is built for the CPU only and cannot be asked about it; install a build for CUDA")
@@ -105,5 +105,5 @@ def test_a_tensor_without_values_has_no_numpy_array(said, call):
     assert kind == "NotSupportedError" and text.startswith("NumPy cannot hold this FakeTensor (")
 
 
-def test_waiting_for_gpus_that_were_never_used_waits_for_nothing(said):
+def test_unused_gpus_are_not_waited_for(said):
     assert said["waiting"] == [None, None, True]
