@@ -25,6 +25,9 @@ TEXT = (
 )
 """Modules that make text for the library, of operators, symbols, iterators and key-value stores, by ``str``."""
 
+ADDED = ("str",)
+"""What those modules have of their own under NumPy 2, and under NumPy 1 only where virtual GPUs stand in."""
+
 _LIBRARY = "mxnet.base:_LIB"
 _ASKED = "it answers for virtual GPUs"
 _OPERATION = "every operation goes through it: strict() and virtual GPUs check the contexts of its arrays"
