@@ -52,6 +52,15 @@ def test_a_failing_import_is_wrong(with_toy, framework, reason):
     assert line.startswith("✗") and reason in line and "python -c 'import toy'" in line
 
 
+def test_each_missing_private_name_is_a_line(with_toy):
+    done = with_toy("changed", "doctor", *TOY, status=1)
+    lines = [line for line in done.stdout.splitlines() if " is not there" in line]
+    assert [" ".join(line.split()) for line in lines] == [
+        "✗ toy toy._start is not there, needed for a start; the last version tried is 1.4",
+        "✗ toy toy.Tensor._device is not there, needed for placement; the last version tried is 1.4",
+    ]
+
+
 def test_not_installed_is_not_wrong(with_toy):
     assert finding(with_toy("good", "doctor", "--backend", "ghost,toy", "--json"), "ghost")["state"] == "note"
 

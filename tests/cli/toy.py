@@ -27,11 +27,19 @@ ADAPTER = {
 
 FRAMEWORKS = {
     "good": "print('toy says hello on stdout')",
+    "changed": "class Tensor: pass",
     "segfaults": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
     "exits": "import os; os._exit(0)",
     "hangs": "import time; time.sleep(600)",
     "broken": "raise OSError('libtoy.so: cannot open shared object file')",
 }
+
+# What the adapter needs of the toy that is changed: neither is there.
+PRIVATE_NAMES = """
+    from xdevice.kit.private_names import PrivateName
+    LAST_TRIED = "1.4"
+    NAMES = [PrivateName("toy:_start", "a start"), PrivateName("toy:Tensor._device", "placement")]
+"""
 
 # What `pynvml` answers on a machine with one H200 whose driver is fresh.
 NVML = f"""
@@ -53,6 +61,8 @@ NVML = f"""
 def write(folder, framework, nvml=True):
     """Write it all; the environment in which Python finds it comes back."""
     files = {**ADAPTER, "toy.py": FRAMEWORKS[framework]}
+    if framework == "changed":
+        files["xdevice_toy/private_names.py"] = PRIVATE_NAMES
     if nvml:
         files["pynvml.py"] = NVML
     for name, text in files.items():

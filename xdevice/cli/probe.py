@@ -123,7 +123,22 @@ def _ask(backend: Backend) -> dict[str, Any]:
         "import_seconds": round(took, 3),
         "devices": _devices(backend),
         "problem": problem.as_dict() if problem else None,
+        "missing": _missing_names(backend),
     }
+
+
+def _missing_names(backend: Backend) -> list[str]:
+    """The private names that the adapter needs and this version of the framework lacks, and the last version tried."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    from xdevice.kit.private_names import missing
+
+    home = f"{backend.module}.private_names"
+    if find_spec(home) is None:
+        return []
+    listed = import_module(home)
+    return [f"{line}; the last version tried is {listed.LAST_TRIED}" for line in missing(listed.NAMES)]
 
 
 def _try_virtual(backend: Backend) -> dict[str, Any]:
