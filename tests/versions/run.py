@@ -59,7 +59,14 @@ NEEDS: dict[str, list[tuple[str | None, tuple[str, ...]]]] = {
 }
 """What a version needs beyond what its own package requires, or in a narrower range."""
 
-SUITE = ("pytest>=8", "optree>=0.13", "safetensors>=0.8", "hypothesis>=6", "array-api-compat>=1.11")
+SUITE = (
+    "pytest>=8",
+    "optree>=0.13",
+    "safetensors>=0.8",
+    "hypothesis>=6",
+    "array-api-compat>=1.11",
+    "array-api-strict>=2.4",
+)
 
 console = Console(stderr=True, highlight=False)
 
