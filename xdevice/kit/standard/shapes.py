@@ -26,7 +26,7 @@ class Shapes(Operations):
 
     def reshape(self, x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
         no_copy(copy)
-        return self._raw["reshape"](x, tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
+        return self._raw["reshape"](x, tuple(shape) if hasattr(shape, "__iter__") else (shape,))
 
     def broadcast_to(self, x: Any, /, shape: Any) -> Any:
         return self._raw["broadcast_to"](x, tuple(shape))

@@ -6,6 +6,7 @@ says, it is that function itself.
 
 from __future__ import annotations
 
+import sys
 from functools import wraps
 
 from xdevice.errors import MissingNameError, NotPortableWarning, did_you_mean
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     import xdevice.typing
     from xdevice.contract import Fft, Linalg, Maths
     from xdevice.framework.adapters import Backend
+
+_DISPATCHING = frozenset({"array_api_compat", "array_api_extra", "scipy", "sklearn"})
+"""Libraries that ask a namespace for its name, and use the framework's own functions where they know it."""
 
 _namespaces: dict[Backend, Namespace] = {}
 
@@ -108,6 +112,8 @@ class Functions:
                 f"{name!r} is neither in xdevice's list nor in {outside.__name__}; "
                 f"{did_you_mean(name, self._names, 'dir() of the namespace lists its names')}"
             ) from None
+        if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] in _DISPATCHING:  # pyright: ignore[reportPrivateUsage]
+            return found
         from warnings import warn
 
         warn(
