@@ -44,6 +44,8 @@ class Bench:
             "native": vars(framework) | {"here": xdevice.native(device, name)},
             "xdevice": {word: getattr(xdevice, word) for word in xdevice.__all__} | {"here": device},
         }
+        with xdevice.using(name):
+            self.names["xdevice"]["xp"] = xdevice.namespace()
         for peer in PEERS:
             self._open(peer)
 

@@ -64,6 +64,15 @@ def copy(tensor: Any) -> Any:
         return jnp.copy(tensor)
 
 
+def is_only_traced(tensor: Any) -> bool:
+    """Whether there is no array behind it while its function is traced."""
+    try:
+        concrete(tensor)
+    except TracedTensorError:
+        return True
+    return False
+
+
 def concrete(tensor: Any) -> Any:
     """The array itself, or the one behind a Keras variable, or a tracer that has one: under ``jax.grad``."""
     if not isinstance(tensor, Tracer):

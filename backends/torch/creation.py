@@ -24,7 +24,7 @@ def dtype(name: str) -> Any:
 
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
-    if isinstance(data, torch.Tensor) or in_keras.role(type(data)) == "tensor":
+    if isinstance(data, torch.Tensor) or (type(data) is not list and in_keras.role(type(data)) == "tensor"):
         return in_keras.plain(data).detach().to(_native(device), dtype, copy=True)
     return _made(torch.tensor, data, dtype=dtype, device=_native(device))
 

@@ -100,7 +100,7 @@ _in_use = False  # whether a scope was ever entered: compilers that trace cannot
 
 def innermost() -> Device | None:
     """The device of the innermost scope, if there is one."""
-    if not _in_use:
+    if not _in_use or not _stack.get():
         return None
     entry = _innermost()
     return None if entry is None else entry.device

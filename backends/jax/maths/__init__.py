@@ -43,7 +43,7 @@ def module() -> ModuleType:
 
 def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
     check_width(dtype)
-    return jnp.astype(x, dtype, copy=copy)
+    return jnp.astype(x, dtype, copy=copy and x.dtype == dtype)  # another dtype is new memory already
 
 
 def _can_cast(from_: Any, to: Any, /) -> bool:

@@ -74,7 +74,10 @@ class Factories:
             if copy is False:
                 raise CopyNeededError(f"copy=False, but a {type(obj).__name__} has to be copied; leave copy out")
             if device is dtype is None and _is_flat(obj) and innermost() is None:
-                return make(self._owner, "tensor", None, None, obj)
+                try:
+                    return self._owner.creation.tensor(obj, None, None)
+                except _WRONG:
+                    pass  # the error is explained below
             with using(self._owner):
                 return creation.tensor(obj, dtype=dtype, device=device)
         if owner != self._owner:
@@ -108,6 +111,10 @@ class Factories:
 
         if num < 0:
             raise ArgumentError(f"linspace of {num!r} numbers; give 0 or more")
+        own, wanted = self._own.get("linspace"), self._dtype(dtype)
+        if own is not None and (wanted is None or "float" in str(wanted)) and not isinstance(start + stop, complex):
+            found, where = own(start, stop, num, dtype=wanted, endpoint=endpoint), place(self._owner, device)
+            return found if where is None else make(self._owner, "tensor", None, where, found)
         array = np.linspace(start, stop, num, endpoint=endpoint)
         return self._from_host(array, "complex64" if dtype is None and array.dtype.kind == "c" else dtype, device)
 
@@ -136,8 +143,13 @@ class Factories:
 
     def astype(self, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
         """The tensor in another dtype. Gradients flow through."""
-        found = self._own["astype"](x, self._dtype(dtype), copy=copy)
-        return found if device is None else to_device(found, device)
+        try:
+            wanted = self._dtypes[dtype]
+        except (KeyError, TypeError):
+            wanted = self._dtype(dtype)
+        if copy or wanted != x.dtype:
+            x = self._own["astype"](x, wanted, copy=copy)
+        return x if device is None else to_device(x, device)
 
     def _of_shape(self, name: str) -> Callable[..., Any]:
         """The factory of that name, which takes a shape."""
