@@ -161,6 +161,8 @@ def test_found_in_folders_of_xdevice_plugins(recipe, no_compiler, monkeypatch, t
     monkeypatch.setenv(places.ENV, os.pathsep.join([str(tmp_path / "absent"), str(folder)]))
     assert plugins.library(recipe) == made and answer(made) == 42
     assert not (tmp_path / "cache").exists(), "what is found is not written"
+    with pytest.raises(xdevice.NotSupportedError, match=f"; {folder} in XDEVICE_PLUGINS has none that fits$"):
+        plugins.library(with_(recipe, key="another framework"))
 
 
 def test_found_in_distributions_not_imported(recipe, no_compiler, monkeypatch, tmp_path):

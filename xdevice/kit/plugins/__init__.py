@@ -47,6 +47,7 @@ def library(recipe: Recipe) -> Path:
     found = _search(recipe, refused)
     if found is not None:
         return found
+    refused += [f"{place} in {places.ENV} has none that fits" for place in places.named()]
     if compiler() is None:
         raise NotSupportedError(_in_words(recipe, hint(), refused))
     if not _compiles:

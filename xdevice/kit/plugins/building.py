@@ -97,7 +97,8 @@ def _compile(recipe: Recipe, program: list[str], made: Path) -> None:
         os.replace(output, made)
         os.replace(total, _sum_of(made))
     except OSError as error:  # said while the disk is still full
-        raise _failure(recipe, error, made.parent.parent) from error
+        if not is_whole(made):  # or another process was quicker, and Windows does not replace what it has loaded
+            raise _failure(recipe, error, made.parent.parent) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
