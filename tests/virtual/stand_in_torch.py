@@ -478,3 +478,10 @@ def test_a_forked_process_cannot_use_them():
 
 
 SHARED = torch.ones(1, device=FIRST) if os.environ.get("XDEVICE_VIRTUAL_GPUS", "").startswith("2:stand-in") else None
+
+
+def test_the_build_is_described_and_plans_of_cufft_are_none():
+    assert "CUDA devices are virtual GPUs, on the CPU" in torch.__config__.show()
+    plans = torch.backends.cuda.cufft_plan_cache
+    plans.clear()
+    assert plans.size == plans.max_size == plans[1].size == 0

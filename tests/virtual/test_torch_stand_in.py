@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from xdevice.kit.virtual_memory import ENV as MEMORY
 from xdevice.kit.virtual_request import ENV
 
@@ -154,6 +156,42 @@ print(x.device, torch.equal(x.grad.cpu(), expected.grad))
 def test_an_operation_with_a_kernel_for_cuda_alone_is_composed_as_on_the_cpu():
     out, _ = run("-c", AS_BUILT_WITH_CUDA, **{ENV: ""})
     assert out == "cuda:1 True\n"
+
+
+FIRST_BACKWARD = """
+import xdevice, sys, torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class Seen(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **kwargs or {})
+
+x = torch.arange(3.0, device="cuda:1", requires_grad=True)
+if sys.argv[1] == "compile":
+    torch.compile(lambda x: (x * x).sum())(x).backward()
+elif sys.argv[1] == "make_fx":
+    x.grad = make_fx(lambda x: torch.autograd.grad((x * x).sum(), x)[0], tracing_mode="fake")(x)(x)
+else:
+    first, second = Seen(), Seen()
+    for mode in (first, second):
+        x.grad, y = None, (x * x).sum()
+        with mode:
+            y.backward()
+    assert first.names == second.names, first.names
+print(x.grad.tolist(), x.grad.device)
+"""
+
+
+@pytest.mark.parametrize("tracer", ["compile", "make_fx", "mode"])
+def test_the_first_backward_of_a_process_may_be_traced(tracer):
+    out, _ = run("-W", "ignore", "-c", FIRST_BACKWARD, tracer)
+    assert out == "[0.0, 2.0, 4.0] cuda:1\n"
 
 
 def test_a_program_may_end_with_a_backward():

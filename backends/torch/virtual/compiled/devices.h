@@ -172,6 +172,11 @@ struct CudaHooks final : Answers<CUDAHooksInterface> {
   DeviceIndex current_device() const override { return current; }
   int getNumGPUs() const override { return count; }
   void deviceSynchronize(DeviceIndex) const override {}
+  std::string showConfig() const override { return "  - CUDA devices are virtual GPUs, on the CPU\n"; }
+  int64_t cuFFTGetPlanCacheMaxSize(DeviceIndex) const override { return 0; }
+  void cuFFTSetPlanCacheMaxSize(DeviceIndex, int64_t) const override {}
+  int64_t cuFFTGetPlanCacheSize(DeviceIndex) const override { return 0; }
+  void cuFFTClearPlanCache(DeviceIndex) const override {}
   Allocator* getCUDADeviceAllocator() const override { return &memory; }
 };
 static_assert(sizeof(CudaHooks) == sizeof(CUDAHooksInterface), "it is built in the place of one");
