@@ -31,17 +31,19 @@ class Hooks:
 
 
 _hooks: Hooks | None = None
-_installers: list[Callable[[], Hooks]] = []
+_installer: Callable[[], Hooks] | None = None
 
 
-def install_on_first_use(install: Callable[[], Hooks]) -> None:
-    """Set what makes the hooks when the first of them is needed; `xdevice` itself does."""
-    _installers[:] = (install,)
+def install_on_first_use(installer: Callable[[], Hooks]) -> None:
+    """Set what returns the hooks; importing xdevice does, and calls it no earlier than the first hook is needed."""
+    global _installer
+    _installer = installer
 
 
 def hooks() -> Hooks:
     """The hooks; the first call imports the modules that they come from."""
     global _hooks
     if _hooks is None:
-        _hooks = _installers[0]()
+        assert _installer is not None  # importing xdevice has set it
+        _hooks = _installer()
     return _hooks
