@@ -77,6 +77,39 @@ def test_an_engine_that_gives_up_when_its_time_is_over_is_not_blamed_for_the_fro
     assert f"rank {frozen} " in done.last and "does not answer: it is stopped" in done.last, done.stderr
 
 
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_no_rank_is_named_while_all_answer(play, gives_up):
+    done = play(f"""
+        watched = member(2.0)
+        watched.enter(Fingerprint("work"))
+        watched.engine_begins("work")
+        time.sleep(2.0 if {gives_up} else 600)
+        raise watched.explained(RuntimeError("no peer for 2 s"), "work")
+    """)
+    assert done.status == 75 and done.seconds < 30, done.stderr
+    assert "ranks 0, 1 have been inside work for " in done.stderr, done.stderr
+    assert "all processes answer: check the network between them, or give a longer timeout" in done.stderr
+    assert "rank 0 (process" not in done.stderr and "rank 1 (process" not in done.stderr
+
+
+def test_a_large_transfer_may_take_longer(play):
+    done = play("""
+        watched = member(1.0)
+        watched.enter(Fingerprint("work"))
+        watched.engine_begins("a large transfer", 30.0)
+        time.sleep(7 + 3 * rank)  # so that rank 0 waits for longer than the timeout, too
+        watched.engine_returned()
+        watched.enter(Fingerprint("more work"))
+        watched.engine_begins("a small one")
+        time.sleep(0.5)
+        watched.engine_returned()
+        watched.enter(Fingerprint("shutdown"))
+        at_exit.release()
+        watched.close()
+    """)
+    assert done.status == 0, done.stderr
+
+
 def test_an_engine_that_fails_by_itself_is_named_though_its_time_is_over(play):
     done = play("""
         watched = member(2.0)

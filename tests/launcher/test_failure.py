@@ -70,7 +70,7 @@ def test_where_all_end_because_of_a_failure_elsewhere_the_first_of_them_says_so(
         "-n", 2, script(f"time.sleep(rank * 60); print('rank 7 has gone', file=sys.stderr); os._exit({PEER_FAILED})")
     )
     assert done.returncode == PEER_FAILED
-    says = "rank 0 ended because another process of the job failed; the end of its stderr:\nrank 7 has gone\n"
+    says = "rank 0 ended because the job failed; the end of its stderr:\nrank 7 has gone\n"
     assert last_words(done) == f"xdevice: {says}"
 
 

@@ -305,12 +305,12 @@ def on_rank_0(name: str, act: Callable[[], None]) -> None:
         membership.enter(Fingerprint(name))
 
 
-def work(group: Group, what: str, engine: Callable[[], T]) -> T:
-    """Let the engine work, while other threads watch the other processes and the clock."""
+def work(group: Group, what: str, engine: Callable[[], T], extra: float = 0.0) -> T:
+    """Let the engine work, while other threads watch the other processes and the clock; see `Work` for ``extra``."""
     membership = group.membership
     if membership is None:
         return engine()
-    membership.engine_begins(what)
+    membership.engine_begins(what, extra)
     try:
         result = engine()
     except Exception as error:

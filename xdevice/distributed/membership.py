@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
 from xdevice.distributed.barriers.barrier import Barrier
 from xdevice.distributed.failures.errors import error_of_rank, reported, undiagnosed
-from xdevice.distributed.failures.timeouts import DIAGNOSIS, LEAVING, REPORT
+from xdevice.distributed.failures.timeouts import DIAGNOSIS, LEAVING, REPORT, Work
 from xdevice.distributed.failures.watchdog import Watchdog
 from xdevice.distributed.rendezvous.joining import join, open_coordinator
 from xdevice.errors import DistributedError, DistributedTimeoutError
@@ -28,7 +27,9 @@ class Membership:
         self.info, self.timeout = info, timeout  # of the rendezvous; `wait_at_most` changes it
         self.failure: DistributedError | None = None
         self.told = False  # whether the failure has been raised
-        self.inside: tuple[str, float] | None = None  # the engine's present work, and when it began
+        self.inside: Work | None = None  # the engine's present work
+        self.gave_up: Work | None = None  # the work with which the engine has failed after the timeout
+        self._extra = 0.0  # seconds that other processes may take longer for the last work
         self.last = "nothing yet"
         self._reported = threading.Event()  # the failure of the job
         joining = {
@@ -63,7 +64,7 @@ class Membership:
         """Return when every process of the job is here, with the same fingerprint."""
         self._check()
         try:
-            answer = self._barrier.enter(fingerprint, self.timeout)
+            answer = self._barrier.enter(fingerprint, self.timeout + self._extra)
         except TimeoutError:
             self.fail(self._rank_0_silent(fingerprint.name))
         except BaseException as error:  # Ctrl-C: an answer may still come, and would be taken for the next one's
@@ -82,9 +83,9 @@ class Membership:
         if self._coordinator is not None:
             self._coordinator.timeout = seconds
 
-    def engine_begins(self, what: str) -> None:
-        """From now on the engine works; if it takes too long, the watchdog ends the process."""
-        self.inside = (what, time.monotonic())
+    def engine_begins(self, what: str, extra: float = 0.0) -> None:
+        """From now on the engine works; the watchdog ends the process if it takes ``extra`` beyond the timeout."""
+        self.inside, self._extra = Work(what, extra), extra
         if self.failure is not None:  # reported since the barrier, when the watchdog saw no work to end
             self.inside = None
             self._check()
@@ -123,19 +124,20 @@ class Membership:
         """Why the engine's work has failed: because of another process, if one is reported."""
         inside, self.inside = self.inside, None
         if not self._reported.wait(LEAVING):
-            if inside is not None and time.monotonic() - inside[1] > self.timeout:
-                self._request_diagnosis(what)
+            if inside is not None and inside.seconds > self.timeout:
+                self._request_diagnosis(inside)
             self.raised(error)
         failure, self.told = self.failure, True
         if failure is None or getattr(failure, "rank", None) == self.info.rank:
             return DistributedError(f"{what} failed on rank {self.info.rank}: {error}")
         return failure
 
-    def _request_diagnosis(self, what: str) -> None:
+    def _request_diagnosis(self, work: Work) -> None:
         """The engine has timed out: because of a process that rank 0 finds, or of rank 0 itself."""
-        self._control.send(stuck=what)
+        self.gave_up = work
+        self._control.send(stuck=True, where=f"inside {work.what}", engine=[work.seconds, 0.0])
         if not self._reported.wait(DIAGNOSIS) and self.info.rank:
-            self.fail(undiagnosed(self.info, what, self.timeout))
+            self.fail(undiagnosed(self.info, work.what, work.seconds))
 
     def fail(self, error: DistributedError) -> DistributedError:
         """The job has failed with this error; with an earlier one, if there is one."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from xdevice.device import as_integer
+from xdevice.distributed.failures.timeouts import transfer_seconds
 from xdevice.distributed.group import Group, current, work
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, shortened
@@ -186,9 +188,17 @@ def _collective(
             group.membership.enter(fingerprint)
         for pack in packs:
             # an empty vector is not sent: TensorFlow's engine would not survive it
-            engine = group.engine if any(prod(tensor.shape) for tensor in pack.tensors) else None
-            found.update(zip(map(id, pack.tensors), work(group, name, partial(act, pack, engine)), strict=True))
+            numbers = sum(prod(tensor.shape) for tensor in pack.tensors)
+            engine = group.engine if numbers else None
+            extra = transfer_seconds(numbers * _width(pack), group.job.world_size) if engine is not None else 0.0
+            found.update(zip(map(id, pack.tensors), work(group, name, partial(act, pack, engine), extra), strict=True))
     return found
+
+
+def _width(pack: Pack) -> int:
+    """Bytes of each number."""
+    bits = re.search(r"\d+", dtype_name(pack.tensors[0].dtype))
+    return max(1, int(bits[0]) // 8) if bits else 1
 
 
 def _mapped(flat: Flat, found: dict[int, Any]) -> Any:

@@ -110,7 +110,7 @@ def _last_words(failing: Rank) -> bytes:
     """Which rank has failed and how, and the end of its stderr."""
     status, tail = failing.status or 0, failing.streams["err"].last_lines(_SHOWN)
     if status == PEER_FAILED:
-        how = "ended because another process of the job failed"
+        how = "ended because the job failed"
     elif status > 0:
         how = f"failed with exit status {status}"
     else:

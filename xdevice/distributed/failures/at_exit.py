@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from xdevice.distributed.failures.errors import PEER_FAILED, exit_after_failed_rank
 from xdevice.distributed.failures.timeouts import LAST_RESORT
 from xdevice.distributed.process_info import NO_LAUNCHER, ProcessInfo
-from xdevice.errors import DistributedError
+from xdevice.errors import DistributedError, DistributedTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -95,7 +95,8 @@ def _on_exception(kind: type[BaseException], error: BaseException, trace: Traceb
         abort(error)
     if not _broken:
         return
-    if isinstance(error, DistributedError) and error.rank not in (None, _info.rank):
+    own = (_info.rank,) if isinstance(error, DistributedTimeoutError) else (_info.rank, None)
+    if isinstance(error, DistributedError) and error.rank not in own:  # because of another rank, or of the network
         _exit_status = PEER_FAILED
     else:
         _exit_status = 130 if isinstance(error, KeyboardInterrupt) else 1

@@ -30,9 +30,9 @@ def reported(message: dict[str, Any]) -> DistributedError:
     return error_of_rank(cls, str(message.get("error", "rank 0 has refused this process")), message.get("rank"))
 
 
-def undiagnosed(info: ProcessInfo, what: str, timeout: float) -> DistributedError:
+def undiagnosed(info: ProcessInfo, what: str, seconds: float) -> DistributedError:
     """The error of a process that has been in the engine for too long, where rank 0 does not say why."""
-    message = f"rank {info.rank} was inside {what} for {timeout:g} s"
+    message = f"rank {info.rank} was inside {what} for {seconds:.3g} s"
     if info.rank == 0:
         return error_of_rank(DistributedTimeoutError, message, None)
     message += f", and rank 0 (at {info.host}) does not answer: it is stopped, or its host is"

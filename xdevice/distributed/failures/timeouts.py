@@ -3,6 +3,14 @@
 The timeouts that a user chooses are added to these.
 """
 
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+WORST_BANDWIDTH = 10e6
+"""Bytes per second; a transfer at this rate has not failed, however long it takes."""
+
 ANSWER = 1.5
 """For a process to say where it is. The only number that is chosen: a busy host takes a second at most."""
 
@@ -32,3 +40,22 @@ UNKILLABLE = LAST_RESORT
 
 HANDSHAKE = 2 * ANSWER
 """For a connection to authenticate itself, and as long again to send its join message."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """Something that the engine does: it is reported after the timeout, and may take ``extra`` seconds beyond it."""
+
+    what: str
+    extra: float = 0.0
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """For which it has gone on."""
+        return time.monotonic() - self.began
+
+
+def transfer_seconds(size: int, world_size: int) -> float:
+    """What so many bytes of each process take at `WORST_BANDWIDTH`: an engine may send those of all to each."""
+    return size * world_size / WORST_BANDWIDTH

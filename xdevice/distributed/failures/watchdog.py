@@ -9,10 +9,10 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from xdevice.distributed.failures.errors import error_of_rank, exit_after_failed_rank, reported, undiagnosed
-from xdevice.distributed.failures.timeouts import ANSWER, DIAGNOSIS, LEAVING
+from xdevice.distributed.failures.timeouts import ANSWER, DIAGNOSIS, LEAVING, Work
 from xdevice.errors import DistributedError
 
 if TYPE_CHECKING:
@@ -24,9 +24,10 @@ class Watched(Protocol):
     """What the watchdog needs of a `Membership`, which imports this module."""
 
     info: ProcessInfo
-    timeout: float  # seconds that the engine may take
+    timeout: float  # seconds after which the engine's work is reported
     failure: DistributedError | None
-    inside: tuple[str, float] | None  # the engine's present work, and when it began
+    inside: Work | None  # the engine's present work
+    gave_up: Work | None  # the work with which the engine has failed after the timeout
     last: str  # the last collective
 
     def fail(self, error: DistributedError) -> DistributedError: ...
@@ -41,6 +42,8 @@ class Watchdog(threading.Thread):
         self._membership, self._control = membership, control
         self._selector = selectors.DefaultSelector()  # select.select ends at descriptor 1023
         self._selector.register(control, selectors.EVENT_READ)
+        self._extended: Work | None = None  # the work that may take its extra time
+        self._extensions = 0
 
     def run(self) -> None:
         try:
@@ -70,25 +73,27 @@ class Watchdog(threading.Thread):
             return False
         for message in messages:
             if "where" in message:
-                self._control.send(where=self._where())
+                self._control.send(**self._report())
+            elif "extended" in message:
+                self._extended, self._extensions = self._membership.inside, self._extensions + 1
             elif "error" in message:
                 self._membership.fail(reported(message))
                 self._leave_engine(patience)
         return True
 
     def _watch_the_clock(self) -> None:
-        """End the process if the engine takes too long; rank 0 has time to say which rank has failed."""
-        membership = self._membership
-        inside = membership.inside
-        if inside is None or time.monotonic() - inside[1] < membership.timeout:
+        """Report that the engine takes long; end the process unless rank 0 says why, or extends the time."""
+        membership, before = self._membership, self._extensions
+        work = membership.inside
+        if work is None or work.seconds < membership.timeout + (work.extra if work is self._extended else 0.0):
             return
-        self._control.send(stuck=inside[0])
+        self._control.send(stuck=True, **self._report())
         deadline = time.monotonic() + DIAGNOSIS
-        while time.monotonic() < deadline and membership.inside is inside:
+        while time.monotonic() < deadline and membership.inside is work and self._extensions == before:
             if not self._receive(0.2, patience=0):
                 break
-        if membership.inside is inside:
-            self._end(membership.fail(undiagnosed(membership.info, inside[0], membership.timeout)))
+        if membership.inside is work and self._extensions == before:
+            self._end(membership.fail(undiagnosed(membership.info, work.what, work.seconds)))
 
     def _leave_engine(self, patience: float) -> None:
         """End the process unless the engine returns within ``patience`` seconds."""
@@ -99,19 +104,15 @@ class Watchdog(threading.Thread):
                 self._end(membership.failure)
             time.sleep(0.05)
 
-    def _where(self) -> str:
-        """Where the main thread is: in the engine, or a line of the user's own file."""
-        if self._membership.inside is not None:
-            return f"inside {self._membership.inside[0]}"
-        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]  # the only access to another thread's frames
-        frame = frames.get(threading.main_thread().ident or 0)
-        while frame is not None:
-            file = frame.f_code.co_filename
-            foreign = "site-packages" in file or os.sep + "lib" + os.sep in file
-            if not foreign and not str(frame.f_globals.get("__name__")).startswith("xdevice."):
-                return f"at {file}:{frame.f_lineno}"
-            frame = frame.f_back
-        return "at work"
+    def _report(self) -> dict[str, Any]:
+        """Where this process is; for how many seconds it has been in the engine, and how many more it may be."""
+        work, gave_up = self._membership.inside, self._membership.gave_up
+        if gave_up is not None:
+            return {"where": f"inside {gave_up.what}", "engine": [gave_up.seconds, 0.0]}
+        if work is None:
+            return {"where": _line()}
+        left = self._membership.timeout + work.extra - work.seconds
+        return {"where": f"inside {work.what}", "engine": [work.seconds, left]}
 
     def _end(self, error: BaseException | None) -> NoReturn:
         """End the process: its main thread is in an engine that does not return."""
@@ -129,3 +130,16 @@ def _print_why(error: BaseException | None) -> None:
         faulthandler.dump_traceback(all_threads=True)
     with suppress(Exception):
         sys.stdout.flush()
+
+
+def _line() -> str:
+    """The line of the user's own file at which the main thread is."""
+    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]  # the only access to another thread's frames
+    frame = frames.get(threading.main_thread().ident or 0)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        foreign = "site-packages" in file or os.sep + "lib" + os.sep in file
+        if not foreign and not str(frame.f_globals.get("__name__")).startswith("xdevice."):
+            return f"at {file}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "at work"

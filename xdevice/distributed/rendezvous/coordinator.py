@@ -16,8 +16,9 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from xdevice.distributed.channel import Channel
-from xdevice.distributed.failures.diagnosis import after, diagnose, ranks
+from xdevice.distributed.failures.diagnosis import after, diagnose, is_in_time, ranks
 from xdevice.distributed.failures.timeouts import ANSWER, HANDSHAKE
+from xdevice.distributed.process_info import block_size
 from xdevice.distributed.rendezvous.acceptor import Acceptor, Connection
 from xdevice.distributed.rendezvous.messages import Request, is_join_message
 from xdevice.distributed.rendezvous.peers import Peer, refusal
@@ -48,6 +49,7 @@ class Coordinator(threading.Thread):
         self._owners: dict[Channel, Peer] = {}
         self._unknown: dict[Channel, float] = {}  # authenticated, without a join message yet: their deadlines
         self._selector = selectors.DefaultSelector()
+        self._port: int = listener.getsockname()[1]
         self._acceptor = Acceptor(listener, token, 2 * self.world_size, self._selector)
 
     def run(self) -> None:
@@ -239,10 +241,9 @@ class Coordinator(threading.Thread):
 
     def _controlled(self, peer: Peer, message: dict[str, Any]) -> None:
         if "where" in message:
-            peer.where = str(message["where"])
-        elif "stuck" in message:
-            self.deadline = self.deadline or time.monotonic()  # ask all now
-            peer.where = f"inside {message['stuck']}"
+            peer.answer(message)
+            if "stuck" in message and self.asked is None:
+                self.deadline = self.deadline or time.monotonic()  # ask all now
         elif "raised" in message:
             self.fail(f"{peer} raised {message['raised']}", peer.rank)
         elif "left" in message:
@@ -252,7 +253,7 @@ class Coordinator(threading.Thread):
         when = after(self.last, self.entered)
         self.fail(f"{peer} has gone: it was killed, or ended without shutdown(), {when}", peer.rank)
 
-    def fail(self, message: str, rank: int, late: bool = False) -> None:
+    def fail(self, message: str, rank: int | None, late: bool = False) -> None:
         """Tell all processes what is wrong, and which rank failed; the first failure counts."""
         if self.failure is None:
             self.failure = {"error": message, "rank": rank, "late": late}
@@ -278,15 +279,37 @@ class Coordinator(threading.Thread):
         for channel in [channel for channel, until in self._unknown.items() if now >= until]:
             self._drop(channel)
         if self.asked is not None and now >= self.asked + ANSWER:
-            self.fail(*diagnose(list(self.peers.values()), self.timeout, self.last, self.entered), late=True)
+            self._conclude(now)
         elif self.asked is None and self.deadline is not None and now >= self.deadline:
             if not self.complete:
                 self._give_up_rendezvous()
                 return
             self.asked = now
             for peer in self.peers.values():
-                peer.where = None
+                peer.where = peer.engine = None
             self._send_all("control", where=True)
+
+    def _conclude(self, now: float) -> None:
+        """The processes have had time to say where they are: the job has failed, or goes on."""
+        peers, self.asked = list(self.peers.values()), None
+        waiting = [peer.since + self.timeout for peer in peers if peer.request is not None]
+        in_engine = [peer.engine for peer in peers if peer.engine is not None]
+        if is_in_time(peers):
+            self.deadline = now + max(left for _, left in in_engine)
+            self._send_all("control", extended=True)
+        elif None not in [peer.where for peer in peers] and not (
+            any(until <= now for until in waiting) or any(seconds >= self.timeout for seconds, _ in in_engine)
+        ):
+            self.deadline = min(waiting, default=None)  # the work that was extended has ended
+        else:
+            message, rank = diagnose(peers, self.timeout, self.last, self.entered)
+            self.fail(message if rank is not None else message + self._ports_between_hosts(), rank, late=True)
+
+    def _ports_between_hosts(self) -> str:
+        hosts = dict.fromkeys(peer.joined["host"] for peer in self.peers.values())
+        last = self._port + block_size(self.world_size) - 1
+        ports = f"; ports {self._port} to {last}, and any that the engine opens, must be reachable"
+        return f"{ports} between {', '.join(hosts)}" if len(hosts) > 1 else ""
 
     def _give_up_rendezvous(self) -> None:
         missing = [r for r in range(self.world_size) if r not in self.peers]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xdevice.distributed.channel import Channel
@@ -27,8 +27,16 @@ class Peer:
         self.channels: dict[str, Channel] = {}  # barrier and control
         self.request: Request | None = None  # while it waits to enter a collective
         self.since = 0.0  # when it began to wait, a time of `time.monotonic`
-        self.where: str | None = None
+        self.where: str | None = None  # as `diagnosis.Report`
+        self.engine: tuple[float, float] | None = None
         self.done = False
+
+    def answer(self, message: dict[str, Any]) -> None:
+        """Take in where the process says that it is."""
+        self.where, times = str(message["where"]), message.get("engine")
+        is_pair = isinstance(times, list) and len(times) == 2
+        is_right = is_pair and all(type(time) is float and abs(time) < 1e9 for time in times)
+        self.engine = (times[0], times[1]) if is_right else None
 
     @property
     def waits_in(self) -> str | None:
