@@ -5,7 +5,8 @@
 Kill one of the processes while it runs: the launcher starts both again, and they go on at the step of the file. The
 parameters at the end are those of a run without a failure, bit for bit, because everything that a step depends on
 is either in the file (the parameters, the optimizer's state, the number of the step) or follows from the seed and
-that number (the rows of the minibatch).
+that number (the rows of the minibatch). The checkpoint before the last stays beside it, in case that the last one
+cannot be read.
 
 It names no framework, and runs alone, too. NumPy has no gradients, so the script prints that and ends.
 """
@@ -59,13 +60,41 @@ def stepped(state, seed):
     return xdevice.to_numpy(value).item() / ROWS, {"step": state["step"] + 1, "params": params, "momentum": momentum}
 
 
+def saved(state, path):
+    """Write the checkpoint; the one before it stays as ``path.before``."""
+    if distributed.rank() == 0 and os.path.exists(path):
+        os.replace(path, f"{path}.before")
+    xdevice.save(state, path)  # rank 0 writes, the others wait for it
+
+
+def loaded(path):
+    """The state of the newest checkpoint that can be read, which rank 0 finds out for all; ``None`` without one."""
+    names = [path, f"{path}.before"]
+    found = readable(names) if distributed.rank() == 0 else -1
+    found = int(xdevice.to_numpy(distributed.broadcast(xdevice.tensor([found])))[0])
+    return xdevice.load(names[found]) if found >= 0 else None
+
+
+def readable(names):
+    """Which of the files can be read first, or -1; one that cannot is kept as ``.unreadable``."""
+    for number, name in enumerate(names):
+        try:
+            if os.path.exists(name):
+                xdevice.load(name)
+                return number
+        except (xdevice.FileFormatError, OSError) as error:
+            show(f"goes on without a checkpoint that cannot be read: {error}")
+            os.replace(name, f"{name}.unreadable")
+    return -1
+
+
 def train(options):
-    state = xdevice.load(options.checkpoint) if os.path.exists(options.checkpoint) else beginning(options.seed)
+    state = loaded(options.checkpoint) or beginning(options.seed)
     show(f"begins at step {state['step']}")
     while state["step"] < options.steps:
         value, state = stepped(state, options.seed)
         if state["step"] % options.every == 0 or state["step"] == options.steps:
-            xdevice.save(state, options.checkpoint)  # rank 0 writes, the others wait for it
+            saved(state, options.checkpoint)
             show(f"step {state['step']:4}  loss {value:.4f}")
         time.sleep(options.pause)
 

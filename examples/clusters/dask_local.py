@@ -7,6 +7,7 @@ them. PORT is the first of the job's ports. Start a new cluster for each job: a 
 once in a process.
 """
 
+import os
 import secrets
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ def train(arguments, place):
 
 
 def main(port="29400", *arguments):
+    arguments = ("--checkpoint", f"resume-{os.getpid()}.safetensors", *arguments)  # of this job alone
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
         job = {"world_size": 2, "address": f"127.0.0.1:{port}", "token": secrets.token_hex(32)}
         workers = list(client.scheduler_info()["workers"])

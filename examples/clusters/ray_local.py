@@ -28,6 +28,8 @@ class Trainer:
 
 
 def main(port="29400", *arguments):
+    checkpoint = os.path.abspath(f"resume-{os.getpid()}.safetensors")  # of this job alone
+    arguments = ("--checkpoint", checkpoint, *arguments)
     own = {name: value for name, value in os.environ.items() if name.startswith("XDEVICE_")}
     ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": own})
     job = {"world_size": 2, "address": f"127.0.0.1:{port}", "token": secrets.token_hex(32)}

@@ -13,4 +13,11 @@
 #     srun --ntasks-per-node=1 xdevice launch -n 4 --trust-network examples/resume.py
 XDEVICE_TOKEN=$(openssl rand -hex 32)
 export XDEVICE_TOKEN
-srun "${PYTHON:-python}" examples/resume.py "$@"
+# After a failure the loop starts a new step, and after a node's failure Slurm requeues the job (sbatch --requeue):
+# both go on at the last checkpoint, in a folder that the nodes share.
+for pause in 0 1 5 15; do
+    sleep "$pause"
+    srun --kill-on-bad-exit "${PYTHON:-python}" examples/resume.py --checkpoint "resume-$SLURM_JOB_ID.safetensors" "$@" &&
+        exit
+done
+exit 1

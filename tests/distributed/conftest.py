@@ -70,6 +70,12 @@ def environment():
 
 
 @pytest.fixture
+def job_processes(environment):
+    """Lists the process ids of the job."""
+    return lambda: _marked(environment[MARK])
+
+
+@pytest.fixture
 def launch(environment):
     """Runs a job to its end, and sees that it leaves no process."""
 
@@ -103,23 +109,26 @@ def why_not():
 
 
 @pytest.fixture
-def hosts():
-    """The names and addresses of two hosts that reach each other only."""
+def hosts(request):
+    """The names and addresses of two hosts, or as many as asked for, that reach each other only: over a switch."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
-    names = [f"xd{os.getpid()}{letter}" for letter in "ab"]
-    addresses = ["10.213.7.1", "10.213.7.2"]
+    letters = "abcd"[: getattr(request, "param", 2)]
+    switch, names = f"xd{os.getpid()}switch", [f"xd{os.getpid()}{letter}" for letter in letters]
+    addresses = [f"10.213.7.{number}" for number in range(1, len(names) + 1)]
     try:
-        for name in names:
+        for name in (switch, *names):
             ip("netns", "add", name)
-        ip("link", "add", "xd0", "netns", names[0], "type", "veth", "peer", "name", "xd0", "netns", names[1])
-        for name, address in zip(names, addresses, strict=True):
+        ip("-n", switch, "link", "add", "bridge", "up", "type", "bridge")
+        for name, letter, address in zip(names, letters, addresses, strict=True):
+            ip("link", "add", "xd0", "netns", name, "type", "veth", "peer", "name", f"p{letter}", "netns", switch)
+            ip("-n", switch, "link", "set", f"p{letter}", "up", "master", "bridge")
             ip("-n", name, "addr", "add", f"{address}/24", "dev", "xd0")
             for link in ("lo", "xd0"):
                 ip("-n", name, "link", "set", link, "up")
         yield list(zip(names, addresses, strict=True))
     finally:
-        for name in names:
+        for name in (switch, *names):
             ip("netns", "del", name, check=False)
 
 
@@ -128,13 +137,24 @@ def launch_on(hosts, environment, tmp_path):
     """Starts a launcher on each host; a frozen worker's too are killed in the end."""
     started = []
 
-    def start(backend, scenario):
+    def start(backend, scenario, *arguments):
         port = random.randrange(20_000, 30_000)
         for number, (name, _) in enumerate(hosts):
-            command = [sys.executable, "-m", "xdevice", "launch", "-n", "1", "--nnodes", "2", "--node-rank", number]
+            command = [
+                sys.executable,
+                "-m",
+                "xdevice",
+                "launch",
+                "-n",
+                "1",
+                "--nnodes",
+                len(hosts),
+                "--node-rank",
+                number,
+            ]
             command += ["--master-addr", hosts[0][1], "--master-port", port, "--hosts", ",".join(a for _, a in hosts)]
             command += ["--token-file", tmp_path / "token", "--trust-network"]
-            command += ["--backend", backend, "--time-limit", 100, WORKER, scenario]
+            command += ["--backend", backend, "--time-limit", 100, WORKER, scenario, *arguments]
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
             in_host = ["ip", "netns", "exec", name, *map(str, command)]
             started.append(subprocess.Popen(in_host, env=environment, **pipes))

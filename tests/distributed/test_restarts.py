@@ -77,3 +77,18 @@ def test_after_a_kill_at_any_moment_the_parameters_are_those_of_a_run_without_on
     for part in ("params", "momentum"):
         for name, values in whole[part].items():
             assert broken[part][name].tobytes() == values.tobytes(), (name, seen)
+
+
+def test_an_unreadable_checkpoint_is_passed_over(tmp_path, environment):
+    """By every process, for the one before it, which the next save does not overwrite with the unreadable one."""
+    file = tmp_path / "net"
+    command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "--backend", "torch", str(EXAMPLES / "resume.py")]
+    command += ["--checkpoint", str(file), "--every", "5", "--steps"]
+    run = {"env": environment, "capture_output": True, "text": True, "timeout": 150, "check": True}
+    subprocess.run([*command, "10"], **run)
+    file.write_bytes(file.read_bytes()[:-7])
+    again = subprocess.run([*command, "15"], **run).stdout
+    assert "[0] begins at step 5" in again and "that cannot be read: " in again
+    with xdevice.using("numpy"):
+        steps = [xdevice.load(path)["step"] for path in (file, tmp_path / "net.before")]
+    assert steps == [15, 10] and (tmp_path / "net.unreadable").exists()

@@ -257,6 +257,15 @@ def computes(rank, size):
         dist.all_reduce(x)
 
 
+def transfers(rank, size):
+    """One vector that takes longer than the timeout."""
+    dist.all_reduce(xdevice.ones(3))
+    print("ready", flush=True)
+    time.sleep(2)
+    total = dist.all_reduce(xdevice.ones(int(sys.argv[2])))
+    print(f"arrived: {float(total[-1])}", flush=True)
+
+
 def stops(rank, size):
     """Freezes inside the engine, or nearly."""
     if rank == 1:

@@ -1,0 +1,71 @@
+"""Launchers on several hosts, which are network namespaces of this machine."""
+
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+
+
+@pytest.mark.needs("gradient")
+def test_two_launchers_on_two_hosts_make_one_job(backend, launch_on):
+    ended = [(process.communicate(timeout=120), process.returncode) for process in launch_on(backend, "agrees")]
+    for rank, ((stdout, stderr), status) in enumerate(ended):
+        assert status == 0, stderr
+        assert f"[{rank}] agreed on 2" in stdout
+
+
+@pytest.mark.needs("gradient")
+def test_a_cut_cable_ends_the_job_on_both_hosts_each_of_which_names_the_other(backend, hosts, launch_on):
+    started = launch_on(backend, "computes")
+    for process in started:
+        until_ready(process)
+    time.sleep(0.5)
+    launch_on.ip("-n", hosts[1][0], "link", "set", "xd0", "down")
+    began = time.monotonic()
+    for process, other in zip(started, (1, 0), strict=True):
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == 75, stderr
+        named = re.findall(r"(?:TimeoutError|xdevice): .*?rank (.) \(.*: it is stopped, or its host is", stderr)
+        assert set(named) == {str(other)}, stderr
+        assert "failed on rank" not in stderr  # the engine's own timeouts come later
+    assert time.monotonic() - began < 40
+
+
+@pytest.mark.parametrize("hosts", [3], indirect=True)
+def test_two_hosts_that_cannot_talk_are_not_blamed(hosts, launch_on):
+    started = launch_on("torch", "computes")
+    for process in started:
+        until_ready(process)
+    for port in "bc":  # isolated ports of a switch reach the others only
+        launch_on.ip(
+            "-n", hosts[0][0][:-1] + "switch", "link", "set", f"p{port}", "type", "bridge_slave", "isolated", "on"
+        )
+    for rank, process in enumerate(started):
+        stderr = process.communicate(timeout=90)[1]
+        assert process.returncode == 75, stderr
+        assert "all processes answer: check the network between them, or give a longer timeout; ports " in stderr
+        assert "must be reachable between 10.213.7.1, 10.213.7.2, 10.213.7.3" in stderr
+        assert not re.search(r"rank \d \(process", stderr), f"rank {rank} names one: {stderr}"
+
+
+def test_a_transfer_longer_than_the_timeout_arrives(hosts, launch_on):
+    if shutil.which("tc") is None:
+        pytest.skip("a slow network is made with iproute2's tc, which is not here")
+    started = launch_on("torch", "transfers", 10_000_000)  # 40 MB, with a timeout of 4 s
+    for process in started:
+        until_ready(process)
+    for name, _ in hosts:
+        slow = ["tc", "qdisc", "add", "dev", "xd0", "root", "tbf", "rate", "40mbit", "burst", "256kb", "latency", "1s"]
+        subprocess.run(["ip", "netns", "exec", name, *slow], check=True)
+    for process in started:
+        stdout, stderr = process.communicate(timeout=90)
+        assert process.returncode == 0 and "arrived: 2.0" in stdout, stderr
+
+
+def until_ready(process):
+    for line in process.stdout:
+        if "ready" in line:
+            return
+    raise AssertionError(process.communicate(timeout=60)[1])
