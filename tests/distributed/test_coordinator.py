@@ -112,6 +112,14 @@ def asked():
     return ask
 
 
+def test_a_rank_0_out_of_reach_names_the_ports(monkeypatch):
+    monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
+    with pytest.raises(DistributedTimeoutError) as caught:
+        Membership(ProcessInfo(1, 2, 0, "203.0.113.7", 29400, "a test"), 1.0, {})
+    assert "rank 0 cannot be reached" in str(caught.value)
+    assert str(caught.value).endswith("let firewalls pass ports 29400 to 29406 between the hosts")
+
+
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n", b"[1, 2]\n", b"XDV", b"\0" * 4 * CHALLENGE])
 def test_another_programs_port_is_an_error_that_says_so(asked, monkeypatch, answer):
     monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())

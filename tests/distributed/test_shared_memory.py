@@ -3,7 +3,9 @@
 import os
 import secrets
 import stat
+import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -142,3 +144,23 @@ def test_it_keeps_no_descriptor():
     for _ in range(5):
         together(3, lambda memory: memory.broadcast(np.ones(2), 0))
     assert open_files() == before
+
+
+def test_what_a_killed_process_has_left_is_removed():
+    code = "import sys; from xdevice.kit.shared_memory import SharedMemory; SharedMemory(0, 2, sys.argv[1], 60)"
+    before, waiting = names(), [secrets.token_hex(16) for _ in range(2)]
+    started = [subprocess.Popen([sys.executable, "-c", code, name]) for name in waiting]
+    try:
+        while len(names() - before) < 2:
+            time.sleep(0.01)
+        left = names() - before
+        started[0].kill()
+        started[0].wait()
+        assert names() - before == left
+        together(2, lambda memory: None)
+        assert len(names() - before) == 1  # the other process still waits
+    finally:
+        started[1].kill()
+        started[1].wait()
+        together(2, lambda memory: None)
+    assert names() == before

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import time
 
 import pytest
@@ -26,7 +27,7 @@ def test_a_job_that_fails_starts_again_with_new_ports_and_a_new_token_until_it_s
     assert done.returncode == 0
     said = re.findall("^xdevice: .*", done.stderr.decode(), re.MULTILINE)
     failed = "xdevice: rank 1 failed with exit status 3; it has printed nothing on stderr"
-    assert said == [failed, "xdevice: restart 1 of 5", failed, "xdevice: restart 2 of 5"]
+    assert said == [failed, "xdevice: restart 1 of 5, in 1 s", failed, "xdevice: restart 2 of 5, in 2 s"]
     told = {rank: re.findall(rf"^\[{rank}\] (.*)", done.stdout.decode(), re.MULTILINE) for rank in (0, 1)}
     assert told[0] == told[1]  # both ranks start again, together
     attempts, first_ports, tokens = zip(*map(str.split, told[0]), strict=True)
@@ -54,6 +55,27 @@ def test_a_first_port_that_is_given_is_the_first_attempts_and_each_has_a_block_o
     assert [int(line.split()[2]) for line in done.stdout.splitlines()] == [first, first + block_size(1)]
 
 
+def test_without_ports_the_failed_status_stays(script, launch):
+    first = ports.free_block(10)
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("", first + block_size(1)))
+        other.listen()
+        done = launch("--restarts", 3, "--master-port", first, script("sys.exit(7)"))
+    assert done.returncode == 7
+    assert f"xdevice: cannot start the job again: port {first + block_size(1)} is taken" in done.stderr.decode()
+
+
+def test_a_signal_ends_the_wait_for_a_restart(script, start):
+    launcher = start("--restarts", 9, script("sys.exit(1)"))
+    for line in launcher.stderr:
+        if b"in 4 s" in line:
+            break
+    launcher.send_signal(signal.SIGTERM)
+    assert launcher.communicate(timeout=20)[1].endswith(b"xdevice: stopped by SIGTERM\n")
+    assert launcher.returncode == 143
+
+
 @pytest.mark.parametrize(("code", "options", "status"), [
     ("sys.exit(2)", [], 2),  # as argparse ends a script
     ("time.sleep(600)", ["--time-limit", 1], 124),
@@ -77,7 +99,7 @@ def test_a_signal_to_the_launcher_ends_it(script, start, noted, gone, number):
     launcher.send_signal(number)
     _, err = launcher.communicate(timeout=20)
     assert launcher.returncode == 128 + number and gone(pid)
-    assert err.decode().endswith(f"xdevice: restart 1 of 9\nxdevice: stopped by {number.name}\n")
+    assert err.decode().endswith(f"xdevice: restart 1 of 9, in 1 s\nxdevice: stopped by {number.name}\n")
 
 
 def test_ctrl_c_at_any_moment_of_a_job_that_always_fails_ends_it(script, start, tmp_path):

@@ -37,6 +37,11 @@ def block_size(world_size: int) -> int:
     return 3 + 2 * world_size
 
 
+def block(port: int, world_size: int) -> str:
+    """The job's block of ports as text: ``ports 29400 to 29406``."""
+    return f"ports {port} to {port + block_size(world_size) - 1}"
+
+
 def has_room(port: int, world_size: int) -> bool:
     """Whether a job's block of ports can begin there."""
     return 0 < port <= 65_536 - block_size(world_size)

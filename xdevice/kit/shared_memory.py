@@ -142,9 +142,11 @@ class SharedMemory:
 
     def _made(self, folder: Path) -> mmap.mmap:
         """Rank 0 makes everything, and removes the names once all have opened it."""
-        new = Path(tempfile.mkdtemp(prefix="xdevice-", dir=folder.parent))
+        _remove_abandoned(folder.parent)
+        new = Path(tempfile.mkdtemp(prefix=".xdevice-", dir=folder.parent))
         try:
             memory = os.open(new / "memory", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            _lock(memory)  # until this process ends, or has removed the names
             for rank in range(1, self.size):
                 os.mkfifo(new / f"from-{rank}", 0o600)
                 os.mkfifo(new / f"to-{rank}", 0o600)
@@ -188,6 +190,25 @@ def _parent() -> Path:
     """The folder: in memory on Linux, elsewhere the folder of temporary files."""
     memory = Path("/dev/shm")
     return memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+
+
+def _lock(memory: int) -> None:
+    """Lock the file for as long as it is open; `BlockingIOError` if another process has locked it."""
+    import fcntl  # not on Windows
+
+    fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the folders of processes that were killed while others opened them: their locks are free."""
+    for folder in parent.glob("xdevice-*"):
+        try:
+            if folder.stat().st_uid == os.geteuid():
+                with open(folder / "memory", "rb") as memory:
+                    _lock(memory.fileno())
+                    rmtree(folder, ignore_errors=True)
+        except OSError:  # it is in use, or has just been removed
+            continue
 
 
 def _reserve(file: int, size: int) -> None:

@@ -33,6 +33,10 @@ STOPPED = 128 + 19
 USAGE = 2
 """The exit status of a script that does not understand its options, as argparse ends it."""
 
+LONGEST_PAUSE = 60.0
+"""Seconds between a failure and a restart at most: 1, 2, 4 and so on, as what has failed may need time to recover."""
+
+_TICK = 0.05
 _SHOWN = 60  # lines of the failing rank's stderr that are repeated
 
 
@@ -46,11 +50,23 @@ def launch(plan_of: Callable[[int], Plan], restarts: int = 0) -> int:
     screen, began, status = Screen(), time.monotonic(), 0
     with Signals() as signals:
         for number in range(restarts + 1):
-            group = _run(WorkerGroup(plan_of(number), screen, ProcessTree(), signals, began=began))
+            try:
+                plan = plan_of(number)
+            except DistributedError as error:  # no ports are free
+                if not number:
+                    raise
+                screen.show("err", f"xdevice: cannot start the job again: {error}\n".encode())
+                break
+            group = _run(WorkerGroup(plan, screen, ProcessTree(), signals, began=began))
             status, text = _outcome(group)
-            again = number < restarts and _can_restart(group)
-            screen.show("err", text + (f"xdevice: restart {number + 1} of {restarts}\n".encode() if again else b""))
-            if not again:
+            screen.show("err", text)
+            if number == restarts or not _can_restart(group):
+                break
+            pause = min(LONGEST_PAUSE, 2.0**number)
+            screen.show("err", f"xdevice: restart {number + 1} of {restarts}, in {pause:g} s\n".encode())
+            status, text = _paused(group, pause) or (status, b"")
+            if text:
+                screen.show("err", text)
                 break
         while not screen.empty and (screen.write(SETTLING) or signals.received is None):
             continue
@@ -59,6 +75,19 @@ def launch(plan_of: Callable[[int], Plan], restarts: int = 0) -> int:
     if isinstance(screen.broken, BrokenPipeError):
         raise screen.broken
     raise DistributedError(f"what the processes print cannot be written: {screen.broken.strerror}")
+
+
+def _paused(group: WorkerGroup, seconds: float) -> tuple[int, bytes] | None:
+    """Wait so long before a restart; the exit status and the last text if a signal or the time limit ends the wait."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if group.signals.received is not None:
+            return _on_signal(group.signals.received)
+        if group.out_of_time:
+            return _on_time_limit(group, "waiting for a restart")
+        group.screen.write()
+        time.sleep(_TICK)
+    return None
 
 
 def _run(group: WorkerGroup) -> WorkerGroup:
@@ -86,15 +115,23 @@ def _outcome(group: WorkerGroup) -> tuple[int, bytes]:
     if failing is not None:
         return _exit_status(failing), _last_words(failing)
     if received is not None:
-        return 128 + received, f"xdevice: stopped by {signal_name(-received)}\n".encode()
+        return _on_signal(received)
     if group.frozen:
         those, verb = _named(group.frozen), "is" if len(group.frozen) == 1 else "are"
         return STOPPED, f"xdevice: {those} {verb} stopped, as by SIGSTOP, and the others have ended\n".encode()
     if group.out_of_time and len(group.ended) < len(group.ranks):
         running = _named([rank.rank for rank in group.ranks if rank not in group.ended])
-        limit = duration(group.plan.time_limit or 0.0)
-        return TIMED_OUT, f"xdevice: stopped after the time limit of {limit}; still at work: {running}\n".encode()
+        return _on_time_limit(group, f"still at work: {running}")
     return 0, b""
+
+
+def _on_signal(received: int) -> tuple[int, bytes]:
+    return 128 + received, f"xdevice: stopped by {signal_name(-received)}\n".encode()
+
+
+def _on_time_limit(group: WorkerGroup, what: str) -> tuple[int, bytes]:
+    limit = duration(group.plan.time_limit or 0.0)
+    return TIMED_OUT, f"xdevice: stopped after the time limit of {limit}; {what}\n".encode()
 
 
 def _named(ranks: list[int]) -> str:

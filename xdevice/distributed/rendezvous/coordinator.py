@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from xdevice.distributed.channel import Channel
 from xdevice.distributed.failures.diagnosis import after, diagnose, is_in_time, ranks
 from xdevice.distributed.failures.timeouts import ANSWER, HANDSHAKE
-from xdevice.distributed.process_info import block_size
+from xdevice.distributed.process_info import block
 from xdevice.distributed.rendezvous.acceptor import Acceptor, Connection
 from xdevice.distributed.rendezvous.messages import Request, is_join_message
 from xdevice.distributed.rendezvous.peers import Peer, refusal
@@ -307,8 +307,7 @@ class Coordinator(threading.Thread):
 
     def _ports_between_hosts(self) -> str:
         hosts = dict.fromkeys(peer.joined["host"] for peer in self.peers.values())
-        last = self._port + block_size(self.world_size) - 1
-        ports = f"; ports {self._port} to {last}, and any that the engine opens, must be reachable"
+        ports = f"; {block(self._port, self.world_size)}, and any that the engine opens, must be reachable"
         return f"{ports} between {', '.join(hosts)}" if len(hosts) > 1 else ""
 
     def _give_up_rendezvous(self) -> None:

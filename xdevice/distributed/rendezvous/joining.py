@@ -12,6 +12,7 @@ from xdevice.contract import Job
 from xdevice.distributed.channel import Channel
 from xdevice.distributed.failures.errors import error_of_rank, reported
 from xdevice.distributed.failures.timeouts import BARRIER_MARGIN
+from xdevice.distributed.process_info import block
 from xdevice.distributed.rendezvous.coordinator import Coordinator
 from xdevice.distributed.rendezvous.handshake import DisconnectedError, HandshakeError, authenticate
 from xdevice.distributed.rendezvous.ports import interface_with, listening, port_taken
@@ -129,4 +130,7 @@ def _joined(  # noqa: PLR0913, PLR0917  (one call, of what `join` has)
 
 def _late(info: ProcessInfo, timeout: float, why: str) -> DistributedError:
     waited = f"rank {info.rank} has waited {timeout:g} s at {info.host}:{info.port}: {why}"
-    return error_of_rank(DistributedTimeoutError, f"{waited}; start every process, or give init() a longer timeout", 0)
+    hint = "start every process, or give init() a longer timeout"
+    if not is_loopback(info.host):
+        hint += f", and let firewalls pass {block(info.port, info.world_size)} between the hosts"
+    return error_of_rank(DistributedTimeoutError, f"{waited}; {hint}", 0)
