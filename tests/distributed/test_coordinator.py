@@ -13,6 +13,7 @@ from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.coordinator import Coordinator
 from xdevice.distributed.rendezvous.handshake import CHALLENGE, MAGIC, authenticate
+from xdevice.distributed.rendezvous.ports import free_block
 from xdevice.errors import DistributedError, DistributedTimeoutError
 
 TOKEN = b"the token of a test's job"
@@ -114,10 +115,11 @@ def asked():
 
 def test_a_rank_0_out_of_reach_names_the_ports(monkeypatch):
     monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
+    port = free_block(7)
     with pytest.raises(DistributedTimeoutError) as caught:
-        Membership(ProcessInfo(1, 2, 0, "203.0.113.7", 29400, "a test"), 1.0, {})
+        Membership(ProcessInfo(1, 2, 0, "0.0.0.0", port, "a test"), 1.0, {})
     assert "rank 0 cannot be reached" in str(caught.value)
-    assert str(caught.value).endswith("let firewalls pass ports 29400 to 29406 between the hosts")
+    assert str(caught.value).endswith(f"let firewalls pass ports {port} to {port + 6} between the hosts")
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n", b"[1, 2]\n", b"XDV", b"\0" * 4 * CHALLENGE])
