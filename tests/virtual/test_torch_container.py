@@ -5,10 +5,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
+import xdevice.backends
 from xdevice.kit.virtual_request import ENV
 
 # That user may not reach the interpreter's own files here, so what is needed is imported first.
@@ -29,6 +31,14 @@ print((torch.ones(2, device="cuda:1") + 1).tolist())
 """
 
 
+def install(site):
+    """xdevice where that user may read it; the tests' own environment may be root's alone."""
+    shutil.copytree(Path(xdevice.__file__).parent, site / "xdevice")
+    shutil.copytree(*xdevice.backends.__path__, site / "xdevice" / "backends", dirs_exist_ok=True)
+    (points,) = (file for file in distribution("xdevice-tensors").files if file.name == "entry_points.txt")
+    shutil.copytree(points.locate().parent, site / points.parent.name)
+
+
 @pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="only root can become another user")
 def test_a_container_uses_what_its_build_has_compiled():
     clean = {name: value for name, value in os.environ.items() if name != ENV}
@@ -39,11 +49,13 @@ def test_a_container_uses_what_its_build_has_compiled():
     try:
         container.chmod(0o755)
         shutil.copytree(library.parents[1], container / "plug-ins", copy_function=shutil.copy)
+        install(container / "site")
         for mode in (0o755, 0o711):
             (container / "plug-ins").chmod(mode)
             done = subprocess.run(
                 [sys.executable, "-c", PROGRAM],
-                env={"PATH": "/", "XDEVICE_PLUGINS": str(container / "plug-ins"), "TMPDIR": "/nowhere"},
+                env={"PATH": "/", "XDEVICE_PLUGINS": str(container / "plug-ins"), "TMPDIR": "/nowhere"}
+                | {"PYTHONPATH": str(container / "site")},
                 capture_output=True,
                 text=True,
                 timeout=100,
