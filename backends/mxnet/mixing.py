@@ -1,8 +1,8 @@
 """Operations on arrays of several contexts, which MXNet copies to one context without an error.
 
-Whatever is computed goes through four functions of MXNet's library: an operator, the graph of a
+Every operation goes through one of four functions of MXNet's library: for an operator, the graph of a
 hybridized block, a call of the newer interface, the backward pass. While a strict block is open, these
-look first at the contexts of what they are given, in every thread. Memory of the host that is shared or
+check the contexts of their arguments first, in every thread. Memory of the host that is shared or
 pinned is the CPU's. `copyto`, `as_in_ctx` and assignment are MXNet's own words for a copy, and allowed.
 """
 

@@ -1,8 +1,8 @@
 """Operations on tensors of several devices, which TensorFlow copies to one device without an error.
 
-Whatever is computed at once, in the backward pass and by a call of a `tf.function` too, goes through
-three functions of TensorFlow's own, in every thread. While a strict block is open, these look first
-where the operands are. What a `tf.function` does inside is decided when it is traced, and not seen.
+Every operation, those of the backward pass and calls of a `tf.function` included, goes through three functions of
+TensorFlow, in every thread. While a strict block is open, these check first where the operands are. Operations inside
+a `tf.function` are placed when it is traced, and are not checked.
 """
 
 from __future__ import annotations

@@ -59,6 +59,26 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
     ]
 
 
+def test_a_gpu_that_does_not_exist_is_gpu_0_or_tensorflows_error_as_placement_is_soft(program):
+    lines = program("""
+        import tensorflow as tf
+        with tf.device("/GPU:9"):
+            print(tf.constant([1.0]).device, (tf.ones(2) + 1).device)
+        tf.config.set_soft_device_placement(False)
+        try:
+            with tf.device("/GPU:9"):
+                tf.constant([1.0])
+        except tf.errors.InvalidArgumentError as error:
+            print(error.message)
+        with tf.device("/GPU:1"):
+            print(tf.constant([1.0]).device)
+    """)
+    here = "/job:localhost/replica:0/task:0/device:GPU:"
+    assert lines[0] == f"{here}0 {here}0"
+    assert lines[1].startswith("Could not satisfy device specification '/device:GPU:9'. enable_soft_placement=0.")
+    assert lines[2:] == [f"{here}1"]
+
+
 def test_strategies_sessions_meshes_and_servers_have_the_gpus_and_the_cpu_may_be_split(program):
     lines = program("""
         import tensorflow as tf

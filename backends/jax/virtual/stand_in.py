@@ -5,7 +5,7 @@ the virtual GPUs, and so do meshes, `jax.pmap` and the default device, which is 
 jaxlib's ``Device`` and ``Client`` say ``gpu`` to a program and the truth to jax, jaxlib and xdevice, which choose
 lowerings by it, and to those libraries' modules that would choose a kernel of cuDNN's.
 
-Not to be had: CUDA's lowerings (`jax.lax.platform_dependent` takes its cpu branch; Triton and cuDNN's attention
+Not supported: CUDA's lowerings (`jax.lax.platform_dependent` takes its cpu branch; Triton and cuDNN's attention
 raise), ``compute_capability``, and a platform of the CPU's own for its client, which is also the GPUs'. What XLA prints
 itself, in profiles and HLO dumps, says cpu.
 """
@@ -52,7 +52,7 @@ def means_gpu(words: Any) -> bool:
 
 
 def _settings() -> None:
-    """Heed what a program sets about platforms, except that its GPUs are host devices and their number is fixed."""
+    """Apply a program's settings of platforms; its GPUs are host devices, and their number is fixed."""
     kind: Any = type(jax.config)
     update = kind.update
 

@@ -7,7 +7,7 @@ the others are told the truth, since CUDA's kernels are not there. The functions
 CUDA has are added. GPU 0 is the default device.
 
 A static graph writes to copies of a custom device's parameters, so an `Executor` of a GPU computes on the CPU. Asked
-for NCCL, ``paddle.distributed`` uses gloo. Not to be had: 16-bit mixed precision, for which the CPU has no kernels,
+for NCCL, ``paddle.distributed`` uses gloo. Not supported: 16-bit mixed precision, for which the CPU has no kernels,
 CUDA graphs, all_to_all and reduce_scatter, which PaddlePaddle does not offer on gloo, and `SyncBatchNorm`. Page-locked
 tensors say that they are on the CPU, and so does what a layer of `paddle.jit.load` returns.
 """

@@ -8,9 +8,9 @@ put into the lists of TensorFlow's ``Context``, so its own checks of `set_visibl
 names no type of device, the thread's device is GPU 0. Collectives that ask for NCCL get ring and hierarchical copy.
 
 Libraries choose kernels by the list of GPUs (Keras: those of cuDNN, and NCHW), so the modules that do are told that
-there is none. Differs from a GPU: text and small integers are shown on ``GPU:0`` too; an unknown ``/GPU:7`` becomes
-the CPU's. Not to be had: what the runtime prints itself (``log_device_placement``, profiles and the device names
-within a ``SavedModel`` say ``CPU:1``); sessions of TensorFlow 1 place on the CPU what names no device.
+there is none. Differs from a GPU: text and small integers are shown on ``GPU:0`` too. Not supported: what the runtime
+prints itself (``log_device_placement``, profiles and the device names within a ``SavedModel``) says ``CPU:1``; sessions
+of TensorFlow 1 place on the CPU what names no device.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from tensorflow.python.distribute import collective_util, cross_device_ops, cross_device_utils, device_util
 from tensorflow.python.eager import context as _context
 from tensorflow.python.eager import core as _core
+from tensorflow.python.framework import errors
 from tensorflow.python.framework import ops as _ops
 
 from xdevice.backends.tensorflow import hardware
@@ -171,7 +172,7 @@ def _place() -> None:
     put, begin = kind._set_device, threading.Thread._bootstrap_inner  # type: ignore[attr-defined]  # where a thread begins
 
     def set_device(self: Any, name: str, spec: Any) -> None:
-        real = to_real(name) or ""
+        real = to_real(_existing(self, name)) or ""
         # GPU 0, where nothing says where
         put(self, real if _TYPED.search(real) else f"{real}/device:CPU:{hardware.first_virtual()}", spec)
 
@@ -191,6 +192,22 @@ def _place() -> None:
         return to_shown(now()) if not eager or context.context().device_spec.device_type else ""
 
     device_util.current = device
+
+
+def _existing(running: Any, name: Any) -> Any:
+    """The name, or GPU 0 for one that does not exist, as soft placement chooses; without it TensorFlow's error."""
+    asked = _GPU.search(name or "")
+    if asked is None or (asked[1] or "*") == "*" or int(asked[1]) < hardware.count("gpu") or not hardware.is_own(name):
+        return name
+    if running.soft_device_placement:
+        return _GPU.sub("GPU:0", name)
+    listed = ", ".join(device.name for device in running.list_logical_devices())
+    raise errors.InvalidArgumentError(
+        None,
+        None,
+        f"Could not satisfy device specification '{name}'. enable_soft_placement=0. Supported device types [GPU, CPU]. "
+        f"All available devices [{listed}].",
+    )
 
 
 def _name_tensors() -> None:
