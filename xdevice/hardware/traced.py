@@ -35,8 +35,8 @@ class TracedDevice(Device):
             "outside jax.jit, jax.vmap and tf.function"
         )
 
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = unknown  # type: ignore[assignment]  # all raise
-    __enter__ = __reduce__ = unknown  # type: ignore[assignment]  # likewise
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = unknown  # all raise
+    __enter__ = __reduce__ = unknown
     kind: Any = property(unknown)
     index: Any = property(unknown)
 

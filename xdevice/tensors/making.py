@@ -40,8 +40,7 @@ def place(owner: Backend, device: Any, like: Any = None) -> Device | None:
     """
     if device is None and like is None:
         where = innermost()
-        compiling = None if where is None else owner.open("compiling")
-        if compiling is not None and compiling.has("is_tracing") and owner.compiling.is_tracing():
+        if where is not None and owner.open("compiling").has("is_tracing") and owner.compiling.is_tracing():
             return _in_trace(owner, where)
     else:
         where = device_of(like) if device is None else device

@@ -27,7 +27,7 @@ def natives() -> list[Any]:
 
 
 class Manual:
-    """Somebody's own context manager around a scope."""
+    """A user's context manager around a scope."""
 
     def __init__(self, device: Any) -> None:
         self.scope = scopes.scope(device)
