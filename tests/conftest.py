@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 
 # How processes meet: no framework takes part.
 SAME_EVERYWHERE = {"acceptor", "at_exit", "barrier", "coordinator", "fuzz", "shared_memory", "token"}
-WITH_LISTS = {"tensorflow", "paddle", "mxnet", "jax"}  # of the private names that virtual GPUs replace
+WITH_LISTS = {"torch", "tensorflow", "paddle", "mxnet", "jax"}  # of the private names that virtual GPUs replace
 # What the core does between processes: one engine stands for all, and with --every-engine none does.
 ENGINE = "jax"
 ONE_ENGINE = dict.fromkeys(("explicit", "files", "restarts", "two_hosts"), ENGINE)

@@ -40,8 +40,7 @@ def _each(owner: str, names: str, reason: str, *, optional: bool = False) -> lis
 _name = PrivateName
 _optional = partial(PrivateName, optional=True)
 
-_REPLACED = [
-    # ---- on virtual GPUs of each kind
+_BOTH = (
     _name("torch.autograd:Variable._execution_engine", "backward in one thread, where autograd has none for a device"),
     _name("torch:_TorchCompileInductorWrapper.__call__", "torch.compile by aot_eager", ("self", "model_", "inputs_")),
     *_each("torch:UntypedStorage.", "__new__ new resize_", "storages that pickle and torch.load make"),
@@ -56,11 +55,17 @@ _REPLACED = [
         ("group_size", "group_rank", "global_ranks_in_group", "backend", "backend_options", "device_id"),
     ),
     _name("torch.distributed.distributed_c10d:default_pg_nccl_timeout", "groups that are made for NCCL"),
-    _name("torch.distributed.tensor._random:_PhiloxState", "random numbers of DTensor", ("state",)),
-    # ---- under vgpu
+)
+"""Replaced on all virtual GPUs."""
+
+VIRTUAL = (
+    *_BOTH,
     _name("torch.nn:Module._apply", "Module.to, which moves parameters in place", ("self", "fn")),
     *_each("torch._C:", "_accelerator_getStream _accelerator_setStream", "torch.accelerator's streams"),
-    # ---- under vgpu, written in Python
+)
+"""Replaced under ``vgpu``."""
+
+_IN_PYTHON = (
     *_each(
         "torch._C:_accelerator_",
         "getDeviceIndex setDeviceIndex exchangeDevice maybeExchangeDevice synchronizeDevice isAllocatorInitialized "
@@ -76,7 +81,11 @@ _REPLACED = [
         "ones_like rand rand_like randint randint_like randn randn_like randperm tensor zeros zeros_like",
         "vgpu without an index, and pinned memory",
     ),
-    # ---- while they stand in for CUDA's
+)
+"""Replaced under ``vgpu`` where it is written in Python."""
+
+STAND_IN = (
+    *_BOTH,
     _optional("torch._C:_cuda_*", "what torch.cuda asks of a build with CUDA: see virtual/cuda/api.py, unavailable.py"),
     _optional("torch._C:_nccl_*", "what torch.cuda.nccl asks of a build with NCCL"),
     *_each(
@@ -109,9 +118,13 @@ _REPLACED = [
     _name("torch.distributed.distributed_c10d:_NCCL_AVAILABLE", "is_nccl_available()"),
     _optional("torch.distributed.distributed_c10d:ProcessGroupNCCL", "ProcessGroupNCCL.Options"),
     _optional("torch.distributed:ProcessGroupNCCL", "ProcessGroupNCCL.Options"),
-]
+)
+"""Replaced while they stand in for CUDA's."""
 
-_USED = [
+_LATER = (_name("torch.distributed.tensor._random:_PhiloxState", "random numbers of DTensor", ("state",)),)
+"""Replaced when the first process group is made."""
+
+OTHERS = (
     *_each("torch._C:", "DispatchKey DispatchKeySet _ExcludeDispatchKeyGuard", "kernels that call the CPU's"),
     *_each(
         "torch._C:_dispatch_",
@@ -147,9 +160,11 @@ _USED = [
     _name("torch.distributed.tensor:DTensor._op_dispatcher._custom_op_handlers", "attention on DTensor"),
     _name("torch._dynamo.backends.debugging:aot_eager", "torch.compile", ("gm", "fake_tensor_inputs")),
     _name("torch.utils._pytree:SUPPORTED_NODES", "containers that are registered with PyTorch"),
-]
+)
+"""Read, or called."""
 
-NAMES = (*_REPLACED, *_USED)
+_REPLACED = (*VIRTUAL, *_IN_PYTHON, *STAND_IN, *_LATER)
+NAMES = (*dict.fromkeys((*_REPLACED, *OTHERS)),)
 
 
 def check() -> None:

@@ -6,6 +6,7 @@ With ``--without`` the name is removed first, and the error printed.
 """
 
 import sys
+from fnmatch import fnmatchcase
 from importlib import import_module
 from types import ModuleType
 
@@ -14,7 +15,8 @@ from xdevice.kit import virtual_request
 from xdevice.kit.private_names import resolved
 
 NAME, STAND_IN = sys.argv[1], "--stand-in" in sys.argv
-STATE = {"_context", "_global_expected_place_"}  # variables, which the frameworks themselves set
+STATE = {"_context", "_global_expected_place_", "_privateuse1_backend_name"}  # which the frameworks themselves set
+STATE |= {f"{enum}.{name}" for enum in ("DeviceType", "ProfilerActivity") for name in ("__repr__", "__str__", "name")}
 
 
 def contents(owners):
@@ -30,6 +32,11 @@ def contents(owners):
         for key, holder in holders.items()
         for name, value in list(vars(holder).items())
     }
+
+
+def matches(label):
+    """Whether a pattern among the optional names has it."""
+    return any(fnmatchcase(label, name.path.replace(":", ".")) for name in names if name.optional)
 
 
 def enable():
@@ -59,10 +66,10 @@ there, originals = {key for key, _ in before}, {id(value) for value in values.va
 for key, (label, value) in contents([owner for owner, _ in owners.values()]).items():
     _, old = before.get(key, ("", None))
     same = value is old or isinstance(value, ModuleType) or key[0] not in there  # or imported meanwhile
-    known = key in listed or id(old) in originals or key[1] in STATE
+    known = key in listed or id(old) in originals or {key[1], label} & STATE or matches(label)
     if not same and not known and not (old is None and key[1] in getattr(private, "ADDED", ())):
         print("not listed:", label)
 for name in names:
     owner, attribute = owners[name.path]
-    if getattr(owner, attribute, None) is values[name.path] and not name.optional:
+    if getattr(owner, attribute, None) is values[name.path] not in (None, False) and not name.optional:
         print("not replaced:", name.path)

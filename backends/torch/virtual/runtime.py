@@ -38,7 +38,7 @@ class Runtime(Protocol):
         """This thread's current device, meant by a device type without an index."""
         ...
 
-    def exchange(self, index: int) -> int:
+    def exchange(self, index: int, /) -> int:
         """Set this thread's current device, which exists, and return the previous one. -1 changes nothing."""
         ...
 
@@ -46,7 +46,7 @@ class Runtime(Protocol):
         """Whether a virtual GPU has been used: ``is_initialized()`` of ``torch.vgpu`` and ``torch.cuda``."""
         ...
 
-    def use(self, whether: bool) -> None:
+    def use(self, whether: bool, /) -> None:
         """Note that a virtual GPU has been used, or that none has yet."""
         ...
 
@@ -54,31 +54,31 @@ class Runtime(Protocol):
         """Whether this process was forked from one that had used virtual GPUs; they cannot be used here."""
         ...
 
-    def allocated(self, index: int) -> int:
+    def allocated(self, index: int, /) -> int:
         """Memory of live tensors."""
         ...
 
-    def peak(self, index: int) -> int:
+    def peak(self, index: int, /) -> int:
         """The most so far, or since `reset_peak`."""
         ...
 
-    def total(self, index: int) -> int:
+    def total(self, index: int, /) -> int:
         """Memory of all tensors so far, or since `reset_total`."""
         ...
 
-    def reset_peak(self, index: int) -> None:
+    def reset_peak(self, index: int, /) -> None:
         """Let the peak be what is allocated now."""
         ...
 
-    def reset_total(self, index: int) -> None:
+    def reset_total(self, index: int, /) -> None:
         """Let the total be what is allocated now."""
         ...
 
-    def limit(self, index: int, size: int) -> None:
+    def limit(self, index: int, size: int, /) -> None:
         """Let tensors that exceed the size raise torch's out-of-memory error."""
         ...
 
-    def resize(self, storage: Any, size: int) -> None:
+    def resize(self, storage: Any, size: int, /) -> None:
         """Resize a storage, whose values stay."""
         ...
 
