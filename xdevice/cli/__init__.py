@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from xdevice.cli.parser import fail, parse
 from xdevice.errors import XDeviceError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:

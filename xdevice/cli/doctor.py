@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from importlib.metadata import distributions
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -13,9 +14,6 @@ from xdevice.framework.adapters import is_optional
 from xdevice.hardware.diagnosis import driver_problem
 from xdevice.launcher.terminal import printable, write, write_json
 from xdevice.machine import gpus
-
-if TYPE_CHECKING:
-    import argparse
 
 _SIGNS = {"good": ("✓", "green"), "note": ("–", "dim"), "wrong": ("✗", "red")}
 

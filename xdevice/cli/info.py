@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import platform
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from xdevice._version import __version__
@@ -13,13 +16,6 @@ from xdevice.cli.probe import probe_all
 from xdevice.hardware.diagnosis import driver_problem
 from xdevice.launcher.terminal import duration, printable, size, table, write, write_json
 from xdevice.machine import gpus, host, same_gpu
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
-    from rich.console import RenderableType
-    from rich.table import Table
 
 
 def main(options: argparse.Namespace) -> int:

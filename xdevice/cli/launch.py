@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xdevice.cli.mpirun import become_mpirun
 from xdevice.cli.script import program
@@ -20,9 +20,6 @@ from xdevice.framework.choosing import backend
 from xdevice.launcher.launching import launch
 from xdevice.launcher.plan import Plan
 from xdevice.machine import host
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def main(options: argparse.Namespace) -> int:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from xdevice.errors import ArgumentError, BackendNotInstalledError
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping, Sequence
 
 _NOT_HERE = ("nnodes", "node_rank", "master_addr", "master_port", "hosts", "token_file", "log_dir", "pin", "restarts")
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from xdevice._version import __version__
 from xdevice.cli import epilogs
 from xdevice.cli.script import script_position, without_python
 from xdevice.cli.values import count, file, first_port, names, positive, scale, seconds, tolerance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 USAGE_ERROR = 2
 

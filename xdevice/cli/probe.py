@@ -6,13 +6,11 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from xdevice.framework.adapters import Backend
-    from xdevice.launcher.children import Child
+from xdevice.framework.adapters import Backend
+from xdevice.launcher.children import Child
 
 TIMEOUT = 120.0
 """Seconds that a framework may take to answer, if the user does not say."""

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import sys
 import sysconfig
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdevice.errors import ArgumentError, NotSupportedError
+from xdevice.framework.adapters import Backend
 from xdevice.kit.virtual_request import ENV
-
-if TYPE_CHECKING:
-    import argparse
-    from contextlib import AbstractContextManager
-
-    from xdevice.framework.adapters import Backend
 
 NAME = "xdevice-virtual-gpus.pth"
 LINE = (

@@ -8,20 +8,15 @@ A new experiment is a generator of `Work`, its title in its docstring, listed be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from xdevice.errors import ArgumentError
 from xdevice.experiments.arithmetic import elementwise, large, log, tiny
 from xdevice.experiments.parallel import overlap, parallel
 from xdevice.experiments.transfers import copies, transfer
-from xdevice.experiments.work import Setting, Work, measured, setting, too_busy
+from xdevice.experiments.work import Row, Setting, Work, measured, setting, too_busy
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from xdevice.experiments.work import Row
-
-    Experiment = Callable[[Setting], Iterator[Work]]
+Experiment = Callable[[Setting], Iterator[Work]]
 
 __all__ = ["EXPERIMENTS", "Setting", "Work", "find", "measured", "rows", "setting", "title", "too_busy"]
 

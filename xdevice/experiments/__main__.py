@@ -12,16 +12,13 @@ import json
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from xdevice import backend, is_out_of_memory, properties
 from xdevice.errors import NotSupportedError, XDeviceError
 from xdevice.experiments import EXPERIMENTS, rows, setting, title, too_busy
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from xdevice.experiments.work import Setting, Work
+from xdevice.experiments.work import Setting, Work
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from xdevice import device_of, ones, to_numpy
-from xdevice.experiments.work import BYTES, Work, arrived, random, word
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from xdevice.device import Device
-    from xdevice.experiments.work import Setting
+from xdevice.device import Device
+from xdevice.experiments.work import BYTES, Setting, Work, arrived, random, word
 
 
 def elementwise(setting: Setting) -> Iterator[Work]:

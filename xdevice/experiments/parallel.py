@@ -6,21 +6,17 @@ blocks its caller, so here each device, and the copying, has its own thread.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdevice import cpu, synchronize, to_device
+from xdevice.device import Device
 from xdevice.experiments.arithmetic import matrix, products
-from xdevice.experiments.work import BYTES, Work, named
+from xdevice.experiments.work import BYTES, Setting, Work, named
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from xdevice.device import Device
-    from xdevice.experiments.work import Setting
-
-    Run = Callable[[int], Any]
+Run = Callable[[int], Any]
 
 SIZE, TIMES = 100, 20_000  # the lesson's
 

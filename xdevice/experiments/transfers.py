@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from xdevice import cpu, tensor, to_numpy
+from xdevice.device import Device
 from xdevice.experiments.arithmetic import products
-from xdevice.experiments.work import BYTES, Work
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from xdevice.device import Device
-    from xdevice.experiments.work import Setting
+from xdevice.experiments.work import BYTES, Setting, Work
 
 PIECES = 10_000
 

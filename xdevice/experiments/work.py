@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import quantiles
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypedDict
 
 from xdevice import Timer, as_device, backend, cpu, device_of, memory_stats, properties, rand, try_gpu
+from xdevice.device import Device
 from xdevice.errors import ArgumentError, MisplacedError, NotSupportedError
 from xdevice.hardware import devices as hardware
 from xdevice.machine import host_memory
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import TypedDict
 
-    from xdevice.device import Device
+class Row(TypedDict):
+    """One line of an experiment's result."""
 
-    class Row(TypedDict):
-        """One line of an experiment's result."""
-
-        label: str
-        devices: list[str]  # where it is computed
-        times: int
-        turns: int  # in which they were done, in turn with the experiment's other work
-        seconds: float  # for all of them
-        seconds_each: float  # the median of the turns
-        seconds_low: float  # the quartiles: half of the turns are between these
-        seconds_high: float
-        ratio_to_cpu: float  # the CPU's seconds for each, by this line's: above 1 is faster than the CPU
-        bytes_moved: int  # between the host's arrays or the CPU and the device
+    label: str
+    devices: list[str]  # where it is computed
+    times: int
+    turns: int  # in which they were done, in turn with the experiment's other work
+    seconds: float  # for all of them
+    seconds_each: float  # the median of the turns
+    seconds_low: float  # the quartiles: half of the turns are between these
+    seconds_high: float
+    ratio_to_cpu: float  # the CPU's seconds for each, by this line's: above 1 is faster than the CPU
+    bytes_moved: int  # between the host's arrays or the CPU and the device
 
 
 BYTES = 4

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from xdevice.errors import BackendNotInstalledError
+from types import ModuleType
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import ModuleType
+from xdevice.errors import BackendNotInstalledError
 
 OURS = "xdevice"
 """The key of the structure in the metadata."""

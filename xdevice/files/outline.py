@@ -6,15 +6,11 @@ Loading returns exactly what was saved: a container, key or leaf that JSON canno
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 from xdevice.errors import ArgumentTypeError, shortened
+from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import owned_by
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from xdevice.framework.adapters import Backend
 
 VERSION = 1
 """The version of this format. A file with a higher one was written by a later xdevice."""

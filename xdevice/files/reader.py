@@ -6,26 +6,23 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from io import BufferedReader
+from typing import Any
 
 import numpy as np
 
+from xdevice.device import Device
 from xdevice.errors import ArgumentError, FileFormatError, NotSupportedError, OutOfMemoryError
 from xdevice.files.format import DTYPES, FOREIGN, OURS, library
 from xdevice.files.outline import rebuilt
+from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import check_arrival
 from xdevice.hardware.memory import is_out_of_memory
 from xdevice.tensors import making
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from io import BufferedReader
-
-    from xdevice.device import Device
-    from xdevice.framework.adapters import Backend
-
-    Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 
 def opened(path: str) -> BufferedReader:

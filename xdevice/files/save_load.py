@@ -7,19 +7,15 @@ cannot express, the containers and what is shared, is in its metadata as JSON.
 from __future__ import annotations
 
 import os
+from os import PathLike
+from typing import Any
 
 from xdevice.errors import ArgumentTypeError, shortened
 from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import as_device, require
 from xdevice.tensors import creation
 from xdevice.tensors.placement import device_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from os import PathLike
-    from typing import Any
-
-    from xdevice.typing import DeviceLike
+from xdevice.typing import DeviceLike
 
 
 def save(tree: Any, path: str | PathLike[str]) -> None:

@@ -6,19 +6,17 @@ import errno
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from xdevice.errors import MixedDeviceError, NotSupportedError
 from xdevice.files.format import DTYPES, FOREIGN, OURS, library
 from xdevice.files.outline import Outline
+from xdevice.framework.adapters import Backend
 from xdevice.tensors.arguments import dtype_name
 
-if TYPE_CHECKING:
-    from xdevice.framework.adapters import Backend
-
-    Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 
 def write(tree: Any, path: str) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import sys
+from types import ModuleType
+from typing import Any
 
+from xdevice import contract
+from xdevice.device import Device
 from xdevice.errors import (
     BackendNotInstalledError,
     BrokenBackendError,
@@ -14,14 +18,6 @@ from xdevice.errors import (
 from xdevice.framework.capability import Capability, capabilities, module_of
 from xdevice.hooks import hooks
 from xdevice.tracing import constant
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import ModuleType
-    from typing import Any
-
-    from xdevice import contract
-    from xdevice.device import Device
 
 GROUP = "xdevice.backends"
 """The entry-point group; our own adapters are registered in it like those of others."""

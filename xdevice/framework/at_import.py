@@ -6,19 +6,14 @@ The adapter imports the framework, since it knows how, whichever module asks for
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
 
 from xdevice.errors import XDeviceError
-from xdevice.framework.adapters import ORDER, imported, registered
+from xdevice.framework.adapters import ORDER, Backend, imported, registered
 from xdevice.kit.import_hook import ImportHook, WrappedLoader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
-    from typing import Any
-
-    from xdevice.framework.adapters import Backend
 
 _hook: ImportHook | None = None
 

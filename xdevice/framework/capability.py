@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from xdevice.errors import NotSupportedError
+from types import ModuleType
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import ModuleType
-    from typing import Any
+from xdevice.errors import NotSupportedError
 
 _NOUNS = {
     "virtual": "virtual GPUs",

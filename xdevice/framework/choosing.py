@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from contextvars import ContextVar
+from types import TracebackType
+from typing import Any
 
 from xdevice.errors import BackendNotInstalledError
 from xdevice.framework.adapters import (
@@ -16,11 +18,6 @@ from xdevice.framework.adapters import (
     registered,
 )
 from xdevice.tracing import constant
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Any
 
 _COMPANION = "numpy"  # every framework imports it, so its import says nothing about the user's choice
 

@@ -7,21 +7,16 @@ watching, in ``backends/NAME/mixing.py``; nothing is watched while no strict blo
 from __future__ import annotations
 
 from _thread import RLock  # threading.RLock, without its 1 ms
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, TypeVar
 
 from xdevice.errors import ArgumentTypeError, BrokenBackendError, NotSupportedError
-from xdevice.framework.adapters import imported
+from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import decided
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from types import TracebackType
-    from typing import Any, TypeVar
-
-    from xdevice.framework.adapters import Backend
-
-    F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., Any])
 
 _lock = RLock()
 _open = 0  # strict blocks in the whole process

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
 
+from xdevice.contract import Role
+from xdevice.device import Device
 from xdevice.errors import (
     BrokenBackendError,
     MixedDeviceError,
@@ -14,15 +19,6 @@ from xdevice.errors import (
 )
 from xdevice.framework.adapters import Backend, imported, registered
 from xdevice.tracing import constant
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import ModuleType
-    from typing import Any
-
-    from xdevice.contract import Role
-    from xdevice.device import Device
 
 ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Types that no framework owns and that contain nothing."""

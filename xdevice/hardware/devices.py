@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from xdevice.contract import Properties
 from xdevice.device import Device, as_kind, check_index, is_own_word, parse
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
-from xdevice.framework.adapters import find, imported
+from xdevice.framework.adapters import Backend, find, imported
 from xdevice.framework.choosing import backend, decided
 from xdevice.framework.ownership import ownership_of
 from xdevice.hardware.traced import TracedDevice
 from xdevice.hardware.virtual import is_virtual
 from xdevice.tracing import constant
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from xdevice.contract import Properties
-    from xdevice.framework.adapters import Backend
-    from xdevice.typing import DeviceLike
+from xdevice.typing import DeviceLike
 
 _CPU = Device("cpu", 0)
 _backend = backend  # `native` has a parameter of that name

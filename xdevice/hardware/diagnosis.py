@@ -6,16 +6,15 @@ The rules are ordered from what can never work to what only needs a setting; the
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from xdevice.errors import NotSupportedError
+from xdevice.framework.adapters import Backend
 from xdevice.machine import bare_uuid, gpus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from xdevice.framework.adapters import Backend
     from xdevice.machine import Gpu, Gpus
 
 VARIABLES = {

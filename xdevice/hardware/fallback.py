@@ -6,12 +6,9 @@ import warnings
 
 from xdevice.device import Device, check_index
 from xdevice.errors import DeviceFallbackWarning
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import cpu, devices, has_cpu, require
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xdevice.framework.adapters import Backend
 
 _warned: set[str] = set()  # frameworks that a warning was given for
 

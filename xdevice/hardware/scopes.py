@@ -10,21 +10,17 @@ block is in a coroutine or generator, which may be suspended inside it.
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from types import FrameType, TracebackType
+from typing import Any
 
+from xdevice.device import Device
 from xdevice.errors import ScopeError
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import as_device, require
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from types import FrameType, TracebackType
-    from typing import Any
-
-    from xdevice.device import Device
-    from xdevice.framework.adapters import Backend
-    from xdevice.typing import DeviceLike
+from xdevice.typing import DeviceLike
 
 _CO_MIGRATING = 0x20 | 0x200  # inspect's CO_GENERATOR, CO_ASYNC_GENERATOR: may be closed by another thread or task
 _CO_SUSPENDABLE = 0x80 | _CO_MIGRATING  # and CO_COROUTINE

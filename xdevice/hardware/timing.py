@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import itertools
 import time
+from types import TracebackType
 
 from xdevice.hardware.devices import synchronize
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
 
 
 class Timer:

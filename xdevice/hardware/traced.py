@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, NoReturn
+
 from xdevice.device import Device
 from xdevice.errors import UnknownPlacementError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, NoReturn
 
 
 class TracedDevice(Device):

@@ -12,12 +12,9 @@ from _thread import RLock  # threading.RLock, without its 1 ms
 from xdevice.device import Device, name_virtual
 from xdevice.errors import ArgumentError, VirtualDeviceError, shortened
 from xdevice.framework import at_import
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import decided
 from xdevice.kit import virtual_request as request
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from xdevice.framework.adapters import Backend
 
 _enabled: dict[Backend, int] = {}  # the frameworks in use, and how many virtual GPUs each has
 _lock = RLock()

@@ -10,16 +10,13 @@ import copy
 import os
 import sys
 import warnings
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from xdevice.contract import Role
 from xdevice.errors import NotSupportedError, UnknownPlacementError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from xdevice.contract import Role
 
 _TRACED = ("train_function", "test_function", "predict_function")
 

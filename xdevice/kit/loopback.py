@@ -11,13 +11,11 @@ import ctypes
 import os
 import struct
 import warnings
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from socket import AF_INET, AF_INET6
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+from typing import Any
 
 _READ_WRITE = 3  # PROT_READ | PROT_WRITE of <sys/mman.h>
 _LOAD, _DYNAMIC = 1, 2  # types of program headers, <elf.h>

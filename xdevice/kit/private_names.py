@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
+from typing import Any
 
 from xdevice.errors import VirtualDeviceError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
 
 
 @dataclass(frozen=True, slots=True)

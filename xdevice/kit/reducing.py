@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 def reduced(vectors: Sequence[Any], combine: Callable[..., Any], weights: Sequence[float] | None) -> Any:

@@ -15,19 +15,17 @@ import mmap
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.kit.means import summed_in
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 _BYTES = 16 << 20
 """The size of the memory for any number of processes: it fits into a processor's cache and a container's /dev/shm."""

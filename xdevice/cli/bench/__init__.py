@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdevice._version import __version__
 from xdevice.cli import probe
@@ -21,10 +23,6 @@ from xdevice.experiments import EXPERIMENTS, find, title
 from xdevice.launcher.children import Child, run_all
 from xdevice.launcher.terminal import console, duration, ending, write
 from xdevice.machine import gpus, host
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
 
 PICTURES = (".png", ".svg", ".pdf")
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    Answer = dict[str, Any]
-    Bar = tuple[int, dict[str, Any]]  # the framework's place, and the row of the result
+Answer = dict[str, Any]
+Bar = tuple[int, dict[str, Any]]  # the framework's place, and the row of the result
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")
 """Okabe and Ito's, which people with any kind of colour vision tell apart, on white and on black."""

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from xdevice.cli.bench.figures import unit_of
+from xdevice.launcher.children import Child
 from xdevice.launcher.terminal import duration, exit_text, printable, size, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from rich.console import RenderableType
-    from rich.table import Table
-
-    from xdevice.launcher.children import Child
 
 Answer = dict[str, Any]
 

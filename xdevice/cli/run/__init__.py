@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from xdevice.cli import script
 from xdevice.cli.probe import frameworks
@@ -19,10 +20,6 @@ from xdevice.kit import virtual_request as request
 from xdevice.launcher.children import Child, run_all
 from xdevice.launcher.terminal import Progress, printable, write, write_json
 from xdevice.machine import usable_threads
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping, Sequence
 
 COMPARED_LINES = 2000
 """Lines of each output that are compared: aligning takes the square of it at worst."""

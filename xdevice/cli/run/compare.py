@@ -9,15 +9,12 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING
 
 from xdevice.device import parse
 from xdevice.errors import DeviceSpellingError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 TOLERANCE = 1e-5
 """The largest relative difference of equal numbers; a thousandth of it is the largest absolute one."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xdevice.errors import ArgumentError
 from xdevice.framework.adapters import find, registered
 from xdevice.launcher.children import Child
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def names(asked: Sequence[str]) -> list[str]:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xdevice.errors import NotSupportedError
 from xdevice.framework.adapters import is_installed, registered
 from xdevice.kit import virtual_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _REFUSED = 3
 _ASK = f"""

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from xdevice.cli.run.compare import Differ, Same
+from xdevice.launcher.output_buffer import Line, Printed
 from xdevice.launcher.terminal import duration, exit_text, printable, signal_name, size, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.console import RenderableType
-
-    from xdevice.launcher.output_buffer import Line, Printed
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from xdevice.errors import NotSupportedError
 from xdevice.kit.plugins import places
 from xdevice.kit.plugins.building import build, is_whole
 from xdevice.kit.plugins.compilers import compiler, hint, is_refused
 from xdevice.kit.plugins.recipe import Recipe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 __all__ = ["NotCompiledError", "Recipe", "build", "compiler", "find", "library", "only_find"]
 

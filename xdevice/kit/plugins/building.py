@@ -7,18 +7,13 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xdevice.errors import NotSupportedError
 from xdevice.kit.plugins.compilers import command, compiler, hint
-from xdevice.kit.plugins.recipe import digest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from xdevice.kit.plugins.recipe import Recipe
+from xdevice.kit.plugins.recipe import Recipe, digest
 
 _FULL = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}  # as compilers say it
 _IN_THE_WAY = errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ELOOP

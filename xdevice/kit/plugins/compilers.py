@@ -7,10 +7,8 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from xdevice.kit.plugins.recipe import Recipe
+from xdevice.kit.plugins.recipe import Recipe
 
 # The first is the one that frameworks are built with: macOS and Windows have C++ libraries of their own.
 _USUAL = {"darwin": ("clang++", "c++"), "win32": ("cl", "clang-cl")}.get(sys.platform, ("g++", "clang++", "c++"))

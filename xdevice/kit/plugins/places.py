@@ -8,11 +8,8 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ENV = "XDEVICE_PLUGINS"
 GROUP = "xdevice.plugins"

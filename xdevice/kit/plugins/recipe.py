@@ -6,10 +6,7 @@ import hashlib
 import platform
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 _FILES = {"win32": "{}.dll", "darwin": "lib{}.dylib"}
 

@@ -8,22 +8,18 @@ functions, is written here once.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from xdevice.kit.standard.axes import axes_of
 from xdevice.kit.standard.dtypes import data_types
 from xdevice.kit.standard.elementwise import Elementwise
 from xdevice.kit.standard.products import Products
-from xdevice.kit.standard.promotion import COMPLEX, FLOAT, WHOLE, kind_of, promotion, real, truth, wide
+from xdevice.kit.standard.promotion import COMPLEX, FLOAT, WHOLE, Dtypes, kind_of, promotion, real, truth, wide
 from xdevice.kit.standard.searching import Searching
 from xdevice.kit.standard.sets import Sets
 from xdevice.kit.standard.shapes import Shapes
 from xdevice.kit.standard.statistics import Statistics
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
-    from xdevice.kit.standard.promotion import Dtypes
 
 PROMOTED = (
     *("add", "atan2", "bitwise_left_shift", "bitwise_right_shift", "copysign", "divide", "equal", "floor_divide"),

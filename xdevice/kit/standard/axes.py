@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from xdevice.errors import ArgumentError, AxisError, CopyNeededError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:

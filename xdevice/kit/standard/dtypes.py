@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from xdevice.errors import ArgumentError, ArgumentTypeError
 from xdevice.kit.standard.axes import one_of
@@ -14,17 +15,12 @@ from xdevice.kit.standard.promotion import (
     SIGNED_NAMES,
     UNSIGNED_NAMES,
     WHOLE,
+    Dtypes,
     bits_of,
     common,
     kind_of,
     lowest,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from xdevice.kit.standard.promotion import Dtypes
 
 KINDS: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from xdevice.errors import ArgumentTypeError
 from xdevice.kit.standard.operations import Operations
 from xdevice.kit.standard.promotion import COMPLEX, FLOAT, INTEGER, kind_of, truth
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class Elementwise(Operations):

@@ -8,17 +8,12 @@ The adapter gives four *raw* transforms of stacks of vectors: ``fft`` and ``ifft
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, one_of
-from xdevice.kit.standard.promotion import COMPLEX, COMPLEX_NAMES, REAL_NAMES, kind_of, real
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from xdevice.kit.standard.promotion import Dtypes
+from xdevice.kit.standard.promotion import COMPLEX, COMPLEX_NAMES, REAL_NAMES, Dtypes, kind_of, real
 
 NORMS = ("backward", "ortho", "forward")
 _OPPOSITE: dict[str, str] = dict(zip(NORMS, reversed(NORMS), strict=True))

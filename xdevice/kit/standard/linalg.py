@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, broadcast_shapes, least_axes, one_of
-from xdevice.kit.standard.promotion import COMPLEX, kind_of, promotion, real
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from xdevice.kit.standard.promotion import Dtypes
+from xdevice.kit.standard.promotion import COMPLEX, Dtypes, kind_of, promotion, real
 
 _SIZE_OF_CROSS = 3
 OF_COMPLEX = ("eig", "eigvals")

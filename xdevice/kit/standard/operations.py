@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
-    from xdevice.kit.standard.promotion import Dtypes
+from xdevice.kit.standard.promotion import Dtypes
 
 
 class Operations:

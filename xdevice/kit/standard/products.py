@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, least_axes, size_of
 from xdevice.kit.standard.operations import Operations
 from xdevice.kit.standard.promotion import COMPLEX, kind_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class Products(Operations):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from xdevice.kit.standard.axes import axes_of, least_axes, one_axis, one_of
 from xdevice.kit.standard.operations import Operations
 from xdevice.kit.standard.promotion import INTEGER, WHOLE, kind_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 
 class Searching(Operations):

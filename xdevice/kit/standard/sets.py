@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from xdevice.kit.standard.operations import Operations
 from xdevice.kit.standard.promotion import COMPLEX, INTEGER, kind_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class UniqueAll(NamedTuple):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, broadcast_shapes, no_copy, one_of
 from xdevice.kit.standard.operations import Operations
 from xdevice.kit.standard.promotion import INTEGER
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class Shapes(Operations):

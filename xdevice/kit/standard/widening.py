@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import wraps
+from typing import Any
 
 from xdevice.errors import NotSupportedError
-from xdevice.kit.standard.promotion import bits_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
-    from xdevice.kit.standard.promotion import Dtypes
+from xdevice.kit.standard.promotion import Dtypes, bits_of
 
 _LADDER = {
     "bool": ("uint8", "int32", "int64"),
