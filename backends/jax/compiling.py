@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from xdevice.backends.jax.hardware import is_tracing  # noqa: F401  (a function of the capability)
+from xdevice.backends.jax import hardware
+
+
+def is_tracing() -> bool:
+    return hardware.is_tracing()
 
 
 def reuses_traces() -> bool:

@@ -177,7 +177,10 @@ def test_nothing_symbolic_has_a_place():
     def graph(x):
         for symbol in (x, x + 1, tf.constant(1), tf.IndexedSlices(x, tf.constant([0]))):
             with pytest.raises(xdevice.UnknownPlacementError, match="symbolic"):
-                device_of(symbol)
+                xdevice.devices_of(symbol)
+            with pytest.raises(xdevice.UnknownPlacementError, match="as device="):
+                _ = device_of(symbol).kind
+            assert tuple(xdevice.zeros(2, device=device_of(symbol)).shape) == (2,)
             seen.append(symbol)
         return x
 

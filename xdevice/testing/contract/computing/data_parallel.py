@@ -116,7 +116,7 @@ class DataParallel(Promises):
     @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_a_sum_over_rows_is_added_up(self, backend: str) -> None:
         params, data = parameters(), batch(7)
-        expected = value_and_grad(lambda *args: loss(*args) * 7)(params, *data)
+        expected = value_and_grad(lambda p, x, y: loss(p, x, y) * 7)(params, *data)
         step = data_parallel(lambda p, x, y: loss(p, x, y) * x.shape[0], [home()] * 3, reduction="sum")
         value, gradients = step(params, *data)
         assert to_numpy(value) == pytest.approx(to_numpy(expected[0]), rel=1e-5)
