@@ -106,7 +106,7 @@ UNAUTHENTICATED = {
 
 
 @pytest.mark.parametrize("sent", UNAUTHENTICATED)
-def test_what_proves_nothing_is_dropped_and_told_nothing(port, sent):
+def test_the_unauthenticated_is_dropped(port, sent):
     began = time.monotonic()
     assert answered(port, UNAUTHENTICATED[sent]) == b""
     assert time.monotonic() - began < 2 * HANDSHAKE
@@ -123,7 +123,7 @@ def test_a_proof_does_not_count_a_second_time(port):
     assert answered(port, shown[0]) == b""
 
 
-def test_a_member_that_sends_what_is_not_a_hello_is_dropped(port):
+def test_a_wrong_join_message_is_dropped(port):
     for message in (
         b"[" * 100_000,
         b"{}",
@@ -134,7 +134,7 @@ def test_a_member_that_sends_what_is_not_a_hello_is_dropped(port):
         assert joining(port, message + b"\n") == b""
 
 
-def test_a_byte_now_and_then_keeps_no_connection_open(port):
+def test_slow_bytes_keep_no_connection(port):
     began = time.monotonic()
     with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
         try:
@@ -146,7 +146,7 @@ def test_a_byte_now_and_then_keeps_no_connection_open(port):
     assert time.monotonic() - began < 2 * HANDSHAKE
 
 
-def test_a_crowd_that_sits_there_keeps_no_process_out(port):
+def test_idle_connections_keep_nobody_out(port):
     crowd = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(300)]
     began = time.monotonic()
     assert joining(port, b'{"channel": "neither"}\n') == b""
@@ -155,7 +155,7 @@ def test_a_crowd_that_sits_there_keeps_no_process_out(port):
         line.close()
 
 
-def test_where_descriptors_run_out_the_rest_are_turned_away_and_rank_0_does_not_spin(port):
+def test_rank_0_out_of_descriptors(port):
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 5, before[1]))
     code = f"""
@@ -215,7 +215,7 @@ time.sleep(30)
 """
 
 
-def test_with_more_than_1024_open_files_the_job_is_watched_too(launch, tmp_path):
+def test_a_job_with_many_open_files(launch, tmp_path):
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 2000:
         pytest.skip("this system lets no process have 2000 open files")
     script = tmp_path / "silent.py"
@@ -225,7 +225,7 @@ def test_with_more_than_1024_open_files_the_job_is_watched_too(launch, tmp_path)
     assert "raised ValueError: a mistake of rank 1" in done.stderr and done.seconds < 20
 
 
-def test_the_token_is_in_no_message_and_in_no_argument(port, environment):
+def test_the_token_is_shown_nowhere(port, environment):
     """It is in the environment, which another user cannot read."""
     command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "-m", "sysconfig"]
     launcher = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

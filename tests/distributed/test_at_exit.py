@@ -33,7 +33,7 @@ def play(launch, tmp_path):
     return run
 
 
-def test_a_process_whose_watcher_has_died_ends_the_job_and_is_named(play):
+def test_a_dead_watchdog_ends_the_job(play):
     done = play("""
         watched = member(30.0)
         watched.enter(Fingerprint("work"))
@@ -47,7 +47,7 @@ def test_a_process_whose_watcher_has_died_ends_the_job_and_is_named(play):
     assert "[0] xdevice: rank 1 (process " in done.stderr and "in the thread that watches the job" in done.stderr
 
 
-def test_a_process_that_is_frozen_while_the_engine_starts_is_named_and_so_is_what_it_was_in(play):
+def test_a_rank_frozen_at_the_start(play):
     done = play("""
         watched = member(2.0)
         watched.engine_begins("the start of the engine")
@@ -60,7 +60,7 @@ def test_a_process_that_is_frozen_while_the_engine_starts_is_named_and_so_is_wha
 
 
 @pytest.mark.parametrize("frozen", [0, 1])
-def test_an_engine_that_gives_up_when_its_time_is_over_is_not_blamed_for_the_frozen_rank(play, frozen):
+def test_an_engine_that_gives_up(play, frozen):
     done = play(f"""
         watched = member(2.0)
         watched.enter(Fingerprint("work"))
@@ -110,7 +110,7 @@ def test_a_large_transfer_may_take_longer(play):
     assert done.status == 0, done.stderr
 
 
-def test_an_engine_that_fails_by_itself_is_named_though_its_time_is_over(play):
+def test_an_engine_that_fails_late(play):
     done = play("""
         watched = member(2.0)
         watched.enter(Fingerprint("work"))
@@ -124,7 +124,7 @@ def test_an_engine_that_fails_by_itself_is_named_though_its_time_is_over(play):
     assert "DistributedError: work failed on rank 1: no memory" in done.last, done.stderr
 
 
-def test_a_failure_that_is_heard_of_between_the_barrier_and_the_engine_keeps_the_process_out_of_it(play):
+def test_a_failure_before_the_engine(play):
     done = play("""
         watched = member(30.0)
         watched.enter(Fingerprint("work"))
@@ -139,7 +139,7 @@ def test_a_failure_that_is_heard_of_between_the_barrier_and_the_engine_keeps_the
     assert "rank 1 " in done.last and "raised ValueError: v" in done.last, done.stderr
 
 
-def test_a_process_without_a_descriptor_left_says_so_and_is_not_waited_for(play):
+def test_a_process_out_of_descriptors(play):
     done = play("""
         if rank == 1:
             import resource
@@ -175,7 +175,7 @@ LEAVES = {
 
 
 @pytest.mark.parametrize("how", LEAVES)
-def test_however_a_process_leaves_the_job_ends_and_names_it(play, how):
+def test_any_early_end_is_named(play, how):
     code, status, says = LEAVES[how]
     done = play(f"""
         watched = member(30.0)
@@ -188,7 +188,7 @@ def test_however_a_process_leaves_the_job_ends_and_names_it(play, how):
     assert "rank 1 " in done.stderr and says in done.last, done.stderr
 
 
-def test_threads_that_go_on_do_not_keep_a_failed_job(play):
+def test_threads_do_not_keep_a_failed_job(play):
     done = play("""
         import threading
         watched = member(30.0)
@@ -203,7 +203,7 @@ def test_threads_that_go_on_do_not_keep_a_failed_job(play):
 
 
 @pytest.mark.parametrize("how", ["os.close(1); os.close(2)", "full()"])
-def test_a_process_that_cannot_say_why_ends_all_the_same(play, how):
+def test_an_end_without_stderr(play, how):
     done = play(f"""
         import threading
 

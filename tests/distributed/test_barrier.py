@@ -31,7 +31,7 @@ def crowd(processes, per_host, scenario="", victim=-1, **env):
 
 
 @pytest.mark.parametrize(("processes", "per_host"), [(4, 4), (6, 2), (20, 1), (12, 5)])
-def test_all_come_in_together_and_rank_0_is_asked_only_at_the_end(processes, per_host):
+def test_all_enter_together_by_the_tree(processes, per_host):
     found, _ = crowd(processes, per_host, **TOKEN)
     assert {rank: told["node"] for rank, told in found.items()} == {
         str(rank): "Follower" if rank % per_host else "Leader" for rank in range(processes)
@@ -46,7 +46,7 @@ def test_nobody_comes_in_before_all_have_asked():
     assert not [number for number, times in enumerate(rounds) if min(i for _, i in times) < max(a for a, _ in times)]
 
 
-def test_without_a_way_between_hosts_rank_0_lets_all_in():
+def test_without_a_tree_rank_0_lets_all_in():
     found, _ = crowd(4, 2)  # without a token no process listens for those of other hosts
     assert {(told["node"], told["last"]) for told in found.values()} == {("NoneType", "shutdown")}
 
@@ -64,7 +64,7 @@ def test_without_a_way_between_hosts_rank_0_lets_all_in():
         ("leaves", 3, r"calls shutdown where rank 0 calls all_reduce\('sum'\); "),
     ],
 )
-def test_a_rank_that_fails_is_named_by_all_others(scenario, victim, says):
+def test_a_failed_rank_is_named_by_all(scenario, victim, says):
     found, seconds = crowd(6, 2, scenario, victim, **TOKEN)
     others = [told for rank, told in found.items() if int(rank) != victim]
     assert len(others) == 5 and {told["rank"] for told in others} == {victim}
@@ -78,7 +78,7 @@ def test_a_rank_that_fails_is_named_by_all_others(scenario, victim, says):
     assert seconds < 20
 
 
-def test_one_that_comes_late_but_in_time_is_waited_for():
+def test_a_late_rank_is_waited_for():
     found, _ = crowd(6, 2, "late", 2, **TOKEN)
     assert {(told["last"], told["together"]) for told in found.values()} == {("shutdown", COLLECTIVES)}
 
@@ -90,7 +90,7 @@ def test_a_rank_0_that_is_frozen_is_named():
     }
 
 
-def test_the_tree_between_hosts_has_every_head_once():
+def test_the_tree_has_every_leader_once():
     hosts = tuple(f"10.0.0.{number // 3}" for number in range(250))
     job = Job(0, 250, 0, hosts, (0,) * 250, 0)
     places = [position_of(rank, job) for rank in range(250)]
@@ -100,7 +100,7 @@ def test_the_tree_between_hosts_has_every_head_once():
     assert places[0].parent is None and places[249].on_host == 1 and places[248].on_host == 3
 
 
-def test_pipes_of_another_process_than_the_one_that_offers_them_are_not_opened():
+def test_pipes_of_another_process():
     own = Pipes.made()
     opened = Pipes.opened(own.offer())
     os.write(opened.requests, RECORD.pack(1, b"d" * 16))

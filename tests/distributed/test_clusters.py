@@ -76,7 +76,7 @@ def run(environment, tmp_path):
     ("dask_local.py", "distributed"),
     ("ray_local.py", "ray"),
 ])  # fmt: skip
-def test_a_recipe_makes_one_job_of_two_processes(run, recipe, needs):
+def test_a_recipe_makes_one_job(run, recipe, needs):
     beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     if find_spec(needs) is None and shutil.which(needs, path=beside) is None:
         pytest.skip(f"{needs} is not installed")

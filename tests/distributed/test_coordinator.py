@@ -53,7 +53,7 @@ def heard(line):
         return json.loads(next(lines))
 
 
-def test_rank_0_is_refused_like_the_others_though_they_have_come_and_gone_before_it(coordinator):
+def test_rank_0_is_refused_after_the_others(coordinator):
     with closing(come(coordinator, of(1))) as first, closing(come(coordinator, of(1, id="another"))) as second:
         said = heard(first)
         assert said["error"].startswith("rank 1 is there twice: process 101 on here and process 101 on here")
@@ -65,7 +65,7 @@ def test_rank_0_is_refused_like_the_others_though_they_have_come_and_gone_before
     assert not coordinator.is_alive()
 
 
-def test_a_process_that_has_connected_already_is_refused_too_and_not_just_hung_up_on(coordinator):
+def test_a_connected_process_is_refused(coordinator):
     with closing(come(coordinator, of(0))) as own, closing(connected(coordinator)) as slow:
         with closing(come(coordinator, of(1, world_size=2))) as other:
             said = heard(other)
@@ -78,7 +78,7 @@ def test_a_process_that_has_connected_already_is_refused_too_and_not_just_hung_u
     assert not coordinator.is_alive()
 
 
-def test_it_does_not_wait_for_ever_for_a_rank_0_that_cannot_reach_itself(coordinator):
+def test_a_rank_0_that_never_joins(coordinator):
     with closing(come(coordinator, of(1, world_size=2))) as line:
         assert heard(line)["error"] == "rank 1 has world size 2, and rank 0 has 3; start all alike"
     coordinator.join(10 * ANSWER)
@@ -123,21 +123,21 @@ def test_a_rank_0_out_of_reach_names_the_ports(monkeypatch):
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n", b"[1, 2]\n", b"XDV", b"\0" * 4 * CHALLENGE])
-def test_another_programs_port_is_an_error_that_says_so(asked, monkeypatch, answer):
+def test_another_programs_port_is_an_error(asked, monkeypatch, answer):
     monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
     error, there = asked(lambda connection: connection.recv(65536) and connection.sendall(answer))
     assert error.rank is None
     assert str(error).startswith(f"what answers at {there} is not rank 0 of an xdevice job; choose another port")
 
 
-def test_a_port_at_which_a_program_hangs_up_is_tried_until_the_timeout(asked, monkeypatch):
+def test_a_silent_port_is_tried_again(asked, monkeypatch):
     monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
     error, there = asked(lambda connection: None)
     assert error.rank == 0 and isinstance(error, DistributedTimeoutError)
     assert str(error).startswith(f"rank 1 has waited 2 s at {there}: rank 0 cannot be reached (")
 
 
-def test_a_false_rank_0_that_does_not_know_the_token_learns_nothing_and_is_named(asked, monkeypatch):
+def test_a_false_rank_0_learns_nothing(asked, monkeypatch):
     monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
     heard = []
 

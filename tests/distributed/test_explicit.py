@@ -25,7 +25,7 @@ def info_of(**changes):
 
 
 @pytest.mark.needs("gradient")
-def test_processes_that_no_launcher_has_started_meet_where_they_are_told(backend, environment):
+def test_processes_without_a_launcher(backend, environment):
     address = f"127.0.0.1:{free_block(block_size(2))}"
     command = [sys.executable, SPAWNS, str(backend), address]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
@@ -34,7 +34,7 @@ def test_processes_that_no_launcher_has_started_meet_where_they_are_told(backend
     assert sorted(lines) == ["(0, 0, 2) [3.0, 4.0] 0", "(1, 0, 2) [3.0, 4.0] 1"]
 
 
-def test_without_the_same_token_they_do_not_meet():
+def test_other_tokens_do_not_join():
     address = f"127.0.0.1:{free_block(block_size(2))}"
     words = {"backend": "numpy", "engine": "mpi", "version": "0", "timeout": 5.0}
 
@@ -77,13 +77,13 @@ def test_without_the_same_token_they_do_not_meet():
         ({"token": "short"}, xdevice.ArgumentError, "token has 5 characters; give at least 16"),
     ],
 )
-def test_half_a_seat_and_a_wrong_one_are_errors_that_say_what_to_give(change, error, says):
+def test_wrong_arguments_of_init(change, error, says):
     with pytest.raises(error) as raised:
         info_of(**change)
     assert says in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_a_seat_that_a_launchers_variables_contradict_is_an_error():
+def test_a_contradicted_rank_is_an_error():
     env = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "MASTER_ADDR": "a", "MASTER_PORT": "29400"}
     with pytest.raises(xdevice.ArgumentError) as raised:
         InitOptions(**GIVEN).process_info(env)
@@ -95,12 +95,12 @@ def test_a_seat_that_a_launchers_variables_contradict_is_an_error():
     assert agreeing == ProcessInfo(1, 2, 1, "127.0.0.1", 29400, "init()")
 
 
-def test_the_token_is_in_no_repr_and_an_ipv6_address_may_have_brackets():
+def test_no_token_in_repr_and_ipv6():
     found = info_of(address="[::1]:29400", token="s" * 16)
     assert (found.host, found.token) == ("::1", "s" * 16) and "sss" not in repr(found)
 
 
-def test_the_seat_that_was_given_stays_until_the_next_init(monkeypatch):
+def test_the_rank_stays_until_the_next_init(monkeypatch):
     monkeypatch.setattr(group, "_info", None)
     with xdevice.using("numpy"):
         dist.init(rank=0, world_size=1, address="127.0.0.1:29400")
@@ -111,7 +111,7 @@ def test_the_seat_that_was_given_stays_until_the_next_init(monkeypatch):
         dist.shutdown()
 
 
-def test_beyond_loopback_an_engine_starts_only_where_the_network_is_trusted(monkeypatch):
+def test_beyond_loopback_needs_trust(monkeypatch):
     far, near = ProcessInfo(0, 2, 0, "10.0.0.1", 29400, "srun"), ProcessInfo(0, 2, 0, "127.0.0.1", 29400, "srun")
     monkeypatch.delenv("XDEVICE_HOST", raising=False)
     with pytest.raises(xdevice.DistributedError) as raised:
@@ -128,7 +128,7 @@ def test_beyond_loopback_an_engine_starts_only_where_the_network_is_trusted(monk
 
 
 @pytest.mark.needs("gradient")
-def test_without_trust_init_raises_before_anything_listens(backend, monkeypatch):
+def test_without_trust_nothing_listens(backend, monkeypatch):
     monkeypatch.setattr(group, "_info", None)
     monkeypatch.delenv("XDEVICE_TRUST_NETWORK", raising=False)
     place = {"rank": 0, "world_size": 2, "address": "10.0.0.1:29400", "local_rank": 0, "token": "k" * 32}
@@ -140,7 +140,7 @@ def test_without_trust_init_raises_before_anything_listens(backend, monkeypatch)
     assert not dist.is_initialized()
 
 
-def test_trust_is_said_by_the_argument_or_the_variable(monkeypatch):
+def test_trust_by_argument_or_variable(monkeypatch):
     monkeypatch.delenv("XDEVICE_TRUST_NETWORK", raising=False)
     assert not InitOptions().trusts_network() and InitOptions(trust_network=True).trusts_network()
     monkeypatch.setenv("XDEVICE_TRUST_NETWORK", "1")

@@ -14,7 +14,7 @@ def said(line):
 
 
 @has_engine
-def test_rank_0_writes_and_the_others_come_back_when_the_file_is_there(backend, launch, tmp_path):
+def test_rank_0_writes_for_all(backend, launch, tmp_path):
     (tmp_path / "run").mkdir()
     done = launch(backend, "writes", tmp_path / "run" / "file", script=SCRIPT)
     assert done.status == 0, done.stderr
@@ -22,7 +22,7 @@ def test_rank_0_writes_and_the_others_come_back_when_the_file_is_there(backend, 
 
 
 @has_engine
-def test_an_error_of_rank_0_is_an_error_of_all_at_once_though_it_is_caught(backend, launch, tmp_path):
+def test_rank_0s_error_is_everybodys(backend, launch, tmp_path):
     done = launch(backend, "fails", tmp_path, script=SCRIPT)
     lines = [[line for line in done.of(rank) if said(line)] for rank in (0, 1)]
     assert [len(of_one) for of_one in lines] == [2, 2], done.stderr

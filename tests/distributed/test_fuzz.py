@@ -75,7 +75,7 @@ def until(condition):
         time.sleep(0.002)
 
 
-def test_before_the_proof_any_bytes_are_dropped_and_told_nothing():
+def test_any_bytes_before_the_handshake():
     with coordinator() as (made, address, _):
 
         @FEW
@@ -97,7 +97,7 @@ def test_before_the_proof_any_bytes_are_dropped_and_told_nothing():
         connected(address).close()
 
 
-def test_a_claim_that_was_taken_over_on_the_way_proves_nothing_elsewhere():
+def test_a_response_counts_once():
     """A response for one connection, sent on another one, with the same and with swapped random numbers."""
     with coordinator() as (made, address, _):
         first, second = (socket.create_connection(address, timeout=10) for _ in range(2))
@@ -114,7 +114,7 @@ def test_a_claim_that_was_taken_over_on_the_way_proves_nothing_elsewhere():
 
 @FEW
 @given(st.lists(join_messages | values, min_size=1, max_size=3))
-def test_after_the_proof_a_hello_is_one_or_is_dropped_or_is_blamed(messages):
+def test_any_join_message(messages):
     with coordinator() as (made, address, _), closing(connected(address)) as line:
         with suppress(OSError):  # it hangs up at the first that is wrong
             line.sendall(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
@@ -128,7 +128,7 @@ def test_after_the_proof_a_hello_is_one_or_is_dropped_or_is_blamed(messages):
 @given(st.sampled_from(["barrier", "control"]), st.lists(news, min_size=1, max_size=3))
 @example("barrier", [{"enter": {"name": "one"}}])
 @example("control", [{"where": [[]]}])
-def test_what_a_member_sends_ends_the_job_in_its_own_name_or_not_at_all(where, messages):
+def test_any_message_of_a_peer(where, messages):
     with coordinator() as (made, address, own), ExitStack() as stack:
         lines = {}
         for kind in ("barrier", "control"):
@@ -142,7 +142,7 @@ def test_what_a_member_sends_ends_the_job_in_its_own_name_or_not_at_all(where, m
         assert made.failure["rank"] == 1
 
 
-def test_bytes_of_a_line_in_any_pieces_are_the_same_messages():
+def test_pieces_make_the_same_messages():
     @FEW
     @given(st.lists(st.dictionaries(st.text(max_size=3), scalars, max_size=3), max_size=5), st.data())
     def pieces(messages, data):

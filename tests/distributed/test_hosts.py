@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.mark.needs("gradient")
-def test_two_launchers_on_two_hosts_make_one_job(backend, launch_on):
+def test_two_hosts_make_one_job(backend, launch_on):
     ended = [(process.communicate(timeout=120), process.returncode) for process in launch_on(backend, "agrees")]
     for rank, ((stdout, stderr), status) in enumerate(ended):
         assert status == 0, stderr
@@ -17,7 +17,7 @@ def test_two_launchers_on_two_hosts_make_one_job(backend, launch_on):
 
 
 @pytest.mark.needs("gradient")
-def test_a_cut_cable_ends_the_job_on_both_hosts_each_of_which_names_the_other(backend, hosts, launch_on):
+def test_a_cut_cable_ends_both_hosts(backend, hosts, launch_on):
     started = launch_on(backend, "computes")
     for process in started:
         until_ready(process)

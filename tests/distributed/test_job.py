@@ -15,7 +15,7 @@ has_engine = pytest.mark.needs("gradient")  # NumPy has none, and says so: the l
 
 
 @has_engine
-def test_processes_agree_to_the_bit_until_one_gives_another_shape(backend, launch):
+def test_results_agree_to_the_bit(backend, launch):
     done = launch(backend, "differs", XDEVICE_VIRTUAL_GPUS="2")
     assert done.status == 0, done.stderr
     for rank in (0, 1):
@@ -26,14 +26,14 @@ def test_processes_agree_to_the_bit_until_one_gives_another_shape(backend, launc
 
 
 @has_engine
-def test_the_mean_of_equal_numbers_is_that_number(backend, launch):
+def test_the_mean_of_equals_is_exact(backend, launch):
     done = launch(backend, "means_are_exact", n=3)
     assert done.status == 0, done.stderr
     assert [done.of(rank)[-1] for rank in range(3)] == ["exact"] * 3
 
 
 @has_engine
-def test_on_one_host_no_socket_listens_but_on_loopback(backend, launch):
+def test_one_host_listens_on_loopback_only(backend, launch):
     done = launch(backend, "listens")
     assert done.status == 0, done.stderr
     assert [done.of(rank)[-1].partition(" listen, ")[2] for rank in (0, 1)] == ["reachable by other hosts: []"] * 2
@@ -41,7 +41,7 @@ def test_on_one_host_no_socket_listens_but_on_loopback(backend, launch):
 
 @pytest.mark.one_engine
 @has_engine
-def test_processes_that_cannot_meet_say_which_is_missing_which_disagrees_and_which_is_there_twice(backend, launch):
+def test_missing_and_disagreeing_ranks(backend, launch):
     done = launch(backend, "meets")
     assert done.status == 0, done.stderr
     assert "xdevice" not in done.stderr  # at their end, too
@@ -61,7 +61,7 @@ def test_processes_that_cannot_meet_say_which_is_missing_which_disagrees_and_whi
         pytest.param("raising", 1, "ValueError: a mistake of rank 1", marks=pytest.mark.one_engine),
     ],
 )
-def test_a_process_that_fails_ends_the_job_which_names_it_in_seconds(backend, launch, scenario, status, says):
+def test_a_failed_process_is_named(backend, launch, scenario, status, says):
     done = launch(backend, scenario)
     assert done.status == status, done.stderr
     assert says in done.stderr[-1500:], done.stderr
@@ -70,7 +70,7 @@ def test_a_process_that_fails_ends_the_job_which_names_it_in_seconds(backend, la
 
 @pytest.mark.one_engine
 @has_engine
-def test_a_process_that_is_frozen_at_any_moment_ends_the_job_which_names_it(backend, launch):
+def test_a_frozen_process_is_named(backend, launch):
     where = random.choice(["barrier", "work", "end"])
     done = launch(backend, "frozen", where)
     assert done.status == 75, (where, done.stderr)
@@ -83,7 +83,7 @@ def test_a_process_that_is_frozen_at_any_moment_ends_the_job_which_names_it(back
 
 @pytest.mark.one_engine
 @has_engine
-def test_a_taken_port_is_an_error_that_names_the_port_and_the_rank(backend, launch):
+def test_a_taken_port_names_the_rank(backend, launch):
     first = free_block(block_size(2))
     port = first + 3
     with closing(socket.create_server(("", port))):
@@ -93,7 +93,7 @@ def test_a_taken_port_is_an_error_that_names_the_port_and_the_rank(backend, laun
 
 
 @pytest.mark.one_engine
-def test_a_framework_without_an_engine_says_so_before_the_processes_meet(backend, launch):
+def test_a_framework_without_an_engine(backend, launch):
     done = launch(backend, "leaving", XDEVICE_TIMEOUT="600")
     if backend == "numpy":
         assert done.status == 1

@@ -112,11 +112,11 @@ def test_without_a_launcher_a_process_is_alone():
         ({"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", **WHERE}, (3, 4, 1, "head", 20500)),
     ],
 )
-def test_a_launchers_variables_say_which_process_this_is_and_where_rank_0_is(env, info):
+def test_the_launchers_variables(env, info):
     assert told(env) == info
 
 
-def test_slurms_first_host_and_a_port_from_its_job_are_the_same_for_all():
+def test_slurms_host_and_port():
     env = {"SLURM_STEP_ID": "0", "SLURM_JOB_ID": "4711", "SLURM_NTASKS": "16", "SLURM_STEP_NODELIST": "gpu[07-09,12]"}
     found = [told({**env, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank % 4)}) for rank in range(16)]
     assert [f[:3] for f in found] == [(rank, 16, rank % 4) for rank in range(16)]
@@ -189,7 +189,7 @@ def test_the_first_host_of_slurms_short_list(nodes, first):
         ),
     ],
 )
-def test_variables_that_cannot_be_meant_are_an_error_that_says_what_to_set(env, error, says):
+def test_wrong_variables_are_errors(env, error, says):
     with pytest.raises(error, match=re.escape(says)):
         process_info_in(env)
 
@@ -205,7 +205,7 @@ def launched(environment, *command):
     )
 
 
-def test_under_the_frameworks_own_launcher_the_variables_that_are_there_are_used(backend, environment):
+def test_the_frameworks_own_launcher(backend, environment):
     commands = {
         "torch": [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
         "paddle": [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo"],

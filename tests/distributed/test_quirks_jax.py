@@ -44,7 +44,7 @@ distributed.barrier()
 """
 
 
-def test_starting_too_late_says_what_comes_first(launch, tmp_path):
+def test_starting_too_late_says_so(launch, tmp_path):
     script = tmp_path / "late.py"
     script.write_text(LATE)
     done = launch("jax", script=script)
@@ -52,7 +52,7 @@ def test_starting_too_late_says_what_comes_first(launch, tmp_path):
         assert "call xdevice.distributed.init() before the first array is made" in done.of(rank)[-1], done.stderr
 
 
-def test_bits_arrive_in_64_bits_too_and_rank_0_is_missed_in_our_words_alone(launch, tmp_path):
+def test_64_bits_and_a_lost_rank_0(launch, tmp_path):
     script = tmp_path / "quirks.py"
     script.write_text(QUIRKS)
     done = launch("jax", script=script)

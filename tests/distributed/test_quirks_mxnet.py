@@ -98,19 +98,19 @@ def run(launch, tmp_path):
     return run
 
 
-def test_sums_and_bits_are_exact_keys_are_few_and_servers_come_and_go(run):
+def test_sums_bits_keys_and_servers(run):
     done = run(WORKS)
     assert done.status == 0, done.stderr
     assert done.of(0)[-1] == done.of(1)[-1] == "agreed"
 
 
-def test_a_server_that_is_killed_ends_the_job_and_is_named(run):
+def test_a_killed_server_is_named(run):
     done = run(WITHOUT_SERVER)
     assert done.status != 0
     assert "has failed with status -9" in done.stderr
     assert done.seconds < 40
 
 
-def test_servers_end_with_the_process_that_started_them_even_if_they_are_stopped(run):
+def test_servers_end_with_their_process(run):
     done = run(STOPPED_SERVERS)  # which sees that no process is left
     assert "rank 0 was killed by SIGKILL" in done.stderr

@@ -30,7 +30,7 @@ for time in (1, 2):
 """
 
 
-def test_what_gloo_gets_wrong_or_lacks_is_right_and_the_environment_stays_as_it_was(launch, tmp_path):
+def test_what_gloo_gets_wrong_is_right(launch, tmp_path):
     script = tmp_path / "quirks.py"
     script.write_text(QUIRKS)
     done = launch("paddle", script=script, PYTHONWARNINGS="ignore")
@@ -55,7 +55,7 @@ with dist.process_group(32):
 """
 
 
-def test_where_gloo_gives_up_before_the_timeout_the_frozen_rank_is_named_all_the_same(launch, tmp_path):
+def test_gloo_gives_up_early(launch, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(FREEZES, encoding="utf-8")
     done = launch("paddle", script=script)

@@ -88,20 +88,20 @@ def run(launch, tmp_path):
 
 
 @pytest.mark.parametrize("trusts", ["0", "1"])  # memory, and TensorFlow's own cluster
-def test_every_rank_keeps_its_devices_and_its_bits_and_no_service_is_left_to_miss_the_others(run, trusts):
+def test_devices_bits_and_no_service(run, trusts):
     done = run(WORKS, XDEVICE_VIRTUAL_GPUS="2", TF_CPP_MIN_LOG_LEVEL="0", XDEVICE_TRUST_NETWORK=trusts)
     assert done.status == 0, done.stderr
     assert done.of(0)[-1] == done.of(1)[-1] == "agreed"
     assert "oordination" not in done.stderr  # else a process that outlives rank 0 would print its errors
 
 
-def test_a_strategy_of_ones_own_works_beside_it_after_a_barrier(run):
+def test_an_own_strategy_works_beside_it(run):
     done = run(OWN, limit=60, XDEVICE_TRUST_NETWORK="1")
     assert done.status == 0, done.stderr
     assert done.of(0)[-1] == done.of(1)[-1] == "agreed"
 
 
-def test_after_the_first_tensor_it_is_too_late_to_join_a_cluster_and_not_too_late_for_memory(run):
+def test_joining_after_the_first_tensor(run):
     done = run(LATE)
     assert done.status == 0, done.stderr
     done = run(LATE, XDEVICE_TRUST_NETWORK="1")
@@ -109,7 +109,7 @@ def test_after_the_first_tensor_it_is_too_late_to_join_a_cluster_and_not_too_lat
     assert "call xdevice.distributed.init() before the first tensor is made" in done.stderr
 
 
-def test_on_one_host_nothing_but_rank_0s_own_port_ever_listens(launch):
+def test_only_rank_0s_port_listens(launch):
     done = launch("tensorflow", "listens")
     assert done.status == 0, done.stderr
     zero, one = (int(done.of(rank)[-1].partition(" sockets listen")[0]) for rank in (0, 1))

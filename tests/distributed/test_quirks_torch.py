@@ -24,7 +24,7 @@ dist.destroy_process_group()
 WORKER = Path(__file__).with_name("worker.py")
 
 
-def test_a_host_that_can_no_longer_be_reached_ends_the_job_on_the_other(hosts, launch_on):
+def test_a_lost_host_ends_the_job(hosts, launch_on):
     first, second = launch_on("torch", "waits")
     assert "ready" in first.stdout.readline() + second.stdout.readline()
     time.sleep(0.2)
@@ -52,7 +52,7 @@ def test_under_mpirun_its_variables_are_used(environment):
     assert done.stdout.count("agreed on 2") == 2
 
 
-def test_a_script_written_for_torchrun_runs_unedited(launch, tmp_path):
+def test_a_torchrun_script_runs_unedited(launch, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(FOR_TORCHRUN, encoding="utf-8")
     done = launch("torch", script=script)
@@ -80,7 +80,7 @@ with dist.process_group(8):
 """
 
 
-def test_gloos_timeout_is_later_than_ours_which_names_the_frozen_rank(launch, tmp_path):
+def test_gloos_timeout_is_later_than_ours(launch, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(FREEZES, encoding="utf-8")
     done = launch("torch", script=script)

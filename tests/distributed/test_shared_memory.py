@@ -40,7 +40,7 @@ def names():
 
 @pytest.mark.parametrize("small", [0, 1 << 16])  # reduced in parts by all, or whole by each
 @pytest.mark.parametrize("size", [2, 5])
-def test_vectors_longer_and_shorter_than_the_memory_arrive_whole(size, small, monkeypatch):
+def test_vectors_of_any_length_arrive(size, small, monkeypatch):
     monkeypatch.setattr(shared_memory, "_BYTES", 2 * size * 4096)  # a page for each row
     monkeypatch.setattr(shared_memory, "_SMALL", small)
     rng = np.random.default_rng(0)
@@ -60,7 +60,7 @@ def test_vectors_longer_and_shorter_than_the_memory_arrive_whole(size, small, mo
                 np.testing.assert_array_equal(last, vectors[size - 1])
 
 
-def test_infinities_and_nan_are_results_as_any_others_and_warn_of_nothing():
+def test_infinities_and_nan():
     huge = np.array([60000, np.nan, np.inf, -np.inf, -0.0], "float16")
     every = together(3, lambda memory: [memory.all_reduce(huge, op).tolist() for op in ("sum", "mean", "max")])
     for total, mean, largest in every:
@@ -69,7 +69,7 @@ def test_infinities_and_nan_are_results_as_any_others_and_warn_of_nothing():
         np.testing.assert_array_equal(largest, huge.tolist())
 
 
-def test_only_its_user_can_open_it_and_no_process_once_all_have(monkeypatch):
+def test_only_its_user_can_open_it(monkeypatch):
     before, seen = names(), []
     mkfifo, reserve = os.mkfifo, shared_memory._reserve
 
@@ -88,7 +88,7 @@ def test_only_its_user_can_open_it_and_no_process_once_all_have(monkeypatch):
     assert set(seen) == {0o600, 0o700} and names() == before
 
 
-def test_a_member_that_leaves_ends_the_wait_of_the_others():
+def test_a_peer_that_leaves_ends_the_wait():
     def act(memory):
         if memory.rank == 1:
             return None
@@ -99,7 +99,7 @@ def test_a_member_that_leaves_ends_the_wait_of_the_others():
     assert together(4, act) == ["told", None, "told", "told"]
 
 
-def test_where_there_is_no_room_all_members_are_told_and_no_name_is_left(monkeypatch):
+def test_a_full_memory_is_told_to_all(monkeypatch):
     before = names()
 
     def full(file, size):
@@ -126,7 +126,7 @@ def test_a_folder_of_another_users_is_refused(monkeypatch, tmp_path):
         SharedMemory(1, 2, "name", 10)
 
 
-def test_where_rank_0_does_not_make_it_the_error_says_why_that_may_be():
+def test_memory_that_rank_0_never_makes():
     with pytest.raises(DistributedTimeoutError) as raised:
         SharedMemory(1, 2, secrets.token_hex(16), 0.1)
     assert str(raised.value) == (

@@ -39,7 +39,7 @@ def met(*of_ranks):
     return [process.communicate(timeout=60)[0] for process in started], first
 
 
-def test_on_one_host_the_processes_meet_with_a_token_in_a_file_of_the_users(monkeypatch, tmp_path):
+def test_a_token_in_the_users_file(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (folder,) = [tmp_path / f"xdevice-{os.getuid()}"]
     folder.mkdir(mode=0o700)
@@ -47,14 +47,14 @@ def test_on_one_host_the_processes_meet_with_a_token_in_a_file_of_the_users(monk
     assert said == ["", ""] and list(folder.iterdir()) == []
 
 
-def test_a_process_with_another_token_is_refused_and_told_so():
+def test_another_token_is_refused():
     ours, others = {"XDEVICE_TOKEN": "a" * 40, "SECONDS": "8"}, {"XDEVICE_TOKEN": "b" * 40, "SECONDS": "8"}
     said, port = met({"RANK": "0", **ours}, {"RANK": "1", **others})
     assert f"rank 0 (at 127.0.0.1:{port}) does not accept this process's token; give all processes" in said[1]
     assert "rank 1 did not come" in said[0]
 
 
-def test_across_hosts_a_job_without_a_token_is_refused():
+def test_hosts_need_a_token():
     for ask in (token.created, token.found):
         with pytest.raises(
             xdevice.DistributedError, match="srun gives the processes of several hosts no secret; set XDEVICE_TOKEN"
@@ -63,13 +63,13 @@ def test_across_hosts_a_job_without_a_token_is_refused():
     assert token.created(ProcessInfo(0, 2, 0, "10.0.0.1", 20_000, "srun"), {"XDEVICE_TOKEN": "x" * 16}) == b"x" * 16
 
 
-def test_a_token_that_could_be_guessed_is_refused():
+def test_a_short_token_is_refused():
     with pytest.raises(xdevice.ArgumentError, match="XDEVICE_TOKEN has 6 characters; give at least 16"):
         token.created(ProcessInfo(0, 2, 0, "10.0.0.1", 20_000, "srun"), {"XDEVICE_TOKEN": "secret"})
 
 
 @pytest.mark.skipif(os.name != "posix", reason="folders have no modes here")
-def test_a_folder_that_others_can_write_to_is_refused(monkeypatch, tmp_path):
+def test_an_open_folder_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     Path(tmp_path, f"xdevice-{os.getuid()}").mkdir()
     Path(tmp_path, f"xdevice-{os.getuid()}").chmod(0o777)

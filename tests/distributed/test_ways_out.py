@@ -8,7 +8,7 @@ WAYS_OUT = Path(__file__).with_name("ways_out.py")
 
 
 @pytest.mark.needs("gradient")
-def test_the_frameworks_own_trainer_takes_the_same_step_in_our_group(backend, launch):
+def test_native_trainers_take_the_same_step(backend, launch):
     done = launch(backend, script=WAYS_OUT, options=["--trust-network"])
     assert done.status == 0, done.stderr
     assert [done.of(rank)[-1] for rank in (0, 1)] == ["the same"] * 2

@@ -14,12 +14,12 @@ def last_words(done):
     return re.search(rb"^xdevice: .*", done.stderr, re.MULTILINE | re.DOTALL)[0].decode()
 
 
-def test_a_job_that_ends_well_says_nothing_of_itself(script, launch):
+def test_a_good_job_is_silent(script, launch):
     done = launch("-n", 2, script("time.sleep(0.3 * rank)"))  # to end early is not a failure
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_the_failing_ranks_traceback_is_last_and_its_exit_status_that_of_the_whole(script, launch):
+def test_the_failed_rank_is_shown_last(script, launch):
     path = script("""
         def work():
             if rank == 1:
@@ -44,14 +44,14 @@ def test_the_exit_status_is_the_failing_ranks(script, launch, status):
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGTERM"])
-def test_a_killed_rank_is_named_with_its_signal(script, launch, name):
+def test_a_killed_rank_is_named(script, launch, name):
     done = launch("-n", 2, script(f"rank and os.kill(os.getpid(), signal.{name}); time.sleep(60)"))
     assert done.returncode == 128 + getattr(signal, name)
     assert last_words(done) == f"xdevice: rank 1 was killed by {name}; it has printed nothing on stderr\n"
 
 
 @pytest.mark.parametrize("late", [0.0, 0.4])
-def test_a_rank_that_ends_because_of_another_yields_to_the_one_that_failed(script, launch, late):
+def test_the_first_failure_is_shown(script, launch, late):
     code = f"""
         if rank == 1:
             time.sleep({late})
@@ -65,7 +65,7 @@ def test_a_rank_that_ends_because_of_another_yields_to_the_one_that_failed(scrip
     )
 
 
-def test_where_all_end_because_of_a_failure_elsewhere_the_first_of_them_says_so(script, launch):
+def test_a_failure_elsewhere(script, launch):
     done = launch(
         "-n", 2, script(f"time.sleep(rank * 60); print('rank 7 has gone', file=sys.stderr); os._exit({PEER_FAILED})")
     )
@@ -83,7 +83,7 @@ STUBBORN = {
 
 
 @pytest.mark.parametrize("how", STUBBORN)
-def test_the_others_are_stopped_whatever_they_do(script, launch, noted, gone, how):
+def test_the_others_are_stopped(script, launch, noted, gone, how):
     path = script(f"""
         frozen = spam = False
         if rank == 0:
@@ -114,12 +114,12 @@ for name, how in (("near", {}), ("far", {"start_new_session": True}), ("bare", {
     ("end", "status"),
     [("rank == 0 and sys.exit(3)", 3), ("rank or os.kill(os.getpid(), 9)", 137), ("rank == 1 and sys.exit(4)", 4)],
 )
-def test_what_a_rank_has_started_is_stopped_too_whichever_rank_fails(script, launch, noted, gone, end, status):  # noqa: PLR0913, PLR0917 (fixtures)
+def test_grandchildren_are_stopped(script, launch, noted, gone, end, status):  # noqa: PLR0913, PLR0917 (fixtures)
     done = launch("-n", 2, script(f"{GRANDCHILDREN}\n{end}\ntime.sleep(600)"))
     assert done.returncode == status and gone(*(int(noted(name)) for name in ("near", "far", "bare")))
 
 
-def test_what_is_left_running_after_a_good_end_is_stopped_too(script, launch, noted, gone):
+def test_leftovers_of_a_good_job_stop(script, launch, noted, gone):
     path = script("""
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
         note("pid", child.pid)
@@ -130,14 +130,14 @@ def test_what_is_left_running_after_a_good_end_is_stopped_too(script, launch, no
     assert gone(int(noted("pid"))) and time.monotonic() - began < 10
 
 
-def test_the_time_limit_stops_all_and_says_who_was_at_work(script, launch):
+def test_the_time_limit_names_who_worked(script, launch):
     began = time.monotonic()
     done = launch("-n", 3, "--time-limit", 1, script("time.sleep(0 if rank == 1 else 600)"))
     assert done.returncode == 124 and time.monotonic() - began < 10
     assert last_words(done) == "xdevice: stopped after the time limit of 1.00 s; still at work: rank 0, 2\n"
 
 
-def test_where_the_others_have_ended_a_process_that_stays_stopped_ends_the_job(script, launch, noted, gone):
+def test_the_last_ones_stopped_end_it(script, launch, noted, gone):
     path = script("""
         if rank == 1:
             note("pid", os.getpid())
@@ -148,7 +148,7 @@ def test_where_the_others_have_ended_a_process_that_stays_stopped_ends_the_job(s
     assert last_words(done) == "xdevice: rank 1 is stopped, as by SIGSTOP, and the others have ended\n"
 
 
-def test_a_process_that_is_stopped_for_a_moment_goes_on(script, launch):
+def test_a_short_stop_does_no_harm(script, launch):
     path = script("""
         if rank == 1:
             subprocess.Popen(["sh", "-c", f"sleep 2; kill -CONT {os.getpid()}"])

@@ -27,7 +27,7 @@ def test_each_stream_stays_what_it_was(script, launch):
     assert sorted(done.stderr.splitlines()) == [b"[0] err 0", b"[1] err 1"]
 
 
-def test_lines_of_a_flood_are_neither_lost_nor_mixed(script, launch):
+def test_a_flood_is_not_lost_or_mixed(script, launch):
     path = script("""
         text = "".join(f"line {i} of rank {rank}\\n" for i in range(50_000))
         for start in range(0, len(text), 1013):  # cut anywhere
@@ -39,7 +39,7 @@ def test_lines_of_a_flood_are_neither_lost_nor_mixed(script, launch):
         assert of_rank(rank, done.stdout) == b"".join(b"line %d of rank %d\n" % (i, rank) for i in range(50_000))
 
 
-def test_long_lines_binary_and_carriage_returns_come_out_as_they_were(script, launch):
+def test_any_bytes_come_out_unchanged(script, launch):
     path = script("""
         out = sys.stdout.buffer
         out.write(b"x" * 5_000_000 + b"\\n" + bytes(range(256)) + b"\\n" + b" 5 %\\r10 %\\r\\n" + b"\\n\\n" + b"no end")
@@ -58,7 +58,7 @@ def test_a_line_is_shown_as_soon_as_it_ends(script, start):
     assert launcher.stdout.readline() == b"[0] now\n" and time.monotonic() - began < 10
 
 
-def test_a_reader_that_is_slow_slows_the_processes_and_not_the_watch_over_them(script, start):
+def test_a_slow_reader(script, start):
     path = script("""
         while True:
             os.write(1, b"x" * 100 + b"\\n")
@@ -70,7 +70,7 @@ def test_a_reader_that_is_slow_slows_the_processes_and_not_the_watch_over_them(s
     assert set(out.splitlines()) == {b"[0] " + b"x" * 100, b"[1] " + b"x" * 100}
 
 
-def test_a_reader_that_has_had_enough_ends_the_job(script, start, noted, gone):
+def test_a_closed_pipe_ends_the_job(script, start, noted, gone):
     path = script("""
         note(f"pid{rank}", os.getpid())
         while True:
@@ -84,7 +84,7 @@ def test_a_reader_that_has_had_enough_ends_the_job(script, start, noted, gone):
     assert gone(*pids)
 
 
-def test_nothing_of_the_output_is_lost_that_a_process_leaves_in_the_pipe(script, launch):
+def test_no_output_is_lost_at_the_end(script, launch):
     done = launch("-n", 2, script("os.write(1, b'y' * 60_000); os._exit(0)"))
     assert done.stdout.count(b"y") == 120_000
 
@@ -98,7 +98,7 @@ def test_logs_have_all_and_without_prefixes(script, launch, tmp_path):
         assert (tmp_path / f"logs/new/rank-{rank}.err").read_bytes() == b"err %d\n" % rank
 
 
-def test_the_logs_of_an_earlier_job_are_left_alone(script, launch, tmp_path):
+def test_earlier_logs_are_left_alone(script, launch, tmp_path):
     for word in ("first", "second", "third"):
         done = launch("--log-dir", "logs", script(f"print({word!r})"))
         assert done.returncode == 0
@@ -107,7 +107,7 @@ def test_the_logs_of_an_earlier_job_are_left_alone(script, launch, tmp_path):
     assert found == ["first\n", "second\n", "third\n"]
 
 
-def test_a_log_that_cannot_grow_ends_and_the_job_does_not(script, tmp_path):
+def test_a_full_log_does_not_end_the_job(script, tmp_path):
     path = script("[print('x' * 99) for _ in range(1000)]; print('end', file=sys.stderr)")
     command = f"ulimit -f 8; exec {sys.executable} -m xdevice launch --log-dir logs {path}"  # 8 KiB for any file
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, timeout=60, env=CLEAN)
@@ -133,7 +133,7 @@ def in_a_terminal(command, cwd):
     return shown
 
 
-def test_a_terminal_has_coloured_prefixes_and_sees_progress_bars_grow(script, tmp_path, monkeypatch):
+def test_a_terminal_has_colours_and_bars(script, tmp_path, monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     path = script("""
@@ -148,7 +148,7 @@ def test_a_terminal_has_coloured_prefixes_and_sees_progress_bars_grow(script, tm
     assert plain.count(b"\r\x1b[K[0] 1 of 3") == 1 and plain.endswith(b"\r\x1b[K[0] 2 of 3\r\n")
 
 
-def test_the_screen_is_written_to_also_behind_a_thousand_open_files(monkeypatch, tmp_path):
+def test_the_screen_with_many_open_files(monkeypatch, tmp_path):
     number = 1500  # select.select ends at 1023
     if resource.getrlimit(resource.RLIMIT_NOFILE)[0] <= number:
         pytest.skip("this system lets this process have fewer open files")
@@ -169,7 +169,7 @@ def test_a_progress_bar_leaves_its_last_state():
     assert lines.end() == b""
 
 
-def test_a_last_line_without_an_end_is_given_one():
+def test_a_last_line_is_ended():
     lines = Lines(b"> ")
     assert lines.feed(b"one\ntw") == b"> one\n" and lines.feed(b"o") == b"" and lines.end() == b"> two\n"
     assert lines.end() == b""

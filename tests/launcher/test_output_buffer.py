@@ -18,7 +18,7 @@ def spools():
 @pytest.mark.skipif(not hasattr(os, "pread"), reason="without it output is read at the end only")
 @pytest.mark.parametrize("at_once", [1, 7, FIRST, FIRST + 1, LAST + 1, FIRST + LAST, FIRST + LAST + 1, 1000])
 @pytest.mark.parametrize("number", [0, 1, FIRST, FIRST + LAST, FIRST + LAST + 1, FIRST + LAST + 2, 300])
-def test_the_first_lines_and_the_last_are_kept_however_many_come_at_once(spools, number, at_once):
+def test_first_and_last_lines_are_kept(spools, number, at_once):
     lines = [b"line %d" % i for i in range(number)]
     buffer = OutputBuffer(spools)
     for start in range(0, number, at_once):
@@ -31,7 +31,7 @@ def test_the_first_lines_and_the_last_are_kept_however_many_come_at_once(spools,
     assert buffer.newest == (lines[-1] if lines else b"")
 
 
-def test_a_flood_of_short_lines_is_only_counted(spools):
+def test_a_flood_of_lines_is_only_counted(spools):
     """A value for each line took half a minute at 256 MiB, in which no other run was watched."""
     spools[0].write(b"y\n" * 2**21)
     spools[0].flush()
@@ -46,7 +46,7 @@ def test_a_flood_of_short_lines_is_only_counted(spools):
 
 
 @pytest.mark.skipif(not hasattr(os, "pread"), reason="without it nothing is read before the end")
-def test_a_script_that_cuts_its_output_short_is_heard_again(spools):
+def test_a_truncated_output_is_read_again(spools):
     buffer, out = OutputBuffer(spools), spools[0].fileno()
     os.write(out, b"a long line\n")
     buffer.look()
@@ -59,7 +59,7 @@ def test_a_script_that_cuts_its_output_short_is_heard_again(spools):
 
 
 @pytest.mark.skipif(not hasattr(os, "pread"), reason="without it nothing is read before the end")
-def test_an_empty_line_is_not_the_newest_and_a_line_without_end_is_kept_in_part(spools):
+def test_the_newest_line(spools):
     buffer, err = OutputBuffer(spools), spools[1].fileno()
     os.write(err, b"epoch 3\n")
     buffer.look()

@@ -17,7 +17,7 @@ TELL = """
 """
 
 
-def test_a_job_that_fails_starts_again_with_new_ports_and_a_new_token_until_it_succeeds(script, launch):
+def test_a_failed_job_starts_again(script, launch):
     path = script(f"""{TELL}
     note(f"told{{attempt}}by{{rank}}", "")  # a rank that is stopped may have printed half a line
     while not os.path.exists(f"told{{attempt}}by{{1 - rank}}"): time.sleep(0.01)
@@ -34,9 +34,7 @@ def test_a_job_that_fails_starts_again_with_new_ports_and_a_new_token_until_it_s
     assert attempts == ("0", "1", "2") and len(set(first_ports)) == len(set(tokens)) == 3
 
 
-def test_the_last_failures_exit_status_is_that_of_the_whole_and_what_was_left_running_is_stopped(
-    script, launch, noted, gone
-):
+def test_the_last_status_counts(script, launch, noted, gone):
     path = script("""
         attempt = os.environ["XDEVICE_RESTART"]
         if rank == 0:
@@ -49,7 +47,7 @@ def test_the_last_failures_exit_status_is_that_of_the_whole_and_what_was_left_ru
     assert done.returncode == 12 and gone(*(int(noted(f"pid{attempt}")) for attempt in range(3)))
 
 
-def test_a_first_port_that_is_given_is_the_first_attempts_and_each_has_a_block_of_its_own(script, launch):
+def test_each_attempt_has_its_ports(script, launch):
     first = ports.free_block(10)
     done = launch("--restarts", 1, "--master-port", first, script(f"{TELL}\n    sys.exit(1)"))
     assert [int(line.split()[2]) for line in done.stdout.splitlines()] == [first, first + block_size(1)]
@@ -81,7 +79,7 @@ def test_a_signal_ends_the_wait_for_a_restart(script, start):
     ("time.sleep(600)", ["--time-limit", 1], 124),
     ("time.sleep(0.6); sys.exit(5)", ["--time-limit", 1, "-n", 1], 124),  # for all attempts together
 ])  # fmt: skip
-def test_a_mistake_in_the_options_and_the_time_limit_end_it(script, launch, code, options, status):
+def test_usage_and_time_limit_end_it(script, launch, code, options, status):
     done = launch("-n", 2, *options, "--restarts", 9, script(f"print('ran')\n{code}"))
     assert done.returncode == status and done.stdout.count(b"ran") <= 2
 
@@ -102,7 +100,7 @@ def test_a_signal_to_the_launcher_ends_it(script, start, noted, gone, number):
     assert err.decode().endswith(f"xdevice: restart 1 of 9, in 1 s\nxdevice: stopped by {number.name}\n")
 
 
-def test_ctrl_c_at_any_moment_of_a_job_that_always_fails_ends_it(script, start, tmp_path):
+def test_ctrl_c_ends_a_job_that_restarts(script, start, tmp_path):
     launcher = start("--restarts", 1000, script("open('began', 'w').close(); sys.exit(1)"))
     while not os.path.exists(tmp_path / "began"):
         time.sleep(0.01)
@@ -117,6 +115,6 @@ def test_ctrl_c_at_any_moment_of_a_job_that_always_fails_ends_it(script, start, 
     (["--engine", "mpi"], "--restarts is not for --engine mpi"),
     (["--master-port", 65510, "-n", 2], "28 ports from 65510 on do not exist; --master-port is 65508 at most"),
 ])  # fmt: skip
-def test_where_it_cannot_restart_nothing_is_started(script, launch, tmp_path, options, says):
+def test_invalid_restarts_start_nothing(script, launch, tmp_path, options, says):
     done = launch("--restarts", 3, *options, script("note('ran')"))
     assert done.returncode == 2 and says in done.stderr.decode() and not (tmp_path / "ran").exists()

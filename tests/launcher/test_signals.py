@@ -29,7 +29,7 @@ def at_work(script, start, noted):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_leaves_no_process_and_no_port(at_work, gone, number):
+def test_a_signal_leaves_nothing(at_work, gone, number):
     launcher, pids, block = at_work
     assert ports.first_taken(block) == block[2]
     launcher.send_signal(number)
@@ -38,14 +38,14 @@ def test_a_signal_leaves_no_process_and_no_port(at_work, gone, number):
     assert (out, err.decode()) == (b"", f"xdevice: stopped by {number.name}\n")
 
 
-def test_ctrl_c_in_a_terminal_reaches_the_launcher_which_stops_the_rest(at_work, gone):
+def test_ctrl_c_in_a_terminal(at_work, gone):
     launcher, pids, _ = at_work
     assert all(os.getpgid(pid) != os.getpgid(launcher.pid) for pid in pids)  # not the terminal's business
     launcher.send_signal(signal.SIGINT)
     assert launcher.wait(timeout=20) == 130 and gone(*pids)
 
 
-def test_a_second_ctrl_c_does_not_wait_for_those_that_do_not_listen(script, start, noted, gone):
+def test_a_second_ctrl_c_kills(script, start, noted, gone):
     launcher = start(
         "-n", 1, script("signal.signal(signal.SIGTERM, signal.SIG_IGN); note('pid', os.getpid()); time.sleep(600)")
     )
@@ -57,14 +57,14 @@ def test_a_second_ctrl_c_does_not_wait_for_those_that_do_not_listen(script, star
     assert launcher.wait(timeout=20) == 130 and gone(pid) and time.monotonic() - began < 2
 
 
-def test_a_launcher_that_is_killed_takes_all_with_it(at_work, gone):
+def test_a_killed_launcher_leaves_nothing(at_work, gone):
     launcher, pids, block = at_work
     launcher.kill()
     launcher.wait(timeout=20)
     assert gone(*pids, within=10) and ports.first_taken(block) is None
 
 
-def test_a_launcher_that_is_killed_takes_frozen_processes_with_it(at_work, gone):
+def test_a_killed_launcher_and_the_frozen(at_work, gone):
     launcher, pids, _ = at_work
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)

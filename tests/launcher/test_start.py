@@ -38,7 +38,7 @@ def told(script, launch):
     return ask
 
 
-def test_each_process_is_told_its_place_and_given_the_scripts_arguments(told):
+def test_variables_and_arguments(told):
     found = told("-n", 3)
     assert list(found) == [0, 1, 2]
     for rank, env in found.items():
@@ -70,14 +70,14 @@ def test_options_become_variables(told):
     assert env["XDEVICE_MASTER_ADDR"] == "here" and env["XDEVICE_MASTER_PORT"] == "9100"
 
 
-def test_several_processes_share_the_cores_unless_the_user_has_said_how(told):
+def test_processes_share_the_cores(told):
     cores = min(psutil.cpu_count(logical=False) or sys.maxsize, usable_threads())
     assert "OMP_NUM_THREADS" not in told("-n", 1)[0]
     assert told("-n", 9)[8]["OMP_NUM_THREADS"] == str(max(1, cores // 9))
     assert told("-n", 2, OMP_NUM_THREADS="5")[1]["OMP_NUM_THREADS"] == "5"
 
 
-def test_two_dashes_before_the_script_are_no_argument_and_behind_it_are(script, launch):
+def test_two_dashes(script, launch):
     path = script("print(sys.argv[1:])")
     assert launch("--", path, "--", "-m").stdout == b"[0] ['--', '-m']\n"
 
@@ -88,7 +88,7 @@ def test_a_module_is_started_as_python_m_does(tmp_path, launch):
     assert launch("-m", "package", "-x").stdout == b"[0] package ['-x']\n"
 
 
-def test_two_launchers_are_two_nodes_of_one_job(script, start, tmp_path):
+def test_two_launchers_make_one_job(script, start, tmp_path):
     path, port = script(TELL), ports.free_block(ports.block_size(4))
     given = ["-n", 2, "--master-port", port, "--hosts", "127.0.0.1,localhost", "--token-file", "token"]
     nodes = [start(*given, "--node-rank", node, path) for node in range(2)]
@@ -127,7 +127,7 @@ SKYPILOT = {
     (PET, "PET_NODE_RANK", "trainer-0", "29400", None),
     (SKYPILOT, "SKYPILOT_NODE_RANK", "10.0.0.1", None, "10.0.0.2"),
 ])  # fmt: skip
-def test_the_nodes_are_those_that_a_schedulers_variables_name(told, env, rank, address, port, own):  # noqa: PLR0913, PLR0917 (one case)
+def test_nodes_come_from_the_variables(told, env, rank, address, port, own):  # noqa: PLR0913, PLR0917 (one case)
     env = {**env, "XDEVICE_TOKEN": "a secret of this job alone"}
     first, second = (told("-n", 2, **env, **{rank: str(node)}) for node in range(2))
     assert (list(first), list(second)) == ([0, 1], [2, 3])
@@ -150,7 +150,7 @@ def test_the_nodes_are_those_that_a_schedulers_variables_name(told, env, rank, a
     ({**SKYPILOT, "SKYPILOT_NODE_RANK": "0", "SKYPILOT_NODE_IPS": "10.0.0.1"}, "SKYPILOT_NODE_IPS names 1 of"),
     ({**SKYPILOT, "SKYPILOT_NODE_RANK": "0", "SKYPILOT_TASK_ID": ""}, "SkyPilot does not tell a port; give all"),
 ])  # fmt: skip
-def test_a_schedulers_variables_that_do_not_make_a_job_are_an_error(script, launch, tmp_path, env, says):
+def test_wrong_node_variables_are_errors(script, launch, tmp_path, env, says):
     done = launch(script("note('ran')"), **env)
     assert done.returncode == 2 and says in done.stderr.decode() and not (tmp_path / "ran").exists()
 
@@ -167,7 +167,7 @@ def test_each_job_has_a_token_of_its_own(told):
     assert re.fullmatch("[0-9a-f]{64}", first[0]["XDEVICE_TOKEN"])
 
 
-def test_the_first_launcher_prints_the_token_that_the_others_need(script, launch):
+def test_the_first_launcher_prints_the_token(script, launch):
     given = ["--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", ports.free_block(7)]
     path = script("print(os.environ['XDEVICE_TOKEN'])")
     first = launch(*given, "--node-rank", 0, path)
@@ -184,14 +184,14 @@ def test_the_first_launcher_prints_the_token_that_the_others_need(script, launch
     (0o644, "x" * 40, "--token-file 'token' is open to other users; chmod 600 'token'"),
     (0o600, "short", "--token-file 'token' has 5 characters; give at least 16 random ones"),
 ])  # fmt: skip
-def test_a_token_file_that_others_can_read_or_guess_is_refused(script, launch, tmp_path, mode, text, says):  # noqa: PLR0913, PLR0917 (fixtures)
+def test_an_open_token_file_is_refused(script, launch, tmp_path, mode, text, says):  # noqa: PLR0913, PLR0917 (fixtures)
     (tmp_path / "token").write_text(text)
     (tmp_path / "token").chmod(mode)
     done = launch("--token-file", "token", script("note('ran')"))
     assert done.returncode == 2 and says in done.stderr.decode() and not (tmp_path / "ran").exists()
 
 
-def test_the_block_of_ports_is_free_and_below_those_given_at_random():
+def test_the_ports_are_free_and_low():
     count = ports.block_size(8)
     first = ports.free_block(count)
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
@@ -200,7 +200,7 @@ def test_the_block_of_ports_is_free_and_below_those_given_at_random():
     assert ports.first_taken(range(first, first + count)) is None
 
 
-def test_jobs_that_start_at_once_have_different_ports():
+def test_jobs_have_different_ports():
     code = "from xdevice.distributed.rendezvous.ports import free_block as f\n"
     code += "print(*(f(7) for _ in range(25)), flush=True)\ninput()"
     command = [sys.executable, "-c", code]
@@ -213,7 +213,7 @@ def test_jobs_that_start_at_once_have_different_ports():
 
 
 @pytest.mark.parametrize("offset", [0, 1, 3, 6])
-def test_a_port_that_is_taken_is_named_before_anything_starts(script, launch, tmp_path, offset):
+def test_a_taken_port_is_named_first(script, launch, tmp_path, offset):
     first = ports.free_block(7)
     with socket.create_server(("127.0.0.1", first + offset)):
         done = launch("-n", 2, "--master-port", first, script("note('ran')"))
@@ -223,7 +223,7 @@ def test_a_port_that_is_taken_is_named_before_anything_starts(script, launch, tm
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this platform pins no process")
-def test_pinned_processes_have_cores_of_their_own(script, launch):
+def test_pinned_processes_have_own_cores(script, launch):
     ours = os.sched_getaffinity(0)
     count = min(2, len(ours))
     done = launch("-n", count, "--pin", script("print(*os.sched_getaffinity(0))"))
@@ -256,9 +256,7 @@ def test_pinned_processes_have_cores_of_their_own(script, launch):
     (["--hosts", "a,,c", "toy.py"], "--hosts 'a,,c' names 2 of 3 nodes"),
     (["--log-dir", "toy.py", "toy.py"], "--log-dir 'toy.py' cannot be made"),
 ])  # fmt: skip
-def test_a_mistake_in_the_command_is_one_line_and_exit_status_2_before_anything_runs(
-    script, launch, tmp_path, arguments, says
-):
+def test_a_wrong_command_is_one_line(script, launch, tmp_path, arguments, says):
     script("note('ran')")
     done = launch(*arguments)
     assert done.returncode == 2 and done.stdout == b"" and not (tmp_path / "ran").exists()

@@ -8,7 +8,7 @@ import xdevice
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 7])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_the_mean_of_equal_numbers_is_that_number(n, dtype):
+def test_the_mean_of_equals_is_exact(n, dtype):
     random = np.random.default_rng(0)
     numbers = (random.standard_normal(2000) * 10 ** random.uniform(-4, 4, 2000)).astype(dtype)
     tiny = np.array([np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max, 0.0, -0.0, np.inf], dtype)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 def all_reduce(tree: Any, op: str = "sum") -> Any:
     """The tree with each tensor reduced over all processes: new tensors, on the same devices.
 
+    `xdevice.all_reduce` reduces over the devices of this process: it takes a list, with a tensor of each device.
+
     Every process gives a tree of the same structure, shapes and dtypes, which travels as one vector per dtype and
     device. Returns when the result is there. Gradients do not flow through: reduce gradients, outside the function
     that is differentiated.
