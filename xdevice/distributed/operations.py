@@ -183,17 +183,19 @@ def _collective(
     """The result for each tensor of the tree, by its id."""
     if differentiating():
         raise NotSupportedError(f"{name} has no gradient; call it outside value_and_grad, on the gradients")
-    packs, fingerprint = _packs(group, name, flat, allowed)
+    places = _places(group, name, flat, allowed)
+    packs = packs_of([leaf for leaf, _ in places])
     found: dict[int, Any] = {}
     with group.one_at_a_time(name):
         if group.membership is not None:
-            group.membership.enter(fingerprint)
+            group.membership.enter(_fingerprint(name, places, packs))
         for pack in packs:
             # an empty vector is not sent: TensorFlow's engine would not survive it
-            numbers = sum(prod(tensor.shape) for tensor in pack.tensors)
-            engine = group.engine if numbers else None
-            extra = transfer_seconds(numbers * _width(pack), group.job.world_size) if engine is not None else 0.0
-            found.update(zip(map(id, pack.tensors), work(group, name, partial(act, pack, engine), extra), strict=True))
+            engine = group.engine
+            numbers = sum(prod(tensor.shape) for tensor in pack.tensors) if engine is not None else 0
+            extra = transfer_seconds(numbers * _width(pack), group.job.world_size) if numbers else 0.0
+            reduce = partial(act, pack, engine if numbers else None)
+            found.update(zip(map(id, pack.tensors), work(group, name, reduce, extra), strict=True))
     return found
 
 
@@ -207,8 +209,8 @@ def _mapped(flat: Flat, found: dict[int, Any]) -> Any:
     return flat.map(lambda leaf: found.get(id(leaf), leaf))
 
 
-def _packs(group: Group, name: str, flat: Flat, allowed: Callable[[str], str]) -> tuple[list[Pack], Fingerprint]:
-    """The tensors of the tree, each once, in the vectors that they form; and what all processes must agree on."""
+def _places(group: Group, name: str, flat: Flat, allowed: Callable[[str], str]) -> list[tuple[Any, str]]:
+    """The tensors of the tree, each once, with where it is as the end of a sentence."""
     found: dict[int, tuple[Any, str]] = {}
     if flat.unordered:
         raise ArgumentTypeError(f"{name} was given a set, whose order differs between processes; give a list")
@@ -222,14 +224,18 @@ def _packs(group: Group, name: str, flat: Flat, allowed: Callable[[str], str]) -
         found[id(leaf)] = leaf, where
     if not found:
         raise NotATensorError(f"{name} was given {shortened(flat.tree)}, which contains no tensor; give tensors")
-    packs = packs_of([leaf for leaf, _ in found.values()])
+    return list(found.values())
+
+
+def _fingerprint(name: str, places: list[tuple[Any, str]], packs: list[Pack]) -> Fingerprint:
+    """What all processes must agree on."""
     vector_of = {id(tensor): number for number, pack in enumerate(packs) for tensor in pack.tensors}
-    said = []
-    for leaf, where in found.values():
+    described = []
+    for leaf, where in places:
         number = vector_of[id(leaf)]
         what = f"{dtype_name(leaf.dtype)}{list(leaf.shape)} on {packs[number].device.kind}{where}"
-        said.append(f"{what} in vector {number}" if number else what)
-    return packs, Fingerprint.of(name, said)
+        described.append(f"{what} in vector {number}" if number else what)
+    return Fingerprint.of(name, described)
 
 
 def _owner(group: Group, leaf: Any, name: str, where: str) -> Backend:
