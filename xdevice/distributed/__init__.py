@@ -12,15 +12,8 @@ others ends the job with an error that names its rank.
 """
 
 from xdevice.distributed.failures.errors import PEER_FAILED
-from xdevice.distributed.group import (
-    init,
-    is_initialized,
-    local_rank,
-    process_group,
-    rank,
-    shutdown,
-    world_size,
-)
+from xdevice.distributed.group import is_initialized, local_rank, rank, world_size
+from xdevice.distributed.lifetime import init, process_group, shutdown
 from xdevice.distributed.operations import all_gather, all_reduce, barrier, broadcast
 
 __all__ = [

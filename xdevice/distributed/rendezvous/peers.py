@@ -33,7 +33,8 @@ class Peer:
 
     def answer(self, message: dict[str, Any]) -> None:
         """Take in where the process says that it is."""
-        self.where, times = str(message["where"]), message.get("engine")
+        self.where = str(message["where"])
+        times: Any = message.get("engine")
         is_pair = isinstance(times, list) and len(times) == 2
         is_right = is_pair and all(type(time) is float and abs(time) < 1e9 for time in times)
         self.engine = (times[0], times[1]) if is_right else None
