@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cupy
 
 from xdevice.kit.reducing import reduced
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
 
 _ELEMENTWISE = {"sum": cupy.add, "max": cupy.maximum, "min": cupy.minimum}
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cupy
 import numpy as np
 
 from xdevice.backends.cupy.hardware import count, native
-
-if TYPE_CHECKING:
-    from xdevice.device import Device
+from xdevice.device import Device
 
 _NUMBERS = "biufc"  # numeric kinds of dtype
 _DTYPES = "?bBhHiIlLqQefdFD"  # NumPy's characters for the numbers that CuPy has kernels for: no long doubles

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import cupy
 from cupy.cuda import runtime
 
+from xdevice.contract import Build, Properties
 from xdevice.device import Device
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from xdevice.contract import Build, Properties
 
 
 def build() -> Build:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import cupy
 
 from xdevice.backends.cupy.hardware import count, native
-
-if TYPE_CHECKING:
-    from xdevice.contract import MemoryStats
-    from xdevice.device import Device
+from xdevice.contract import MemoryStats
+from xdevice.device import Device
 
 
 def memory_stats(device: Device) -> MemoryStats:

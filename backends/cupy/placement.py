@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cupy
 
 from xdevice.backends.cupy.hardware import native
+from xdevice.contract import Role
 from xdevice.device import Device
-
-if TYPE_CHECKING:
-    from xdevice.contract import Role
 
 
 class _Gpus(dict[int, Device]):

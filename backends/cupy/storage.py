@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cupy
 import numpy as np
 
 from xdevice.backends.cupy.exchange import to_numpy
 from xdevice.backends.cupy.hardware import native
-
-if TYPE_CHECKING:
-    from xdevice.device import Device
+from xdevice.device import Device
 
 
 def to_bits(tensor: Any) -> np.ndarray[Any, Any]:

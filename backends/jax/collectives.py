@@ -5,10 +5,11 @@ Each is one compiled computation, and queued: nothing here waits for a value.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +18,6 @@ from jax.core import Tracer
 
 from xdevice.backends.jax.placement import concrete
 from xdevice.errors import NotSupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _KINDS = {
     "f": jnp.floating,  # bfloat16 and the 8-bit ones too, which NumPy calls void

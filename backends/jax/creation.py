@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +16,8 @@ from jax.sharding import SingleDeviceSharding
 
 from xdevice.backends.jax.hardware import is_mapping, is_tracing, native, scope
 from xdevice.backends.jax.placement import copy, is_only_traced
+from xdevice.device import Device
 from xdevice.errors import ArgumentError, NotSupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xdevice.device import Device
 
 _TAKES_DEVICE = "device" in signature(jnp.arange).parameters
 _WIDE = frozenset(map(np.dtype, ("int64", "uint64", "float64", "complex128")))

@@ -6,11 +6,12 @@ compiled for every dtype and length: the vectors are parts of one long array, an
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,14 +21,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from xdevice.backends.jax.collectives import kind
 from xdevice.backends.jax.hardware import every_device
 from xdevice.backends.jax.placement import device_of, move
+from xdevice.contract import Job
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback
 from xdevice.kit.means import summed_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from xdevice.contract import Job
 
 _jax: Any = jax  # most of what is used here has no types
 # older versions keep these two elsewhere

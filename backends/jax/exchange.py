@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,7 @@ import numpy as np
 from xdevice.backends.jax.placement import check_alive
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 
 def to_numpy(tensor: Any) -> Array:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
 from xdevice.backends.jax.placement import concrete
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xdevice.contract import Call
+from xdevice.contract import Call
 
 _Jitted = type(jax.jit(lambda: None))
 _known: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDictionary()

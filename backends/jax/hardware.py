@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import distributions
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +14,9 @@ from jax._src import core  # which alone tells cheaply that nothing is traced
 from jax._src.interpreters.batching import BatchTrace  # whether jax.vmap maps is told nowhere else
 from jax.core import Tracer
 
+from xdevice.contract import Build, Properties
 from xdevice.device import Device, as_kind
 from xdevice.errors import NotSupportedError, UnknownPlacementError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from xdevice.contract import Build, Properties
 
 _tokens: dict[Any, jax.Array] = {}  # a number on each device, for `synchronize` to compute with
 _successor = jax.jit(lambda number: number + 1)

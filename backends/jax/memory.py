@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 
 from xdevice.backends.jax.hardware import is_virtual, native
-
-if TYPE_CHECKING:
-    from xdevice.contract import MemoryStats
-    from xdevice.device import Device
+from xdevice.contract import MemoryStats
+from xdevice.device import Device
 
 # From XLA, CUDA, cuBLAS and cuDNN.
 _WORDS = (

@@ -9,8 +9,9 @@ that a jitted function closes over is a constant to it, and an argument that it 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 from jax._src import pjit  # where JAX checks devices; it is not public
@@ -18,12 +19,8 @@ from jax.core import Tracer
 
 from xdevice.backends.jax.hardware import as_device, every_device
 from xdevice.backends.jax.placement import concrete, device_of
+from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError, mixed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
-
-    from xdevice.device import Device
 
 _module: Any = pjit
 _NAMES = ("_run_python_pjit", "_python_pjit_helper")  # what JAX 0.10 calls it, and what it was called before

@@ -5,18 +5,15 @@ JAX itself has no models; Flax and Equinox keep theirs in trees of arrays, regis
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from jax.tree_util import default_registry, keystr, tree_flatten_with_path, tree_unflatten
 
 from xdevice.backends.jax.placement import copy, device_of, move
+from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError
 from xdevice.kit import keras
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from xdevice.device import Device
 
 _registered: Callable[[type], Any]
 if hasattr(default_registry, "is_node"):

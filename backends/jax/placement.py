@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +10,10 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from xdevice.backends.jax.hardware import as_device, native
+from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, TracedTensorError, UnknownPlacementError
 from xdevice.kit import keras
-
-if TYPE_CHECKING:
-    from xdevice.contract import Role
 
 _known: dict[SingleDeviceSharding, Device] = {}
 _DATA = (jax.sharding.Sharding, jax.sharding.PartitionSpec, jax.sharding.Mesh, jax.ShapeDtypeStruct)

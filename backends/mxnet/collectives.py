@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -17,9 +18,6 @@ from mxnet.gluon import Parameter
 from xdevice.backends.mxnet.hardware import gpus, is_virtual
 from xdevice.backends.mxnet.placement import arrays
 from xdevice.kit.reducing import reduced
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _ELEMENTWISE = {"sum": mx.np.add, "max": mx.np.maximum, "min": mx.np.minimum}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -11,11 +12,7 @@ from mxnet.ndarray import NDArray
 
 from xdevice.backends.mxnet.hardware import native
 from xdevice.backends.mxnet.placement import arrays, move
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xdevice.device import Device
+from xdevice.device import Device
 
 _DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float16", "float32", "float64")
 _FLOAT: Any = np.dtype("float32")  # what MXNet makes of Python's floats

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from xdevice.backends.mxnet.placement import arrays
 from xdevice.errors import NotSupportedError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -10,9 +11,6 @@ from mxnet import autograd
 
 from xdevice.backends.mxnet.placement import arrays
 from xdevice.errors import NotSupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def is_floating(tensor: Any) -> bool:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mxnet as mx
 from mxnet.runtime import Features
 
+from xdevice.contract import Build, Properties
 from xdevice.device import Device
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from xdevice.contract import Build, Properties
-
 
 _virtual = 0  # CPU contexts that stand for GPUs; the first context is the CPU
 _stands_in = False  # whether these have the names of GPUs

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mxnet as mx
 
 from xdevice.backends.mxnet.hardware import gpus, is_virtual, native
+from xdevice.contract import MemoryStats
 from xdevice.device import Device
-
-if TYPE_CHECKING:
-    from xdevice.contract import MemoryStats
 
 # From MXNet's storage managers, cuBLAS and cuDNN. A tensor of over 2**31 elements, which the official builds
 # cannot hold, counts as well: a smaller batch helps there too.

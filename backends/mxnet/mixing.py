@@ -11,21 +11,18 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mxnet as mx
 from mxnet import base  # whose library every operation goes through
 from mxnet._ffi._ctypes.types import TypeCode  # how an argument that is an array is marked
 
 from xdevice.backends.mxnet.hardware import as_device
+from xdevice.device import Device
 from xdevice.errors import mixed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
-
-    from xdevice.device import Device
 
 _base: Any = base
 _library: Any = _base._LIB

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import mxnet as mx
-from mxnet.gluon import Block
+from mxnet.gluon import Block, Parameter, ParameterDict
 
 from xdevice.backends.mxnet.hardware import native
 from xdevice.backends.mxnet.placement import copy_parameters, reset
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from mxnet.gluon import Parameter, ParameterDict
-
-    from xdevice.device import Device
+from xdevice.device import Device
 
 
 def tensors_of(model: Block | ParameterDict) -> Iterator[tuple[str, Parameter]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy as copying
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import mxnet as mx
 from mxnet import autograd
@@ -11,13 +12,9 @@ from mxnet.gluon import Block, Parameter, ParameterDict
 from mxnet.ndarray import NDArray
 
 from xdevice.backends.mxnet.hardware import as_device, is_virtual, native, stands_in
+from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from xdevice.contract import Role
 
 _known: dict[tuple[int, int], Device] = {}
 

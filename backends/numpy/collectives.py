@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import numpy as np
 
 from xdevice.errors import ArgumentTypeError
 from xdevice.kit.reducing import reduced
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
 
 _ELEMENTWISE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 

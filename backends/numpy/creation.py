@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from xdevice.device import Device
+from xdevice.device import Device
 
-    Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 
 _NUMBERS = "biufc"  # numeric kinds of dtype: neither text nor objects

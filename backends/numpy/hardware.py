@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
 
 import numpy
 
+from xdevice.contract import Build, Properties
 from xdevice.device import Device
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from xdevice.contract import Build, Properties
 
 
 def build() -> Build:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from xdevice.contract import MemoryStats
-    from xdevice.device import Device
+from xdevice.contract import MemoryStats
+from xdevice.device import Device
 
 
 def memory_stats(device: Device) -> MemoryStats:

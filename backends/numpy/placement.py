@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from xdevice.contract import Role
 from xdevice.device import Device
-
-if TYPE_CHECKING:
-    from xdevice.contract import Role
 
 _CPU = Device("cpu", 0)
 

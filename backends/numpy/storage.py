@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from xdevice.device import Device
+from xdevice.device import Device
 
 
 def to_bits(tensor: Any) -> np.ndarray[Any, Any]:

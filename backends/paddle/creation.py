@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import paddle
@@ -11,11 +12,7 @@ import paddle
 from xdevice.backends.paddle.exchange import FOREIGN
 from xdevice.backends.paddle.hardware import native, scope
 from xdevice.backends.paddle.placement import dense, device_of, move
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xdevice.device import Device
+from xdevice.device import Device
 
 # Not uint16, uint32 and uint64: 3.3.1 has the names, but treats uint16 as bfloat16 and cannot fill any of them.
 _WHOLE = ("bool", "uint8", "int8", "int16", "int32", "int64")

@@ -10,8 +10,9 @@ import os
 import re
 import socket
 import time
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import paddle
 import paddle.distributed as dist
@@ -20,17 +21,12 @@ from paddle.distributed import parallel
 
 from xdevice.backends.paddle.hardware import is_virtual, native, real_gpus
 from xdevice.backends.paddle.placement import device_of
+from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit.environment import environment
 from xdevice.kit.loopback import is_loopback, loopback_only
 from xdevice.kit.means import summed_in
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from contextlib import AbstractContextManager
-
-    from xdevice.contract import Job
 
 # Their types lack what is used here
 _core: Any = core

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import paddle
 
 from xdevice.backends.paddle.placement import dense, device_of
 from xdevice.errors import NotSupportedError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 FOREIGN = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 """Dtypes that NumPy lacks. Paddle converts them to and from integers with the same bits."""

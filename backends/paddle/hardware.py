@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import paddle
 from paddle import version
 from paddle.base import core
 
+from xdevice.contract import Build, Properties
 from xdevice.device import Device
 from xdevice.errors import DeviceTypeError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from xdevice.contract import Build, Properties
-
 
 WORD = "vgpu"  # the device type of virtual GPUs
 _virtual = 0  # the number of virtual GPUs in use

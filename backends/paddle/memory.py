@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import paddle
 from paddle.base import core
 
 from xdevice.backends.paddle.hardware import is_virtual, properties
-
-if TYPE_CHECKING:
-    from xdevice.contract import MemoryStats
-    from xdevice.device import Device
+from xdevice.contract import MemoryStats
+from xdevice.device import Device
 
 # Paddle's allocators raise MemoryError; these are messages of the libraries that it calls.
 _WORDS = (

@@ -12,22 +12,19 @@ PaddlePaddle 3.3.1 moves ``x`` to the device of ``y``.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from types import BuiltinFunctionType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import paddle
 from paddle import _C_ops  # the module with all operations
 from paddle.base import core
 
 from xdevice.backends.paddle.placement import device_of
+from xdevice.device import Device
 from xdevice.errors import UnknownPlacementError, mixed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
-
-    from xdevice.device import Device
 
 _Tensor: type = paddle.Tensor
 _eager: Any = core.eager

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdevice.backends.paddle.hardware import device_at, spelling
+from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-
-    from xdevice.device import Device
 
 
 def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import paddle
 from paddle.base import core
 
 from xdevice.backends.paddle.hardware import device_at, native
+from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
-
-if TYPE_CHECKING:
-    from xdevice.contract import Role
 
 _CPU = Device("cpu", 0)
 _Tensor = paddle.Tensor

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import paddle
 
 from xdevice.backends.paddle import creation, placement
 from xdevice.device import Device
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 _STRIDES = "FLAGS_use_stride_kernel"
 _INTEGERS = {1: "int8", 2: "int16"}

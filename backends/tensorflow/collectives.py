@@ -7,21 +7,18 @@ memory with their whole.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import record  # the gradient tape
 
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import arrived, copy, device_of
+from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from xdevice.device import Device
 
 _COMPOSITES = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
 _ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {"sum": tf.add, "max": tf.maximum, "min": tf.minimum}

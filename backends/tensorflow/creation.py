@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import arrived, copy, role
+from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xdevice.device import Device
 
 
 def dtype(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -10,8 +10,7 @@ import tensorflow as tf
 from xdevice.backends.tensorflow.placement import check_values, device_of
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 _Eager = type(tf.constant(0))  # it has no public name
 _DENSE = {

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe  # what the tape calls for each operation
@@ -18,11 +19,7 @@ from tensorflow.python.eager import backprop, context
 
 from xdevice.backends.tensorflow import placement
 from xdevice.backends.tensorflow.hardware import scope
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from xdevice.contract import Call, Differentiation
+from xdevice.contract import Call, Differentiation
 
 _engine: Any = pywrap_tfe
 _tape: Any = backprop

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context  # the one place that knows whether the runtime has started
 
+from xdevice.contract import Build, Properties
 from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractContextManager
-
-    from xdevice.contract import Build, Properties
 
 _virtual = 0  # how many GPUs are virtual: logical CPUs, of which the first stays the CPU
 _stands_in = False  # whether they answer to TensorFlow's names for GPUs

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import is_running, is_virtual, native
-
-if TYPE_CHECKING:
-    from xdevice.contract import MemoryStats
-    from xdevice.device import Device
+from xdevice.contract import MemoryStats
+from xdevice.device import Device
 
 # From the CUDA driver, cuBLAS, and TensorFlow where a copy to the GPU does not fit there.
 _WORDS = ("OUT_OF_MEMORY", "out of memory", "ALLOC_FAILED", "failed to allocate", "Dst tensor is not initialized")

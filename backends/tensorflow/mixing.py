@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe  # the three functions, which every operation looks up anew
@@ -21,9 +22,6 @@ from xdevice.backends.tensorflow.hardware import count, is_virtual
 from xdevice.backends.tensorflow.placement import placed, role, variable_of
 from xdevice.device import Device
 from xdevice.errors import mixed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
 
 _core: Any = core
 _Eager: Any = tf.__internal__.EagerTensor

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import gc
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
@@ -20,13 +21,9 @@ from xdevice.backends.tensorflow.placement import (
     value_apart,
     variable_of,
 )
+from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.kit import keras
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from xdevice.device import Device
 
 _Traced: Any = ConcreteFunction
 

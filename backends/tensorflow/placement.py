@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import record  # the gradient tape
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
 from xdevice.backends.tensorflow.hardware import is_own, is_virtual, named, native, scope
+from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError, TracedTensorError, UnknownPlacementError
 from xdevice.kit import keras
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xdevice.contract import Role
 
 _Eager: Any = tf.__internal__.EagerTensor
 _Variable: Any = ResourceVariable  # what tf.Variable() makes

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from xdevice.backends.tensorflow import creation, exchange
-
-if TYPE_CHECKING:
-    from xdevice.device import Device
+from xdevice.device import Device
 
 
 def to_bits(tensor: Any) -> np.ndarray[Any, Any]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
 
 import array_api_compat.cupy.linalg as xp
 import cupy
 
 from xdevice.backends.cupy.placed import placed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import ModuleType
 
 
 def namespace() -> Mapping[str, Any]:

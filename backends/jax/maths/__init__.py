@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import jax.numpy as jnp
 
 from xdevice.backends.jax.creation import check_width
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import ModuleType
-
 
 _TAKE_DTYPE = (
     *("empty_like", "full_like", "ones_like", "zeros_like"),

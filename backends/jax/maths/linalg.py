@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
 
 import jax.numpy as jnp
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import ModuleType
 
 
 def namespace() -> Mapping[str, Any]:

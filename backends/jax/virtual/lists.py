@@ -8,15 +8,13 @@ originals, to which `hardware` holds references.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
 from xdevice.backends.jax import hardware
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 bridge: Any = import_module("jax._src.xla_bridge")
 _pxla: Any = import_module("jax._src.interpreters.pxla")

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mxnet as mx
 import numpy as np
 from mxnet import autograd
 
 from xdevice.backends.mxnet.engine.servers import Servers, as_worker
+from xdevice.contract import Job
 from xdevice.kit.means import summed_in
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from xdevice.contract import Job
 
 _ELEMENTWISE = {"max": mx.np.maximum, "min": mx.np.minimum}
 _SMALL, _LENGTHS = 1024, 32

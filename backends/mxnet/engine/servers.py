@@ -7,20 +7,17 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from mxnet.libinfo import find_lib_path
 
+from xdevice.contract import Job
 from xdevice.kit.environment import environment
 from xdevice.kit.loopback import is_loopback
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from xdevice.contract import Job
 
 _ONLY_OWN = 0o077
 """The umask of Unix sockets to which only this user can connect."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -13,10 +15,6 @@ from mxnet.ndarray import NDArray
 from xdevice.backends.mxnet.creation import dtype as dtype  # for the kit
 from xdevice.kit.standard import standard
 from xdevice.kit.standard.widening import Widening
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import ModuleType
 
 _np: Any = mx.np
 _npx: Any = mx.npx

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
 
 import mxnet as mx
 
 from xdevice.backends.mxnet import maths
 from xdevice.errors import NotSupportedError
 from xdevice.kit.standard.linalg import linear_algebra
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import ModuleType
 
 _np: Any = mx.np
 _linalg: Any = mx.np.linalg

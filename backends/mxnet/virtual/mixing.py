@@ -9,15 +9,13 @@ from a virtual GPU it does not, so what an updater is given is not looked at.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import mxnet as mx
 from mxnet.kvstore import kvstore
 
 from xdevice.backends.mxnet import mixing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _HOST = 1
 _store: Any = kvstore

@@ -14,16 +14,14 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import mxnet as mx
 from mxnet.runtime import Feature, Features
 
 from xdevice.backends.mxnet import private_names, text
 from xdevice.backends.mxnet.virtual import mixing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CPU, GPU = 1, 2  # MXNet's numbers for types of devices
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
 
 import paddle
 
@@ -12,10 +14,6 @@ from xdevice.backends.paddle.placement import device_of, move
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit.standard import standard
 from xdevice.kit.standard.widening import Widening
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import ModuleType
 
 
 def namespace() -> Mapping[str, Any]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
 
 import paddle
 
 from xdevice.backends.paddle import maths
 from xdevice.kit.standard.linalg import linear_algebra
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import ModuleType
 
 _dtypes: Any = maths
 

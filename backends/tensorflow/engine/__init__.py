@@ -7,20 +7,18 @@ host none is started, unless the job trusts its network.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import tensorflow as tf
 
 from xdevice.backends.tensorflow import creation
 from xdevice.backends.tensorflow.collectives import apart
 from xdevice.backends.tensorflow.engine import cluster
 from xdevice.backends.tensorflow.exchange import to_numpy
 from xdevice.backends.tensorflow.placement import device_of
+from xdevice.contract import Job
 from xdevice.kit.loopback import is_loopback
 from xdevice.kit.shared_memory import SharedMemory
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from xdevice.contract import Job
 
 _memory: SharedMemory | None = None  # while a job of one host runs
 

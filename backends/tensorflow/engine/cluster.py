@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from contextlib import nullcontext
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
@@ -21,13 +21,11 @@ from tensorflow.python.eager import context  # which settles how TensorFlow star
 from xdevice.backends.tensorflow.collectives import apart
 from xdevice.backends.tensorflow.hardware import count, is_running, is_virtual, scope
 from xdevice.backends.tensorflow.placement import arrived, device_of
+from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback, loopback_only
 from xdevice.kit.means import summed_in
-
-if TYPE_CHECKING:
-    from xdevice.contract import Job
 
 _REDUCED = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64})
 """What the ring can add up; other integers are sent as 64 bits."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,10 +17,6 @@ from xdevice.backends.tensorflow.creation import dtype as dtype  # for the kit
 from xdevice.backends.tensorflow.placement import variable_of
 from xdevice.kit.standard import standard
 from xdevice.kit.standard.widening import Widening
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import ModuleType
 
 _numpy: Any = tf.experimental.numpy
 _running: Any = context.context

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
 
 import tensorflow as tf
 
 from xdevice.backends.tensorflow import maths
 from xdevice.kit.standard.fft import fourier_transforms
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import ModuleType
 
 _dtypes: Any = maths
 

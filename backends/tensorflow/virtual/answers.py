@@ -7,16 +7,14 @@ and the peak is the most that has been seen when asked.
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.client import device_lib as _device_lib
 from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import test_util
 from tensorflow.python.platform import test
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 context: Any = _context
 device_lib: Any = _device_lib

@@ -6,9 +6,10 @@ that stand for them, so their ``device_type()`` is ``CPU``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2 as _config
@@ -17,9 +18,6 @@ from tensorflow.dtensor.python import layout as _layout
 from tensorflow.python.client import session as _session
 
 from xdevice.backends.tensorflow import hardware
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 dtensor: Any = _dtensor
 layout: Any = _layout

@@ -18,8 +18,9 @@ from __future__ import annotations
 import re
 import sys
 import threading
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorflow.python.distribute import collective_util, cross_device_ops, cross_device_utils, device_util
 from tensorflow.python.eager import context as _context
@@ -29,9 +30,6 @@ from tensorflow.python.framework import ops as _ops
 
 from xdevice.backends.tensorflow import hardware
 from xdevice.backends.tensorflow.virtual import answers, runtimes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NAME = "xdevice virtual GPU"
 KERNELS = {
