@@ -35,9 +35,9 @@ class Peer:
         """Take in where the process says that it is."""
         self.where = str(message["where"])
         times: Any = message.get("engine")
-        is_pair = isinstance(times, list) and len(times) == 2
-        is_right = is_pair and all(type(time) is float and abs(time) < 1e9 for time in times)
-        self.engine = (times[0], times[1]) if is_right else None
+        pair: list[Any] = times if isinstance(times, list) else []
+        is_right = len(pair) == 2 and all(type(time) is float and abs(time) < 1e9 for time in pair)
+        self.engine = (pair[0], pair[1]) if is_right else None
 
     @property
     def waits_in(self) -> str | None:
