@@ -35,7 +35,11 @@ def test_each_call_says_what_to_install(call):
 
 @pytest.mark.parametrize(
     ("name", "package"),
-    [("paddle", "paddlepaddle"), *[(name, name) for name in ("torch", "tensorflow", "mxnet", "jax", "numpy")]],
+    [
+        ("paddle", "paddlepaddle"),
+        ("mxnet", "--no-deps mxnet==1.9.1, and pip install requests graphviz"),
+        *[(name, name) for name in ("torch", "tensorflow", "jax", "numpy")],
+    ],
 )
 def test_choosing_one_says_how_to_install_it(name, package):
     with pytest.raises(xdevice.BackendNotInstalledError, match=rf"pip install {package}$"):

@@ -27,13 +27,13 @@ def huge_allocation(backend: str, device: str) -> str:
 
 def main(backend: str, device: str) -> str:
     """Ask for the memory in this process."""
-    import xdevice
+    from xdevice import is_out_of_memory, ones, to_numpy, using
 
-    with xdevice.using(backend):
+    with using(backend):
         try:
-            xdevice.to_numpy(xdevice.ones((2**22, 2**24), dtype="float32", device=device))
+            to_numpy(ones((2**22, 2**24), dtype="float32", device=device))
         except Exception as error:
-            return "out of memory" if xdevice.is_out_of_memory(error) else repr(error)
+            return "out of memory" if is_out_of_memory(error) else repr(error)
     return "no error"
 
 
