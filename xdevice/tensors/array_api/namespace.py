@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from xdevice import typing
     from xdevice.contract import Fft, Linalg, Maths
     from xdevice.framework.adapters import Backend
-    from xdevice.typing import Namespace
 
 _DISPATCHING = frozenset({"array_api_compat", "array_api_extra", "scipy", "sklearn"})
 """Libraries that ask a namespace for its name, and use the framework's own functions where they know it."""
@@ -32,7 +32,7 @@ _DISPATCHING = frozenset({"array_api_compat", "array_api_extra", "scipy", "sklea
 _namespaces: dict[Backend, Namespace] = {}
 
 
-def namespace(*xs: Any) -> Namespace:
+def namespace(*xs: Any) -> typing.Namespace:
     """The array API standard's functions for the framework of the tensors, or for the chosen one.
 
     ``dir()`` of a namespace lists its names, and ``linalg`` has more of them. Results are on the
