@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
 
 import torch
 
 from xdevice.backends.torch.hardware import gpus
 from xdevice.backends.torch.in_keras import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
 
 _UNSIGNED = tuple(getattr(torch, f"uint{bits}") for bits in (8, 16, 32, 64) if hasattr(torch, f"uint{bits}"))
 _SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)

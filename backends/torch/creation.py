@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from xdevice.backends.torch import in_keras
 from xdevice.backends.torch.hardware import native
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xdevice.device import Device
+from xdevice.device import Device
 
 # Messages about arguments, which torch raises as RuntimeError.
 _ABOUT_ARGUMENTS = ("infer dtype", "overflow", "not implemented for", "cannot be converted", "Could not run")

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from xdevice.contract import Job
 from xdevice.kit.loopback import is_loopback
 from xdevice.kit.means import summed_in
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from xdevice.contract import Job
 
 _LATER = 60.0
 """Seconds by which gloo's timeouts are longer than xdevice's, which then ends the job and names the right rank."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.dlpack import from_dlpack
 
 from xdevice.backends.torch import in_keras
 from xdevice.errors import NotSupportedError, UnknownPlacementError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from xdevice.contract import Build, Properties
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.tracing import constant
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from xdevice.contract import Build, Properties
-
 
 _virtual: tuple[str, int] = "", 0  # the device type of virtual GPUs, and their number
 

@@ -6,17 +6,14 @@ A copy that Keras makes is on Keras's own device, and so is what a layer compute
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 
+from xdevice.contract import Role
 from xdevice.kit import keras
 from xdevice.kit.import_hook import after_import
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from xdevice.contract import Role
 
 
 def role(cls: type) -> Role | None:

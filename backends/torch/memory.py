@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from xdevice.backends.torch.hardware import gpus, runtime
-
-if TYPE_CHECKING:
-    from xdevice.contract import MemoryStats
-    from xdevice.device import Device
+from xdevice.contract import MemoryStats
+from xdevice.device import Device
 
 # Messages of the CUDA and ROCm drivers, cuBLAS and cuDNN, the allocators, and for sizes beyond 64 bits.
 _WORDS = (

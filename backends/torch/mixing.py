@@ -8,21 +8,18 @@ get torch's own error. Operations in which torch copies by itself, such as ``x[0
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from xdevice.backends.torch.hardware import as_device, gpus
 from xdevice.backends.torch.private_names import core
+from xdevice.device import Device
 from xdevice.errors import mixed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import TracebackType
-
-    from xdevice.device import Device
 
 _DEVICE = re.compile(r"\b(?:cpu|cuda|xpu|mps|vgpu)(?::\d+)?\b")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -13,12 +14,8 @@ from torch.utils import _pytree
 from xdevice.backends.torch import in_keras
 from xdevice.backends.torch.hardware import native
 from xdevice.backends.torch.private_names import core, own
+from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from xdevice.device import Device
 
 
 def tensors_of(model: torch.nn.Module | PackedSequence) -> Iterator[tuple[str, torch.Tensor]]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
 from xdevice.backends.torch import in_keras
 from xdevice.backends.torch.hardware import as_device, is_hidden, native
+from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit import keras
-
-if TYPE_CHECKING:
-    from xdevice.contract import Role
 
 _CPU = Device("cpu", 0)
 _DATA = (

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
 
 from xdevice.backends.torch.hardware import native
+from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from xdevice.device import Device
 
 
 def to_bits(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import array_api_compat.torch as xp
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import ModuleType
 
 
 def namespace() -> Mapping[str, Any]:

@@ -12,17 +12,13 @@ Virtual GPUs can be enabled at any time; existing tensors stay where they are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from xdevice.backends.torch import hardware, in_keras, placement
 from xdevice.backends.torch.private_names import check, core
 from xdevice.backends.torch.virtual.compiled import build
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-
-if TYPE_CHECKING:
-    from xdevice.kit.plugins import Recipe
+from xdevice.kit.plugins import Recipe
 
 OLDEST = (2, 10)
 """The first torch whose PrivateUse1 device can be written in Python."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
 
 from xdevice.backends.torch.virtual import cuda, runtime
 from xdevice.backends.torch.virtual.compiled import plug_in
 from xdevice.backends.torch.virtual.in_python.devices import InPython
+from xdevice.backends.torch.virtual.runtime import Runtime
 from xdevice.backends.torch.virtual.torch_parts import (
     attention,
     autocast,
@@ -24,11 +25,6 @@ from xdevice.backends.torch.virtual.torch_parts import (
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit import plugins, virtual_memory
 from xdevice.machine import host_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xdevice.backends.torch.virtual.runtime import Runtime
 
 
 def start(n: int, stand_in: bool) -> Runtime:

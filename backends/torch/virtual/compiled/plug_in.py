@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,10 +16,6 @@ from xdevice.backends.torch.virtual.compiled import build
 from xdevice.backends.torch.virtual.runtime import NAME, known
 from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
 from xdevice.kit import plugins
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 _NUMBER = ctypes.c_int64
 

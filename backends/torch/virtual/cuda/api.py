@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -13,9 +14,6 @@ from xdevice.backends.torch.virtual.cuda import streams
 from xdevice.backends.torch.virtual.cuda.unavailable import refused
 from xdevice.backends.torch.virtual.runtime import exchange, in_use
 from xdevice.machine import host_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:

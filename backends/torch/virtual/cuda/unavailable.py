@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import torch
 
 from xdevice.backends.torch.private_names import replace_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _OPERATIONS = "run the operations themselves"
 _TENSORS = "make tensors with torch.empty"

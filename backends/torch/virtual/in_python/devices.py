@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.utils.backend_registration import (
@@ -29,9 +30,6 @@ from xdevice.backends.torch.virtual.in_python import (
 )
 from xdevice.backends.torch.virtual.runtime import NAME, existing
 from xdevice.backends.torch.virtual.torch_parts import backward
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class _Current(threading.local):

@@ -6,9 +6,10 @@ wrapped. Pinned memory needs an allocator in C++; here it is ordinary memory tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import wraps
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
@@ -19,9 +20,6 @@ from torch.utils._device import (
 
 from xdevice.backends.torch.private_names import replace_name, storage_of
 from xdevice.backends.torch.virtual.runtime import NAME, in_use
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _script: Any = _builtins
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -23,9 +24,6 @@ from xdevice.backends.torch.virtual.in_python.memory import (
 from xdevice.backends.torch.virtual.in_python.randomness import check
 from xdevice.backends.torch.virtual.runtime import NAME, in_use, index_of, known
 from xdevice.errors import mixed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
 
 _CPU = torch.device("cpu")
 

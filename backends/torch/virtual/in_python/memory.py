@@ -11,16 +11,14 @@ import ctypes
 import math
 import struct
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from xdevice.backends.torch.private_names import ON_CPU, aten, core, library, storage_of
 from xdevice.backends.torch.virtual.in_python import factories, memory_accounting
 from xdevice.backends.torch.virtual.runtime import NAME, index_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 _CPU, _EXTENSION = 1, 12  # DLPack's numbers for devices
 _DEVICE = 8  # where the device stands in a DLPack capsule: behind the address

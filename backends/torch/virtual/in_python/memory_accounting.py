@@ -11,14 +11,11 @@ import sys
 import weakref
 from collections import deque
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import Any, NoReturn
 
 import torch
 
 from xdevice.backends.torch.virtual.runtime import NAME, in_use
-
-if TYPE_CHECKING:
-    from typing import Any, NoReturn
 
 _held: list[int] = []  # bytes now, by device
 _most: list[int] = []  # the largest number so far

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from xdevice.backends.torch.private_names import aten
 from xdevice.backends.torch.virtual.in_python.kernels import on_host
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Tensor = torch.Tensor
 

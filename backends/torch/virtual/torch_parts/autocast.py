@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from xdevice.backends.torch.private_names import aten, core, library
 from xdevice.backends.torch.virtual.runtime import NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # torch's own lists for CUDA (its documentation of torch.amp, "CUDA Op-Specific Behavior"), under aten's names
 _LOWER = """

@@ -6,14 +6,12 @@ import atexit
 import ctypes
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from xdevice.backends.torch.private_names import core, replace_name
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _raise_pending = ctypes.pythonapi.PyErr_Occurred  # ctypes raises the pending exception
 _NO_THREADS = "device_ready_queues_"  # in the engine's error, where it started before the devices were there

@@ -7,7 +7,8 @@ drops hooks, and changes `load_state_dict`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.nn import parameter as parameters
@@ -16,9 +17,6 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from xdevice.backends.torch.models import refill
 from xdevice.backends.torch.private_names import replace_name
 from xdevice.backends.torch.virtual.runtime import NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def replace() -> None:

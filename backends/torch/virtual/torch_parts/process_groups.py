@@ -9,9 +9,10 @@ CUDA's, gloo answers where a program asks for NCCL.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import wraps
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -19,9 +20,6 @@ import torch.distributed as dist
 from xdevice.backends.torch.private_names import core, library, replace_name
 from xdevice.backends.torch.virtual import runtime
 from xdevice.backends.torch.virtual.runtime import in_use
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _C10D = "torch.distributed.distributed_c10d"
 _libraries: list[Any] = []  # registrations last as long as these objects
