@@ -12,6 +12,7 @@ from xdevice.backends.cupy import storage as cupy_storage
 from xdevice.backends.cupy.maths import fft as cupy_fft
 from xdevice.backends.cupy.maths import linalg as cupy_linalg
 from xdevice.backends.jax import collectives as jax_collectives
+from xdevice.backends.jax import compiling as jax_compiling
 from xdevice.backends.jax import creation as jax_creation
 from xdevice.backends.jax import engine as jax_engine
 from xdevice.backends.jax import exchange as jax_exchange
@@ -65,6 +66,7 @@ from xdevice.backends.paddle import virtual as paddle_virtual
 from xdevice.backends.paddle.maths import fft as paddle_fft
 from xdevice.backends.paddle.maths import linalg as paddle_linalg
 from xdevice.backends.tensorflow import collectives as tensorflow_collectives
+from xdevice.backends.tensorflow import compiling as tensorflow_compiling
 from xdevice.backends.tensorflow import creation as tensorflow_creation
 from xdevice.backends.tensorflow import engine as tensorflow_engine
 from xdevice.backends.tensorflow import exchange as tensorflow_exchange
@@ -116,6 +118,7 @@ placement: list[contract.Placement] = [
 data: list[contract.Data] = [numpy_placement]
 trees: list[contract.Trees] = [torch_models, jax_models]
 models: list[contract.Models] = [torch_models, tensorflow_models, paddle_models, mxnet_models, jax_models]
+compiling: list[contract.Compiling] = [tensorflow_compiling, jax_compiling]
 creation: list[contract.Creation] = [
     torch_creation,
     tensorflow_creation,
