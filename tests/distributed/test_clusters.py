@@ -99,10 +99,10 @@ def test_recipes_in_one_folder_train_apart(environment, tmp_path):
 
 @pytest.mark.parametrize("recipe", ["torchrun.sh", "mpirun.sh"])
 def test_a_recipe_goes_on_after_a_kill(environment, job_processes, tmp_path, recipe):
-    if recipe == "mpirun.sh" and shutil.which("mpirun", path=str(Path(sys.executable).parent)) is None:
+    beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    if recipe == "mpirun.sh" and shutil.which("mpirun", path=beside) is None:
         pytest.skip("mpirun is not installed")
-    env = {**environment, "PYTHON": sys.executable, "XDEVICE_BACKEND": "torch", **ROOT}
-    env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    env = {**environment, "PYTHON": sys.executable, "XDEVICE_BACKEND": "torch", "PATH": beside, **ROOT}
     command = ["sh", str(RECIPES / recipe), "--steps", "40", "--every", "5", "--pause", "0.1"]
     started = subprocess.Popen(
         command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
