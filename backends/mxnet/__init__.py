@@ -75,7 +75,6 @@ with _names_lent(), warnings.catch_warnings():
 write_plainly()
 
 CANNOT: dict[str, str] = {
-    "trees": "MXNet keeps no registry of containers; register a class with optree",
     "storage": "it is not needed: NumPy has all of MXNet's dtypes",
     "sharing": "its engine may still be writing to memory when a call has returned; leave copy out",
     "data": "every array is of numbers",

@@ -1,4 +1,4 @@
-"""Gluon's blocks, and what ``collect_params`` gives."""
+"""Gluon's blocks, what ``collect_params`` gives, and the batches of MXNet's own iterators."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from mxnet.gluon import Block, Parameter, ParameterDict
 from xdevice.backends.mxnet.hardware import native
 from xdevice.backends.mxnet.placement import copy_parameters, reset
 from xdevice.device import Device
+from xdevice.kit.nodes import by_attributes
 
 
 def tensors_of(model: Block | ParameterDict) -> Iterator[tuple[str, Parameter]]:
@@ -52,3 +53,11 @@ def copy_models(models: list[Any]) -> list[Any]:
 
 def _parameters(model: Any) -> ParameterDict:
     return model.collect_params() if isinstance(model, Block) else model
+
+
+def is_node(cls: type) -> bool:
+    return issubclass(cls, mx.io.DataBatch)
+
+
+def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
+    return by_attributes(node, list(vars(node)))

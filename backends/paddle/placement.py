@@ -45,7 +45,7 @@ def role(cls: type) -> Role | None:
         return "tensor"
     if issubclass(cls, paddle.nn.Layer):
         return "model"
-    if issubclass(cls, type(paddle.float32)):
+    if issubclass(cls, (type(paddle.float32), core.Generator)):
         return "data"
     return "device" if issubclass(cls, _PLACES) else None
 
@@ -96,10 +96,10 @@ class _Move(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # An
         return _Move.apply(*gradients, ctx.source, True)
 
 
-def dense(tensor: Any) -> Any:
-    """The tensor, if Paddle can copy it; `NotSupportedError` otherwise."""
+def dense(tensor: Any, verb: str = "copy") -> Any:
+    """The tensor, if Paddle can do that with it; `NotSupportedError` otherwise."""
     if not tensor.is_dense():  # Paddle fails to copy a sparse tensor, and its numpy() crashes
-        raise NotSupportedError("paddle cannot copy a sparse or distributed tensor; take its to_dense() first")
+        raise NotSupportedError(f"paddle cannot {verb} a sparse or distributed tensor; take its to_dense() first")
     return tensor
 
 

@@ -15,7 +15,6 @@ import tensorflow as tensorflow
 
 CANNOT: dict[str, str] = {
     "data": "every tensor counts as numbers",
-    "trees": "TensorFlow keeps no registry of containers; register a class with optree",
 }
 """What this framework cannot do, and why."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
+from tensorflow.python.trackable import data_structures
 
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import (
@@ -24,8 +25,11 @@ from xdevice.backends.tensorflow.placement import (
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.kit import keras
+from xdevice.kit.nodes import by_attributes
 
 _Traced: Any = ConcreteFunction
+_ListWrapper: Any = data_structures.ListWrapper
+_WRAPPERS: Any = (data_structures._DictWrapper, data_structures._TupleWrapper, _ListWrapper)
 
 
 def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
@@ -154,3 +158,28 @@ def _traced(handles: list[Any]) -> set[str]:
     # by its type, and without a walk through what each object refers to: TensorFlow's own objects may not survive one
     functions: list[Any] = [found for found in gc.get_objects() if issubclass(type(found), _Traced)]
     return {f.graph.name for f in functions if any(id(outer) in wanted for outer in f.captured_inputs)}
+
+
+def is_node(cls: type) -> bool:
+    return issubclass(cls, (*_WRAPPERS, tf.experimental.ExtensionType))
+
+
+def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
+    """The containers in which a `tf.Module` keeps its attributes, and extension types."""
+    if not isinstance(node, _WRAPPERS):
+        return by_attributes(node, [field.name for field in node._tf_extension_type_fields()])
+    if isinstance(node, _ListWrapper):
+        return list(node), [f"[{i}]" for i in range(len(node))], type(node), None
+    inner = node.__wrapped__
+    if isinstance(inner, dict):
+        keys = list(inner)
+        return list(inner.values()), [f"[{key!r}]" for key in keys], lambda new: type(node)(_filled(inner, new)), keys
+    names = getattr(inner, "_fields", None)
+    written = [f".{name}" for name in names] if names else [f"[{i}]" for i in range(len(inner))]
+    return list(inner), written, lambda new: type(node)(tuple.__new__(type(inner), new)), None
+
+
+def _filled(container: dict[Any, Any], values: list[Any]) -> dict[Any, Any]:
+    new = copy.copy(container)
+    new.update(zip(container, values, strict=True))
+    return new

@@ -20,14 +20,26 @@ def opener_of(cls: type) -> Opener | None:
 
     Into parts, how each is written, what rebuilds it, and what it keeps beside them.
     """
-    optree: Any = sys.modules.get("optree")
-    entry = optree.register_pytree_node.get(cls) if hasattr(optree, "register_pytree_node") else None
+    entry = _in_optree(cls)
     if entry is not None and getattr(entry.kind, "name", "") == "CUSTOM":
         return lambda node: _opened_by_optree(entry, node)
     for owner in usable(cls):
         if owner.open("trees").has("is_node") and owner.trees.is_node(cls):
             return owner.trees.opened
     return None
+
+
+def _in_optree(cls: type) -> Any:
+    """How optree opens the class: as registered for all, else in a namespace, if there is one alone."""
+    optree: Any = sys.modules.get("optree")
+    if not hasattr(optree, "register_pytree_node"):
+        return None
+    entry = optree.register_pytree_node.get(cls)
+    if entry is None:  # it has no list of namespaces of its own (0.20)
+        registry = getattr(optree.registry, "_NODETYPE_REGISTRY", {})
+        found = [registry[key] for key in list(registry) if isinstance(key, tuple) and key[-1] is cls]
+        entry = found[0] if len(found) == 1 else None
+    return entry
 
 
 def _opened_by_optree(entry: Any, node: Any) -> Opened:
