@@ -338,11 +338,17 @@ class Collectives(Protocol):
     """Several tensors at once: in parts, in one piece, added up. The core has checked that they fit."""
 
     def kind(self, tensor: Any) -> str:
-        """NumPy's letter for the dtype's kind: ``f`` (bfloat16 too), ``i``, ``u``, ``b``, ``c``; ``O`` for others."""
+        """NumPy's letter for the dtype's kind: ``f`` (bfloat16 too), ``i``, ``u``, ``b``, ``c``; ``O`` for others.
+
+        `ArgumentTypeError` for a tensor that is not one plain array: sparse, ragged, masked; it says how to make one.
+        """
         ...
 
     def split(self, tensor: Any, sizes: Sequence[int]) -> list[Any]:
-        """Parts of that many rows each along the first axis, on the tensor's device; they may share its memory."""
+        """Parts of that many rows each along the first axis, on the tensor's device; they may share its memory.
+
+        `NotSupportedError` for a kind of tensor that the framework cannot split.
+        """
         ...
 
     def leaf(self, tensor: Any) -> Any:
@@ -350,7 +356,10 @@ class Collectives(Protocol):
         ...
 
     def pack(self, tensors: Sequence[Any]) -> Any:
-        """One new vector of all their numbers, of no graph; they are on one device and of one dtype."""
+        """One new vector of all their numbers, of no graph; they are on one device and of one dtype.
+
+        Gradients may be sparse where the framework makes such.
+        """
         ...
 
     def unpack(self, vector: Any, like: Sequence[Any]) -> list[Any]:

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from xdevice.backends.jax.placement import concrete
-from xdevice.errors import NotSupportedError
+from xdevice.backends.jax.placement import concrete, described, is_sparse
+from xdevice.errors import ArgumentTypeError, NotSupportedError
 
 _KINDS = {
     "f": jnp.floating,  # bfloat16 and the 8-bit ones too, which NumPy calls void
@@ -30,10 +30,14 @@ _ELEMENTWISE = {"sum": jnp.add, "max": jnp.maximum, "min": jnp.minimum}
 
 
 def kind(tensor: Any) -> str:
+    if is_sparse(tensor):
+        raise ArgumentTypeError(f"a plain array is needed, and this is {described(tensor)}")
     return next((letter for letter, kind in _KINDS.items() if jnp.issubdtype(tensor.dtype, kind)), "O")
 
 
 def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
+    if is_sparse(tensor):
+        raise NotSupportedError(f"jax cannot split {described(tensor)}")
     with _beside(tensor):
         tensor = tensor if isinstance(tensor, jax.Array) else concrete(tensor)
         return list(jnp.split(tensor, np.cumsum(sizes[:-1])))

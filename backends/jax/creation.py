@@ -15,7 +15,7 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from xdevice.backends.jax.hardware import is_mapping, is_tracing, native, scope
-from xdevice.backends.jax.placement import copy, is_only_traced
+from xdevice.backends.jax.placement import copy, described, is_only_traced, is_sparse
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, NotSupportedError
 
@@ -32,6 +32,8 @@ def dtype(name: str) -> Any:
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
     check_width(dtype)
+    if is_sparse(data):
+        raise NotSupportedError(f"jax makes plain arrays, and this is {described(data)}")
     if isinstance(data, jax.Array) and not is_only_traced(data):
         copied = copy(data) if dtype is None else copy(data).astype(dtype)
         return copied if device is None else jax.device_put(copied, native(device))
@@ -40,7 +42,7 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
     except jax.errors.TracerArrayConversionError:  # values of a traced function: only JAX can stack them
         made = jnp.array(data, dtype)  # given a device, it fails under jax.vmap
         return made if device is None else jax.device_put(made, SingleDeviceSharding(native(device)))
-    if array.dtype.kind in "OSUMm":
+    if array.dtype.kind in "OSUMm" or array.dtype.names or array.dtype == jax.dtypes.float0:
         raise TypeError(f"{array.dtype} is not a numeric dtype")
     if array.dtype.kind in "iu" and array.size:
         _check_range(dtype, array.min(), array.max())

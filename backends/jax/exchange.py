@@ -8,13 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xdevice.backends.jax.placement import check_alive
+from xdevice.backends.jax.placement import check_alive, described, is_sparse
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 Array = np.ndarray[Any, Any]
 
 
 def to_numpy(tensor: Any) -> Array:
+    if is_sparse(tensor):
+        raise NotSupportedError(f"NumPy cannot hold {described(tensor)}")
     array = check_alive(tensor)
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         raise NotSupportedError(f"NumPy has no {array.dtype}; convert it first with jax.random.key_data")
@@ -27,6 +29,8 @@ def to_numpy(tensor: Any) -> Array:
 
 def export(tensor: Any) -> tuple[Any, bool] | None:
     """Arrays on one device, which never change."""
+    if is_sparse(tensor):
+        return None
     array = check_alive(tensor)
     if jnp.issubdtype(array.dtype, jax.dtypes.extended) or not array.size or len(array.sharding.device_set) > 1:
         return None

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from xdevice.backends.jax.placement import concrete
+from xdevice.backends.jax.placement import concrete, described, is_sparse
 from xdevice.contract import Call
+from xdevice.errors import NotSupportedError
 
 _Jitted = type(jax.jit(lambda: None))
 _known: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDictionary()
@@ -22,6 +23,9 @@ def is_floating(tensor: Any) -> bool:
 
 
 def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
+    odd = next(filter(is_sparse, parameters), None)
+    if odd is not None:
+        raise NotSupportedError(f"jax.grad cannot differentiate for {described(odd)}")
     parameters = [p if isinstance(p, jax.Array) else concrete(p) for p in parameters]  # Keras's variables
     if isinstance(call.fn, _Jitted):
         arrays, structure = jax.tree.flatten((call.args, call.kwargs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jax
@@ -20,7 +21,7 @@ _DATA = (jax.sharding.Sharding, jax.sharding.PartitionSpec, jax.sharding.Mesh, j
 
 
 def role(cls: type) -> Role | None:
-    if issubclass(cls, (jax.Array, Tracer)):  # isinstance calls a tracer an Array, issubclass does not
+    if issubclass(cls, (jax.Array, Tracer, *_sparse())):  # isinstance calls a tracer an Array, issubclass does not
         return "tensor"
     if issubclass(cls, (jax.Device, SingleDeviceSharding)):
         return "device"
@@ -34,7 +35,7 @@ def device_of(tensor: Any) -> Device:
         if tensor.is_deleted():
             raise _deleted(tensor)
     except AttributeError:
-        return device_of(keras.value_of(tensor))
+        return device_of(tensor.data if is_sparse(tensor) else keras.value_of(tensor))
     where = tensor.sharding
     try:
         return _known[where]
@@ -43,6 +44,8 @@ def device_of(tensor: Any) -> Device:
 
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
+    if is_sparse(tensor):
+        return jax.tree.map(lambda part: move(part, device, non_blocking), tensor)
     if not isinstance(tensor, jax.Array):
         return keras.with_value(tensor, move(keras.value_of(tensor), device, non_blocking))
     there = native(device)
@@ -54,6 +57,8 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
 
 
 def copy(tensor: Any) -> Any:
+    if is_sparse(tensor):
+        return jax.tree.map(copy, tensor)
     if not isinstance(tensor, jax.Array):
         return keras.with_value(tensor, copy(keras.value_of(tensor)))
     # the copy of an array that is uncommitted would go to the default device, so make that its own;
@@ -69,6 +74,22 @@ def is_only_traced(tensor: Any) -> bool:
     except TracedTensorError:
         return True
     return False
+
+
+def is_sparse(tensor: Any) -> bool:
+    """Whether it is one of JAX's experimental sparse arrays: several arrays, as one."""
+    return isinstance(tensor, _sparse())
+
+
+def described(tensor: Any) -> str:
+    """What a sparse array is, and what to type to make it a plain one."""
+    return f"a {type(tensor).__name__}; take its todense() first"
+
+
+def _sparse() -> tuple[type, ...]:
+    module: Any = sys.modules.get("jax.experimental.sparse")  # where there are such, it is imported
+    base = getattr(module, "JAXSparse", None)
+    return () if base is None else (base,)
 
 
 def concrete(tensor: Any) -> Any:

@@ -17,19 +17,21 @@ from mxnet.gluon import Parameter
 
 from xdevice.backends.mxnet.hardware import gpus, is_virtual
 from xdevice.backends.mxnet.placement import arrays
+from xdevice.errors import ArgumentTypeError, NotSupportedError
 from xdevice.kit.reducing import reduced
 
 _ELEMENTWISE = {"sum": mx.np.add, "max": mx.np.maximum, "min": mx.np.minimum}
 
 
 def kind(tensor: Any) -> str:
-    if getattr(tensor, "stype", "default") != "default":
-        return "O"  # sparse
-    letter = np.dtype(tensor.dtype).kind
-    return letter if letter in "fiubc" else "O"
+    if _is_sparse(tensor):
+        raise ArgumentTypeError(f"a plain array is needed, and this is {_described(tensor)}")
+    return _letter(arrays(tensor)[0])
 
 
 def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
+    if getattr(tensor, "stype", "") == "row_sparse":
+        raise NotSupportedError(f"mxnet cannot split {_described(tensor)}")
     ends = list(accumulate(sizes, initial=0))
     with _plain():
         return [tensor[start:end] for start, end in pairwise(ends)]
@@ -40,14 +42,14 @@ def leaf(tensor: Any) -> Any:
         return tensor  # its own `grad_req` says whether
     with _plain():
         own = tensor.detach()
-        if kind(own) == "f":
+        if _letter(own) == "f":
             own.attach_grad()
     return own
 
 
 def pack(tensors: Sequence[Any]) -> Any:
     with _plain():
-        flat = [arrays(tensor)[0].as_np_ndarray().reshape(-1) for tensor in tensors]
+        flat = [dense(arrays(tensor)[0]).as_np_ndarray().reshape(-1) for tensor in tensors]
         if len(flat) == 1:
             return flat[0].copy()
         ends = list(accumulate((len(part) for part in flat), initial=0))
@@ -89,6 +91,24 @@ def threads() -> Callable[[], AbstractContextManager[Any]] | None:
         return stack
 
     return entered
+
+
+def dense(array: Any) -> Any:
+    """The array, or all numbers of one that is sparse, as the gradient of an embedding may be."""
+    return array.tostype("default") if _is_sparse(array) else array
+
+
+def _is_sparse(tensor: Any) -> bool:
+    return getattr(tensor, "stype", "default") != "default"
+
+
+def _described(tensor: Any) -> str:
+    return f"a {tensor.stype} array; take its tostype('default') first"
+
+
+def _letter(tensor: Any) -> str:
+    letter = np.dtype(tensor.dtype).kind
+    return letter if letter in "fiubc" else "O"
 
 
 def _plain() -> AbstractContextManager[Any]:

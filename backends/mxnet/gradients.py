@@ -9,12 +9,13 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd
 
+from xdevice.backends.mxnet.collectives import dense
 from xdevice.backends.mxnet.placement import arrays
 from xdevice.errors import NotSupportedError
 
 
 def is_floating(tensor: Any) -> bool:
-    return bool(np.dtype(tensor.dtype).kind == "f")
+    return bool(np.dtype(arrays(tensor)[0].dtype).kind == "f")
 
 
 def value_and_gradients(
@@ -56,4 +57,4 @@ def _gradients(value: Any, variables: list[Any], training: bool) -> list[Any]:
 
 
 def _like(variable: Any, gradient: Any) -> Any:
-    return gradient.as_np_ndarray() if isinstance(variable, mx.np.ndarray) else gradient
+    return dense(gradient).as_np_ndarray() if isinstance(variable, mx.np.ndarray) else gradient

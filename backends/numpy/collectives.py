@@ -15,7 +15,7 @@ _ELEMENTWISE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 def kind(tensor: Any) -> str:
-    if isinstance(tensor, np.ma.MaskedArray):
+    if np.ma.is_masked(tensor):
         raise ArgumentTypeError("the mask of a masked array would be lost; give x.filled(0)")
     dtype = tensor.dtype
     if dtype.kind in "fiubc":

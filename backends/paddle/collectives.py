@@ -9,6 +9,7 @@ from typing import Any
 import paddle
 
 from xdevice.backends.paddle.placement import dense
+from xdevice.errors import ArgumentTypeError
 
 _ELEMENTWISE = {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}
 _WIDER = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "int32", "int16": "int32"}
@@ -17,13 +18,15 @@ _LETTERS = {"bool": "b", "uint": "u", "int": "i", "bfloat": "f", "float": "f", "
 
 
 def kind(tensor: Any) -> str:
+    if not tensor.is_dense():
+        raise ArgumentTypeError("a plain array is needed, and this is a sparse tensor; take its to_dense() first")
     word = _word(tensor).partition("_")[0].rstrip("0123456789")
-    return _LETTERS.get(word, "O") if tensor.is_dense() else "O"
+    return _LETTERS.get(word, "O")
 
 
 def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
     with paddle.no_grad():
-        return list(paddle.split(dense(tensor), list(sizes)))
+        return list(paddle.split(dense(tensor, "split"), list(sizes)))
 
 
 def leaf(tensor: Any) -> Any:

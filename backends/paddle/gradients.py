@@ -6,9 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import paddle
+from paddle.autograd.py_layer import once_differentiable
 
 from xdevice.backends.paddle import placement
 from xdevice.errors import NotSupportedError
+
+_ONCE_DIFFERENTIABLE = once_differentiable(lambda: None).__code__
+"""The code of every ``backward`` that is marked so."""
 
 
 def is_floating(tensor: Any) -> bool:
@@ -23,27 +27,53 @@ def value_and_gradients(
         value, aux = call(variables)
         if value.stop_gradient:  # it depends on no variable
             return value.detach(), aux, [_zeros(p) for p in variables]
-        if nested and _through_compiled(value.grad_fn):
-            raise NotSupportedError(
-                "paddle has no gradients of gradients of what paddle.jit.to_static has compiled; differentiate the "
-                "function itself"
-            )
         found = paddle.grad(value, variables, create_graph=nested, allow_unused=True)
+        once = _only_once(value.grad_fn) if nested else ""
+        if once:
+            found = [None if gradient is None else _Once.apply(gradient, value, once) for gradient in found]
     return value if nested else value.detach(), aux, [_beside(p, g) for p, g in zip(variables, found, strict=True)]
 
 
-def _through_compiled(node: Any) -> bool:
-    """Whether a compiled program is among the operations; the gradient of its gradient would be zero (3.3.1)."""
+class _Once(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # Any to mypy unless installed
+    """A gradient that cannot be differentiated for what the value depends on: it would be zero (3.3.1)."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Any, value: Any, once: str) -> Any:
+        ctx.once = once
+        return gradient.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise NotSupportedError(f"paddle has no gradients of gradients of {ctx.once}; differentiate another function")
+
+
+def _only_once(node: Any) -> str:
+    """What of the operations can be differentiated once only; empty if there is none."""
     seen, left = set[int](), [node]
     while left:
         node = left.pop()
         if node is None or node.node_ptr() in seen:
             continue
         if node.name() in ("Dy2StGradNode", "GradNodeBase"):  # the latter before 3.3
-            return True
+            return "what paddle.jit.to_static has compiled"
+        layer = node.name().removeprefix("GradNodePyLayer_")
+        if layer != node.name() and any(_is_marked(cls) for cls in _layers(layer)):
+            return f"{layer}, which is marked once_differentiable"
         seen.add(node.node_ptr())
         left += node.next_functions
-    return False
+    return ""
+
+
+def _layers(name: str) -> list[Any]:
+    """All classes of that name, since a node of the graph says no more of its own."""
+    found: list[Any] = [paddle.autograd.PyLayer]
+    for cls in found:  # grows while it is walked
+        found += cls.__subclasses__()
+    return [cls for cls in found if cls.__name__ == name]
+
+
+def _is_marked(layer: Any) -> bool:
+    return getattr(layer.backward, "__code__", None) is _ONCE_DIFFERENTIABLE
 
 
 def _variable(parameter: Any, nested: bool) -> Any:
@@ -58,6 +88,8 @@ def _beside(parameter: Any, gradient: Any) -> Any:
     """The gradient on its parameter's device, where some of Paddle's kernels do not put it."""
     if gradient is None:
         return _zeros(parameter)
+    if gradient.is_selected_rows():  # that of a sparse embedding, whose shape is of the rows that were looked up
+        gradient = _with_all_rows(gradient, parameter)
     device = placement.device_of(parameter)
     return gradient if placement.device_of(gradient) is device else placement.move(gradient, device, False)
 
@@ -66,3 +98,9 @@ def _zeros(parameter: Any) -> Any:
     zeros = paddle.zeros_like(parameter)
     zeros.stop_gradient = True
     return zeros
+
+
+def _with_all_rows(gradient: Any, parameter: Any) -> Any:
+    rows = paddle.to_tensor(gradient.rows(), dtype="int64")
+    values = gradient._get_tensor_from_selected_rows()
+    return paddle.scatter_nd_add(_zeros(parameter), rows.unsqueeze(1), values)

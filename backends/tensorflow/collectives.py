@@ -10,34 +10,38 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import record  # the gradient tape
 
 from xdevice.backends.tensorflow.hardware import scope
-from xdevice.backends.tensorflow.placement import arrived, copy, device_of
+from xdevice.backends.tensorflow.placement import COMPOSITES, arrived, copy, described, device_of
 from xdevice.device import Device
-from xdevice.errors import NotSupportedError
+from xdevice.errors import ArgumentTypeError, NotSupportedError
 
-_COMPOSITES = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
 _ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {"sum": tf.add, "max": tf.maximum, "min": tf.minimum}
 
 
 def kind(tensor: Any) -> str:
     dtype = tf.as_dtype(tensor.dtype)
-    if isinstance(tensor, _COMPOSITES):
-        return "O"
+    if isinstance(tensor, COMPOSITES):
+        raise ArgumentTypeError(f"a plain array is needed, and this is {described(tensor)}")
     if dtype.is_integer:
         return "u" if dtype.is_unsigned else "i"
     return "f" if dtype.is_floating else "c" if dtype.is_complex else "b" if dtype.is_bool else "O"
 
 
 def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
-    if isinstance(tensor, _COMPOSITES):
-        raise NotSupportedError(f"tensorflow splits no {type(tensor).__name__}; split a dense tensor")
+    if isinstance(tensor, tf.IndexedSlices):
+        raise NotSupportedError(f"tensorflow cannot split {described(tensor)}")
+    if tensor.dtype.is_quantized:
+        raise NotSupportedError(f"tensorflow cannot split {tensor.dtype.name}; tf.bitcast it to integers first")
     device = device_of(tensor)
     with scope(device):
+        if isinstance(tensor, COMPOSITES):
+            return [_rows(tensor, end - n, n) for n, end in zip(sizes, accumulate(sizes), strict=True)]
         return [arrived(part, device) for part in tf.split(tensor, list(sizes))]
 
 
@@ -65,7 +69,7 @@ def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> 
     device = device_of(vectors[0])
     with apart(device):
         weighted = (
-            vectors if weights is None else [v * tf.cast(w, v.dtype) for v, w in zip(vectors, weights, strict=True)]
+            vectors if weights is None else [v * tf.constant(w, v.dtype) for v, w in zip(vectors, weights, strict=True)]
         )
         if len(weighted) == 1:
             return copy(weighted[0])
@@ -85,6 +89,12 @@ def apart(device: Device) -> AbstractContextManager[Any]:
     stack.enter_context(record.stop_recording())
     stack.enter_context(scope(device))
     return stack
+
+
+def _rows(tensor: Any, start: int, n: int) -> Any:
+    if isinstance(tensor, tf.RaggedTensor):
+        return tensor[start : start + n]
+    return tf.sparse.slice(tensor, [start, *[0] * (len(tensor.shape) - 1)], [n, *tensor.shape[1:]])
 
 
 def _reshaped(tensor: Any, shape: tuple[int, ...], device: Device) -> Any:

@@ -7,22 +7,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xdevice.backends.tensorflow.placement import check_values, device_of
+from xdevice.backends.tensorflow.placement import COMPOSITES, check_values, described, device_of
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 Array = np.ndarray[Any, Any]
 
 _Eager = type(tf.constant(0))  # it has no public name
-_DENSE = {
-    tf.SparseTensor: "tf.sparse.to_dense(x)",
-    tf.RaggedTensor: "x.to_tensor()",
-    tf.IndexedSlices: "tf.convert_to_tensor(x)",
-}
 
 
 def to_numpy(tensor: Any) -> Array:
-    if type(tensor) in _DENSE:
-        raise NotSupportedError(f"NumPy has no {type(tensor).__name__}; fill it up first with {_DENSE[type(tensor)]}")
+    if isinstance(tensor, COMPOSITES):
+        raise NotSupportedError(f"NumPy cannot hold {described(tensor)}")
     device_of(tensor)  # raises where there are no values
     check_values(tensor)
     if not isinstance(tensor, tf.Tensor) and not tf.executing_eagerly():

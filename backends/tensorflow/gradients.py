@@ -20,6 +20,7 @@ from tensorflow.python.eager import backprop, context
 from xdevice.backends.tensorflow import placement
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.contract import Call, Differentiation
+from xdevice.errors import NotSupportedError
 
 _engine: Any = pywrap_tfe
 _tape: Any = backprop
@@ -34,6 +35,9 @@ def is_floating(tensor: Any) -> bool:
 
 
 def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
+    odd = next((p for p in parameters if isinstance(p, placement.COMPOSITES)), None)
+    if odd is not None:
+        raise NotSupportedError(f"tensorflow cannot differentiate for {placement.described(odd)}")
     if isinstance(call.fn, tf.types.experimental.PolymorphicFunction) and not nested and tf.executing_eagerly():
         # tf.function takes mappings with the same keys for the same: one in another order has to be traced anew
         order = " ".join(call.paths())

@@ -18,8 +18,15 @@ from xdevice.kit import keras
 _Eager: Any = tf.__internal__.EagerTensor
 _Variable: Any = ResourceVariable  # what tf.Variable() makes
 _AnyVariable: Any = BaseResourceVariable  # and what it makes inside a tf.function
-_COMPOSITES = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
-_TENSORS = (tf.Tensor, tf.Variable, *_COMPOSITES)
+_DENSE: dict[type, str] = {
+    tf.RaggedTensor: "a RaggedTensor; fill it up first with x.to_tensor()",
+    tf.SparseTensor: "a SparseTensor; fill it up first with tf.sparse.to_dense(x)",
+    tf.IndexedSlices: "an IndexedSlices; fill it up first with tf.convert_to_tensor(x)",
+}
+COMPOSITES = tuple(_DENSE)
+"""Tensors that are made of several."""
+
+_TENSORS = (tf.Tensor, tf.Variable, *COMPOSITES)
 _DEVICES = (tf.DeviceSpec, tf.compat.v1.DeviceSpec, tf.config.LogicalDevice, tf.config.PhysicalDevice)
 _DATA = (tf.DType, tf.TensorShape, tf.TypeSpec)
 _known: dict[str, Device] = {}
@@ -56,7 +63,7 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
         raise NotSupportedError(
             "tensorflow cannot move a tensor while it traces a tf.function; move it before the call"
         )
-    if isinstance(tensor, _COMPOSITES):
+    if isinstance(tensor, COMPOSITES):
         return _map_parts(lambda part: part if device_of(part) is device else move(part, device, False), tensor)
     if isinstance(tensor, _Eager):
         check_values(tensor)
@@ -71,7 +78,7 @@ def copy(tensor: Any) -> Any:
         raise NotSupportedError(
             "tensorflow cannot copy a tensor while it traces a tf.function; copy it before the call"
         )
-    if isinstance(tensor, _COMPOSITES):
+    if isinstance(tensor, COMPOSITES):
         return _map_parts(copy, tensor)
     if isinstance(tensor, _Eager):
         check_values(tensor)
@@ -124,7 +131,7 @@ def _place(tensor: Any) -> Device:
         return placed(tensor.backing_device)
     if isinstance(variable, _AnyVariable) and isinstance(variable._handle, _Eager):
         return placed(variable._handle.device)
-    if isinstance(tensor, _COMPOSITES):
+    if isinstance(tensor, COMPOSITES):
         return _common("one sparse or ragged tensor", _parts(tensor))
     if isinstance(variable, tf.distribute.DistributedValues):
         return _common("one distributed variable", variable.values)
@@ -181,6 +188,11 @@ def _linked(variable: tf.Variable, made: tf.Variable) -> tf.Variable:
     return made
 
 
+def described(tensor: Any) -> str:
+    """What a tensor of several parts is, and what to type to make it one."""
+    return next(said for cls, said in _DENSE.items() if isinstance(tensor, cls))
+
+
 def check_values(tensor: Any) -> None:
     """An error for a handle: the variable, table or dataset behind it would stay where it is."""
     if tensor.dtype in (tf.resource, tf.variant):
@@ -199,7 +211,7 @@ def _moved_apart(tensor: Any, device: Device) -> Any:
     """The tensor in memory of its own on another of TensorFlow's CPUs; its gradient is moved back."""
     here = device_of(tensor)
     with record.stop_recording(), scope(here):
-        moved = tf.raw_ops.DeepCopy(x=tensor)._copy(None, native(device).removeprefix("/"))
+        moved = _deep_copy(tensor)._copy(None, native(device).removeprefix("/"))
     record.record_operation("Move", [moved], [tensor], lambda gradient: [_brought(gradient, here)])
     return moved
 
@@ -216,6 +228,12 @@ def _clone(tensor: Any) -> Any:
     # tf.identity, copy.copy and copy.deepcopy all give the same memory again. DeepCopy has no gradient, so
     # it is recorded here; tf.custom_gradient would do the same and cost four times the copy.
     with record.stop_recording():
-        cloned = tf.raw_ops.DeepCopy(x=tensor)
+        cloned = _deep_copy(tensor)
     record.record_operation("DeepCopy", [cloned], [tensor], lambda gradient: [gradient])
     return cloned
+
+
+def _deep_copy(tensor: Any) -> Any:
+    if tensor.dtype.is_quantized:
+        raise NotSupportedError(f"tensorflow cannot copy {tensor.dtype.name}; tf.bitcast it to integers first")
+    return tf.raw_ops.DeepCopy(x=tensor)

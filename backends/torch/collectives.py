@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 
+from xdevice.backends.torch.exchange import described, is_array
 from xdevice.backends.torch.hardware import gpus
 from xdevice.backends.torch.in_keras import plain
+from xdevice.errors import ArgumentTypeError, NotSupportedError
 
 _UNSIGNED = tuple(getattr(torch, f"uint{bits}") for bits in (8, 16, 32, 64) if hasattr(torch, f"uint{bits}"))
 _SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
@@ -18,8 +20,10 @@ _SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 def kind(tensor: torch.Tensor) -> str:
     tensor = plain(tensor)
     dtype = tensor.dtype
-    if tensor.layout is not torch.strided:
-        return "O"
+    if not is_array(tensor):
+        raise ArgumentTypeError(f"a plain array is needed, and this is {described(tensor)}")
+    if tensor.is_quantized:
+        raise ArgumentTypeError(f"a plain array is needed, and this is of {dtype}; take its dequantize() first")
     if dtype.is_floating_point:
         return "f"
     if dtype.is_complex:
@@ -30,7 +34,10 @@ def kind(tensor: torch.Tensor) -> str:
 
 
 def split(tensor: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:
-    return list(torch.split(plain(tensor).detach(), list(sizes)))
+    tensor = plain(tensor)
+    if not is_array(tensor):
+        raise NotSupportedError(f"torch cannot split {described(tensor)}")
+    return list(torch.split(tensor.detach(), list(sizes)))
 
 
 def leaf(tensor: Any) -> Any:
@@ -43,7 +50,7 @@ def leaf(tensor: Any) -> Any:
 
 def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
-        return torch.cat([plain(tensor).reshape(-1) for tensor in tensors])
+        return torch.cat([_dense(plain(tensor)).reshape(-1) for tensor in tensors])
 
 
 def unpack(vector: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -73,3 +80,8 @@ def threads() -> Callable[[], AbstractContextManager[Any]] | None:
         return stack
 
     return entered
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or all numbers of one that is sparse, as the gradient of an embedding may be."""
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()

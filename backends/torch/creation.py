@@ -8,8 +8,10 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch import in_keras
+from xdevice.backends.torch.exchange import described
 from xdevice.backends.torch.hardware import native
 from xdevice.device import Device
+from xdevice.errors import NotSupportedError
 
 # Messages about arguments, which torch raises as RuntimeError.
 _ABOUT_ARGUMENTS = ("infer dtype", "overflow", "not implemented for", "cannot be converted", "Could not run")
@@ -22,7 +24,10 @@ def dtype(name: str) -> Any:
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
     if isinstance(data, torch.Tensor) or (type(data) is not list and in_keras.role(type(data)) == "tensor"):
-        return in_keras.plain(data).detach().to(_native(device), dtype, copy=True)
+        source = in_keras.plain(data).detach()
+        if source.is_mkldnn:
+            raise NotSupportedError(f"torch makes plain tensors, and this is {described(source)}")
+        return source.to(_native(device), dtype, copy=True)
     return _made(torch.tensor, data, dtype=dtype, device=_native(device))
 
 

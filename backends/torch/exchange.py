@@ -12,12 +12,22 @@ from xdevice.backends.torch import in_keras
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 
+def is_array(tensor: torch.Tensor) -> bool:
+    """Whether it is a plain array: not sparse, nested, or packed for a library's kernels."""
+    return tensor.layout is torch.strided and not tensor.is_nested
+
+
+def described(tensor: torch.Tensor) -> str:
+    """What the tensor is if it is not a plain array, and what to type to make it one."""
+    if tensor.is_nested:
+        return "a nested tensor; take its to_padded_tensor(0.0) first"
+    return f"a {str(tensor.layout).rpartition('.')[2]} tensor; take its to_dense() first"
+
+
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     tensor = in_keras.plain(tensor)
-    if tensor.layout is not torch.strided or tensor.is_nested:
-        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
-        way = "its to_padded_tensor(0.0)" if tensor.is_nested else "its to_dense()"
-        raise NotSupportedError(f"NumPy cannot hold a {kind} tensor; take {way} first")
+    if not is_array(tensor):
+        raise NotSupportedError(f"NumPy cannot hold {described(tensor)}")
     if tensor.is_quantized:
         raise NotSupportedError(f"NumPy cannot hold a {tensor.dtype} tensor; take its dequantize() or int_repr() first")
     host = tensor.detach().resolve_conj().resolve_neg()
@@ -39,7 +49,7 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 
 def export(tensor: Any) -> tuple[Any, bool] | None:
     """Plain tensors only: a subclass may hold its values elsewhere."""
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or not is_array(tensor):
         return None
     if not tensor.numel() or tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor.is_inference():
         return None

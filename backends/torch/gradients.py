@@ -6,9 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from xdevice.backends.torch import in_keras
 from xdevice.errors import NotSupportedError
+
+_ONCE_DIFFERENTIABLE = once_differentiable(lambda: None).__code__
+"""The code of every ``backward`` that is marked so."""
 
 
 def is_floating(tensor: torch.Tensor) -> bool:
@@ -23,27 +27,41 @@ def value_and_gradients(
         value, aux = call(variables)
         if not value.requires_grad:  # it depends on no variable
             return value, aux, [torch.zeros_like(p) for p in variables]
-        if nested and _through_compiled(value.grad_fn):
-            raise NotSupportedError(
-                "torch has no gradients of gradients of what torch.compile has compiled; differentiate the function "
-                "itself"
-            )
         found = torch.autograd.grad(value, variables, create_graph=nested, allow_unused=True, materialize_grads=True)
+        once = _only_once(value.grad_fn) if nested else ""
+        if once:
+            found = tuple(_Once.apply(gradient, value, once) for gradient in found)
     return value if nested else value.detach(), aux, list(found)
 
 
-def _through_compiled(node: Any) -> bool:
-    """Whether a compiled graph is among the operations; the gradient of its gradient would be zero (2.13.0)."""
+class _Once(torch.autograd.Function):
+    """A gradient that cannot be differentiated for what the value depends on: it would be zero (2.13.0)."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: torch.Tensor, value: torch.Tensor, once: str) -> torch.Tensor:
+        ctx.once = once
+        return gradient.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        raise NotSupportedError(f"torch has no gradients of gradients of {ctx.once}; differentiate another function")
+
+
+def _only_once(node: Any) -> str:
+    """What of the operations can be differentiated once only; empty if there is none."""
     seen, left = set[Any](), [node]
     while left:
         node = left.pop()
         if node is None or node in seen:
             continue
         if node.name() == "CompiledFunctionBackward":
-            return True
+            return "what torch.compile has compiled"
+        backward = getattr(getattr(node, "_forward_cls", None), "backward", None)
+        if getattr(backward, "__code__", None) is _ONCE_DIFFERENTIABLE:
+            return f"{node.name().removesuffix('Backward')}, which is marked once_differentiable"
         seen.add(node)
         left += [before for before, _ in node.next_functions]
-    return False
+    return ""
 
 
 def _variable(parameter: torch.Tensor, nested: bool) -> torch.Tensor:

@@ -9,12 +9,10 @@ import torch
 
 from xdevice.backends.torch.hardware import native
 from xdevice.device import Device
-from xdevice.errors import NotSupportedError, UnknownPlacementError
+from xdevice.errors import UnknownPlacementError
 
 
 def to_bits(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    if tensor.layout != torch.strided:
-        raise NotSupportedError(f"a file cannot hold a {tensor.layout} tensor; take its to_dense() first")
     if tensor.device.type == "meta":
         raise UnknownPlacementError("a tensor on meta:0 has a shape and no values; make it on a real device")
     found: np.ndarray[Any, Any] = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()

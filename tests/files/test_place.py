@@ -185,3 +185,22 @@ def test_an_empty_tensor_of_an_impossible_shape(tmp_path, shape):
     (tmp_path / "file").write_bytes(len(head).to_bytes(8, "little") + head)
     with pytest.raises((xdevice.FileFormatError, xdevice.NotSupportedError)):
         xdevice.load(tmp_path / "file")
+
+
+def test_what_has_the_old_file_open_or_linked_keeps_it_whole(tmp_path):
+    path, link = tmp_path / "file", tmp_path / "link"
+    with xdevice.using("numpy"):
+        xdevice.save(xdevice.zeros(1000), path)
+        before = path.read_bytes()
+        os.link(path, link)
+        with open(path, "rb") as reader:
+            xdevice.save(xdevice.ones(1000), path)
+            assert reader.read() == before
+    assert link.read_bytes() == before != path.read_bytes()
+
+
+def test_an_integer_of_too_many_digits_is_an_error_with_its_path(tmp_path):
+    for tree in ({"x": numpy.ones(2), "n": [10**5000]}, {"x": numpy.ones(2), "n": {10**5000: 1}}):
+        with pytest.raises(xdevice.ArgumentTypeError, match=r"<integer of 16610 bits> at n.* is too long"):
+            xdevice.save(tree, tmp_path / "file")
+    assert not (tmp_path / "file").exists()

@@ -281,3 +281,88 @@ assert torch.nn.Module._apply is plain
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"virtual GPUs do not work under torch {torch.__version__}: torch.profiler.profiler.")
     assert done.stdout.endswith("; the last version tried is 2.13.0\n")
+
+
+def test_a_packed_sequence_is_copied_with_its_gradients_and_not_split():
+    x = torch.ones(3, requires_grad=True)
+    packed = pack_sequence([x * 2, torch.ones(2)])
+    copied = to_device([packed], "cpu", copy=True)[0]
+    assert type(copied) is type(packed) and copied.data.data_ptr() != packed.data.data_ptr()
+    copied.data.sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+    for devices in (["cpu"], ["cpu", "cpu"]):
+        with pytest.raises(xdevice.NotATensorError, match=r"PackedSequence holds tensors.*\[1\]"):
+            xdevice.split_batch([torch.ones(2), packed], devices)
+
+
+PACKED = {
+    "sparse_coo": lambda: torch.eye(4).to_sparse(),
+    "sparse_csr": lambda: torch.eye(4).to_sparse_csr(),
+    "sparse_csc": lambda: torch.eye(4).to_sparse_csc(),
+    "sparse_bsr": lambda: torch.eye(4).to_sparse_bsr((2, 2)),
+    "mkldnn": lambda: torch.eye(4).to_mkldnn(),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2)] * 4),
+    "qint8": lambda: torch.quantize_per_tensor(torch.eye(4), 0.1, 0, torch.qint8),
+}
+
+
+@pytest.mark.parametrize("kind", PACKED)
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning", "ignore:The PyTorch API of nested:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*quantize.* is deprecated")
+def test_packed_kinds_are_refused_by_name_where_numbers_are_needed(kind, tmp_path):
+    x = PACKED[kind]()
+    for ask in (
+        lambda: xdevice.all_reduce([{"a": x}] * 2),
+        lambda: xdevice.save({"a": x}, tmp_path / "file"),
+        lambda: xdevice.tensor([x]),
+        lambda: xdevice.data_parallel(lambda w, b: b.sum(), ["cpu", "cpu"])(x, torch.ones(2)),
+    ):
+        with pytest.raises(xdevice.ArgumentTypeError, match=f"{kind}"):
+            ask()
+    if kind == "qint8":
+        parts = xdevice.split_batch(x, ["cpu", "cpu"])
+        assert torch.equal(torch.cat([part.dequantize() for part in parts]), x.dequantize())
+    else:
+        with pytest.raises(xdevice.NotSupportedError, match=f"{kind}|gives this Tensor no shape"):
+            xdevice.split_batch([torch.ones(4), x], ["cpu", "cpu"])
+
+
+def test_sparse_gradients_are_added_up():
+    def loss(w, i):
+        return torch.nn.functional.embedding(i, w, sparse=True).square().sum()
+
+    w, i = torch.arange(8.0).reshape(4, 2), torch.tensor([1, 1, 3])
+    expected = xdevice.value_and_grad(loss)(w, i)[1]
+    found = xdevice.data_parallel(loss, ["cpu", "cpu"], reduction="sum")(w, i)[1]
+    assert expected.is_sparse and found.tolist() == expected.to_dense().tolist()
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):
+        return 2 * ctx.saved_tensors[0] * gradient
+
+
+def test_the_second_derivative_of_what_is_once_differentiable_is_refused_and_not_zero():
+    x = torch.tensor([1.0, 2.0])
+
+    def square(w):
+        return Square.apply(w).sum()
+
+    first = xdevice.value_and_grad(square)
+    assert first(x)[1].tolist() == [2, 4]
+    with pytest.raises(xdevice.NotSupportedError, match="of Square, which is marked once_differentiable"):
+        xdevice.value_and_grad(lambda w: (first(w)[1] ** 2).sum())(x)
+    # a first derivative inside is a constant there
+    assert xdevice.value_and_grad(lambda w: (first(x)[1] * w).sum())(x)[1].tolist() == [2, 4]
+
+
+def test_generators_of_random_numbers_are_data():
+    generator = torch.Generator()
+    assert to_device([torch.ones(2), generator], "cpu", copy=True)[1] is generator

@@ -42,6 +42,7 @@ class Outline:
                 self.tensors[name] = owned.backend, node
             return ["tensor", self._names[id(node)]]
         if type(node) in _PLAIN:
+            _check_length(node, path)
             return ["plain", node]
         if type(node) not in _CONTAINERS.values():
             raise _cannot_keep(node, path, is_model=owned is not None)
@@ -61,6 +62,7 @@ class Outline:
                     f"the key {shortened(key)}{_at(path)} is neither a string nor a number, so a file cannot keep it; "
                     "write str(key)"
                 )
+            _check_length(key, path)
         return [[key, self._of(child, (*path, str(key)))] for key, child in node.items()]
 
     def _unused(self, path: str) -> str:
@@ -116,6 +118,14 @@ def _instead(node: Any, is_model: bool) -> str:
         if isinstance(node, plain):
             return f"make it a plain {plain.__name__}"
     return "a file keeps tensors, numbers and strings, in dicts, lists and tuples"
+
+
+def _check_length(node: Any, path: tuple[str, ...]) -> None:
+    """An error for an integer with more digits than Python writes, or reads: 4300 unless it is told otherwise."""
+    try:
+        str(node) if isinstance(node, int) else None
+    except ValueError:
+        raise ArgumentTypeError(f"{shortened(node)}{_at(path)} is too long for a file; write hex() of it") from None
 
 
 def _at(path: tuple[str, ...]) -> str:

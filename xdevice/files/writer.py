@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from xdevice.errors import MixedDeviceError, NotSupportedError
+from xdevice.errors import MixedDeviceError, NotSupportedError, XDeviceError
 from xdevice.files.format import DTYPES, FOREIGN, OURS, library
 from xdevice.files.outline import Outline
 from xdevice.framework.adapters import Backend
 from xdevice.tensors.arguments import dtype_name
+from xdevice.tensors.trees import messages
 
 Array = np.ndarray[Any, Any]
 
@@ -24,7 +25,7 @@ def write(tree: Any, path: str) -> None:
     safetensors = library()
     target = _target(path)
     outline = Outline(tree)
-    values = {name: _on_host(owner, tensor, name) for name, (owner, tensor) in outline.tensors.items()}
+    values = {name: _named(name, owner, tensor) for name, (owner, tensor) in outline.tensors.items()}
     specs = {
         name: safetensors.TensorSpec(
             dtype=dtype, shape=shape, data_ptr=array.ctypes.data if array.size else 0, data_len=array.nbytes
@@ -81,12 +82,21 @@ def _unwritable(error: Exception, path: str) -> OSError:
     return OSError(number, f"cannot be written ({why}); nothing has changed there", path)
 
 
+def _named(name: str, owner: Backend, tensor: Any) -> tuple[str, list[int], Array]:
+    try:
+        return _on_host(owner, tensor, name)
+    except XDeviceError as error:
+        raise error if repr(name) in str(error) else messages.at_path(error, name) from error.__cause__
+
+
 def _on_host(owner: Backend, tensor: Any, name: str) -> tuple[str, list[int], Array]:
     """The dtype's name, the shape, and the values in the host's memory."""
     try:
         owner.placement.device_of(tensor)  # raises where there are no values
     except MixedDeviceError:
         pass  # they can be gathered
+    if owner.open("collectives").has("kind"):
+        owner.collectives.kind(tensor)  # raises for one that is not a plain array, and would be saved as another
     dtype = dtype_name(tensor.dtype).removesuffix("_")  # bool_ under NumPy 1
     if dtype not in DTYPES.values() and owner.creation.has("dtype"):  # type: ignore[attr-defined]  # a Capability
         own = (name for name in DTYPES.values() if owner.creation.dtype(name) == tensor.dtype)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from xdevice.errors import ArgumentError, NotATensorError, shortened
-from xdevice.framework.ownership import tensor_owner
+from xdevice.errors import ArgumentError, NotATensorError, NotSupportedError, XDeviceError, shortened
+from xdevice.framework.ownership import Ownership
 from xdevice.hardware.devices import require
 from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.vectors import moved
+from xdevice.tensors.trees import messages
+from xdevice.tensors.trees.leaves import is_weak, places, what_is
 from xdevice.tensors.trees.tree import flatten
 
 TYPE_CHECKING = False
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from xdevice.device import Device
+    from xdevice.framework.adapters import Backend
     from xdevice.tensors.trees.tree import Flat
     from xdevice.typing import DeviceLike
 
@@ -23,8 +26,9 @@ def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
     """One tree for each device, with its part of the rows of every tensor: the first gets the first rows.
 
     Rows are along the first axis; all tensors have the same number. If it cannot be divided evenly, the
-    first devices get one more: 10 rows over 4 devices are 3, 3, 2 and 2. Whatever is not a tensor is in
-    every part. A part may share memory with the batch where it is there already. Gradients may not flow.
+    first devices get one more: 10 rows over 4 devices are 3, 3, 2 and 2. Plain data is in every part; arrays of
+    text and dates are split, and stay on the host. A part may share memory with the batch where it is there
+    already. Gradients may not flow.
 
     Raises
     ------
@@ -37,7 +41,9 @@ def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
     DeviceSpellingError
         The string does not name a device.
     NotATensorError
-        No tensor in the batch.
+        No tensor in the batch, or something else that holds tensors and has no rows: a model, a packed sequence.
+    NotSupportedError
+        The framework cannot split such a tensor, a sparse one say.
 
     Examples
     --------
@@ -51,33 +57,67 @@ def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
 def shards(tree: Any, devices: Sequence[Device], non_blocking: bool) -> tuple[list[Any], list[int]]:
     """A tree for each device, with its part of the rows; and how many these are."""
     flat = flatten(tree)
-    owners = {id(leaf): owner for leaf in flat.leaves if (owner := tensor_owner(leaf)) is not None}
-    tensors = {id(leaf): leaf for leaf in flat.leaves if id(leaf) in owners}
-    sizes = _sizes(flat, tensors, len(devices))
-    for owner in dict.fromkeys(owners.values()):
+    found = [_rows_in(flat, i) for i in range(len(flat.leaves))]
+    tensors = {id(rows.tensor): rows for rows in found if rows is not None}
+    sizes = _sizes(flat, found, len(devices))
+    for owner in dict.fromkeys(rows.owner for rows in tensors.values() if not rows.stays):
         for device in devices:
             require(owner, device)
-    parts = {}
-    for key, tensor in tensors.items():
-        owner = owners[key]
-        place = owner.placement.device_of(tensor)
-        cut = owner.collectives.split(tensor, sizes) if len(devices) > 1 else [tensor]
-        parts[key] = [
-            part if place is device else moved(part, owner, device, non_blocking)
-            for part, device in zip(cut, devices, strict=True)
-        ]
+    parts = {key: rows.split(sizes, devices, non_blocking) for key, rows in tensors.items()}
     return [
         flat.rebuild(parts[id(leaf)][k] if id(leaf) in parts else leaf for leaf in flat.leaves)
         for k in range(len(devices))
     ], sizes
 
 
-def _sizes(flat: Flat, tensors: dict[int, Any], k: int) -> list[int]:
+class _Rows:
+    """A tensor of a batch, with its shape; text and dates stay where they are."""
+
+    __slots__ = ("owner", "place", "shape", "stays", "tensor")
+
+    def __init__(self, tensor: Any, owner: Backend, stays: bool) -> None:
+        self.tensor, self.owner, self.stays = tensor, owner, stays
+        self.place = owner.placement.device_of(tensor)
+        try:
+            self.shape = tuple(tensor.shape)
+        except (RuntimeError, ValueError) as error:  # that of torch's nested tensors cannot be told
+            raise NotSupportedError(f"{owner} gives this {type(tensor).__name__} no shape; split its parts") from error
+
+    def split(self, sizes: list[int], devices: Sequence[Device], non_blocking: bool) -> list[Any]:
+        """Each device's part."""
+        cut = self.owner.collectives.split(self.tensor, sizes) if len(devices) > 1 else [self.tensor]
+        return [
+            part if self.stays or self.place is device else moved(part, self.owner, device, non_blocking)
+            for part, device in zip(cut, devices, strict=True)
+        ]
+
+
+def _rows_in(flat: Flat, i: int) -> _Rows | None:
+    """A leaf that is split; ``None`` for plain data, which is given to every device as it is."""
+    leaf = flat.leaves[i]
+    try:
+        what = what_is(leaf)
+        if what is None:
+            return None
+        if not isinstance(what, Ownership) or what.is_model:
+            if isinstance(what, Ownership) or places(leaf, what):
+                raise NotATensorError(
+                    f"an object of type {type(leaf).__name__} holds tensors, and has no rows to split; pass the "
+                    "tensors in it, or let the function know it from outside"
+                )
+            return None
+        is_data = is_weak(leaf, what)
+        return None if is_data and not len(leaf.shape) else _Rows(leaf, what.backend, is_data)
+    except XDeviceError as error:
+        raise messages.at_path(error, flat.paths[i]) from error.__cause__
+
+
+def _sizes(flat: Flat, found: list[_Rows | None], k: int) -> list[int]:
     """How many rows each of so many devices gets."""
-    lengths = {len(tensor.shape) and tensor.shape[0] for tensor in tensors.values() if len(tensor.shape)}
-    if len(lengths) != 1 or not all(len(tensor.shape) for tensor in tensors.values()):
-        raise _not_a_batch(flat, tensors)
-    rows = int(lengths.pop())
+    shapes = [rows.shape for rows in found if rows is not None]
+    if not all(shapes) or len({shape[0] for shape in shapes}) != 1:
+        raise _not_a_batch(flat, found)
+    rows = int(shapes[0][0])
     if rows < k:
         raise ArgumentError(
             f"a batch of {rows} rows is too small for {k} devices; give each one row at least, or name fewer devices"
@@ -85,15 +125,15 @@ def _sizes(flat: Flat, tensors: dict[int, Any], k: int) -> list[int]:
     return [rows // k + (i < rows % k) for i in range(k)]
 
 
-def _not_a_batch(flat: Flat, tensors: dict[int, Any]) -> ArgumentError | NotATensorError:
+def _not_a_batch(flat: Flat, found: list[_Rows | None]) -> ArgumentError | NotATensorError:
     """The error for a tree that is not a batch: its tensors differ in length."""
-    if not tensors:
+    seen = [(path or "it", rows.shape) for path, rows in zip(flat.paths, found, strict=True) if rows is not None]
+    if not seen:
         return NotATensorError(f"there is no tensor to split in {shortened(flat.tree)}; give the batch's tensors")
-    seen = [(path or "it", leaf) for path, leaf in flat.named() if id(leaf) in tensors]
-    for path, leaf in seen:
-        if not len(leaf.shape):
+    for path, shape in seen:
+        if not shape:
             return ArgumentError(f"the tensor at {path} has no axis, so it has no rows; give it one, or pass a number")
-    lengths = ", ".join(f"{leaf.shape[0]} at {path}" for path, leaf in seen)
+    lengths = ", ".join(f"{shape[0]} at {path}" for path, shape in seen)
     return ArgumentError(
         f"the tensors of a batch have as many rows each, but here are {lengths}; give those of one batch"
     )

@@ -11,7 +11,7 @@ from xdevice.parallel.batches import shards
 from xdevice.parallel.reducing import check_operation
 from xdevice.parallel.replicas import Replicas, check_alike, checked_devices
 from xdevice.parallel.vectors import in_order, reduced, spread
-from xdevice.tensors.gradients import Call, How, differentiate, differentiating, parameters_in
+from xdevice.tensors.gradients import Call, How, differentiate, differentiating, parameters_in, with_tensors
 from xdevice.tensors.placement import device_of
 from xdevice.tensors.trees.tree import flatten
 
@@ -111,6 +111,8 @@ class _Step:
         replicated = isinstance(params, Replicas)
         flats = _checked_replicas(params, self._devices) if replicated else [_ordered(params)]
         owner, parameters = parameters_in(flats[:1])
+        for tensor in parameters:
+            owner.collectives.kind(tensor)  # raises for one that is not a plain array
         shares = self._shares(flats, owner, parameters, batch)
         try:
             self._compute(shares, owner)
@@ -122,7 +124,7 @@ class _Step:
         places = range(1, len(shares)) if replicated else ()
         results = self._reduced(shares, owner, [*homes, homes[0]], [None, *places])
         loss = (results[0][-1], [share.aux for share in shares]) if self._has_aux else results[0][-1]
-        gradients = [flat.rebuild(new[:-1]) for flat, new in zip(flats, results, strict=True)]
+        gradients = [with_tensors([flat], new[:-1])[0] for flat, new in zip(flats, results, strict=True)]
         return loss, Replicas(gradients) if replicated else gradients[0]
 
     def _shares(self, flats: list[Flat], owner: Backend, parameters: list[Any], batch: Any) -> list[_Share]:
@@ -175,9 +177,6 @@ class _Step:
         self, shares: list[_Share], owner: Backend, homes: list[Device], places: list[int | None]
     ) -> list[list[Any]]:
         """The gradients and then the loss of the whole batch, in each of these places; ``None`` is at home."""
-        dtype = shares[0].value.dtype
-        if not owner.gradients.is_floating(shares[0].value):
-            raise ArgumentTypeError(f"the loss is of {dtype}; return one of floating-point numbers")
         columns = list(zip(*[[*share.gradients, share.value] for share in shares], strict=True))
         where = owner.placement.device_of
         if len(shares) == 1 and all(where(column[0]) is home for column, home in zip(columns, homes, strict=True)):

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, did_you_mean, shortened
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotATensorError,
+    NotSupportedError,
+    XDeviceError,
+    did_you_mean,
+    shortened,
+)
 from xdevice.framework.ownership import owned_by, tensor_owner
 from xdevice.parallel.replicas import Replicas, check_alike
 from xdevice.parallel.vectors import in_order, reduced
 from xdevice.tensors.gradients import differentiating
+from xdevice.tensors.trees import messages
 from xdevice.tensors.trees.tree import flatten
 
 TYPE_CHECKING = False
@@ -44,7 +53,7 @@ def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
     ArgumentError
         The operation is unknown, the list is empty, or the trees differ in structure, shapes, dtypes or frameworks.
     ArgumentTypeError
-        A tensor of booleans, a mean of integers, or a set in a tree.
+        A tensor that is not of numbers or not a plain array (sparse, say), a mean of integers, or a set in a tree.
     NotATensorError
         A leaf is not a tensor, or there are no tensors.
     NotSupportedError
@@ -74,8 +83,10 @@ def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
 
 def not_reducible(kind: str, op: str) -> str:
     """Why numbers of that kind cannot be reduced; empty if they can."""
-    if kind not in tuple("fiuc"):
+    if kind == "b":
         return "booleans are not numbers; convert them to integers first"
+    if kind not in tuple("fiuc"):
+        return "that is neither integers nor floating-point numbers; convert it to one of these first"
     if kind == "c" and op in ("max", "min"):
         return "complex numbers have no order; reduce their parts"
     return (
@@ -108,6 +119,8 @@ def _columns(flats: list[Flat], op: str) -> list[Column]:
     check_alike(flats)
     columns: list[Column] = list(zip(*[flat.leaves for flat in flats], strict=True))
     for n, column in enumerate(columns):
+        if not isinstance(column[0], PASSING):
+            _check_reducible(column[0], op, n, flats)
         first = _described(column[0])
         for i, leaf in enumerate(column):
             if _described(leaf) != first:
@@ -115,8 +128,6 @@ def _columns(flats: list[Flat], op: str) -> list[Column]:
                     f"all_reduce was given {_said(column[0])}{_at(n, flats)} in tree 0, and {_said(leaf)} in "
                     f"tree {i}; give trees of the same shapes, dtypes and framework"
                 )
-        if not isinstance(column[0], PASSING):
-            _check_reducible(column[0], op, n, flats)
     if all(isinstance(column[0], PASSING) for column in columns):
         trees = shortened([flat.tree for flat in flats])
         raise NotATensorError(f"there is no tensor to reduce in {trees}; give tensors, or trees of them")
@@ -129,7 +140,10 @@ def _check_reducible(leaf: Any, op: str, n: int, flats: list[Flat]) -> None:
         raise NotATensorError(
             f"all_reduce was given an object of type {type(leaf).__name__}{_at(n, flats)}; give tensors"
         )
-    why_not = not_reducible(owner.collectives.kind(leaf), op)
+    try:
+        why_not = not_reducible(owner.collectives.kind(leaf), op)
+    except XDeviceError as error:
+        raise messages.at_path(error, flats[0].paths[n]) from error.__cause__
     if why_not:
         raise ArgumentTypeError(f"all_reduce({op!r}) of {leaf.dtype}{_at(n, flats)}: {why_not}")
 

@@ -29,7 +29,8 @@ def value_and_grad(
     """A function that returns the value of ``fn`` and its gradient; ``fn`` returns one number.
 
     The gradient has the structure of the argument: a tensor, or a tree of tensors, each gradient on its
-    parameter's device, and zero where the value does not depend on the parameter. The value is detached,
+    parameter's device, and zero where the value does not depend on the parameter; ``None`` among the parameters
+    stays ``None``. The value is detached,
     and no gradient accumulates in the arguments. Tensors may be on several devices, and ``fn`` may move
     them: gradients flow through `to_device`. Calls may be nested for gradients of gradients, where the
     framework has them.
@@ -77,7 +78,7 @@ def value_and_grad(
         owner, parameters = parameters_in(flats)
         call = Call(fn, args, kwargs, How(chosen, owner, has_aux), flats)
         value, aux, gradients = differentiate(call, parameters)
-        trees = _rebuilt(flats, gradients)
+        trees = with_tensors(flats, gradients)
         return (value, aux) if has_aux else value, tuple(trees) if isinstance(argnums, tuple) else trees[0]
 
     return differentiated
@@ -121,15 +122,15 @@ class Call:
 
     def __call__(self, variables: list[Any]) -> tuple[Any, Any]:
         new = list(self.args)
-        for i, tree in zip(self.how.chosen, _rebuilt(self._flats, variables), strict=True):
+        for i, tree in zip(self.how.chosen, with_tensors(self._flats, variables), strict=True):
             new[i] = tree
         return _checked_value(self.fn(*new, **self.kwargs), self.how.owner, self.how.has_aux)
 
 
-def _rebuilt(flats: Sequence[Flat], leaves: Sequence[Any]) -> list[Any]:
-    """The trees with these leaves, one after the other."""
-    rest = iter(leaves)
-    return [flat.rebuild([next(rest) for _ in flat.leaves]) for flat in flats]
+def with_tensors(flats: Sequence[Flat], tensors: Sequence[Any]) -> list[Any]:
+    """The trees with these tensors in place of their own, one after the other; ``None`` stays."""
+    rest = iter(tensors)
+    return [flat.rebuild([None if leaf is None else next(rest) for leaf in flat.leaves]) for flat in flats]
 
 
 def differentiate(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[Any]]:
@@ -157,32 +158,32 @@ def _checked_argnum(i: Any, argnums: Any) -> int:
 
 
 def parameters_in(flats: Sequence[Flat]) -> tuple[Backend, list[Any]]:
-    """The tensors to differentiate for, in order, and the framework that owns them."""
-    parameters = [leaf for flat in flats for leaf in flat.leaves]
-    owners = dict.fromkeys(map(tensor_owner, parameters))
-    if None in owners:
-        raise _not_a_parameter(flats)
+    """The tensors to differentiate for, in order, and the framework that owns them; ``None`` is passed by."""
+    named = [(path, leaf) for flat in flats for path, leaf in flat.named() if leaf is not None]
+    owners = {}
+    for path, leaf in named:
+        owner = tensor_owner(leaf)
+        if owner is None:
+            raise NotATensorError(
+                f"gradients are of tensors, and{_at(path)} there is an object of type {type(leaf).__name__}; "
+                "pass a tensor or a tree of tensors"
+            )
+        owners[owner] = owner
     if len(owners) != 1:
-        found = " and ".join(filter(None, owners)) or "no tensor"
+        found = " and ".join(owners) or "no tensor"
         raise NotATensorError(f"gradients are of one framework's tensors, and here is {found}; pass its parameters")
-    owner = next(filter(None, owners))
-    for tensor in parameters:
+    owner = next(iter(owners))
+    for path, tensor in named:
         if not owner.gradients.is_floating(tensor):
             raise ArgumentTypeError(
-                f"gradients are of floating-point tensors, and a parameter is of {tensor.dtype}; "
+                f"gradients are of floating-point tensors, and a parameter{_at(path)} is of {tensor.dtype}; "
                 "pass it as another argument, or convert it first"
             )
-    return owner, parameters
+    return owner, [leaf for _, leaf in named]
 
 
-def _not_a_parameter(flats: Sequence[Flat]) -> NotATensorError:
-    """The error for a leaf that is not a tensor, the first of them."""
-    path, leaf = next((path, leaf) for flat in flats for path, leaf in flat.named() if tensor_owner(leaf) is None)
-    where = f" at {path}" if path else ""
-    return NotATensorError(
-        f"gradients are of tensors, and{where} there is an object of type {type(leaf).__name__}; "
-        "pass a tensor or a tree of tensors"
-    )
+def _at(path: str) -> str:
+    return f" at {path}" if path else ""
 
 
 def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Any, Any]:
@@ -196,6 +197,8 @@ def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Any, Any
         raise ArgumentTypeError(
             f"the function returned an object of type {type(value).__name__}; return a tensor of {owner}"
         )
+    if not owner.gradients.is_floating(value):
+        raise ArgumentTypeError(f"the value is of {value.dtype}; return one of floating-point numbers")
     size = 1
     for length in value.shape:
         size *= length

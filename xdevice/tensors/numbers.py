@@ -6,7 +6,7 @@ import math
 
 from xdevice.errors import UnknownPlacementError
 from xdevice.framework.ownership import ATOMS, tensor_owner
-from xdevice.tensors.placement import device_of
+from xdevice.tensors.placement import device_of, owner_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,13 +47,20 @@ def numbers_given(factory: str, args: tuple[Any, ...]) -> Any:
 
 
 def check_together(data: Any) -> None:
-    """An error for a list of tensors on several devices, all of which a framework would fetch to the host."""
+    """An error for a list of tensors on several devices, all of which a framework would fetch to the host.
+
+    Also for one that is not a plain array: a mask would be lost, and a list of sparse ones crashes some frameworks.
+    """
     if not isinstance(data, (list, tuple)) or ATOMS.issuperset(map(type, data)):
         return
     found: set[Device] = set()
     for tensor in _tensors_in(data):
+        owner = owner_of(tensor)
+        if owner.open("collectives").has("kind"):
+            owner.collectives.kind(tensor)
         try:
-            found.add(device_of(tensor))
+            if owner != "numpy":
+                found.add(device_of(tensor))
         except UnknownPlacementError:
             continue  # traced: its framework decides
     if len(found) > 1:
@@ -122,5 +129,5 @@ def _tensors_in(node: Any, depth: int = 0) -> Iterator[Any]:
         if isinstance(value, (list, tuple)):
             if depth < _DEEPEST and not ATOMS.issuperset(map(type, value)):
                 yield from _tensors_in(value, depth + 1)
-        elif tensor_owner(value) not in (None, "numpy"):
+        elif tensor_owner(value) is not None:
             yield value

@@ -45,6 +45,13 @@ def loss(params: Any, x: Any, y: Any) -> Any:
     return total(hidden @ params["out"][0] - y) / x.shape[0]
 
 
+def float64_loss(w: Any, x: Any) -> Any:
+    """The mean over the rows of squares, of float64 numbers."""
+    product = x @ w
+    row = product.reshape((1, -1)) if hasattr(product, "reshape") else choosing.backend().framework.transpose(product)
+    return row @ product / x.shape[0]
+
+
 def parameters() -> Any:
     found = {"in": (3, 4), "bias": (4,), "out": [(4, 2)], "unused": (2,)}
 
@@ -131,6 +138,29 @@ class DataParallel(Promises):
         (value, auxes), _ = data_parallel(of_tree, twice(), has_aux=True)(params, {"x": x, "y": y}, 3.0)
         assert to_numpy(value) == pytest.approx(3 * to_numpy(loss(params, x, y)), rel=1e-5)
         assert auxes == [3, 2]
+
+    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
+    def test_uneven_parts_are_weighted_exactly(self, backend: str) -> None:
+        try:
+            w, x = (tensor(np.linspace(0.1, 1, n).reshape(-1, k), dtype="float64") for n, k in ((3, 1), (21, 3)))
+        except ArgumentError:
+            return  # the framework has no float64
+        value, gradient = data_parallel(float64_loss, [home()] * 3)(w, x)
+        product = to_numpy(x) @ to_numpy(w)
+        assert to_numpy(value).item() == pytest.approx((product**2).sum() / 7, rel=1e-14)
+        assert to_numpy(gradient) == pytest.approx(2 * to_numpy(x).T @ product / 7, rel=1e-14)
+
+    @pytest.mark.parametrize("places", WHERE)
+    @needs("gradients.value_and_gradients", "exchange.to_numpy")
+    def test_a_step_passes_none_by(self, backend: str, places: str) -> None:
+        devices = PLACES[places]()
+        with scope(home()):
+            params, x = {"w": rows(3), "off": None}, rows(8)
+        step = data_parallel(lambda p, x: total(x @ p["w"]), devices, reduction="sum")
+        _, gradients = step(params, x)
+        _, replicas = step(replicate(params, devices), x)
+        for found in (gradients, *replicas):
+            assert found["off"] is None and to_numpy(found["w"]) == pytest.approx(to_numpy(gradients["w"]), rel=1e-6)
 
     @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_a_step_leaves_its_arguments_unchanged(self, backend: str) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from xdevice import (
     ArgumentError,
+    ArgumentTypeError,
+    NotATensorError,
     NotSupportedError,
     XDeviceError,
     data_parallel,
@@ -103,6 +105,25 @@ class Gradients(Promises):
     def test_a_nondifferentiable_call_is_an_error(self, backend: str, fn: Any, args: Any, says: str) -> None:
         with pytest.raises(XDeviceError, match=says):
             value_and_grad(fn)(*args())
+
+    @pytest.mark.parametrize("dtype", ["int32", "bool", "complex64"])
+    @needs("gradients.value_and_gradients", "creation.ones", "creation.tensor")
+    def test_a_value_of_no_floats_is_an_error(self, backend: str, dtype: str) -> None:
+        try:
+            value = tensor([1], dtype=dtype)
+        except ArgumentError:
+            return  # the framework lacks the dtype
+        with pytest.raises(ArgumentTypeError, match=r"the value is of .*; return one of floating-point numbers"):
+            value_and_grad(lambda x: value)(ones(2))
+
+    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
+    def test_none_among_parameters_stays(self, backend: str) -> None:
+        value, gradient = value_and_grad(lambda w: total(w["w"]))({"w": tensor([1.0, 2.0]), "off": None, "in": [None]})
+        assert to_numpy(value).item() == 5
+        assert to_numpy(gradient["w"]).tolist() == [2, 4]
+        assert gradient["off"] is None and gradient["in"] == [None]
+        with pytest.raises(NotATensorError, match="no tensor"):
+            value_and_grad(total)([None])
 
     @pytest.mark.parametrize("argnums", [-1, 1.0, True, "0", None])
     def test_bad_argnums_are_an_error(self, argnums: Any) -> None:

@@ -26,6 +26,7 @@ from xdevice import (
 from xdevice.framework import choosing
 from xdevice.testing.contract.computing.gradients import total
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
+from xdevice.testing.contract.tensors.open_world import Boxes, Holder
 
 if TYPE_CHECKING:
     from xdevice.device import Device
@@ -91,6 +92,21 @@ class Parallel(Promises):
     def test_a_bad_split_is_an_error(self, backend: str, tree: Any, devices: Any, says: str) -> None:
         with pytest.raises(XDeviceError, match=says):
             split_batch(tree(), devices())
+
+    @pytest.mark.parametrize("holder", [Holder, Boxes])
+    @needs("collectives.split")
+    def test_a_holder_of_tensors_is_not_split(self, backend: str, holder: Any) -> None:
+        held = holder(x=rows(4))
+        for devices in ([home()], twice()):
+            with pytest.raises(NotATensorError, match=rf"{holder.__name__}.* tensor.*\['held'\]"):
+                split_batch({"x": rows(4), "held": held}, devices)
+
+    @needs("collectives.split")
+    def test_text_is_split_and_numpy_scalars_are_not(self, backend: str) -> None:
+        rate = np.float32(0.5)
+        first, second = split_batch({"x": rows(3), "names": np.array(["a", "b", "c"]), "rate": rate}, twice())
+        assert (first["names"].tolist(), second["names"].tolist()) == (["a", "b"], ["c"])
+        assert first["rate"] is second["rate"] is rate
 
     @on_several
     @needs("collectives.split", "exchange.to_numpy")
