@@ -27,28 +27,15 @@ def value_and_gradients(
         value, aux = call(variables)
         if value.stop_gradient:  # it depends on no variable
             return value.detach(), aux, [_zeros(p) for p in variables]
-        found = paddle.grad(value, variables, create_graph=nested, allow_unused=True)
         once = _only_once(value.grad_fn) if nested else ""
         if once:
-            found = [None if gradient is None else _Once.apply(gradient, value, once) for gradient in found]
+            raise NotSupportedError(f"paddle has no gradients of gradients of {once}; differentiate another function")
+        found = paddle.grad(value, variables, create_graph=nested, allow_unused=True)
     return value if nested else value.detach(), aux, [_beside(p, g) for p, g in zip(variables, found, strict=True)]
 
 
-class _Once(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # Any to mypy unless installed
-    """A gradient that cannot be differentiated for what the value depends on: it would be zero (3.3.1)."""
-
-    @staticmethod
-    def forward(ctx: Any, gradient: Any, value: Any, once: str) -> Any:
-        ctx.once = once
-        return gradient.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        raise NotSupportedError(f"paddle has no gradients of gradients of {ctx.once}; differentiate another function")
-
-
 def _only_once(node: Any) -> str:
-    """What of the operations can be differentiated once only; empty if there is none."""
+    """What of the operations can be differentiated once only: the gradient of its gradient would be zero (3.3.1)."""
     seen, left = set[int](), [node]
     while left:
         node = left.pop()

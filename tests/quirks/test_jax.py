@@ -447,3 +447,32 @@ def test_a_compiled_loss_with_static_arguments():
     del plain
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("kind", ["BCOO", "BCSR"])
+def test_sparse_arrays_move_and_are_refused_by_name_where_numbers_are_needed(kind, tmp_path):
+    from jax.experimental import sparse
+
+    x = getattr(sparse, kind).fromdense(jnp.eye(4))
+    moved = to_device([x], cpu(), copy=True)[0]
+    assert type(moved) is type(x) and moved.data is not x.data and device_of(x) == cpu()
+    assert (moved.todense() == jnp.eye(4)).all()
+    for ask in (
+        lambda: xdevice.all_reduce([x, x]),
+        lambda: xdevice.save({"x": x}, tmp_path / "file"),
+        lambda: xdevice.tensor([x]),
+    ):
+        with pytest.raises(xdevice.ArgumentTypeError, match=f"a {kind}; take its todense"):
+            ask()
+    for ask in (
+        lambda: xdevice.split_batch([jnp.ones(4), x], ["cpu", "cpu"]),
+        lambda: xdevice.value_and_grad(lambda a: a.data.sum())(x),
+        lambda: xdevice.to_numpy(x),
+    ):
+        with pytest.raises(xdevice.NotSupportedError, match=f"a {kind}; take its todense"):
+            ask()
+
+
+def test_a_mutable_array_is_not_given_to_every_device():
+    with pytest.raises(xdevice.NotATensorError, match=r"Ref.*is a tensor.*\[1\]"):
+        xdevice.split_batch([jnp.ones(4), jax.new_ref(jnp.ones(4))], ["cpu", "cpu"])

@@ -526,3 +526,39 @@ def test_a_step_on_several_cpus_can_be_seeded(draw):
         xdevice.seed(5)
         found.add(float(step(w, x)[0]))
     assert len(found) == 1
+
+
+@pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning")  # MXNet imports SciPy by old names
+def test_sparse_arrays_are_split_or_refused_by_name(tmp_path):
+    dense = mx.nd.array([[1.0, 0.0], [0.0, 2.0]])
+    csr, rows = dense.tostype("csr"), dense.tostype("row_sparse")
+    assert [part.asnumpy().tolist() for part in xdevice.split_batch(csr, ["cpu", "cpu"])] == [[[1, 0]], [[0, 2]]]
+    with pytest.raises(xdevice.NotSupportedError, match="mxnet cannot split a row_sparse array"):
+        xdevice.split_batch(rows, ["cpu", "cpu"])
+    for x in (csr, rows):
+        for ask in (
+            lambda x=x: xdevice.all_reduce([x, x]),
+            lambda x=x: xdevice.save({"x": x}, tmp_path / "file"),
+            lambda x=x: xdevice.tensor([x]),  # MXNet never ends
+        ):
+            with pytest.raises(xdevice.ArgumentTypeError, match=f"a {x.stype} array"):
+                ask()
+        assert xdevice.tensor(x).asnumpy().tolist() == dense.asnumpy().tolist()
+
+
+@pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning")  # MXNet imports SciPy by old names
+def test_sparse_gradients_are_added_up():
+    def loss(w, i):
+        return (mx.nd.Embedding(i, w, 4, 2, sparse_grad=True) ** 2).sum()
+
+    w, i = mx.nd.arange(8).reshape((4, 2)), mx.nd.array([1, 1, 3])
+    found = xdevice.data_parallel(loss, ["cpu", "cpu"], reduction="sum")(w, i)[1]
+    assert found.asnumpy().tolist() == [[0, 0], [8, 12], [0, 0], [12, 14]]
+
+
+def test_a_batch_of_mxnets_iterators_is_opened():
+    batch = mx.io.DataBatch([mx.nd.ones((4, 2))], [mx.nd.ones(4)], pad=1)
+    moved = xdevice.to_device(batch, "cpu", copy=True)
+    assert type(moved) is mx.io.DataBatch and moved.pad == 1
+    assert moved.data[0] is not batch.data[0] and xdevice.device_of(batch) == xdevice.cpu()
+    assert [part.data[0].shape for part in xdevice.split_batch(batch, ["cpu", "cpu"])] == [(2, 2), (2, 2)]

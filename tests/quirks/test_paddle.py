@@ -417,3 +417,47 @@ def test_every_dtype_can_be_reduced(dtype, op, result):
     for found in xdevice.all_reduce(given, op):
         assert found.dtype == given[0].dtype
         assert found.astype("float32").tolist() == result
+
+
+class Square(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    @paddle.autograd.py_layer.once_differentiable
+    def backward(ctx, gradient):
+        return 2 * ctx.saved_tensor()[0] * gradient
+
+
+def test_the_second_derivative_of_what_is_once_differentiable_is_refused_and_not_zero():
+    first = xdevice.value_and_grad(lambda w: Square.apply(w).sum())
+    x = paddle.to_tensor([1.0, 2.0])
+    assert first(x)[1].tolist() == [2, 4]
+    with pytest.raises(xdevice.NotSupportedError, match="of Square, which is marked once_differentiable"):
+        xdevice.value_and_grad(lambda w: (first(w)[1] ** 2).sum())(x)
+
+
+def test_the_gradient_of_a_sparse_embedding_has_its_parameters_shape():
+    def loss(w, i):
+        return (paddle.nn.functional.embedding(i, w, sparse=True) ** 2).sum()
+
+    w, i = paddle.arange(8, dtype="float32").reshape([4, 2]), paddle.to_tensor([1, 1, 3])
+    expected = [[0, 0], [8, 12], [0, 0], [12, 14]]
+    assert xdevice.value_and_grad(loss)(w, i)[1].tolist() == expected
+    assert xdevice.data_parallel(loss, ["cpu", "cpu"], reduction="sum")(w, i)[1].tolist() == expected
+
+
+@pytest.mark.parametrize("sparse", [lambda x: x.to_sparse_coo(2), lambda x: x.to_sparse_csr()])
+def test_sparse_tensors_are_refused_by_name_where_numbers_are_needed(sparse, tmp_path):
+    x = sparse(paddle.eye(4))
+    for ask in (
+        lambda: xdevice.all_reduce([x, x]),
+        lambda: xdevice.save({"x": x}, tmp_path / "file"),
+        lambda: xdevice.tensor([x]),  # Paddle crashes
+    ):
+        with pytest.raises(xdevice.ArgumentTypeError, match="a sparse tensor"):
+            ask()
+    with pytest.raises(xdevice.NotSupportedError, match="paddle cannot split a sparse"):
+        xdevice.split_batch(x, ["cpu", "cpu"])

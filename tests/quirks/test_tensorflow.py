@@ -681,3 +681,45 @@ def test_a_handle_does_not_move_alone():
         "            print('right')\n"
     )
     assert run(code).split() == ["right"] * 8
+
+
+class Pair(tf.experimental.ExtensionType):
+    a: tf.Tensor
+    n: int = 3
+
+
+class Module(tf.Module):
+    def __init__(self):
+        self.d, self.l = {"a": tf.constant([1.0, 2.0])}, [tf.constant([3.0, 4.0])]
+
+
+def test_extension_types_and_containers_of_modules_are_opened():
+    module = Module()
+    tree = [Pair(tf.ones(2)), module.d, module.l]
+    moved = xdevice.to_device(tree, "cpu", copy=True)
+    assert list(map(type, moved)) == list(map(type, tree))
+    assert moved[0].a is not tree[0].a and moved[0].n == 3
+    assert moved[1]["a"].numpy().tolist() == [1, 2] and moved[2][0].numpy().tolist() == [3, 4]
+    first, second = xdevice.split_batch(tree, ["cpu", "cpu"])
+    assert (first[0].a.shape, second[1]["a"].numpy().tolist(), second[2][0].numpy().tolist()) == ((1,), [2], [4])
+
+
+def test_sparse_and_ragged_tensors_are_split_by_rows_and_else_refused_by_name(tmp_path):
+    ragged = tf.ragged.constant([[1.0], [2.0, 3.0], [], [4.0]])
+    assert [part.to_list() for part in xdevice.split_batch(ragged, ["cpu"] * 2)] == [[[1], [2, 3]], [[], [4]]]
+    sparse = tf.sparse.from_dense(tf.eye(4))
+    parts = xdevice.split_batch(sparse, ["cpu"] * 2)
+    assert tf.concat([tf.sparse.to_dense(part) for part in parts], 0).numpy().tolist() == tf.eye(4).numpy().tolist()
+    for x in (ragged, sparse):
+        for ask in (
+            lambda x=x: xdevice.all_reduce([x, x]),
+            lambda x=x: xdevice.save({"x": x}, tmp_path / "file"),
+            lambda x=x: xdevice.tensor([x]),
+        ):
+            with pytest.raises(xdevice.ArgumentTypeError, match=f"a {type(x).__name__}; fill it up"):
+                ask()
+        with pytest.raises(xdevice.NotSupportedError, match=f"cannot differentiate for a {type(x).__name__}"):
+            xdevice.value_and_grad(tf.reduce_sum)(x)
+    array = tf.TensorArray(tf.float32, 4).unstack(tf.ones(4))
+    with pytest.raises(xdevice.NotATensorError, match=r"TensorArray.* is a tensor .*\[1\]"):
+        xdevice.split_batch([tf.ones(4), array], ["cpu", "cpu"])
