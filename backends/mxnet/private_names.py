@@ -5,7 +5,7 @@ A test compares the first two lists with what changes when virtual GPUs are enab
 
 from __future__ import annotations
 
-from xdevice.kit.private_names import PrivateName
+from xdevice.kit.private_names import PrivateName, each
 
 LAST_TRIED = "1.9.1"
 
@@ -13,9 +13,9 @@ DEVICE_AT = {
     **dict.fromkeys(("MXNDArrayCreate", "MXNDArrayCreateEx", "MXNDArrayCreateEx64"), 2),
     **dict.fromkeys(("MXNDArrayCreateSparseEx", "MXNDArrayCreateSparseEx64"), 3),
     **dict.fromkeys(("MXExecutorBindEX", "MXExecutorSimpleBindEx", "MXExecutorSimpleBindEx64"), 1),
-    **dict.fromkeys(("MXExecutorReshapeEx",), 2),
-    **dict.fromkeys(("MXRandomSeedContext",), 1),
-    **dict.fromkeys(("MXStorageEmptyCache",), 0),
+    "MXExecutorReshapeEx": 2,
+    "MXRandomSeedContext": 1,
+    "MXStorageEmptyCache": 0,
 }
 """Functions of MXNet's library, and which of their arguments is the type of a device; its index is the next one."""
 
@@ -28,37 +28,30 @@ TEXT = (
 ADDED = ("str",)
 """What those modules have of their own under NumPy 2, and under NumPy 1 only where virtual GPUs stand in."""
 
-_LIBRARY = "mxnet.base:_LIB"
-_ASKED = "it answers for virtual GPUs"
+_LIBRARY = "mxnet.base:_LIB."
 _OPERATION = "every operation goes through it: strict() and virtual GPUs check the contexts of its arrays"
 
 VIRTUAL: tuple[PrivateName, ...] = ()
 """Virtual GPUs that do not stand in replace nothing."""
 
 STAND_IN = (
-    *(
-        PrivateName(f"{_LIBRARY}.{name}", "gpu(i) is the library's cpu(i + 1)", optional=True)  # builds differ
-        for name in DEVICE_AT
-    ),
-    PrivateName(f"{_LIBRARY}.MXNDArrayGetContext", "the library's cpu(i + 1) is gpu(i)"),
-    PrivateName(f"{_LIBRARY}.MXGetLastError", "errors name GPUs"),
-    PrivateName(f"{_LIBRARY}.MXGetGPUCount", _ASKED),
-    PrivateName(f"{_LIBRARY}.MXGetGPUMemoryInformation64", _ASKED),
-    PrivateName(f"{_LIBRARY}.MXKVStoreCreate", "a store for NCCL sums on the devices"),
-    PrivateName(f"{_LIBRARY}.MXImperativeInvokeEx", _OPERATION),
-    PrivateName(f"{_LIBRARY}.MXNetFuncCall", _OPERATION),
-    PrivateName("mxnet.ndarray:NDArray.__getstate__", "a pickle remembers its GPU", ("self",)),
-    PrivateName("mxnet.ndarray:NDArray.__setstate__", "a pickle remembers its GPU", ("self", "state")),
-    PrivateName("mxnet.kvstore.kvstore:_updater_wrapper", "an updater may mix devices", ("updater",)),
+    *each(_LIBRARY, " ".join(DEVICE_AT), "gpu(i) is the library's cpu(i + 1)", optional=True),  # builds differ
+    *each(_LIBRARY, "MXNDArrayGetContext", "the library's cpu(i + 1) is gpu(i)"),
+    *each(_LIBRARY, "MXGetLastError", "errors name GPUs"),
+    *each(_LIBRARY, "MXGetGPUCount MXGetGPUMemoryInformation64", "it answers for virtual GPUs"),
+    *each(_LIBRARY, "MXKVStoreCreate", "a store for NCCL sums on the devices"),
+    *each(_LIBRARY, "MXImperativeInvokeEx MXNetFuncCall", _OPERATION),
+    *each("mxnet.ndarray:NDArray.", "__getstate__", "a pickle remembers its GPU", ("self",)),
+    *each("mxnet.ndarray:NDArray.", "__setstate__", "a pickle remembers its GPU", ("self", "state")),
+    *each("mxnet.kvstore.kvstore:", "_updater_wrapper", "an updater may mix devices", ("updater",)),
 )
 """Replaced where virtual GPUs stand in."""
 
 OTHERS = (
     *(PrivateName(f"mxnet.{module}:str", "it writes contexts and NumPy 2's numbers", optional=True) for module in TEXT),
-    PrivateName(f"{_LIBRARY}.MXInvokeCachedOpEx", _OPERATION),
-    PrivateName(f"{_LIBRARY}.MXAutogradBackwardEx", _OPERATION),
-    PrivateName(f"{_LIBRARY}.MXSymbolGetAtomicSymbolName", "the name of an operation"),
-    PrivateName("mxnet._ffi._ctypes.types:TypeCode.NDARRAYHANDLE", "which arguments are arrays"),
+    *each(_LIBRARY, "MXInvokeCachedOpEx MXAutogradBackwardEx", _OPERATION),
+    *each(_LIBRARY, "MXSymbolGetAtomicSymbolName", "the name of an operation"),
+    *each("mxnet._ffi._ctypes.types:", "TypeCode.NDARRAYHANDLE", "which arguments are arrays"),
 )
 """Read, or replaced for a while."""
 

@@ -42,6 +42,13 @@ class PrivateName:
     optional: bool = False
 
 
+def each(
+    start: str, names: str, reason: str, parameters: tuple[str, ...] = (), *, optional: bool = False
+) -> list[PrivateName]:
+    """Several names whose paths start alike, needed for one reason."""
+    return [PrivateName(f"{start}{name}", reason, parameters, optional) for name in names.split()]
+
+
 _replaced: set[str] = set()  # by path: these are the adapters' own now
 
 
