@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
 
-from xdevice.contract import Job
+from xdevice.contract import Engine, Job
 from xdevice.distributed.failures import at_exit
 from xdevice.distributed.launchers import process_info_in
+from xdevice.distributed.membership import Membership
+from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.errors import DistributedError
+from xdevice.framework.adapters import Backend
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from typing import TypeVar
-
-    from xdevice.contract import Engine
-    from xdevice.distributed.membership import Membership
-    from xdevice.distributed.process_info import ProcessInfo
-    from xdevice.framework.adapters import Backend
-
-    T = TypeVar("T")
+T = TypeVar("T")
 
 
 class Group:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from xdevice.distributed.process_info import (
     LOCALHOST,
@@ -20,9 +21,6 @@ from xdevice.distributed.process_info import (
     has_room,
 )
 from xdevice.errors import ArgumentError, DistributedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 T = TypeVar("T")
 

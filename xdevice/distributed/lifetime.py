@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import TracebackType
 
 from xdevice._version import __version__
+from xdevice.contract import Engine
 from xdevice.distributed.failures import at_exit
 from xdevice.distributed.group import Group, abort, current, enter, is_initialized, know, leave, work
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.options import InitOptions, check_reach
+from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.rendezvous.ports import check_ports
 from xdevice.errors import DistributedError
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from xdevice.contract import Engine
-    from xdevice.distributed.process_info import ProcessInfo
-    from xdevice.framework.adapters import Backend
 
 _joined: set[ProcessInfo] = set()  # with which this process has joined: engines may keep the ports for the next group
 

@@ -6,18 +6,16 @@ import os
 import socket
 import threading
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdevice.distributed.barriers.barrier import Barrier
 from xdevice.distributed.failures.errors import error_of_rank, reported, undiagnosed
 from xdevice.distributed.failures.timeouts import DIAGNOSIS, LEAVING, REPORT, Work
 from xdevice.distributed.failures.watchdog import Watchdog
+from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.joining import join, open_coordinator
+from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.errors import DistributedError, DistributedTimeoutError
-
-if TYPE_CHECKING:
-    from xdevice.distributed.process_info import ProcessInfo
-    from xdevice.distributed.rendezvous.messages import Fingerprint
 
 
 class Membership:

@@ -5,23 +5,20 @@ MPI knows the processes that its own ``mpirun`` has started, and no others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
+from xdevice.contract import Job
 from xdevice.errors import BackendNotInstalledError, DistributedError, NotSupportedError
+from xdevice.framework.adapters import Backend
 from xdevice.kit.means import summed_in
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.making import make
 from xdevice.tensors.placement import device_of, owner_of
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from xdevice.contract import Job
-    from xdevice.framework.adapters import Backend
-
-    Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 
 class Engine:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from xdevice.contract import Engine
 from xdevice.device import as_integer
 from xdevice.distributed.failures.timeouts import transfer_seconds
 from xdevice.distributed.group import Group, current, work
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, shortened
+from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import owned_by
 from xdevice.parallel.reducing import PASSING, check_operation, not_reducible
 from xdevice.parallel.vectors import Pack, packs_of
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.gradients import differentiating
-from xdevice.tensors.trees.tree import flatten
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xdevice.contract import Engine
-    from xdevice.framework.adapters import Backend
-    from xdevice.tensors.trees.tree import Flat
+from xdevice.tensors.trees.tree import Flat, flatten
 
 
 def all_reduce(tree: Any, op: str = "sum") -> Any:

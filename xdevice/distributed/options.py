@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdevice.device import as_integer
 from xdevice.distributed.launchers import launcher_variables, process_info_in
@@ -12,9 +13,6 @@ from xdevice.distributed.process_info import LOCALHOST, ProcessInfo, block_size,
 from xdevice.distributed.rendezvous.token import checked
 from xdevice.errors import ArgumentError, ArgumentTypeError, DistributedError
 from xdevice.kit.loopback import is_loopback
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TRUST = "XDEVICE_TRUST_NETWORK"
 """The environment variable that lets engines listen where any process can connect to them."""

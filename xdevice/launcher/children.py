@@ -13,7 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Any, Literal
 
 import psutil
 
@@ -21,10 +23,6 @@ from xdevice.distributed.failures.timeouts import TERMINATION
 from xdevice.launcher.output_buffer import OutputBuffer, Printed
 from xdevice.launcher.process_tree import MARKS, ProcessTree
 from xdevice.launcher.reaper import Reaper
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from types import FrameType
 
 Status = Literal["waiting", "running", "ok", "failed", "timed out", "flooded", "stopped"]
 

@@ -7,22 +7,18 @@ processes meet in `xdevice.distributed.init`.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from xdevice.distributed.failures.errors import PEER_FAILED
 from xdevice.distributed.failures.timeouts import SETTLING
 from xdevice.errors import DistributedError
 from xdevice.launcher.children import Signals
 from xdevice.launcher.output import Screen
+from xdevice.launcher.plan import Plan
 from xdevice.launcher.process_tree import ProcessTree
 from xdevice.launcher.reaper import Reaper
 from xdevice.launcher.terminal import duration, signal_name
 from xdevice.launcher.worker_group import Rank, WorkerGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xdevice.launcher.plan import Plan
 
 TIMED_OUT = 124
 """The exit status of a job that its time limit ends, as that of ``timeout``."""

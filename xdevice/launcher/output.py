@@ -9,10 +9,8 @@ import os
 import select
 import sys
 from collections import deque
-from typing import IO, TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import IO
 
 PIECE = 2**16
 """Bytes that are read at once: what a pipe holds."""

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from typing import IO, TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import IO, NamedTuple
 
 FIRST, LAST = 10, 40
 """Lines that are kept of the beginning and of the end."""

@@ -10,12 +10,9 @@ from __future__ import annotations
 import os
 import signal
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable
 
 import psutil
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
 
 MARKS = "XDEVICE_JOB"
 """The environment variable with the mark of a process tree, after those of the trees around it."""

@@ -7,20 +7,17 @@ import selectors
 import subprocess
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
 from xdevice.distributed.failures.errors import PEER_FAILED
 from xdevice.distributed.failures.timeouts import SETTLING, TERMINATION, UNKILLABLE
 from xdevice.errors import DistributedError
+from xdevice.launcher.children import Signals
 from xdevice.launcher.output import Log, Screen, Stream
-from xdevice.launcher.process_tree import MARKS
-
-if TYPE_CHECKING:
-    from xdevice.launcher.children import Signals
-    from xdevice.launcher.plan import Plan
-    from xdevice.launcher.process_tree import ProcessTree
+from xdevice.launcher.plan import Plan
+from xdevice.launcher.process_tree import MARKS, ProcessTree
 
 _TICK = 0.02
 _LOOKING = 0.5  # seconds between two looks at whether the processes that are left are stopped

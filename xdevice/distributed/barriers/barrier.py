@@ -8,21 +8,17 @@ processes call different things, and at the end of the job.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from xdevice.contract import Job
 from xdevice.distributed.barriers.setup import BarrierSetup
-from xdevice.distributed.barriers.tree import ENTER, MISMATCH, InterruptedByRank0Error, Wait
+from xdevice.distributed.barriers.tree import ENTER, MISMATCH, Follower, InterruptedByRank0Error, Leader, Wait
+from xdevice.distributed.channel import Channel
 from xdevice.distributed.failures.timeouts import ANSWER, BARRIER_MARGIN
+from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.messages import Fingerprint, Request
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xdevice.contract import Job
-    from xdevice.distributed.barriers.tree import Follower, Leader
-    from xdevice.distributed.channel import Channel
-    from xdevice.distributed.process_info import ProcessInfo
 
 PATIENCE = ANSWER / 3
 """Seconds after which a process tells the coordinator that it waits: before it asks the others where they are."""

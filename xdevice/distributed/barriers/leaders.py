@@ -6,13 +6,10 @@ import selectors
 import socket
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from xdevice.contract import Job
 from xdevice.distributed.rendezvous.acceptor import Acceptor, Connection
 from xdevice.distributed.rendezvous.handshake import authenticate
-
-if TYPE_CHECKING:
-    from xdevice.contract import Job
 
 FANOUT = 8
 """How many leaders are below one, which reads from them one after the other; fewer make the tree deeper."""

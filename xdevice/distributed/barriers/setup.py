@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import select
+import socket
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+from xdevice.contract import Job
 from xdevice.distributed.barriers.leaders import accept_children, connect_to_parent, position_of
 from xdevice.distributed.barriers.pipes import MAX_PROCESSES, Pipes
 from xdevice.distributed.barriers.tree import Follower, Leader
 from xdevice.distributed.failures.timeouts import HANDSHAKE
+from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.handshake import HandshakeError
 from xdevice.distributed.rendezvous.ports import listening
 from xdevice.distributed.rendezvous.token import found
 from xdevice.errors import XDeviceError
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
-
-    from xdevice.contract import Job
-    from xdevice.distributed.process_info import ProcessInfo
 
 
 class BarrierSetup:

@@ -15,15 +15,10 @@ import os
 import select
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from xdevice.distributed.barriers.pipes import RECORD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xdevice.distributed.barriers.pipes import Pipes
+from xdevice.distributed.barriers.pipes import RECORD, Pipes
 
 ENTER, ASK_RANK_0 = b"+", b"?"
 """The root's answers."""

@@ -14,17 +14,15 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol
 
 from xdevice.distributed.failures.errors import PEER_FAILED, exit_after_failed_rank
 from xdevice.distributed.failures.timeouts import LAST_RESORT
 from xdevice.distributed.process_info import NO_LAUNCHER, ProcessInfo
 from xdevice.errors import DistributedError, DistributedTimeoutError
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from types import TracebackType
 
 
 class Guarded(Protocol):

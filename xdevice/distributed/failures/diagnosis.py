@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from xdevice.distributed.failures.timeouts import ANSWER
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Report(Protocol):

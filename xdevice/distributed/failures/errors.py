@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from xdevice.distributed.failures.timeouts import LEAVING
-from xdevice.distributed.process_info import OUR_LAUNCHER
+from xdevice.distributed.process_info import OUR_LAUNCHER, ProcessInfo
 from xdevice.errors import DistributedError, DistributedTimeoutError
-
-if TYPE_CHECKING:
-    from xdevice.distributed.process_info import ProcessInfo
 
 PEER_FAILED = 75
 """The exit status of a process that ends because another one has failed."""

@@ -9,15 +9,13 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
+from xdevice.distributed.channel import Channel
 from xdevice.distributed.failures.errors import error_of_rank, exit_after_failed_rank, reported, undiagnosed
 from xdevice.distributed.failures.timeouts import ANSWER, DIAGNOSIS, LEAVING, Work
+from xdevice.distributed.process_info import ProcessInfo
 from xdevice.errors import DistributedError
-
-if TYPE_CHECKING:
-    from xdevice.distributed.channel import Channel
-    from xdevice.distributed.process_info import ProcessInfo
 
 
 class Watched(Protocol):

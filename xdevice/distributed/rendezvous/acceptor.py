@@ -8,15 +8,12 @@ from __future__ import annotations
 import errno
 import os
 import selectors
+import socket
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from xdevice.distributed.failures.timeouts import HANDSHAKE
 from xdevice.distributed.rendezvous.handshake import CHALLENGE, MAGIC, RESPONSE, challenge, verified
-
-if TYPE_CHECKING:
-    import socket
 
 UNAUTHENTICATED = 64
 """Connections, beyond those of the job itself, that may wait for their handshake; one more closes the oldest."""

@@ -10,23 +10,19 @@ failures, and the question where a process is.
 from __future__ import annotations
 
 import selectors
+import socket
 import threading
 import time
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdevice.distributed.channel import Channel
 from xdevice.distributed.failures.diagnosis import after, diagnose, is_in_time, ranks
 from xdevice.distributed.failures.timeouts import ANSWER, HANDSHAKE
 from xdevice.distributed.process_info import block
 from xdevice.distributed.rendezvous.acceptor import Acceptor, Connection
-from xdevice.distributed.rendezvous.messages import Request, is_join_message
+from xdevice.distributed.rendezvous.messages import JoinMessage, Request, is_join_message
 from xdevice.distributed.rendezvous.peers import Peer, refusal
-
-if TYPE_CHECKING:
-    import socket
-
-    from xdevice.distributed.rendezvous.messages import JoinMessage
 
 
 class Coordinator(threading.Thread):

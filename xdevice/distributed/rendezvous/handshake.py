@@ -14,11 +14,8 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import socket
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import socket
 
 MAGIC = b"XDV1"
 NONCE = RESPONSE = 32

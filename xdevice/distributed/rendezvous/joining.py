@@ -6,23 +6,19 @@ import errno
 import os
 import socket
 import time
-from typing import TYPE_CHECKING
 
 from xdevice.contract import Job
 from xdevice.distributed.channel import Channel
 from xdevice.distributed.failures.errors import error_of_rank, reported
 from xdevice.distributed.failures.timeouts import BARRIER_MARGIN
-from xdevice.distributed.process_info import block
+from xdevice.distributed.process_info import ProcessInfo, block
 from xdevice.distributed.rendezvous.coordinator import Coordinator
 from xdevice.distributed.rendezvous.handshake import DisconnectedError, HandshakeError, authenticate
+from xdevice.distributed.rendezvous.messages import JoinMessage
 from xdevice.distributed.rendezvous.ports import interface_with, listening, port_taken
 from xdevice.distributed.rendezvous.token import TOKEN, created, discard, found
 from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.kit.loopback import is_loopback
-
-if TYPE_CHECKING:
-    from xdevice.distributed.process_info import ProcessInfo
-    from xdevice.distributed.rendezvous.messages import JoinMessage
 
 _REFUSALS = 10
 """So many failed handshakes mean a wrong token; a few may mean that too many connections came at once."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from xdevice.distributed.channel import Channel
-    from xdevice.distributed.rendezvous.messages import JoinMessage, Request
+from xdevice.distributed.channel import Channel
+from xdevice.distributed.rendezvous.messages import JoinMessage, Request
 
 _MUST_AGREE = {
     "world_size": "world size",

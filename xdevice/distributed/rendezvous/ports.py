@@ -5,13 +5,10 @@ from __future__ import annotations
 import errno
 import random
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from xdevice.distributed.process_info import FIRST_PORT
 from xdevice.errors import DistributedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 LOWEST = 10_000
 """Lower ports are those of well-known services."""

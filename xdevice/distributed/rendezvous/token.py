@@ -12,17 +12,13 @@ import os
 import secrets
 import stat
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from xdevice.distributed.process_info import ProcessInfo
 from xdevice.errors import ArgumentError, DistributedError
 from xdevice.kit.loopback import is_loopback
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from xdevice.distributed.process_info import ProcessInfo
 
 TOKEN = "XDEVICE_TOKEN"
 """The environment variable with the job's token."""
