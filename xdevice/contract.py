@@ -91,7 +91,6 @@ class Differentiation(Protocol):
 
     def bind(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
         """The call of a function with these arguments, to be differentiated in this way."""
-        ...
 
 
 class Call(Protocol):
@@ -106,11 +105,9 @@ class Call(Protocol):
 
     def paths(self) -> list[str]:
         """Where the tensors to differentiate for are in their arguments, in order."""
-        ...
 
     def __call__(self, variables: list[Any]) -> tuple[Any, Any]:
         """A tensor of one number, and whatever else the function returns."""
-        ...
 
 
 class Hardware(Protocol):
@@ -119,11 +116,9 @@ class Hardware(Protocol):
     def build(self) -> Build: ...
     def kinds(self) -> tuple[str, ...]:
         """The kinds that this framework can have at all, ``cpu`` first; without ``cpu`` nothing falls back to it."""
-        ...
 
     def count(self, kind: str) -> int:
         """How many the framework can use now; 0 for an unknown kind. Creates no GPU context."""
-        ...
 
     def native(self, device: Device) -> Any: ...
     def as_device(self, native: Any) -> Device:
@@ -132,15 +127,12 @@ class Hardware(Protocol):
         Where `Placement.role` says that ``str`` is a device, strings come here too, except those that name a CPU, GPU
         or TPU in any framework's spelling: ``Device(native)`` for a string of another framework.
         """
-        ...
 
     def scope(self, device: Device) -> AbstractContextManager[Any]:
         """A fresh native context in which the framework's own factories use the device."""
-        ...
 
     def synchronize(self, devices: Sequence[Device]) -> None:
         """Wait until all work queued on these devices is done."""
-        ...
 
     def properties(self, device: Device) -> Properties: ...
 
@@ -150,7 +142,6 @@ class Placement(Protocol):
 
     def role(self, cls: type) -> Role | None:
         """What this class is to the framework; ``None`` if it is not the framework's."""
-        ...
 
     def device_of(self, tensor: Any) -> Device:
         """Where it is. `MixedDeviceError` for several, `UnknownPlacementError` where unknowable.
@@ -159,15 +150,12 @@ class Placement(Protocol):
         known yet. A framework whose arrays have no place, or are in memory that the CPU and the GPU share, has one
         device: the kind that it computes on by default, ``count`` 1. Every array is there, and nothing is moved.
         """
-        ...
 
     def move(self, tensor: Any, device: Device, non_blocking: bool) -> Any:
         """The tensor on another device, gradients flowing through. Blocks unless told not to."""
-        ...
 
     def copy(self, tensor: Any) -> Any:
         """The tensor in memory of its own on the same device, gradients flowing through."""
-        ...
 
 
 class Trees(Protocol):
@@ -175,14 +163,12 @@ class Trees(Protocol):
 
     def is_node(self, cls: type) -> bool:
         """Whether the class is registered; Python's own containers do not count."""
-        ...
 
     def opened(self, node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
         """Its parts, how each would be written behind it (``.x``, ``[0]``), what rebuilds it from new parts.
 
         Last, what it keeps besides: static fields, which stay as they are.
         """
-        ...
 
 
 class Data(Protocol):
@@ -190,7 +176,6 @@ class Data(Protocol):
 
     def is_data(self, tensor: Any) -> bool:
         """Whether it is plain data where it is beside other tensors: a scalar, text, objects."""
-        ...
 
 
 class Models(Protocol):
@@ -198,19 +183,15 @@ class Models(Protocol):
 
     def tensors_of(self, model: Any) -> Iterable[tuple[str, Any]]:
         """Each parameter and buffer with its dotted name. `UnknownPlacementError` if not built."""
-        ...
 
     def move_model(self, model: Any, device: Device) -> Any:
         """Move as the framework moves a model, in place where it does that."""
-        ...
 
     def keep(self, model: Any) -> Callable[[], None]:
         """Remember the model's tensors; the function returned puts them back as they are now, where they are now."""
-        ...
 
     def copy_models(self, models: list[Any]) -> list[Any]:
         """Models of their own with equal parameters, on the same devices; what they share stays shared."""
-        ...
 
 
 class Compiling(Protocol):
@@ -218,11 +199,9 @@ class Compiling(Protocol):
 
     def is_tracing(self) -> bool:
         """Whether it traces a function in this thread."""
-        ...
 
     def reuses_traces(self) -> bool:
         """Whether what it traced within one native scope is run within others too, and follows them there."""
-        ...
 
 
 class Creation(Protocol):
@@ -230,11 +209,9 @@ class Creation(Protocol):
 
     def dtype(self, name: str) -> Any:
         """The framework's dtype of that NumPy name (``float32``), or ``None`` if it has none."""
-        ...
 
     def tensor(self, data: Any, dtype: Any, device: Device | None) -> Any:
         """Always a copy. ``data``: numbers, nested sequences, a NumPy array, an own tensor."""
-        ...
 
     def empty(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
     def zeros(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
@@ -245,7 +222,6 @@ class Creation(Protocol):
     def randn(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
     def seed(self, n: int) -> None:
         """Seed the framework's generators on every device."""
-        ...
 
 
 class Exchange(Protocol):
@@ -253,7 +229,6 @@ class Exchange(Protocol):
 
     def to_numpy(self, tensor: Any) -> np.ndarray[Any, Any]:
         """A NumPy array on the host that shares no memory with the tensor and may be written."""
-        ...
 
 
 class Sharing(Protocol):
@@ -264,7 +239,6 @@ class Sharing(Protocol):
 
         ``None`` where the memory cannot be shared, or sharing it could go wrong.
         """
-        ...
 
     def adopt(self, exporter: Any, writable: bool) -> Any:
         """A tensor on the memory of what `export` gave; ``None`` where this framework would have to copy it.
@@ -272,7 +246,6 @@ class Sharing(Protocol):
         A framework whose tensors may be written must not adopt memory that may not be, and one whose tensors
         never change must not adopt memory that may be written. Whatever it raises means ``None`` too.
         """
-        ...
 
 
 class Memory(Protocol):
@@ -280,12 +253,10 @@ class Memory(Protocol):
 
     def memory_stats(self, device: Device) -> MemoryStats:
         """Only what the framework knows; the core fills in the rest, and the host's own figures."""
-        ...
 
     def empty_cache(self, device: Device | None) -> None: ...
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether this one error is the framework's word for no memory left."""
-        ...
 
 
 class Gradients(Protocol):
@@ -293,7 +264,6 @@ class Gradients(Protocol):
 
     def is_floating(self, tensor: Any) -> bool:
         """Whether the tensor is of floating-point numbers, so that it can have a gradient."""
-        ...
 
     def value_and_gradients(self, call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
         """``call(variables)`` returns a tensor of one number, and more; its value, that, and the gradients.
@@ -302,7 +272,6 @@ class Gradients(Protocol):
         parameter's device, zeros where the value does not depend on it. The value is detached, unless this is
         ``nested`` in another call: then value and gradients can be differentiated in their turn.
         """
-        ...
 
 
 class Virtual(Protocol):
@@ -316,14 +285,12 @@ class Virtual(Protocol):
         Raises `VirtualDeviceError` if it is too late for that, or if real GPUs are there and ``force``, which hides
         them, is not given; `NotSupportedError` if this system cannot.
         """
-        ...
 
     def recipe(self) -> Any:
         """What virtual GPUs are compiled from, a `kit.plugins.Recipe`; ``None`` where they need no plug-in.
 
         Raises `NotSupportedError` if this version of the framework, or this system, cannot have them.
         """
-        ...
 
 
 class Mixing(Protocol):
@@ -331,7 +298,6 @@ class Mixing(Protocol):
 
     def forbid(self) -> AbstractContextManager[Any]:
         """A context in which such an operation raises `MixedDeviceError`, if it can be in every thread."""
-        ...
 
 
 class Collectives(Protocol):
@@ -342,43 +308,36 @@ class Collectives(Protocol):
 
         `ArgumentTypeError` for a tensor that is not one plain array: sparse, ragged, masked; it says how to make one.
         """
-        ...
 
     def split(self, tensor: Any, sizes: Sequence[int]) -> list[Any]:
         """Parts of that many rows each along the first axis, on the tensor's device; they may share its memory.
 
         `NotSupportedError` for a kind of tensor that the framework cannot split.
         """
-        ...
 
     def leaf(self, tensor: Any) -> Any:
         """The tensor that was just copied, of no graph, and ready for gradients where the framework marks that."""
-        ...
 
     def pack(self, tensors: Sequence[Any]) -> Any:
         """One new vector of all their numbers, of no graph; they are on one device and of one dtype.
 
         Gradients may be sparse where the framework makes such.
         """
-        ...
 
     def unpack(self, vector: Any, like: Sequence[Any]) -> list[Any]:
         """The vector's numbers in the shapes of those tensors, in memory of their own where they can be written."""
-        ...
 
     def reduce(self, vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
         """Their ``sum``, ``max`` or ``min``, element by element, each times its weight: a new vector.
 
         They are on one device, of one dtype and length; there is one at least.
         """
-        ...
 
     def threads(self) -> Callable[[], AbstractContextManager[Any]] | None:
         """What another thread enters to compute as this one does now; its settings may be this thread's own.
 
         ``None`` if gradients are not to be computed in several threads at once.
         """
-        ...
 
 
 class Maths(Protocol):
@@ -386,11 +345,9 @@ class Maths(Protocol):
 
     def namespace(self) -> Mapping[str, Any]:
         """Each of `xdevice.tensors.array_api.names.NAMES` that the framework has, with what it stands for."""
-        ...
 
     def module(self) -> ModuleType:
         """The framework's module with the functions that are not in that list."""
-        ...
 
 
 class Linalg(Maths, Protocol):
@@ -406,11 +363,9 @@ class Storage(Protocol):
 
     def to_bits(self, tensor: Any) -> np.ndarray[Any, Any]:
         """The values' bytes on the host, in order: a vector of uint8."""
-        ...
 
     def from_bits(self, bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
         """A new tensor of what `to_bits` gave, of one of the framework's own dtypes."""
-        ...
 
 
 class Engine(Protocol):
@@ -422,23 +377,18 @@ class Engine(Protocol):
 
     def start(self, job: Job, timeout: float) -> None:
         """Join the other processes, all of which are there: they have met already. Seconds."""
-        ...
 
     def all_reduce(self, vector: Any, op: str) -> Any:
         """The ``sum``, ``mean``, ``max`` or ``min`` of every process's vector, a new one; NaN where one has NaN."""
-        ...
 
     def broadcast(self, vector: Any, root: int) -> Any:
         """The vector of process ``root``, bit for bit, a new one."""
-        ...
 
     def all_gather(self, vector: Any) -> list[Any]:
         """Every process's vector, bit for bit, in the order of ranks."""
-        ...
 
     def stop(self) -> None:
         """Leave. Every other process does so at the same time."""
-        ...
 
 
 def _methods(protocol: type) -> tuple[str, ...]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from xdevice._version import __version__
 from xdevice.cli import epilogs
 from xdevice.cli.script import script_position, without_python
-from xdevice.cli.values import count, file, first_port, names, positive, scale, seconds, tolerance
+from xdevice.cli.values import count, first_port, names, positive, scale, seconds, tolerance
 
 USAGE_ERROR = 2
 
@@ -95,7 +96,7 @@ def _parser() -> _Parser:
     virtual = _command(commands, "virtual", "plug-ins for virtual GPUs, and a file that applies XDEVICE_VIRTUAL_GPUS")
     actions = "build compiles plug-ins; install lets every Python here apply the variable; status says whether one does"
     virtual.add_argument("action", choices=["build", "install", "uninstall", "status"], help=actions)
-    virtual.add_argument("--to", type=file, metavar="FOLDER", help="build: compile into FOLDER, for XDEVICE_PLUGINS")
+    virtual.add_argument("--to", type=Path, metavar="FOLDER", help="build: compile into FOLDER, for XDEVICE_PLUGINS")
     _add_backend_option(virtual, "build: frameworks; all (the default) is all that are installed")
     _add_launch_options(
         _command(commands, "launch", "one script in many processes, on one host or several", epilogs.LAUNCH)
@@ -133,12 +134,7 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     equal = "numbers are equal within T of their size, or within T/1000 (1e-5); whole ones only exactly"
     add("--tolerance", type=tolerance, default=1e-5, metavar="T", help=equal)
     add("--strict", action="store_true", help="exit with 1 also if outputs differ")
-    add(
-        "--virtual-gpus",
-        type=positive,
-        metavar="N",
-        help="give every framework that can have them N virtual GPUs",
-    )
+    add("--virtual-gpus", type=positive, metavar="N", help="give every framework that can have them N virtual GPUs")
     add("--stand-in", action="store_true", help="let them stand in for real GPUs; the script runs once, unedited")
     add("--env", choices=["tox"], metavar="tox", help="run each in its tox environment instead of the present one")
 
@@ -148,16 +144,10 @@ def _add_bench_options(bench: argparse.ArgumentParser) -> None:
     add("experiments", nargs="*", metavar="NAME", help="experiments; all if none is named")
     _add_backend_option(bench, "frameworks; all (the default) is all that are installed")
     add("--device", metavar="D", help="what is compared with the CPU (the first GPU, else the CPU itself)")
-    add(
-        "--scale",
-        type=scale,
-        default=0.1,
-        metavar="S",
-        help="1 is the lessons' own size and number of times (0.1)",
-    )
+    add("--scale", type=scale, default=0.1, metavar="S", help="1 is the lessons' own size and number of times (0.1)")
     add("--timeout", type=seconds, metavar="S", help="stop a framework after so many seconds")
-    add("--json", type=file, metavar="FILE", help="write the results, with versions and devices, into a file")
-    add("--plot", type=file, metavar="FILE", help="draw the times: a .png, .svg or .pdf for each experiment")
+    add("--json", type=Path, metavar="FILE", help="write the results, with versions and devices, into a file")
+    add("--plot", type=Path, metavar="FILE", help="draw the times: a .png, .svg or .pdf for each experiment")
     add("--dark", action="store_true", help="draw for a dark slide")
     add("--list", action="store_true", help="say which experiments there are, and do nothing")
 
@@ -175,25 +165,14 @@ def _add_launch_options(launch: argparse.ArgumentParser) -> None:
     )
     add("--timeout", type=seconds, metavar="S", help="seconds that a process waits for the others")
     add("--time-limit", type=seconds, metavar="S", help="stop everything after so many seconds")
-    add(
-        "--restarts",
-        type=count,
-        default=0,
-        metavar="R",
-        help="start the job again after a failure, up to R times",
-    )
-    add("--log-dir", type=file, metavar="DIR", help="keep what each process prints in files, too")
+    add("--restarts", type=count, default=0, metavar="R", help="start the job again after a failure, up to R times")
+    add("--log-dir", type=Path, metavar="DIR", help="keep what each process prints in files, too")
     add("--pin", action="store_true", help="keep each process on cores of its own")
     add("--nnodes", type=positive, metavar="N", help="how many hosts (as many as --hosts names, else 1)")
     add("--node-rank", type=count, metavar="R", help="which of them this is, from 0")
     add("--master-addr", metavar="A", help="the first host's address (the first of --hosts)")
     add("--master-port", type=first_port, metavar="P", help="the first of the job's ports, the same on all hosts")
-    add(
-        "--token-file",
-        type=file,
-        metavar="FILE",
-        help="the job's secret, the same file on all hosts; made if missing",
-    )
+    add("--token-file", type=Path, metavar="FILE", help="the job's secret, the same file on all hosts; made if missing")
     add("--hosts", metavar="A,B,…", help="each host's address, as the others reach it")
     add("--trust-network", action="store_true", help="let the engine listen where any process can connect to it")
     add("script", metavar="SCRIPT", help="a Python file")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+from typing import TypeVar
+
+N = TypeVar("N", int, float)
 
 
 def names(text: str) -> list[str]:
@@ -12,50 +14,35 @@ def names(text: str) -> list[str]:
 
 
 def positive(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
-    return number
+    return _whole(text, 1, "a whole number of 1 or more")
 
 
 def count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
-    return int(text)
+    return _whole(text, 0, "a whole number of 0 or more")
 
 
 def first_port(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if not 0 < number < 2**16:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to 65535")
-    return number
+    return _whole(text, 1, "a port from 1 to 65535", most=2**16 - 1)
 
 
 def seconds(text: str) -> float:
     number = _number(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
-    return number
+    return _checked(number, 0 < number < float("inf"), text, "a number of seconds above 0")
 
 
 def scale(text: str) -> float:
     number = _number(text)
-    if not 0 < number <= 10:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a scale above 0 and up to 10; 1 is the lessons' own size")
-    return number
-
-
-def file(text: str) -> Path:
-    from pathlib import Path  # half of what `xdevice --version` would take
-
-    return Path(text)
+    return _checked(number, 0 < number <= 10, text, "a scale above 0 and up to 10; 1 is the lessons' own size")
 
 
 def tolerance(text: str) -> float:
     number = _number(text)
-    if not 0 <= number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a tolerance from 0 to below 1")
-    return number
+    return _checked(number, 0 <= number < 1, text, "a tolerance from 0 to below 1")
+
+
+def _whole(text: str, least: int, what: str, most: float = float("inf")) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else -1
+    return _checked(number, least <= number <= most, text, what)
 
 
 def _number(text: str) -> float:
@@ -63,3 +50,9 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return float("nan")  # fails every comparison
+
+
+def _checked(number: N, fits: bool, text: str, what: str) -> N:
+    if not fits:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+    return number

@@ -8,14 +8,17 @@ import os
 import subprocess
 import sys
 import sysconfig
-import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from xdevice.cli import answering
 from xdevice.errors import ArgumentError, NotSupportedError
-from xdevice.framework.adapters import Backend
+from xdevice.framework.adapters import available, find, is_installed, not_installed
+from xdevice.kit.plugins import places
 from xdevice.kit.virtual_request import ENV
+from xdevice.machine import usable_threads
 
 NAME = "xdevice-virtual-gpus.pth"
 LINE = (
@@ -61,12 +64,6 @@ def _show(file: Path) -> None:
 
 def _build(asked: list[str], to: str | None) -> int:
     """Compile the plug-ins of these frameworks, or of all that are installed; 1 if one could not be."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from xdevice.framework.adapters import available, find, is_installed, not_installed
-    from xdevice.kit.plugins import places
-    from xdevice.machine import usable_threads
-
     missing = [name for name in map(find, asked) if not is_installed(name)]
     if missing:
         raise not_installed(missing[0])
@@ -89,12 +86,10 @@ def _build(asked: list[str], to: str | None) -> int:
 
 
 def _prepared(folder: Path) -> Path:
-    from xdevice.kit.plugins.places import unsafe
-
     folder = folder.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        reason = unsafe(folder)
+        reason = places.unsafe(folder)
     except OSError as error:
         raise ArgumentError(f"--to {folder} cannot be made ({error.strerror}); name another folder") from error
     if reason is not None:
@@ -118,10 +113,8 @@ def _progress(names: list[str]) -> AbstractContextManager[Any]:
 
 def _ask(name: str, folder: Path | None) -> dict[str, Any]:
     """What a process of its own answers, in which the framework is imported."""
-    code = "from xdevice.cli.virtual import answer; answer()"
-    safe = ["-P"] if sys.version_info >= (3, 11) else []  # no module of the current folder is a framework
     done = subprocess.run(
-        [sys.executable, *safe, "-c", code, name, str(folder or "")],
+        answering.command(answering.plugin, name, str(folder or "")),
         env={key: value for key, value in os.environ.items() if key != ENV},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -135,36 +128,6 @@ def _ask(name: str, folder: Path | None) -> dict[str, Any]:
     except ValueError:  # it has crashed
         said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
         return {"error": f"fails: {said[0]}; xdevice doctor may know more", "path": None}
-
-
-def answer() -> None:
-    """The child's side: look for the plug-in of the framework in ``argv``, or compile it, and print a line of JSON."""
-    from xdevice.cli.probe import print_alone
-    from xdevice.framework.adapters import find
-
-    name, folder = sys.argv[1:]
-    print_alone(lambda: _made(find(name), Path(folder) if folder else None))
-
-
-def _made(backend: Backend, folder: Path | None) -> dict[str, Any]:
-    """Where the plug-in is, or why there is none; empty where none is needed."""
-    from xdevice.kit import plugins
-
-    virtual = backend.open("virtual")
-    try:
-        recipe = virtual.recipe() if virtual.has("recipe") else None
-    except NotSupportedError as error:  # this version, or this system
-        return {"error": str(error)}
-    if recipe is None:
-        return {}
-    began, compiled = time.perf_counter(), list[bool]()
-    path = plugins.find(recipe) if folder is None else None
-    try:
-        if path is None:
-            path = plugins.build(recipe, folder or plugins.writable(recipe, []), lambda: compiled.append(True))
-    except NotSupportedError as error:
-        return {"error": str(error), "path": None}
-    return {"path": str(path), "seconds": time.perf_counter() - began if compiled else None}
 
 
 def _in_words(answer: dict[str, Any]) -> str:

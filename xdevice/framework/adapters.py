@@ -8,13 +8,7 @@ from typing import Any
 
 from xdevice import contract
 from xdevice.device import Device
-from xdevice.errors import (
-    BackendNotInstalledError,
-    BrokenBackendError,
-    UnknownBackendError,
-    XDeviceError,
-    did_you_mean,
-)
+from xdevice.errors import BackendNotInstalledError, BrokenBackendError, UnknownBackendError, XDeviceError, did_you_mean
 from xdevice.framework.capability import Capability, capabilities, module_of
 from xdevice.hooks import hooks
 from xdevice.tracing import constant
@@ -38,14 +32,10 @@ _MEANT = {
 _WITHOUT_ADAPTER = frozenset({"mlx", "tinygrad", "dask", "sparse", "ndonnx", "mindspore", "oneflow", "jittor", "dpnp"})
 """Frameworks, and no misspelt names of others, for which xdevice brings no adapter."""
 
-_PACKAGES = {
-    "paddle": "paddlepaddle",
-    "cupy": "cupy-cuda12x",
-}  # packages that are not named like the import
+_PACKAGES = {"paddle": "paddlepaddle", "cupy": "cupy-cuda12x"}  # packages that are not named like the import
 
-_COMMANDS = {
-    "mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz",
-}  # where a plain one does harm: it would downgrade NumPy
+# where a plain one does harm: it would downgrade NumPy
+_COMMANDS = {"mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz"}
 
 _backends: dict[str, Backend] = {}  # by name, in order of preference
 

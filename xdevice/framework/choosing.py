@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import os
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any
 
 from xdevice.errors import BackendNotInstalledError
-from xdevice.framework.adapters import (
-    Backend,
-    find,
-    has_device,
-    imported,
-    is_installed,
-    not_installed,
-    registered,
-)
+from xdevice.framework.adapters import Backend, find, has_device, imported, is_installed, not_installed, registered
 from xdevice.tracing import constant
 
 _COMPANION = "numpy"  # every framework imports it, so its import says nothing about the user's choice
@@ -81,9 +72,7 @@ class using:  # noqa: N801  (reads as a verb: `with using("numpy"):`)
         _contextual.set((*_contextual.get(), self))
         return self.backend
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         _contextual.set(without_last(_contextual.get(), self))
 
 
@@ -126,9 +115,7 @@ def _chosen() -> Backend | None:
     if _process_choice is not None:
         return _process_choice
     wanted = os.environ.get("XDEVICE_BACKEND")
-    if wanted:
-        return _installed(wanted)
-    return None
+    return _installed(wanted) if wanted else None
 
 
 def without_last(stack: tuple[Any, ...], entry: object) -> tuple[Any, ...]:
@@ -142,8 +129,7 @@ def without_last(stack: tuple[Any, ...], entry: object) -> tuple[Any, ...]:
 
 
 def _installed(name: str) -> Backend:
-    name = _checked(name)
-    return registered()[name]
+    return registered()[_checked(name)]
 
 
 @constant
@@ -157,8 +143,7 @@ def _checked(name: str) -> str:
 def _guessed() -> Backend:
     global _guess
     if _guess is None:
-        name = _best_guess()
-        _guess = registered()[name]
+        _guess = registered()[_best_guess()]
     return _guess
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from _thread import RLock  # threading.RLock, without its 1 ms
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, TypeVar
 
 from xdevice.errors import ArgumentTypeError, BrokenBackendError, NotSupportedError
@@ -60,12 +59,10 @@ class strict:  # noqa: N801  (reads as a verb: `with strict():`)
                     watch(owner)
                 _check_watched(decided())
             except BaseException:
-                self.__exit__(None, None, None)
+                self.__exit__()
                 raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         global _open
         with _lock:
             _open -= 1

@@ -103,7 +103,7 @@ def devices(kind: str | None = None) -> list[Device]:
     ...     xdevice.devices()
     [Device('cpu:0')]
     """
-    return _devices(backend(), None if kind is None else as_kind(kind))
+    return devices_of(backend(), None if kind is None else as_kind(kind))
 
 
 def as_device(obj: DeviceLike) -> Device:
@@ -207,7 +207,7 @@ def synchronize(*devices: DeviceLike) -> None:
     ...     xdevice.synchronize()
     """
     chosen = backend()
-    wanted = [as_device(d) for d in devices] or _devices(chosen)
+    wanted = [as_device(d) for d in devices] or devices_of(chosen)
     for device in wanted:
         require(chosen, device)
     chosen.hardware.synchronize(wanted)
@@ -247,7 +247,7 @@ def has_cpu(owner: Backend) -> bool:
 @constant
 def _missing(name: str, kind: str, index: int, what: str) -> str:
     owner = find(name)
-    there = ", ".join(f"virtual {d}" if is_virtual(owner, d) else f"{d}" for d in _devices(owner))
+    there = ", ".join(f"virtual {d}" if is_virtual(owner, d) else f"{d}" for d in devices_of(owner))
     if not there:
         from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only for an error
 
@@ -259,10 +259,10 @@ def _missing(name: str, kind: str, index: int, what: str) -> str:
     return f"{kind}:{index} does not exist under {owner}, which sees {there}{what}; {hint}"
 
 
-def _devices(owner: Backend, kind: str | None = None) -> list[Device]:
-    hardware = owner.hardware
-    kinds = hardware.kinds() if kind is None else (kind,)
-    return [Device(k, i) for k in kinds for i in range(hardware.count(k))]
+def devices_of(owner: Backend, kind: str | None = None) -> list[Device]:
+    """All devices that the framework can use now, or those of one kind."""
+    kinds = owner.hardware.kinds() if kind is None else (kind,)
+    return [Device(k, i) for k in kinds for i in range(owner.hardware.count(k))]
 
 
 def device_named(obj: Any) -> Device | None:

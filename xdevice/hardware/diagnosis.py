@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from xdevice.errors import NotSupportedError
 from xdevice.framework.adapters import Backend
@@ -70,9 +70,6 @@ class Problem:
     reason: str
     cure: str
     wrong: bool = True
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:

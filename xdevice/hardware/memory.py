@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gc
 import types
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
+from xdevice.contract import MemoryStats
 from xdevice.device import as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, BrokenBackendError, OutOfMemoryError, VirtualDeviceError
 from xdevice.framework.adapters import imported
@@ -12,18 +16,10 @@ from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import as_device, require
 from xdevice.hardware.virtual import is_virtual
 from xdevice.machine import host_memory
+from xdevice.typing import DeviceLike
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Concatenate, ParamSpec, TypeVar, overload
-
-    from xdevice.contract import MemoryStats
-
-    P = ParamSpec("P")
-    T = TypeVar("T")
-    from xdevice.typing import DeviceLike
-
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200
 """Flags of generators, coroutines and both in one, as in `inspect`, which costs 5 ms to import."""
@@ -111,18 +107,12 @@ def is_out_of_memory(exc: BaseException) -> bool:
     return False
 
 
-if TYPE_CHECKING:
-
-    @overload
-    def find_batch_size(
-        fn: Callable[Concatenate[int, P], T], *, start: int = 1024, minimum: int = 1
-    ) -> Callable[P, T]: ...
-    @overload
-    def find_batch_size(
-        fn: None = None, *, start: int = 1024, minimum: int = 1
-    ) -> Callable[[Callable[Concatenate[int, P], T]], Callable[P, T]]: ...
-
-
+@overload
+def find_batch_size(fn: Callable[Concatenate[int, P], T], *, start: int = 1024, minimum: int = 1) -> Callable[P, T]: ...
+@overload
+def find_batch_size(
+    fn: None = None, *, start: int = 1024, minimum: int = 1
+) -> Callable[[Callable[Concatenate[int, P], T]], Callable[P, T]]: ...
 def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, minimum: int = 1) -> Callable[..., Any]:
     """``fn`` with its first argument, the batch size, found by trial.
 
@@ -157,6 +147,7 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
     _check_function(fn)
     _check_sizes(start, minimum)
 
+    @wraps(fn)
     def run(*args: Any, **kwargs: Any) -> T:
         size = start
         while True:
@@ -178,10 +169,6 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
             size = max(size // 2, minimum)
             _free_memory()
 
-    for name in ("__name__", "__qualname__", "__doc__", "__module__"):
-        if hasattr(fn, name):
-            setattr(run, name, getattr(fn, name))
-    run.__wrapped__ = fn  # type: ignore[attr-defined]  # as functools.wraps, which costs 2 ms to import
     return run
 
 
@@ -222,9 +209,8 @@ def _says_so(owner: Any, error: BaseException) -> bool:
 def _check_sizes(start: Any, minimum: Any) -> None:
     for name, size in (("start", start), ("minimum", minimum)):
         number = as_integer(size)
-        if number is None:
-            raise ArgumentTypeError(f"{name}={size!r} is not a batch size; give an integer of 1 or more")
-        if number < 1:
-            raise ArgumentError(f"{name}={size!r} is not a batch size; give an integer of 1 or more")
+        if number is None or number < 1:
+            wrong = ArgumentTypeError if number is None else ArgumentError
+            raise wrong(f"{name}={size!r} is not a batch size; give an integer of 1 or more")
     if start < minimum:
         raise ArgumentError(f"start={start} is under minimum={minimum}; give a larger start")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from xdevice.device import Device
@@ -61,10 +61,8 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
         enter(self, self.device)
         return self.device
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        leave(self, kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        leave(self, *error)
 
 
 class _Entry:
@@ -109,10 +107,7 @@ def sees_scope(owner: Backend) -> bool:
 
 
 def _innermost() -> _Entry | None:
-    for entry in reversed(_stack.get()):
-        if not entry.closed:
-            return entry
-    return None
+    return next((entry for entry in reversed(_stack.get()) if not entry.closed), None)
 
 
 def enter(manager: object, device: Device) -> None:
@@ -126,12 +121,7 @@ def enter(manager: object, device: Device) -> None:
     _stack.set((*_stack.get(), _Entry(manager, device, flags)))
 
 
-def leave(
-    manager: object,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    trace: TracebackType | None,
-) -> None:
+def leave(manager: object, *error: Any) -> None:
     """Close the last scope that this context manager has opened here."""
     entries = _stack.get()
     for i in reversed(range(len(entries))):
@@ -146,7 +136,7 @@ def leave(
     natives = [other for other in above if other.native is not None] if entry.native is not None else []
     for other in reversed(natives):
         other.close(None, None, None)
-    entry.close(kind, error, trace)
+    entry.close(*error)
     for other in natives:
         other.open()
 
@@ -159,12 +149,8 @@ def _suspendable(frame: FrameType | None) -> int:
     """
     while frame is not None:
         served = frame.f_back
-        by_contextlib = served is not None and served.f_globals.get("__name__") == "contextlib"
-        if (
-            frame.f_code.co_name != "__enter__"
-            and frame.f_globals.get("__name__") != "contextlib"
-            and not by_contextlib
-        ):
+        modules = [each.f_globals.get("__name__") for each in (frame, served) if each is not None]
+        if frame.f_code.co_name != "__enter__" and "contextlib" not in modules:
             return frame.f_code.co_flags & _CO_SUSPENDABLE
         frame = served
     return 0

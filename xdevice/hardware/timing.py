@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from types import TracebackType
 
 from xdevice.hardware.devices import synchronize
 
@@ -93,10 +92,8 @@ class Benchmark:
         self.timer = Timer()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
+    def __exit__(self, kind: object, *error: object) -> None:
+        if kind is None:
             self.seconds = self.timer.stop()
             print(f"{self.label}: {self.seconds:.4f} sec")
 

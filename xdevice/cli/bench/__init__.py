@@ -16,6 +16,7 @@ from typing import Any
 
 from xdevice._version import __version__
 from xdevice.cli import probe
+from xdevice.cli.answering import PYTHON
 from xdevice.cli.bench import figures, results
 from xdevice.device import parse
 from xdevice.errors import ArgumentError
@@ -40,7 +41,7 @@ def main(options: argparse.Namespace) -> int:
         with Progress(Path(folder), len(names)) as progress:
             interrupted = run_all(
                 children, 1, options.timeout, progress
-            )  # one at a time, so that they do not disturb each other
+            )  # one at a time: they do not disturb each other
         found = [results.answer(child, results.read(Path(folder, child.name)), names) for child in children]
     write(*results.rendered(found))
     if options.json:
@@ -84,10 +85,9 @@ def _check_writable(file: Path) -> None:
 
 
 def _child(framework: str, names: Sequence[str], options: argparse.Namespace, folder: Path) -> Child:
-    safe = ["-P"] if sys.version_info >= (3, 11) else []  # a module in the current folder is not taken for a framework
     work = [str(folder / framework), options.device or "", str(options.scale), *names]
     environment = {**os.environ, "XDEVICE_BACKEND": framework}
-    return Child(framework, [sys.executable, *safe, "-m", "xdevice.experiments", *work], environment)
+    return Child(framework, [*PYTHON, "-m", "xdevice.experiments", *work], environment)
 
 
 def _save(file: Path, found: list[dict[str, Any]], scale: float) -> None:

@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from xdevice.cli.bench.figures import unit_of
+from xdevice.cli.probe import failure
 from xdevice.launcher.children import Child
-from xdevice.launcher.terminal import duration, exit_text, printable, size, table
+from xdevice.launcher.terminal import duration, size, table
 
 Answer = dict[str, Any]
 
@@ -47,25 +48,18 @@ def answer(child: Child, told: Sequence[Answer], names: Sequence[str]) -> Answer
             _note(experiments.setdefault(each["experiment"], _empty(each)), each)
         else:
             found["error"] = each["error"]
-    _stdout, stderr, _ = child.output()
     if child.status != "ok":
         found["status"] = child.status
         told_why = found["error"] or any(experiment["error"] for experiment in experiments.values())
         if not told_why:
-            found["error"] = _last_line(child, stderr)
+            found["error"] = _last_line(child)
     found["experiments"] = [experiments[name] for name in names if name in experiments]
     return found
 
 
 def _empty(each: Answer) -> Answer:
-    return {
-        "name": each["experiment"],
-        "title": each["title"],
-        "rows": [],
-        "skipped": None,
-        "busy": None,
-        "error": None,
-    }
+    head = {"name": each["experiment"], "title": each["title"], "rows": []}
+    return {**head, "skipped": None, "busy": None, "error": None}
 
 
 def _note(experiment: Answer, each: Answer) -> None:
@@ -75,11 +69,10 @@ def _note(experiment: Answer, each: Answer) -> None:
         experiment[key] = each.get(key, experiment[key])
 
 
-def _last_line(child: Child, stderr: bytes) -> str:
+def _last_line(child: Child) -> str:
     if child.status in ("timed out", "stopped"):
         return f"{child.status} after {duration(child.seconds)}"
-    lines = [line.strip() for line in printable(stderr.decode(errors="replace")).splitlines() if line.strip()]
-    return exit_text(child.exit_status) + (f"; its last line: {lines[-1]}" if lines else "")
+    return failure(child)
 
 
 def catalogue(titles: Mapping[str, str]) -> Table:

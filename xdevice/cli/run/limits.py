@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from xdevice.cli.answering import PYTHON
 from xdevice.errors import NotSupportedError
 from xdevice.framework.adapters import is_installed, registered
 from xdevice.kit import virtual_memory
@@ -31,9 +31,8 @@ def check(names: Iterable[str]) -> None:
     """
     if virtual_memory.limit() is None:
         return
-    safe = ["-P"] if sys.version_info >= (3, 11) else []  # no module of the current folder is a framework
     for name in filter(is_installed, names):
-        command = [sys.executable, *safe, "-c", _ASK, name]
+        command = [*PYTHON, "-c", _ASK, name]
         asked = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
         if asked.returncode == _REFUSED:
             raise NotSupportedError(asked.stdout.strip().rpartition("\n")[2])

@@ -42,10 +42,7 @@ PARTED = {"isfinite": "logical_and", "isinf": "logical_or", "isnan": "logical_or
 OF_TRUTH = ("logical_and", "logical_not", "logical_or", "logical_xor")
 TO_WHOLE = ("ceil", "floor", "round", "trunc")
 REDUCED = ("all", "any", "max", "mean", "min", "prod", "sum")
-AS_THEY_ARE = (
-    *("abs", "bitwise_invert", "empty_like", "negative", "ones_like", "sign", "tril", "triu"),
-    "zeros_like",
-)
+AS_THEY_ARE = (*("abs", "bitwise_invert", "empty_like", "negative", "ones_like", "sign", "tril", "triu"), "zeros_like")
 
 
 class Composed(Elementwise, Statistics, Shapes, Searching, Sets, Products):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, broadcast_shapes, least_axes, one_of
@@ -15,40 +16,12 @@ OF_COMPLEX = ("eig", "eigvals")
 """What a framework without complex numbers cannot have."""
 
 
-class Eig(NamedTuple):
-    """What `eig` returns."""
-
-    eigenvalues: Any
-    eigenvectors: Any
-
-
-class Eigh(NamedTuple):
-    """What `eigh` returns."""
-
-    eigenvalues: Any
-    eigenvectors: Any
-
-
-class QR(NamedTuple):
-    """What `qr` returns."""
-
-    Q: Any
-    R: Any
-
-
-class Slogdet(NamedTuple):
-    """What `slogdet` returns."""
-
-    sign: Any
-    logabsdet: Any
-
-
-class SVD(NamedTuple):
-    """What `svd` returns."""
-
-    U: Any
-    S: Any
-    Vh: Any
+# what the functions of several results return
+Eig = namedtuple("Eig", "eigenvalues eigenvectors")
+Eigh = namedtuple("Eigh", "eigenvalues eigenvectors")
+QR = namedtuple("QR", "Q R")
+Slogdet = namedtuple("Slogdet", "sign logabsdet")
+SVD = namedtuple("SVD", "U S Vh")
 
 
 def linear_algebra(raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:

@@ -14,27 +14,21 @@ class Dtypes(Protocol):
 
     def dtype(self, name: str) -> Any:
         """The framework's dtype of that NumPy name, or ``None`` if it has none."""
-        ...
 
     def name_of(self, dtype: Any) -> str:
         """NumPy's name for one of the framework's dtypes."""
-        ...
 
     def dtype_name(self, x: Any) -> str | None:
         """NumPy's name for the dtype of a tensor; ``None`` for anything else."""
-        ...
 
     def cast(self, x: Any, dtype: Any) -> Any:
         """The tensor in another dtype, on its device; gradients flow through."""
-        ...
 
     def number(self, value: Any, name: str, like: Any) -> Any:
         """A tensor of one number, on the device of another tensor."""
-        ...
 
     def operand(self, value: Any, name: str, like: Any) -> Any:
         """The same for an operation on two tensors, if some take a plain number at less cost."""
-        ...
 
 
 FLOAT, INTEGER, UNSIGNED = "float32", "int64", "uint64"
@@ -48,11 +42,7 @@ UNSIGNED_NAMES = ("uint8", "uint16", "uint32", "uint64")
 REAL_NAMES = ("float32", "float64")
 COMPLEX_NAMES = ("complex64", "complex128")
 
-_KINDS = {
-    "bool": BOOL,
-    **dict.fromkeys(SIGNED_NAMES + UNSIGNED_NAMES, WHOLE),
-    **dict.fromkeys(COMPLEX_NAMES, COMPLEX),
-}
+_KINDS = {"bool": BOOL, **dict.fromkeys(SIGNED_NAMES + UNSIGNED_NAMES, WHOLE), **dict.fromkeys(COMPLEX_NAMES, COMPLEX)}
 _WIDER = {"int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}  # where a framework lacks one
 
 
