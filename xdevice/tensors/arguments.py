@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 from xdevice.device import as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, shortened
+from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import tensor_owner
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from xdevice.framework.adapters import Backend
 
 _MOST = 2**60  # numbers in a tensor: in bytes it still fits into 64 bits
 # Words that stand for another width in each framework.

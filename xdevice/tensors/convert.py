@@ -6,8 +6,12 @@ written never shares memory with one that must not change. Everything else is co
 
 from __future__ import annotations
 
+from typing import Any
+
+from xdevice.device import Device
 from xdevice.errors import ArgumentError, CopyNeededError, DeviceNotFoundError, NotSupportedError, XDeviceError
 from xdevice.framework import choosing
+from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership, check_arrival
 from xdevice.hardware.devices import as_device, require
 from xdevice.tensors.arguments import dtype_name, plain_array
@@ -16,14 +20,7 @@ from xdevice.tensors.placement import device_of, to_device
 from xdevice.tensors.trees import messages
 from xdevice.tensors.trees.leaves import SelfMoving, is_weak, what_is
 from xdevice.tensors.trees.tree import flatten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from xdevice.device import Device
-    from xdevice.framework.adapters import Backend
-    from xdevice.typing import DeviceLike
+from xdevice.typing import DeviceLike
 
 _NOT_NUMPYS = ("bfloat", "float8")  # which NumPy has from other packages, if at all
 

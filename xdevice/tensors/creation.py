@@ -8,6 +8,8 @@ that kind of number. A dtype is a NumPy name (``"float32"``), a NumPy dtype, or 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any, SupportsFloat, SupportsIndex
 
 from xdevice.device import as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError
@@ -18,16 +20,10 @@ from xdevice.tensors.arguments import number, plain_array, shape_of
 from xdevice.tensors.making import create, make, place
 from xdevice.tensors.numbers import check_together
 from xdevice.tensors.owning import backend_of
+from xdevice.typing import DeviceLike
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, SupportsFloat, SupportsIndex
-
-    from xdevice.typing import DeviceLike
-
-    Shape = int | SupportsIndex | Sequence[int]
-    Number = complex | SupportsFloat | SupportsIndex
+Shape = int | SupportsIndex | Sequence[int]
+Number = complex | SupportsFloat | SupportsIndex
 
 
 def tensor(data: Any, *, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, NotSupportedError, UnknownPlacementError, shortened
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import check_arrival
 from xdevice.hardware.devices import as_device, has_cpu, require
@@ -13,13 +17,6 @@ from xdevice.tensors.arguments import dtype_name, filling, native_dtype
 from xdevice.tensors.numbers import check_fit, numbers_given
 from xdevice.tensors.owning import backend_of
 from xdevice.tensors.placement import device_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from xdevice.framework.adapters import Backend
 
 
 def create(factory: str, dtype: Any, device: Any, like: Any, *args: Any) -> Any:

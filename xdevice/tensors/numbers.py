@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
+from xdevice.device import Device
 from xdevice.errors import UnknownPlacementError
 from xdevice.framework.ownership import ATOMS, tensor_owner
 from xdevice.tensors.placement import device_of, owner_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from xdevice.device import Device
-
 
 _REAL = frozenset({bool, int, float})
 _DEEPEST = 64  # lists in one another: no framework has more dimensions, and a list may contain itself

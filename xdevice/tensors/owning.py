@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from xdevice.errors import ArgumentTypeError, XDeviceError
+from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership, owned_by
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from xdevice.framework.adapters import Backend
 
 
 def backend_of(obj: Any) -> Backend:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
 from xdevice.errors import NotSupportedError
 from xdevice.framework.adapters import available, has_device, is_installed, is_optional, registered
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _asked = pytest.StashKey[tuple[list[str], list[str]]]()
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
 
 from xdevice.framework import choosing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-    from types import ModuleType
 
 
 class Native(Protocol):

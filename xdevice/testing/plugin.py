@@ -10,24 +10,19 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 
 from xdevice import ArgumentError, Device, NotSupportedError, XDeviceError, available, devices, gpu, properties, using
 from xdevice.device import as_integer
 from xdevice.framework import choosing
-from xdevice.framework.adapters import is_installed, registered
+from xdevice.framework.adapters import Backend, is_installed, registered
 from xdevice.hardware.virtual import apply_environment
 from xdevice.kit import virtual_request
 from xdevice.kit.virtual_request import ENV, MOST, STAND_IN
 from xdevice.testing.frameworks import backends_of, left_out, why_unusable
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-    from typing import Any
-
-    from xdevice.framework.adapters import Backend
 
 _waived = pytest.StashKey[dict[str, None]]()  # lines for the summary, in order
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from xdevice.errors import ArgumentError, ArgumentTypeError, CopyNeededError
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import using
 from xdevice.framework.ownership import tensor_owner
 from xdevice.hardware.devices import as_device
 from xdevice.tensors import creation
 from xdevice.tensors.exchange import to_numpy
 from xdevice.tensors.placement import device_of, to_device
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from xdevice.framework.adapters import Backend
 
 
 def imported(owner: Backend, share: Callable[[Any], Any], x: Any, device: Any, copy: bool | None) -> Any:

@@ -5,9 +5,12 @@ They follow the `scope`, and take a dtype and a device in any spelling, the same
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import wraps
+from typing import Any
 
 from xdevice.errors import ArgumentError, ArgumentTypeError, CopyNeededError
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import using
 from xdevice.framework.ownership import tensor_owner
 from xdevice.hardware.scopes import innermost
@@ -15,16 +18,9 @@ from xdevice.tensors import creation
 from xdevice.tensors.arguments import native_dtype, shape_of
 from xdevice.tensors.array_api.dlpack import imported
 from xdevice.tensors.array_api.names import FACTORIES, FFT_FACTORIES, LIKE
+from xdevice.tensors.creation import Shape
 from xdevice.tensors.making import make, place
 from xdevice.tensors.placement import device_of, to_device
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
-    from xdevice.framework.adapters import Backend
-    from xdevice.tensors.creation import Shape
 
 _OF_SHAPE = ("empty", "ones", "zeros")
 _SMALL = 2**20  # three such sizes together are not too many numbers for any framework

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from xdevice.device import Device
 from xdevice.errors import ArgumentError
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import using
 from xdevice.hardware.devices import devices
+from xdevice.tensors.array_api.factories import Factories
 from xdevice.tensors.array_api.names import DTYPE_NAMES, DTYPES
 from xdevice.tensors.placement import device_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from xdevice.device import Device
-    from xdevice.framework.adapters import Backend
-    from xdevice.tensors.array_api.factories import Factories
-    from xdevice.typing import DeviceLike
+from xdevice.typing import DeviceLike
 
 
 class Info:

@@ -7,24 +7,20 @@ says, it is that function itself.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from functools import wraps
+from typing import Any
 
+from xdevice import typing
+from xdevice.contract import Fft, Linalg, Maths
 from xdevice.errors import MissingNameError, NotPortableWarning, did_you_mean
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend, using
 from xdevice.tensors.array_api.factories import Factories
 from xdevice.tensors.array_api.info import Info
 from xdevice.tensors.array_api.names import CONSTANTS, DTYPE_NAMES, EXTENSIONS, MADE_WITH, NAMES, TUPLES
 from xdevice.tensors.owning import several
 from xdevice.tensors.placement import owner_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
-    from xdevice import typing
-    from xdevice.contract import Fft, Linalg, Maths
-    from xdevice.framework.adapters import Backend
 
 _DISPATCHING = frozenset({"array_api_compat", "array_api_extra", "scipy", "sklearn"})
 """Libraries that ask a namespace for its name, and use the framework's own functions where they know it."""

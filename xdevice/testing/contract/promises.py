@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pytest
 
 from xdevice import Device, XDeviceError, devices, gpu, to_numpy
 from xdevice.framework import choosing
+from xdevice.framework.adapters import Backend
 from xdevice.hardware.devices import has_cpu
 from xdevice.testing.native import words_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from xdevice.framework.adapters import Backend
 
 FIRST, SECOND = gpu(0), gpu(1)
 on_several = pytest.mark.multi_device(2)

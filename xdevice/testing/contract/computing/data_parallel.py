@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,9 +34,6 @@ from xdevice.framework import choosing
 from xdevice.testing.contract.computing.gradients import total
 from xdevice.testing.contract.computing.parallel import rows, twice, values
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def loss(params: Any, x: Any, y: Any) -> Any:

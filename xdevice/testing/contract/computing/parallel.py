@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,14 +23,12 @@ from xdevice import (
     to_numpy,
     value_and_grad,
 )
+from xdevice.device import Device
 from xdevice.framework import choosing
 from xdevice.testing.contract.computing.gradients import total
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
 from xdevice.testing.contract.tensors.open_world import Boxes, Holder
-
-if TYPE_CHECKING:
-    from xdevice.device import Device
-    from xdevice.testing.native import Native
+from xdevice.testing.native import Native
 
 
 def twice() -> list[Device]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,6 @@ from xdevice import to_numpy
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.array_api.namespace import namespace
 from xdevice.testing.contract.promises import Promises, needs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 VALUES: dict[str, Any] = {
     "x": np.array([[0.5, -1.25, 2.0], [3.0, -0.75, 1.5]], "float32"),

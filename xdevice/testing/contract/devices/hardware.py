@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -35,9 +35,7 @@ from xdevice import (
 from xdevice.framework import choosing
 from xdevice.hardware import devices as hardware
 from xdevice.testing.contract.promises import Promises, home, needs
-
-if TYPE_CHECKING:
-    from xdevice.testing.native import Native
+from xdevice.testing.native import Native
 
 
 class Hardware(Promises):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,10 +21,8 @@ from xdevice import (
     to_numpy,
 )
 from xdevice.testing.contract.promises import Promises, at_home, home, needs
+from xdevice.testing.native import Native
 from xdevice.testing.own_process import huge_allocation
-
-if TYPE_CHECKING:
-    from xdevice.testing.native import Native
 
 
 class Memory(Promises):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,11 +24,7 @@ from xdevice import (
     to_numpy,
 )
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, at_home, home, needs, on_several
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xdevice.testing.native import Native
+from xdevice.testing.native import Native
 
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda x, y: x + y,

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import gc
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Generator
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,7 @@ from xdevice import DeviceNotFoundError, NotSupportedError, ScopeError, cpu, dev
 from xdevice.hardware import scopes
 from xdevice.hardware.scopes import _stack  # pyright: ignore[reportPrivateUsage]  # nowhere else can it be seen
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, on_several
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator
-
-    from xdevice.testing.native import Native
+from xdevice.testing.native import Native
 
 
 def natives() -> list[Any]:

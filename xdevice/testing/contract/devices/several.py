@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,10 +38,8 @@ from xdevice import (
 from xdevice.hardware import devices as hardware
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, on_several
 from xdevice.testing.contract.tensors.creation import FACTORIES
+from xdevice.testing.native import Native
 from xdevice.testing.own_process import huge_allocation
-
-if TYPE_CHECKING:
-    from xdevice.testing.native import Native
 
 
 class SeveralDevices(Promises):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,11 +27,7 @@ from xdevice import (
 )
 from xdevice.tensors import creation
 from xdevice.testing.contract.promises import Promises, at_home, home, needs, spelled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from xdevice.testing.native import Native
+from xdevice.testing.native import Native
 
 FACTORIES: dict[str, Callable[..., Any]] = {
     "empty": lambda **k: empty((2, 3), **k),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from xdevice import NotATensorError, convert, device_of, ones, to_numpy
 from xdevice.testing.contract.promises import Promises, at_home, home, needs
-
-if TYPE_CHECKING:
-    from xdevice.testing.native import Native
+from xdevice.testing.native import Native
 
 
 class Exchange(Promises):

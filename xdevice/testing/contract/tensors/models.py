@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from xdevice import DeviceNotFoundError, UnknownPlacementError, device_of, devices_of, to_device
 from xdevice.framework import choosing
 from xdevice.testing.contract.promises import Promises, at_home, home, needs, same_values
-
-if TYPE_CHECKING:
-    from xdevice.testing.native import Native
+from xdevice.testing.native import Native
 
 
 class Models(Promises):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter, UserDict, defaultdict
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,9 +26,6 @@ from xdevice import (
     to_numpy,
 )
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, on_several
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Holder:

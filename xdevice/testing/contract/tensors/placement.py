@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,9 +29,7 @@ from xdevice import (
 )
 from xdevice.hardware import devices as hardware
 from xdevice.testing.contract.promises import SPELLINGS, Promises, at_home, home, needs, same_values, spelled
-
-if TYPE_CHECKING:
-    from xdevice.testing.native import Native
+from xdevice.testing.native import Native
 
 
 class Placement(Promises):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,9 +26,7 @@ from xdevice.hardware import devices as hardware
 from xdevice.tensors import creation
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, at_home, home, needs, on_several, same_values
 from xdevice.testing.contract.tensors.trees import shape_of, trees
-
-if TYPE_CHECKING:
-    from xdevice.testing.native import Native
+from xdevice.testing.native import Native
 
 WAYS = [(a, b) for a in (cpu(), FIRST, SECOND) for b in (cpu(), FIRST, SECOND) if a is not b]
 EACH_WAY = pytest.mark.parametrize(("source", "target"), WAYS, ids=[f"{a}-{b}" for a, b in WAYS])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections import OrderedDict, defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -26,9 +27,6 @@ from xdevice import (
     zeros,
 )
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DTYPES = (
     *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "bool"),
