@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 def by_attributes(node: Any, names: Sequence[str]) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:

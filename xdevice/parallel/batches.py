@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from xdevice.device import Device
 from xdevice.errors import ArgumentError, NotATensorError, NotSupportedError, XDeviceError, shortened
+from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership
 from xdevice.hardware.devices import require
 from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.vectors import moved
 from xdevice.tensors.trees import messages
 from xdevice.tensors.trees.leaves import is_weak, places, what_is
-from xdevice.tensors.trees.tree import flatten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from xdevice.device import Device
-    from xdevice.framework.adapters import Backend
-    from xdevice.tensors.trees.tree import Flat
-    from xdevice.typing import DeviceLike
+from xdevice.tensors.trees.tree import Flat, flatten
+from xdevice.typing import DeviceLike
 
 
 def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from typing import Any
 
+from xdevice.device import Device
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import using
 from xdevice.hardware.scopes import scope
 from xdevice.parallel.batches import shards
@@ -13,18 +18,8 @@ from xdevice.parallel.replicas import Replicas, check_alike, checked_devices
 from xdevice.parallel.vectors import in_order, reduced, spread
 from xdevice.tensors.gradients import Call, How, differentiate, differentiating, parameters_in, with_tensors
 from xdevice.tensors.placement import device_of
-from xdevice.tensors.trees.tree import flatten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from concurrent.futures import ThreadPoolExecutor
-    from typing import Any
-
-    from xdevice.device import Device
-    from xdevice.framework.adapters import Backend
-    from xdevice.tensors.trees.tree import Flat
-    from xdevice.typing import DeviceLike
+from xdevice.tensors.trees.tree import Flat, flatten
+from xdevice.typing import DeviceLike
 
 
 def data_parallel(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from xdevice.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -13,18 +16,10 @@ from xdevice.errors import (
 )
 from xdevice.framework.ownership import owned_by, tensor_owner
 from xdevice.parallel.replicas import Replicas, check_alike
-from xdevice.parallel.vectors import in_order, reduced
+from xdevice.parallel.vectors import Column, in_order, reduced
 from xdevice.tensors.gradients import differentiating
 from xdevice.tensors.trees import messages
-from xdevice.tensors.trees.tree import flatten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from xdevice.parallel.vectors import Column
-    from xdevice.tensors.trees.tree import Flat
+from xdevice.tensors.trees.tree import Flat, flatten
 
 OPERATIONS = ("sum", "mean", "max", "min")
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from xdevice.device import Device
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, shortened
 from xdevice.framework.ownership import tensor_owner
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.tensors.gradients import differentiating
 from xdevice.tensors.placement import devices_of, to_device
-from xdevice.tensors.trees.tree import flatten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from xdevice.device import Device
-    from xdevice.tensors.trees.tree import Flat
-    from xdevice.typing import DeviceLike
+from xdevice.tensors.trees.tree import Flat, flatten
+from xdevice.typing import DeviceLike
 
 
-class Replicas(list["Any"]):
+class Replicas(list[Any]):
     """What `replicate` returns: a list of trees of equal structure, one for each device.
 
     Examples

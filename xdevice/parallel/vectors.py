@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from xdevice.device import Device
+from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import check_arrival
 from xdevice.tensors.placement import owner_of
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from xdevice.device import Device
-    from xdevice.framework.adapters import Backend
-
-    Column = Sequence[Any]  # one leaf of a tree, in each of the replicas
+Column = Sequence[Any]  # one leaf of a tree, in each of the replicas
 
 
 class Pack:

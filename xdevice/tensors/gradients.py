@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from typing import Any, ParamSpec
 
 from xdevice.device import as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError
+from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import tensor_owner
-from xdevice.tensors.trees.tree import flatten
+from xdevice.tensors.trees.tree import Flat, flatten
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any, ParamSpec
-
-    from xdevice.framework.adapters import Backend
-    from xdevice.tensors.trees.tree import Flat
-
-    P = ParamSpec("P")
-
+P = ParamSpec("P")
 
 _nested = ContextVar("xdevice.value_and_grad", default=False)  # within another call: it needs more care
 

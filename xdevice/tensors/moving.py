@@ -6,6 +6,10 @@ forbidden. Where a framework fails in the middle, what it moved in place is move
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from typing import Any
+
+from xdevice.device import Device
 from xdevice.errors import (
     CopyNeededError,
     DeviceNotFoundError,
@@ -15,20 +19,12 @@ from xdevice.errors import (
     listed,
     misplaced,
 )
+from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership, places_of, where_in_trees
 from xdevice.hardware.devices import require
 from xdevice.tensors.trees import messages
 from xdevice.tensors.trees.leaves import SelfMoving, is_weak, moved_by_itself, owner_of_self_moving, places, what_is
-from xdevice.tensors.trees.tree import flatten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from typing import Any
-
-    from xdevice.device import Device
-    from xdevice.framework.adapters import Backend
-    from xdevice.tensors.trees.tree import Flat
+from xdevice.tensors.trees.tree import Flat, flatten
 
 
 class Item:

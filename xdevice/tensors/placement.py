@@ -5,6 +5,10 @@ The fast path of every question is one dictionary look-up by type and one call o
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from types import ModuleType
+from typing import Any, TypeVar
+
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
@@ -14,6 +18,7 @@ from xdevice.errors import (
     TracedTensorError,
     XDeviceError,
 )
+from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import (
     ATOMS,
     owned_by,
@@ -26,17 +31,9 @@ from xdevice.framework.ownership import (
 )
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.hardware.traced import TRACED, TracedDevice
+from xdevice.typing import DeviceLike
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from types import ModuleType
-    from typing import Any, TypeVar
-
-    from xdevice.framework.adapters import Backend
-
-    T = TypeVar("T")
-    from xdevice.typing import DeviceLike
+T = TypeVar("T")
 
 _OPENED = frozenset({dict, list, tuple})
 

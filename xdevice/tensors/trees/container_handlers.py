@@ -6,14 +6,11 @@ Each handler reads and writes by the methods of Python's own class, since a subc
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
+from typing import Any
 
 from xdevice.errors import ArgumentError
 from xdevice.framework.ownership import ATOMS
 from xdevice.tensors.trees.object_attributes import attributes, copied, dict_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _FROM_USERS = (TypeError, ValueError, AttributeError, KeyError, NotImplementedError)  # what their classes may raise
 

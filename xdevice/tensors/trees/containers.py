@@ -13,6 +13,7 @@ import weakref
 from collections import OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Mapping
 from types import SimpleNamespace
+from typing import Any
 
 from xdevice.errors import ArgumentError
 from xdevice.framework.ownership import ATOMS, ownership_of
@@ -26,13 +27,7 @@ from xdevice.tensors.trees.container_handlers import (
     TupleHandler,
 )
 from xdevice.tensors.trees.object_attributes import attributes, blank, copied, dict_of, slots_of, with_attributes
-from xdevice.tensors.trees.registered_nodes import opener_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from xdevice.tensors.trees.registered_nodes import Opener
+from xdevice.tensors.trees.registered_nodes import Opener, opener_of
 
 _WITH_FIELDS = ("__dataclass_fields__", "__attrs_attrs__", "__pydantic_fields__", "__struct_fields__")
 _WEAK = (weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet)  # what moves would be lost at once

@@ -6,22 +6,18 @@ a tensor is found, or that cannot be searched, is named in an error.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
+from xdevice.device import Device
 from xdevice.errors import NotATensorError, NotSupportedError, XDeviceError
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import ATOMS, Ownership, ownership_of, places_of
 from xdevice.hardware.devices import as_device, is_device, native_of
-from xdevice.tensors.trees.containers import moves_itself
+from xdevice.tensors.trees.containers import Container, moves_itself
 from xdevice.tensors.trees.object_attributes import attributes
 from xdevice.tensors.trees.search import DATA, HINT, is_pythons, is_text, tensors_in
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from typing import Any
-
-    from xdevice.device import Device
-    from xdevice.framework.adapters import Backend
-    from xdevice.tensors.trees.containers import Container
 
 _MADE_IN_PYTHON = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
 _ARRAYS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__", "__array__")  # numbers of another library

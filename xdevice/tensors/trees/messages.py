@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from xdevice.errors import NotATensorError, XDeviceError, listed, mixed_devices
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from xdevice.device import Device
+from xdevice.errors import MixedDeviceError, NotATensorError, XDeviceError, listed, mixed_devices
 from xdevice.framework.ownership import Ownership, owned_by, places_of
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.tensors.trees.leaves import is_weak, places, what_is
 from xdevice.tensors.trees.tree import flatten
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from typing import Any
-
-    from xdevice.device import Device
-    from xdevice.errors import MixedDeviceError
 
 
 def mixed(objs: tuple[tuple[str, Any], ...], skip: Collection[str] = ()) -> MixedDeviceError:

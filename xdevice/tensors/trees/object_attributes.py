@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import copy
 from types import MemberDescriptorType, SimpleNamespace
+from typing import Any
 
 from xdevice.errors import ArgumentError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _dict_of: Any = object.__getattribute__
 _slots: dict[type, dict[str, MemberDescriptorType]] = {}  # of each class seen so far

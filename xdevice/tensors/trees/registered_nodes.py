@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from xdevice.framework.ownership import usable
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    Opened = tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]
-    Opener = Callable[[Any], Opened]
+Opened = tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]
+Opener = Callable[[Any], Opened]
 
 
 def opener_of(cls: type) -> Opener | None:

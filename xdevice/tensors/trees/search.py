@@ -7,17 +7,14 @@ import sys
 import types
 import weakref
 from collections import deque
+from collections.abc import Iterator
 from enum import Enum
+from typing import Any
 
 from xdevice.errors import NotATensorError
 from xdevice.framework.ownership import Ownership, owned_by, ownership_of, sometimes_data
 from xdevice.tensors.trees.containers import container_of
 from xdevice.tensors.trees.object_attributes import attributes
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 DATA = (
     *(str, bytes, int, float, complex, bytearray, memoryview, range, type, Enum),

@@ -6,24 +6,19 @@ nothing has changed in is not rebuilt.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from operator import is_
+from typing import Any
 
 from xdevice.errors import ArgumentError, NotATensorError
 from xdevice.framework.ownership import ATOMS, where_by_type
-from xdevice.tensors.trees.containers import container_of
+from xdevice.tensors.trees.containers import Container, container_of
 from xdevice.tensors.trees.leaves import check_fixed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-    from typing import Any
-
-    from xdevice.tensors.trees.containers import Container
 
 _DEEPEST = 5000  # containers within containers: a tree deeper than that contains itself
 
-_Item = tuple["Container", "Any", "list[Any]"]  # a container: how it is opened, itself, and its parts
+_Item = tuple[Container, Any, list[Any]]  # a container: how it is opened, itself, and its parts
 _Names = tuple[str, ...]  # what a part may be called: its path, that without the first dot, its last key
 
 
