@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -33,14 +33,14 @@ def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
     if getattr(tensor, "stype", "") == "row_sparse":
         raise NotSupportedError(f"mxnet cannot split {_described(tensor)}")
     ends = list(accumulate(sizes, initial=0))
-    with _plain():
+    with plain():
         return [tensor[start:end] for start, end in pairwise(ends)]
 
 
 def leaf(tensor: Any) -> Any:
     if isinstance(tensor, Parameter):
         return tensor  # its own `grad_req` says whether
-    with _plain():
+    with plain():
         own = tensor.detach()
         if _letter(own) == "f":
             own.attach_grad()
@@ -48,7 +48,7 @@ def leaf(tensor: Any) -> Any:
 
 
 def pack(tensors: Sequence[Any]) -> Any:
-    with _plain():
+    with plain():
         flat = [dense(arrays(tensor)[0]).as_np_ndarray().reshape(-1) for tensor in tensors]
         if len(flat) == 1:
             return flat[0].copy()
@@ -62,13 +62,13 @@ def pack(tensors: Sequence[Any]) -> Any:
 
 def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
     ends = list(accumulate((_size(tensor) for tensor in like), initial=0))
-    with _plain():
+    with plain():
         parts = [vector[start:end].copy() for start, end in pairwise(ends)]
         return [_shaped(part, tensor) for part, tensor in zip(parts, like, strict=True)]
 
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
-    with _plain():
+    with plain():
         return reduced(vectors, _ELEMENTWISE[op], weights)
 
 
@@ -83,12 +83,11 @@ def threads() -> Callable[[], AbstractContextManager[Any]] | None:
     util, recording, training = mx.util, autograd.is_recording(), autograd.is_training()
     shapes, arrays_of_np = util.is_np_shape(), util.is_np_array()
 
-    def entered() -> AbstractContextManager[Any]:
-        stack = ExitStack()
-        stack.enter_context(util.np_shape(shapes))
-        stack.enter_context(util.np_array(arrays_of_np))
-        stack.enter_context(autograd.record(training) if recording else autograd.pause(training))
-        return stack
+    @contextmanager
+    def entered() -> Generator[None]:
+        graph = autograd.record if recording else autograd.pause
+        with util.np_shape(shapes), util.np_array(arrays_of_np), graph(training):
+            yield
 
     return entered
 
@@ -111,12 +110,11 @@ def _letter(tensor: Any) -> str:
     return letter if letter in "fiubc" else "O"
 
 
-def _plain() -> AbstractContextManager[Any]:
+@contextmanager
+def plain() -> Generator[None]:
     """Outside any graph, and with scalars and empty arrays, which MXNet otherwise takes for unknown ones."""
-    stack = ExitStack()
-    stack.enter_context(mx.util.np_shape(True))
-    stack.enter_context(autograd.pause(autograd.is_training()))
-    return stack
+    with mx.util.np_shape(True), autograd.pause(autograd.is_training()):
+        yield
 
 
 def _size(tensor: Any) -> int:

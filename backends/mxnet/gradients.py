@@ -39,10 +39,8 @@ def value_and_gradients(
 
 def _gradients(value: Any, variables: list[Any], training: bool) -> list[Any]:
     """Not by ``backward``, which would overwrite the gradients of arrays that the function has from elsewhere."""
-    found: list[Any]
     try:
-        found = autograd.grad(value, variables, train_mode=training)
-        return found
+        return list(autograd.grad(value, variables, train_mode=training))
     except mx.MXNetError as error:
         if "unreachable from the outputs" not in str(error) and "not in a computational graph" not in str(error):
             raise
@@ -52,8 +50,7 @@ def _gradients(value: Any, variables: list[Any], training: bool) -> list[Any]:
         for variable in variables:
             nothing = variable.as_np_ndarray().reshape(-1)[:0].sum()
             value = value + nothing.as_in_ctx(value.ctx).astype(value.dtype)
-    found = autograd.grad(value, variables, train_mode=training)
-    return found
+    return list(autograd.grad(value, variables, train_mode=training))
 
 
 def _like(variable: Any, gradient: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import mxnet as mx
@@ -60,9 +59,8 @@ def as_device(native: mx.Context) -> Device:
     return Device(native.device_type, native.device_id)  # cpu_pinned and cpu_shared are kinds of their own
 
 
-def scope(device: Device) -> AbstractContextManager[Any]:
-    fresh: AbstractContextManager[Any] = native(device)  # one entered twice never leaves
-    return fresh
+def scope(device: Device) -> Any:
+    return native(device)  # fresh: one entered twice never leaves
 
 
 def synchronize(devices: Sequence[Device]) -> None:

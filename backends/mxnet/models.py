@@ -47,8 +47,7 @@ def copy_models(models: list[Any]) -> list[Any]:
             model.apply(leave_out_compiled_graph)
     parameters = {id(p): p for model in models for p in _parameters(model).values()}
     with mx.util.np_shape(True):
-        copied: list[Any] = copy_parameters(models, list(parameters.values()), memo)
-        return copied
+        return list(copy_parameters(models, list(parameters.values()), memo))
 
 
 def _parameters(model: Any) -> ParameterDict:

@@ -87,8 +87,7 @@ def arrays(tensor: Any) -> list[NDArray]:
         return [tensor]
     _check_not_symbolic(tensor)
     try:
-        found: list[NDArray] = tensor.list_data()
-        return found
+        return list(tensor.list_data())
     except RuntimeError as error:  # and DeferredInitializationError, which is one
         raise UnknownPlacementError(
             f"parameter {tensor.name!r} has no values yet; initialize() it, and give its layer one batch "

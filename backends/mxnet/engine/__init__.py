@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-from contextlib import AbstractContextManager, ExitStack
 from itertools import accumulate, pairwise
 from typing import Any
 
 import mxnet as mx
 import numpy as np
-from mxnet import autograd
 
+from xdevice.backends.mxnet.collectives import plain
 from xdevice.backends.mxnet.engine.servers import Servers, as_worker
 from xdevice.contract import Job
 from xdevice.kit.means import summed_in
@@ -35,7 +34,7 @@ class _Store:
         self.servers = Servers(job)
         with as_worker(job):
             self._native = mx.kv.create("dist_sync")
-        with _plain():
+        with plain():
             self.total(mx.np.zeros(1))  # which connects each worker with each server
         self.servers.all_have_connected()
         atexit.register(self.leave_alone)
@@ -95,7 +94,7 @@ def start(job: Job, timeout: float) -> None:
 
 
 def all_reduce(vector: Any, op: str) -> Any:
-    with _plain():
+    with plain():
         if op == "mean":
             store, name = _running(), np.dtype(vector.dtype).name
             total = store.total(vector.astype(summed_in(name, store.size)))
@@ -112,14 +111,14 @@ def all_reduce(vector: Any, op: str) -> Any:
 def broadcast(vector: Any, root: int) -> Any:
     store = _running()
     words = _words(vector)
-    with _plain():
+    with plain():
         return _unpacked(store.total(words if store.rank == root else mx.np.zeros_like(words)), vector)
 
 
 def all_gather(vector: Any) -> list[Any]:
     store = _running()
     words = _words(vector)
-    with _plain():
+    with plain():
         every = mx.np.zeros((store.size, words.size), ctx=words.ctx)
         every[store.rank] = words
         found = store.total(every.reshape(-1)).reshape(store.size, -1)
@@ -136,14 +135,6 @@ def stop() -> None:
 def _running() -> _Store:
     assert _store is not None
     return _store
-
-
-def _plain() -> AbstractContextManager[Any]:
-    """Outside any graph, and with NumPy's shapes."""
-    stack = ExitStack()
-    stack.enter_context(mx.util.np_shape(True))
-    stack.enter_context(autograd.pause(autograd.is_training()))
-    return stack
 
 
 def _integers(vector: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
-from types import ModuleType
 from typing import Any
 
 import mxnet as mx
@@ -18,25 +17,19 @@ from xdevice.kit.standard.widening import Widening
 
 _np: Any = mx.np
 _npx: Any = mx.npx
+dtypes: Any = sys.modules[__name__]  # this module has what the kit asks of `Dtypes`
+_REFUSALS = ("Unknown type", "type enum", "not support", "ndarrays", "data type", "dtype")
 
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below, with the shapes that NumPy has."""
-    made = {**standard(widened(_RAW), _this_module()), "from_dlpack": _from_dlpack}
+    made = {**standard(widened(_RAW), dtypes), "from_dlpack": _from_dlpack}
     return {name: with_shapes(function) for name, function in made.items()}
 
 
 def widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     """The operations, each for every dtype."""
-    return Widening("mxnet", _this_module(), _is_refusal).all(raw)
-
-
-_REFUSALS = ("Unknown type", "type enum", "not support", "ndarrays", "data type", "dtype")
-
-
-def _this_module() -> Any:
-    """This module, as the `Dtypes` that it is."""
-    return sys.modules[__name__]
+    return Widening("mxnet", dtypes, _is_refusal).all(raw)
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -44,15 +37,13 @@ def _is_refusal(error: Exception) -> bool:
     return isinstance(error, (mx.MXNetError, TypeError)) and any(words in str(error) for words in _REFUSALS)
 
 
-def module() -> ModuleType:
-    found: ModuleType = mx.np
-    return found
+def module() -> Any:
+    return mx.np
 
 
 def name_of(dtype: Any) -> str:
     """NumPy's name for a dtype."""
-    name: str = np.dtype(dtype).name
-    return name
+    return str(np.dtype(dtype).name)
 
 
 def dtype_name(x: Any) -> str | None:
@@ -241,24 +232,16 @@ def _triu(x: Any, /, *, k: int = 0) -> Any:
     return _np.where(ones, _np.zeros_like(x), x)
 
 
-_SAME = {
-    name: getattr(_np, name)
-    for name in (
-        *("add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "ceil", "cos", "cosh", "equal", "exp"),
-        *("expand_dims", "expm1", "floor", "greater", "greater_equal", "hypot", "isfinite", "isinf", "isnan", "less"),
-        *("less_equal", "log", "log10", "log1p", "log2", "logical_not", "maximum", "minimum", "multiply", "not_equal"),
-        *("reshape", "round", "sin", "sinh", "sqrt", "squeeze", "subtract", "tan", "tanh", "trunc"),
-    )
-}
+_SAME = (
+    "add bitwise_and bitwise_or bitwise_xor broadcast_to ceil cos cosh equal exp expand_dims expm1 floor greater "
+    "greater_equal hypot isfinite isinf isnan less less_equal log log10 log1p log2 logical_not maximum minimum "
+    "multiply not_equal reshape round sin sinh sqrt squeeze subtract tan tanh trunc"
+)
 """MXNet's operations of the standard's name."""
 
-_INVERSE = {
-    name: getattr(_np, name.replace("a", "arc", 1)) for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh")
-}
-
 _RAW: dict[str, Callable[..., Any]] = {
-    **_SAME,
-    **_INVERSE,
+    **{name: getattr(_np, name) for name in _SAME.split()},
+    **{f"a{name}": getattr(_np, f"arc{name}") for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")},
     "abs": lambda x, /: _np.abs(x),
     "negative": lambda x, /: _np.negative(x),
     "sign": _sign,

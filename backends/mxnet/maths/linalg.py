@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any
 
 import mxnet as mx
@@ -16,18 +15,15 @@ _np: Any = mx.np
 _linalg: Any = mx.np.linalg
 _nd_linalg: Any = mx.nd.linalg
 
-_dtypes: Any = maths
-
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the extension, over the operations below, with the shapes that NumPy has."""
-    made = linear_algebra(maths.widened(_RAW), maths.namespace(), _dtypes)
+    made = linear_algebra(maths.widened(_RAW), maths.namespace(), maths.dtypes)
     return {name: maths.with_shapes(function) for name, function in made.items()}
 
 
-def module() -> ModuleType:
-    found: ModuleType = mx.np.linalg
-    return found
+def module() -> Any:
+    return mx.np.linalg
 
 
 def _turned(x: Any) -> Any:
@@ -38,8 +34,8 @@ def _svd(x: Any, full: bool) -> tuple[Any, Any, Any]:
     if full:
         raise NotSupportedError("mxnet has no full matrices in svd; pass full_matrices=False")
     if x.shape[-2] <= x.shape[-1]:  # MXNet takes no others
-        found: tuple[Any, Any, Any] = _linalg.svd(x)
-        return found
+        u, s, vh = _linalg.svd(x)
+        return u, s, vh
     v, s, uh = _linalg.svd(_turned(x))
     return _turned(uh), s, _turned(v)
 
@@ -51,10 +47,8 @@ def _qr(x: Any, complete: bool) -> tuple[Any, Any]:
         raise NotSupportedError("mxnet has no complete qr; use mode='reduced'")
     square = x if rows >= columns else x[(..., slice(0, rows))]
     q, lower = _nd_linalg.gelqf(_turned(square).as_nd_ndarray())
-    found = _turned(q.as_np_ndarray()), _turned(lower.as_np_ndarray())
-    if rows >= columns:
-        return found
-    return found[0], _np.matmul(_turned(found[0]), x)
+    q, upper = _turned(q.as_np_ndarray()), _turned(lower.as_np_ndarray())
+    return q, upper if rows >= columns else _np.matmul(_turned(q), x)
 
 
 _RAW: dict[str, Callable[..., Any]] = {

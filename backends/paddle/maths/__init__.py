@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any
 
 import paddle
@@ -18,22 +17,18 @@ from xdevice.kit.standard.widening import Widening
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below."""
-    return {**standard(widened(_RAW), _this_module()), "from_dlpack": paddle.from_dlpack}
+    return {**standard(widened(_RAW), dtypes), "from_dlpack": paddle.from_dlpack}
 
 
 def widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     """The operations, each for every dtype."""
-    return Widening("paddle", _this_module(), _is_refusal).all(raw)
+    return Widening("paddle", dtypes, _is_refusal).all(raw)
 
 
 _copysign: Any = paddle.copysign
 _MOST_AXES = 9
+dtypes: Any = sys.modules[__name__]  # this module has what the kit asks of `Dtypes`
 _REFUSALS = ("is not registered", "the data type", "The data type", "dtype of input", "Unsupported", "not support")
-
-
-def _this_module() -> Any:
-    """This module, as the `Dtypes` that it is."""
-    return sys.modules[__name__]
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -42,9 +37,8 @@ def _is_refusal(error: Exception) -> bool:
     return isinstance(error, kinds) and any(words in str(error) for words in _REFUSALS)
 
 
-def module() -> ModuleType:
-    found: ModuleType = paddle
-    return found
+def module() -> Any:
+    return paddle
 
 
 def name_of(dtype: Any) -> str:
@@ -132,30 +126,23 @@ def _triangle(cut: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, /, *, k=0: cut(x, k)
 
 
-_SAME = {
-    name: getattr(paddle, name)
-    for name in (
-        *("acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_left_shift"),
-        *("bitwise_or", "bitwise_right_shift", "bitwise_xor", "broadcast_to", "ceil", "concat", "conj"),
-        *("cos", "cosh", "divide", "exp", "expm1", "flip", "floor", "floor_divide", "greater_equal", "hypot"),
-        *("imag", "isfinite", "isinf", "isnan", "less_equal", "log", "log10", "log1p", "log2", "logical_and"),
-        *("logical_not", "logical_or", "logical_xor", "matmul", "maximum", "minimum", "multiply", "nextafter"),
-        *("pow", "real", "remainder", "roll", "round", "signbit", "sin", "sinh", "sqrt"),
-        *("squeeze", "stack", "subtract", "tan", "tanh", "tile", "trunc", "where"),
-    )
-}
+_SAME = (
+    "acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift "
+    "bitwise_xor broadcast_to ceil concat conj cos cosh divide exp expm1 flip floor floor_divide greater_equal hypot "
+    "imag isfinite isinf isnan less_equal log log10 log1p log2 logical_and logical_not logical_or logical_xor matmul "
+    "maximum minimum multiply nextafter pow real remainder roll round signbit sin sinh sqrt squeeze stack subtract tan "
+    "tanh tile trunc where"
+)
 """PaddlePaddle's operations of the standard's name."""
 
 _RAW: dict[str, Callable[..., Any]] = {
-    **_SAME,
+    **{name: getattr(paddle, name) for name in _SAME.split()},
     "abs": lambda x, /: paddle.abs(x),
     "negative": _negative,
     "sign": lambda x, /: paddle.sign(x),
     "bitwise_invert": lambda x, /: paddle.bitwise_not(x),
     "nonzero": _nonzero,
-    "empty_like": _like(paddle.empty_like),
-    "ones_like": _like(paddle.ones_like),
-    "zeros_like": _like(paddle.zeros_like),
+    **{name: _like(getattr(paddle, name)) for name in ("empty_like", "ones_like", "zeros_like")},
     "tril": _triangle(paddle.tril),
     "triu": _triangle(paddle.triu),
     # of two tensors of one dtype
@@ -165,12 +152,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     "greater": paddle.greater_than,
     "less": paddle.less_than,
     # along axes
-    "all": _axes(paddle.all),
-    "any": _axes(paddle.any),
-    "max": _axes(paddle.max),
-    "mean": _axes(paddle.mean),
-    "min": _axes(paddle.min),
-    "prod": _axes(paddle.prod),
+    **{name: _axes(getattr(paddle, name)) for name in ("all", "any", "max", "mean", "min", "prod")},
     "sum": _sum,
     "argmax": _extreme(paddle.argmax),
     "argmin": _extreme(paddle.argmin),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any
 
 import paddle
@@ -11,17 +10,14 @@ import paddle
 from xdevice.backends.paddle import maths
 from xdevice.kit.standard.fft import fourier_transforms
 
-_dtypes: Any = maths
-
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the extension, over the transforms below."""
-    return fourier_transforms(maths.widened(_RAW), maths.namespace(), _dtypes)
+    return fourier_transforms(maths.widened(_RAW), maths.namespace(), maths.dtypes)
 
 
-def module() -> ModuleType:
-    found: ModuleType = paddle.fft
-    return found
+def module() -> Any:
+    return paddle.fft
 
 
 _RAW: dict[str, Callable[..., Any]] = {name: getattr(paddle.fft, name) for name in ("fft", "ifft", "rfft", "irfft")}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any
 
 import paddle
@@ -11,23 +10,20 @@ import paddle
 from xdevice.backends.paddle import maths
 from xdevice.kit.standard.linalg import linear_algebra
 
-_dtypes: Any = maths
-
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the extension, over the operations below."""
-    return linear_algebra(maths.widened(_RAW), maths.namespace(), _dtypes)
+    return linear_algebra(maths.widened(_RAW), maths.namespace(), maths.dtypes)
 
 
-def module() -> ModuleType:
-    found: ModuleType = paddle.linalg
-    return found
+def module() -> Any:
+    return paddle.linalg
 
 
 _RAW: dict[str, Callable[..., Any]] = {
     **{
         name: getattr(paddle.linalg, name)
-        for name in ("cholesky", "det", "eig", "eigh", "eigvals", "inv", "slogdet", "solve")
+        for name in ["cholesky", "det", "eig", "eigh", "eigvals", "inv", "slogdet", "solve"]
     },
     "qr": lambda x, full: paddle.linalg.qr(x, "complete" if full else "reduced"),
     "svd": paddle.linalg.svd,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,25 +20,19 @@ from xdevice.kit.standard.widening import Widening
 _numpy: Any = tf.experimental.numpy
 _running: Any = context.context
 _ALIGNED = 64
+_REFUSALS = ("list of allowed values", "Could not find device for node", "not support", "Unsupported", "not implement")
+dtypes: Any = sys.modules[__name__]  # this module has what the kit asks of `Dtypes`
 
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below."""
-    return {**standard(beside_and_widened(_RAW), _this_module()), "from_dlpack": _from_dlpack}
+    return {**standard(beside_and_widened(_RAW), dtypes), "from_dlpack": _from_dlpack}
 
 
 def beside_and_widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     """The operations, each run where its first tensor is, and for every dtype."""
     beside = {name: _beside(operation) for name, operation in raw.items()}
-    return Widening("tensorflow", _this_module(), _is_refusal).all(beside)
-
-
-_REFUSALS = ("list of allowed values", "Could not find device for node", "not support", "Unsupported", "not implement")
-
-
-def _this_module() -> Any:
-    """This module, as the `Dtypes` that it is."""
-    return sys.modules[__name__]
+    return Widening("tensorflow", dtypes, _is_refusal).all(beside)
 
 
 def _is_refusal(error: Exception) -> bool:
@@ -48,15 +41,13 @@ def _is_refusal(error: Exception) -> bool:
     return isinstance(error, kinds) and any(words in str(error) for words in _REFUSALS)
 
 
-def module() -> ModuleType:
-    found: ModuleType = tf
-    return found
+def module() -> Any:
+    return tf
 
 
 def name_of(dtype: Any) -> str:
     """NumPy's name for a dtype."""
-    name: str = tf.as_dtype(dtype).name
-    return name
+    return str(tf.as_dtype(dtype).name)
 
 
 def dtype_name(x: Any) -> str | None:
@@ -119,13 +110,12 @@ def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _sort(x: Any, axis: int, descending: bool) -> Any:
-    return tf.sort(x, axis, "DESCENDING" if descending else "ASCENDING")
-
-
 def _argsort(x: Any, axis: int, descending: bool) -> Any:
-    found = tf.argsort(x, axis, "DESCENDING" if descending else "ASCENDING", stable=True)
-    return tf.cast(found, tf.int64)
+    return tf.cast(tf.argsort(x, axis, _direction(descending), stable=True), tf.int64)
+
+
+def _direction(descending: bool) -> str:
+    return "DESCENDING" if descending else "ASCENDING"
 
 
 def _from_front(indices: Any, length: Any) -> Any:
@@ -135,10 +125,6 @@ def _from_front(indices: Any, length: Any) -> Any:
 
 def _take(x: Any, indices: Any, axis: int) -> Any:
     return tf.gather(x, _from_front(indices, tf.shape(x)[axis]), axis=axis)
-
-
-def _take_along_axis(x: Any, indices: Any, axis: int) -> Any:
-    return _numpy.take_along_axis(x, indices, axis)
 
 
 def _nonzero(x: Any, /) -> tuple[Any, ...]:
@@ -176,19 +162,15 @@ def _invert(x: Any, /) -> Any:
     return tf.logical_not(x) if x.dtype == tf.bool else tf.bitwise.invert(x)
 
 
-_SAME = {
-    name: getattr(tf.math, name)
-    for name in (
-        *("acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "conj", "cos", "cosh", "divide"),
-        *("equal", "exp", "expm1", "floor", "greater", "greater_equal", "imag", "less", "less_equal", "log", "log1p"),
-        *("logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "nextafter"),
-        *("not_equal", "pow", "real", "round", "sin", "sinh", "sqrt", "subtract", "tan", "tanh"),
-    )
-}
+_SAME = (
+    "acos acosh add asin asinh atan atan2 atanh ceil conj cos cosh divide equal exp expm1 floor greater greater_equal "
+    "imag less less_equal log log1p logical_and logical_not logical_or logical_xor maximum minimum multiply nextafter "
+    "not_equal pow real round sin sinh sqrt subtract tan tanh"
+)
 """TensorFlow's operations of the standard's name."""
 
 _RAW: dict[str, Callable[..., Any]] = {
-    **_SAME,
+    **{name: getattr(tf.math, name) for name in _SAME.split()},
     "abs": lambda x, /: tf.abs(x),
     "negative": lambda x, /: tf.negative(x),
     "sign": lambda x, /: tf.sign(x),
@@ -217,27 +199,20 @@ _RAW: dict[str, Callable[..., Any]] = {
     "signbit": _signbit,
     "trunc": _trunc,
     # along axes
-    "all": tf.reduce_all,
-    "any": tf.reduce_any,
-    "max": tf.reduce_max,
-    "mean": tf.reduce_mean,
-    "min": tf.reduce_min,
-    "prod": tf.reduce_prod,
-    "sum": tf.reduce_sum,
+    **{name: getattr(tf, f"reduce_{name}") for name in ("all", "any", "max", "mean", "min", "prod", "sum")},
     "argmax": _extreme(tf.argmax),
     "argmin": _extreme(tf.argmin),
     "cumulative_prod": tf.math.cumprod,
     "cumulative_sum": tf.cumsum,
-    "sort": _sort,
+    "sort": lambda x, axis, descending: tf.sort(x, axis, _direction(descending)),
     "argsort": _argsort,
     # of shapes
-    **{name: getattr(tf, name) for name in ("broadcast_to", "concat", "expand_dims", "repeat", "reshape", "roll")},
-    **{name: getattr(tf, name) for name in ("squeeze", "stack", "tile")},
+    **{name: getattr(tf, name) for name in ["broadcast_to", "concat", "expand_dims", "repeat", "reshape"]},
+    **{name: getattr(tf, name) for name in ["roll", "squeeze", "stack", "tile", "matmul"]},
     "flip": tf.reverse,
-    "matmul": tf.matmul,
     "permute_dims": tf.transpose,
     "unstack": lambda x, axis: tf.unstack(x, axis=axis),
     "take": _take,
-    "take_along_axis": _take_along_axis,
+    "take_along_axis": _numpy.take_along_axis,
     "searchsorted": _searchsorted,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any
 
 import tensorflow as tf
@@ -11,17 +10,14 @@ import tensorflow as tf
 from xdevice.backends.tensorflow import maths
 from xdevice.kit.standard.fft import fourier_transforms
 
-_dtypes: Any = maths
-
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the extension, over the transforms below."""
-    return fourier_transforms(maths.beside_and_widened(_RAW), maths.namespace(), _dtypes)
+    return fourier_transforms(maths.beside_and_widened(_RAW), maths.namespace(), maths.dtypes)
 
 
-def module() -> ModuleType:
-    found: ModuleType = tf.signal
-    return found
+def module() -> Any:
+    return tf.signal
 
 
 _RAW: dict[str, Callable[..., Any]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any
 
 import tensorflow as tf
@@ -11,17 +10,14 @@ import tensorflow as tf
 from xdevice.backends.tensorflow import maths
 from xdevice.kit.standard.linalg import linear_algebra
 
-_dtypes: Any = maths
-
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the extension, over the operations below."""
-    return linear_algebra(maths.beside_and_widened(_RAW), maths.namespace(), _dtypes)
+    return linear_algebra(maths.beside_and_widened(_RAW), maths.namespace(), maths.dtypes)
 
 
-def module() -> ModuleType:
-    found: ModuleType = tf.linalg
-    return found
+def module() -> Any:
+    return tf.linalg
 
 
 def _svd(x: Any, full: bool) -> tuple[Any, Any, Any]:
@@ -32,7 +28,7 @@ def _svd(x: Any, full: bool) -> tuple[Any, Any, Any]:
 _RAW: dict[str, Callable[..., Any]] = {
     **{
         name: getattr(tf.linalg, name)
-        for name in ("cholesky", "det", "eig", "eigh", "eigvals", "inv", "slogdet", "solve")
+        for name in ["cholesky", "det", "eig", "eigh", "eigvals", "inv", "slogdet", "solve"]
     },
     "qr": tf.linalg.qr,
     "svd": _svd,
