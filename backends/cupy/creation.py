@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import cupy
@@ -80,9 +80,8 @@ def seed(n: int) -> None:
             cupy.random.seed(n)
 
 
-def _on(device: Device | None) -> AbstractContextManager[Any]:
-    found: AbstractContextManager[Any] = nullcontext() if device is None else native(device)
-    return found
+def _on(device: Device | None) -> Any:
+    return nullcontext() if device is None else native(device)
 
 
 def _float(dtype: Any) -> Any:

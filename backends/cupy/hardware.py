@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 from uuid import UUID
 
@@ -42,9 +41,8 @@ def as_device(native: cupy.cuda.Device) -> Device:
     return Device("gpu", native.id)
 
 
-def scope(device: Device) -> AbstractContextManager[Any]:
-    found: AbstractContextManager[Any] = native(device)  # a new object each time
-    return found
+def scope(device: Device) -> Any:
+    return native(device)  # a new object each time
 
 
 def synchronize(devices: Sequence[Device]) -> None:

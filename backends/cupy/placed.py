@@ -30,11 +30,10 @@ def _placed(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _named(function: Any) -> Callable[..., Any]:
+def _named(function: Any) -> Any:
     """The function with the standard's signature: a ufunc of CuPy 14.2 has none."""
     if not isinstance(function, cupy.ufunc):
-        plain: Callable[..., Any] = function
-        return plain
+        return function
 
     def one(x: Any, /) -> Any:
         return function(x)

@@ -77,11 +77,10 @@ def _check_untraced(tensor: Any) -> None:
         )
 
 
-def _beside(tensor: Any) -> AbstractContextManager[Any]:
+def _beside(tensor: Any) -> Any:
     """Compute where the array is, even one that JAX may take to the default device."""
     (device,) = concrete(tensor).devices()
-    there: AbstractContextManager[Any] = jax.default_device(device)
-    return there
+    return jax.default_device(device)
 
 
 # A compiled function hands on an argument that it returns unchanged, so what may be one is copied.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from importlib.metadata import distributions
 from typing import Any
 
@@ -20,6 +19,7 @@ from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 _tokens: dict[Any, jax.Array] = {}  # a number on each device, for `synchronize` to compute with
 _successor = jax.jit(lambda number: number + 1)
+_core: Any = core
 _nothing_traced: Any = getattr(core, "trace_state_clean", lambda: False)
 every_device: Any = jax.devices
 """JAX's own list, also while `lists` or `stand_in` replaces it."""
@@ -62,14 +62,13 @@ def as_device(native: Any) -> Device:
     return Device(as_kind(native.platform), position)
 
 
-def scope(device: Device) -> AbstractContextManager[Any]:
+def scope(device: Device) -> Any:
     if is_tracing():
         raise NotSupportedError(
             f"a scope of {device} would do nothing while jax.jit traces a function; enter it around the call, or give "
             f"device= to what makes the array"
         )
-    fresh: AbstractContextManager[Any] = jax.default_device(native(device))  # one entered twice never leaves
-    return fresh
+    return jax.default_device(native(device))  # fresh: one entered twice never leaves
 
 
 def is_tracing() -> bool:
@@ -81,16 +80,12 @@ def is_mapping() -> bool:
     """Whether ``jax.vmap`` maps a function in this thread: what is made in it is the same in each lane."""
     context = getattr(core, "trace_ctx", None)
     if context is None:  # before JAX 0.4.36
-        return any(issubclass(main.trace_type, BatchTrace) for main in _stack_of_traces())
+        traces = _core.thread_local_state.trace_state.trace_stack.stack
+        return any(issubclass(main.trace_type, BatchTrace) for main in traces)
     trace = context.trace
     while trace is not None and not isinstance(trace, BatchTrace):
         trace = getattr(trace, "parent_trace", None)
     return trace is not None
-
-
-def _stack_of_traces() -> Any:
-    state: Any = core
-    return state.thread_local_state.trace_state.trace_stack.stack
 
 
 def synchronize(devices: Sequence[Device]) -> None:

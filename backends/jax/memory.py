@@ -9,12 +9,7 @@ from xdevice.contract import MemoryStats
 from xdevice.device import Device
 
 # From XLA, CUDA, cuBLAS and cuDNN.
-_WORDS = (
-    "RESOURCE_EXHAUSTED",
-    "CUDA_ERROR_OUT_OF_MEMORY",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "CUDNN_STATUS_ALLOC_FAILED",
-)
+_WORDS = ("RESOURCE_EXHAUSTED", "CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 _ERROR: type[Exception] = getattr(jax.errors, "JaxRuntimeError", RuntimeError)  # has the name since JAX 0.4.36
 
 

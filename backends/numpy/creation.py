@@ -9,8 +9,6 @@ import numpy as np
 from xdevice.device import Device
 
 Array = np.ndarray[Any, Any]
-
-
 _NUMBERS = "biufc"  # numeric kinds of dtype: neither text nor objects
 
 
@@ -55,8 +53,7 @@ def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) 
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
     numbers = _floats(np.random.random_sample(shape), dtype)
     # a narrower float may round to 1, which is not in [0, 1)
-    largest: Array = np.minimum(numbers, np.nextafter(numbers.dtype.type(1), numbers.dtype.type(0)))
-    return largest
+    return np.asarray(np.minimum(numbers, np.nextafter(numbers.dtype.type(1), numbers.dtype.type(0))))
 
 
 def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:

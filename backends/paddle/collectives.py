@@ -8,7 +8,7 @@ from typing import Any
 
 import paddle
 
-from xdevice.backends.paddle.placement import dense
+from xdevice.backends.paddle.placement import dense, dtype_name
 from xdevice.errors import ArgumentTypeError
 
 _ELEMENTWISE = {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}
@@ -20,7 +20,7 @@ _LETTERS = {"bool": "b", "uint": "u", "int": "i", "bfloat": "f", "float": "f", "
 def kind(tensor: Any) -> str:
     if not tensor.is_dense():
         raise ArgumentTypeError("a plain array is needed, and this is a sparse tensor; take its to_dense() first")
-    word = _word(tensor).partition("_")[0].rstrip("0123456789")
+    word = dtype_name(tensor).partition("_")[0].rstrip("0123456789")
     return _LETTERS.get(word, "O")
 
 
@@ -50,7 +50,7 @@ def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
     with paddle.no_grad():
-        wider = _WIDER.get(_word(vectors[0]))
+        wider = _WIDER.get(dtype_name(vectors[0]))
         wide = [vector.astype(wider) for vector in vectors] if wider else vectors
         first, *others = wide if weights is None else [v * w for v, w in zip(wide, weights, strict=True)]
         found = first.clone() if first is vectors[0] else first
@@ -61,7 +61,3 @@ def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:
     return None  # PaddlePaddle 3.3.1 crashes when two threads compute gradients
-
-
-def _word(tensor: Any) -> str:
-    return str(tensor.dtype).removeprefix("paddle.")

@@ -20,7 +20,8 @@ from paddle.base import core
 from paddle.distributed import parallel
 
 from xdevice.backends.paddle.hardware import is_virtual, native, real_gpus
-from xdevice.backends.paddle.placement import device_of
+from xdevice.backends.paddle.placement import device_of, dtype_name
+from xdevice.backends.paddle.storage import views
 from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError
@@ -47,7 +48,6 @@ _SENT = frozenset(("float16", "bfloat16", "float32", "float64", "int8", "uint8",
 _LATER = 60.0
 """Seconds by which Paddle's timeouts are longer than xdevice's, which then ends the job and names the right rank."""
 
-_STRIDES = "FLAGS_use_stride_kernel"
 _LIBRARY = os.path.join(os.path.dirname(paddle.__file__), "libs", "libphi_core.so")
 # gloo's ways of saying that it gave up: "TIMEOUT self_rank", "Timed out waiting", "Application timeout caused …".
 _TIMED_OUT = re.compile("timed? ?out", re.IGNORECASE)
@@ -161,11 +161,11 @@ def _no_sooner_than_the_job() -> Generator[None]:
 def all_reduce(vector: Any, op: str) -> Any:
     there, group = _reachable(vector)
     if op == "mean":
-        total = all_reduce(there.astype(summed_in(_word(there), dist.get_world_size())), "sum")
+        total = all_reduce(there.astype(summed_in(dtype_name(there), dist.get_world_size())), "sum")
         return _back((total / dist.get_world_size()).astype(vector.dtype), vector)
     if op != "sum" and there.is_floating_point():
         return _back(_extreme(there, op, group).astype(vector.dtype), vector)
-    wide = there.astype(_SUMMED_AS[_word(there)]) if _word(there) in _SUMMED_AS else there
+    wide = there.astype(_SUMMED_AS[dtype_name(there)]) if dtype_name(there) in _SUMMED_AS else there
     plain = paddle.as_real(wide) if wide.is_complex() else wide
     with _no_sooner_than_the_job():
         dist.all_reduce(plain, _OPERATIONS[op], group)
@@ -175,8 +175,8 @@ def all_reduce(vector: Any, op: str) -> Any:
 
 def _extreme(vector: Any, op: str, group: Any) -> Any:
     """The greatest or least floating-point numbers. gloo loses NaN: it compares their bits, which have an order."""
-    wide = vector if _word(vector) in ("float32", "float64") else vector.astype("float32")
-    integer = "int64" if _word(wide) == "float64" else "int32"
+    wide = vector if dtype_name(vector) in ("float32", "float64") else vector.astype("float32")
+    integer = "int64" if dtype_name(wide) == "float64" else "int32"
     end = paddle.iinfo(getattr(paddle, integer))
     nan = paddle.full([1], end.max if op == "max" else end.min, integer).cpu()
     keys = paddle.where(paddle.isnan(wide), nan, _in_order(_viewed(wide, getattr(paddle, integer)), end.max))
@@ -226,20 +226,12 @@ def _back(found: Any, vector: Any) -> Any:
 
 
 def _sendable(tensor: Any) -> Any:
-    return tensor if _word(tensor) in _SENT else _viewed(tensor, paddle.uint8)
+    return tensor if dtype_name(tensor) in _SENT else _viewed(tensor, paddle.uint8)
 
 
 def _viewed(tensor: Any, dtype: Any) -> Any:
     """The tensor's bits as another dtype."""
     if tensor.dtype == dtype:
         return tensor
-    strides = paddle.get_flags(_STRIDES)
-    paddle.set_flags({_STRIDES: True})  # views are off beside virtual GPUs; on the CPU they work
-    try:
+    with views():
         return tensor.view(dtype)
-    finally:
-        paddle.set_flags(strides)
-
-
-def _word(tensor: Any) -> str:
-    return str(tensor.dtype).removeprefix("paddle.")

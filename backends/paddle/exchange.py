@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xdevice.backends.paddle.placement import dense, device_of
+from xdevice.backends.paddle.placement import dense, device_of, dtype_name
 from xdevice.errors import NotSupportedError
 
 FOREIGN = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -17,7 +17,7 @@ FOREIGN = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     device_of(tensor)  # raises if there are no values
     array: np.ndarray[Any, Any] = dense(tensor).numpy()  # a copy
-    dtype = str(tensor.dtype).removeprefix("paddle.")
+    dtype = dtype_name(tensor)
     return array.view(_foreign(dtype)) if dtype in FOREIGN else array
 
 

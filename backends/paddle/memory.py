@@ -9,18 +9,10 @@ from xdevice.backends.paddle.hardware import is_virtual, properties
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 
-# Paddle's allocators raise MemoryError; these are messages of the libraries that it calls.
-_WORDS = (
-    "CUDA error(2)",  # cudaErrorMemoryAllocation
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "CUDNN_STATUS_ALLOC_FAILED",
-    "ResourceExhausted",  # re-raised by a wrapper
-)
-
-
-_VIRTUAL = (
-    "CustomDevice error, the error code is : 2"  # C_FAILED, which the plug-in returns only if an allocation fails
-)
+# Paddle's allocators raise MemoryError; these are messages of the libraries that it calls (2 is
+# cudaErrorMemoryAllocation), of a wrapper that raises it again, and of the plug-in, whose C_FAILED means nothing else.
+_WORDS = ("CUDA error(2)", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "ResourceExhausted")
+_VIRTUAL = "CustomDevice error, the error code is : 2"
 
 
 def memory_stats(device: Device) -> MemoryStats:

@@ -16,20 +16,8 @@ _CPU = Device("cpu", 0)
 _Tensor = paddle.Tensor
 _is_cpu, _is_gpu, _gpu_index = core.Place.is_cpu_place, core.Place.is_gpu_place, core.Place.gpu_device_id
 _TENSORS = (paddle.Tensor, paddle.pir.Value, paddle.static.Variable)  # the last two are symbolic
-_PLACES = tuple(
-    getattr(core, name)
-    for name in (
-        "Place",  # not the base class of the others below 3.3
-        "CPUPlace",
-        "CUDAPlace",
-        "CUDAPinnedPlace",
-        "XPUPlace",
-        "XPUPinnedPlace",
-        "IPUPlace",
-        "CustomPlace",
-    )
-    if hasattr(core, name)
-)
+_WORDS = ("", "CPU", "CUDA", "CUDAPinned", "XPU", "XPUPinned", "IPU", "Custom")  # Place is not a base class below 3.3
+_PLACES = tuple(getattr(core, f"{word}Place") for word in _WORDS if hasattr(core, f"{word}Place"))
 
 
 class _Gpus(dict[int, Device]):
@@ -94,6 +82,11 @@ class _Move(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # An
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         return _Move.apply(*gradients, ctx.source, True)
+
+
+def dtype_name(tensor: Any) -> str:
+    """NumPy's name for the tensor's dtype."""
+    return str(tensor.dtype).removeprefix("paddle.")
 
 
 def dense(tensor: Any, verb: str = "copy") -> Any:

@@ -26,14 +26,14 @@ def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, de
         return creation.empty(shape, dtype, device)
     width = _INTEGERS[2 if "16" in str(dtype) else 1]
     integers = creation.tensor(bits.view(width).reshape(shape), getattr(paddle, width), Device("cpu", 0))
-    with _views():
+    with views():
         made = paddle.view(integers, dtype).clone()
     return made if placement.device_of(made) is device else placement.move(made, device, False)
 
 
 @contextmanager
-def _views() -> Generator[None, None, None]:
-    """Allow views as another dtype, which need the strides that virtual GPUs turn off."""
+def views() -> Generator[None]:
+    """Allow views as another dtype, which need the strides that virtual GPUs turn off; on the CPU they work."""
     before = paddle.get_flags([_STRIDES])
     paddle.set_flags({_STRIDES: True})
     try:

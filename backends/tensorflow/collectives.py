@@ -7,9 +7,9 @@ memory with their whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import lru_cache
+import functools
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import accumulate
 from typing import Any
 
@@ -60,35 +60,27 @@ def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
     device, shapes = device_of(vector), [tensor.shape for tensor in like]
     with apart(device):
         parts = tf.split(vector, [shape.num_elements() for shape in shapes]) if len(shapes) > 1 else [copy(vector)]
-        return [
-            arrived(_reshaped(part, tuple(shape), device), device) for part, shape in zip(parts, shapes, strict=True)
-        ]
+        shaped = [_reshaped(part, tuple(shape), device) for part, shape in zip(parts, shapes, strict=True)]
+        return [arrived(part, device) for part in shaped]
 
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
     device = device_of(vectors[0])
     with apart(device):
-        weighted = (
-            vectors if weights is None else [v * tf.constant(w, v.dtype) for v, w in zip(vectors, weights, strict=True)]
-        )
-        if len(weighted) == 1:
-            return copy(weighted[0])
-        found = weighted[0]
-        for vector in weighted[1:]:
-            found = _ELEMENTWISE[op](found, vector)
-        return arrived(found, device)
+        if weights is not None:
+            vectors = [v * tf.constant(w, v.dtype) for v, w in zip(vectors, weights, strict=True)]
+        return arrived(functools.reduce(_ELEMENTWISE[op], vectors), device) if len(vectors) > 1 else copy(vectors[0])
 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:
     return nullcontext
 
 
-def apart(device: Device) -> AbstractContextManager[Any]:
+@contextmanager
+def apart(device: Device) -> Generator[None]:
     """Compute there, and tell no tape."""
-    stack = ExitStack()
-    stack.enter_context(record.stop_recording())
-    stack.enter_context(scope(device))
-    return stack
+    with record.stop_recording(), scope(device):
+        yield
 
 
 def _rows(tensor: Any, start: int, n: int) -> Any:
@@ -102,7 +94,7 @@ def _reshaped(tensor: Any, shape: tuple[int, ...], device: Device) -> Any:
     return tf.raw_ops.Reshape(tensor=tensor, shape=_as_tensor(shape, device))
 
 
-@lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)
 def _as_tensor(shape: tuple[int, ...], device: Device) -> Any:
     with tf.init_scope(), scope(device):
         return tf.constant(shape, tf.int64)

@@ -65,13 +65,12 @@ def _compiled(call: Call) -> Callable[..., Any]:
     return known[call.how]
 
 
-def _compile(function: weakref.ref[Any], how: Differentiation) -> Callable[..., Any]:  # weak: its fn keeps this
+def _compile(function: weakref.ref[Any], how: Differentiation) -> Any:  # weak: its fn keeps this
     def compiled(order: str, parameters: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         fn: Any = function()  # alive while it is called
         return _differentiated(how.bind(fn, args, kwargs), parameters)
 
-    traced: Callable[..., Any] = tf.function(compiled, autograph=False)  # which would wrap errors in its own words
-    return traced
+    return tf.function(compiled, autograph=False)  # which would wrap errors in its own words
 
 
 def _watched_apart(parameter: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
@@ -62,9 +61,8 @@ def as_device(native: tf.DeviceSpec | tf.config.LogicalDevice | tf.config.Physic
     return named(f"/{spec.device_type}:{spec.device_index or 0}")  # without an index TensorFlow takes the first
 
 
-def scope(device: Device) -> AbstractContextManager[Any]:
-    found: AbstractContextManager[Any] = tf.device(native(device))
-    return found
+def scope(device: Device) -> Any:
+    return tf.device(native(device))
 
 
 def synchronize(devices: Sequence[Device]) -> None:

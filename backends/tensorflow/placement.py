@@ -102,17 +102,10 @@ def value_apart(variable: tf.Variable, device: Device) -> Any:
 
 def fresh_variable(variable: tf.Variable, value: Any, device: Device | None = None) -> tf.Variable:
     """Another variable like that one, with the value; on its device, or another."""
+    words = ("trainable", "dtype", "constraint", "synchronization", "aggregation", "shape")
+    like: dict[str, Any] = {word: getattr(variable, word) for word in words}
     with scope(device or device_of(variable)):
-        return tf.Variable(
-            value,
-            trainable=variable.trainable,
-            name=variable.name.partition(":")[0],
-            dtype=variable.dtype,
-            constraint=variable.constraint,
-            synchronization=variable.synchronization,
-            aggregation=variable.aggregation,
-            shape=variable.shape,
-        )
+        return tf.Variable(value, name=variable.name.partition(":")[0], **like)
 
 
 def variable_of(tensor: Any) -> Any:
@@ -138,9 +131,8 @@ def _place(tensor: Any) -> Device:
     what = f"tensorflow {type(tensor).__name__} {getattr(tensor, 'name', '')!r}"
     if hasattr(tensor, "_value"):
         raise UnknownPlacementError(f"{what} is not built yet and has no device; build it inside scope(device)")
-    if isinstance(tensor, tf.Tensor):
-        raise TracedTensorError(f"{what} is symbolic and has no device; ask outside the graph or tf.function")
-    raise UnknownPlacementError(f"{what} is symbolic and has no device; ask outside the graph or tf.function")
+    error = TracedTensorError if isinstance(tensor, tf.Tensor) else UnknownPlacementError
+    raise error(f"{what} is symbolic and has no device; ask outside the graph or tf.function")
 
 
 def placed(name: str) -> Device:
@@ -176,9 +168,7 @@ def _with_variable(tensor: Any, fn: Callable[[tf.Variable], tf.Variable]) -> Any
     if isinstance(variable, tf.distribute.DistributedValues):
         raise NotSupportedError("a variable of a tf.distribute strategy stays where that puts it; make it outside")
     made = _linked(variable, fn(variable))
-    if variable is tensor:
-        return made
-    return keras.with_value(tensor, made)
+    return made if variable is tensor else keras.with_value(tensor, made)
 
 
 def _linked(variable: tf.Variable, made: tf.Variable) -> tf.Variable:

@@ -26,14 +26,14 @@ def leave_out_the_cpu() -> None:
     def devices(backend: Any = None) -> list[Any]:
         return hardware.every_device(backend) if backend is not None else gpus_in(hardware.every_device())
 
-    chosen = _pxla.get_default_device
+    of_word = _pxla.get_default_device
+
+    def get_default_device() -> Any:
+        chosen: Any = jax.config.jax_default_device  # type: ignore[attr-defined, unused-ignore]  # it has one
+        return of_word() if isinstance(chosen, str) else chosen or hardware.every_local_device()[0]
+
     replace(lists_from(devices))
-    _pxla.get_default_device = lambda: (
-        _default_device()
-        or (
-            chosen() if isinstance(jax.config.jax_default_device, str) else hardware.every_local_device()[0]  # type: ignore[attr-defined, unused-ignore]  # it has one
-        )
-    )
+    _pxla.get_default_device = get_default_device
 
 
 def lists_from(devices: Callable[..., list[Any]]) -> dict[str, Callable[..., Any]]:
@@ -67,8 +67,3 @@ def replace(functions: Mapping[str, Callable[..., Any]]) -> None:
 def gpus_in(devices: list[Any]) -> list[Any]:
     """Those that stand for GPUs, of all processes."""
     return [device for device in devices if hardware.ordinal(device)]
-
-
-def _default_device() -> Any:
-    chosen: Any = jax.config.jax_default_device  # type: ignore[attr-defined, unused-ignore]  # it has one
-    return None if isinstance(chosen, str) else chosen

@@ -29,10 +29,7 @@ NAME = "xdevice virtual GPU"
 KERNELS = {"keras.src.backend.jax.rnn", "keras.src.backend.jax.nn"}
 """Modules that would take a kernel of cuDNN's on a GPU; Keras 3.15."""
 
-_only_print = {
-    "jax._src.debugging",
-    "jax._src.environment_info",
-}  # of JAX's modules, those that show devices to the user
+_only_print = {"jax._src.debugging", "jax._src.environment_info"}  # JAX's modules that show devices to the user
 _platforms = "jax_platforms", "jax_platform_name"
 _CUDA = 2  # DLPack's number
 _default = "gpu"  # what lists give where no backend is named; a program may choose the CPU
@@ -183,8 +180,7 @@ def _face(attribute: Any, show: Any) -> property:
 
 def _global_id(device: Any) -> int:
     """Where it is among the GPUs of all processes."""
-    number: int = device.process_index * hardware.virtual_gpus() + hardware.ordinal(device) - 1
-    return number
+    return int(device.process_index * hardware.virtual_gpus() + hardware.ordinal(device) - 1)
 
 
 _peaks: dict[int, int] = {}

@@ -220,10 +220,8 @@ def _describe(total: int) -> None:
     cuda: Any = sys.modules["paddle.device.cuda"]
     # paddle.device in sys.modules is not the object whose globals its functions read
     names = _device.set_device.__globals__
-    for word in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
-        names[word] = getattr(cuda, word)
-        setattr(paddle.device, word, names[word])
-    for word in ("reset_max_memory_allocated", "reset_max_memory_reserved", "empty_cache", "device_count"):
+    used, reset = ("memory_allocated", "memory_reserved"), ("reset_max_memory_allocated", "reset_max_memory_reserved")
+    for word in (*used, *(f"max_{word}" for word in used), *reset, "empty_cache", "device_count"):
         if hasattr(cuda, word):
             names[word] = getattr(cuda, word)
             setattr(paddle.device, word, names[word])

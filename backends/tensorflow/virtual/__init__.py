@@ -48,11 +48,9 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         tf.config.set_visible_devices([], word)
     name_virtual(n, stand_in=stand_in)
     if stand_in:
-        from xdevice.backends.tensorflow.virtual import (
-            stand_in as gpus_of_tensorflow,  # it replaces parts of TensorFlow
-        )
+        from xdevice.backends.tensorflow.virtual import stand_in as gpus_of_tf  # it replaces parts of TensorFlow
 
-        gpus_of_tensorflow.start(n)
+        gpus_of_tf.start(n)
         return
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(n + 1)])
     _leave_out_the_cpu()

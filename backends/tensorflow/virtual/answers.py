@@ -30,8 +30,7 @@ def start(to_real: Callable[[Any], Any]) -> None:
 
 
 def _gpus() -> list[Any]:
-    found: list[Any] = context.context().list_logical_devices("GPU")
-    return found
+    return list(context.context().list_logical_devices("GPU"))
 
 
 def _answer_tests() -> None:
