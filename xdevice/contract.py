@@ -5,19 +5,20 @@ arguments first: a device exists, a shape is a tuple of ints, a move is needed. 
 framework cannot provide is left out, and the adapter's ``CANNOT`` gives the reason.
 """
 
+# pyright: reportReturnType=false  # the body of a Protocol's method is its docstring
+
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
+from xdevice.device import Device
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from types import ModuleType
-
     import numpy as np
-
-    from xdevice.device import Device
 
 Role = Literal["tensor", "model", "device", "data"]
 """What a class is to its framework: a tensor (or parameter), a holder of tensors, a native device, or

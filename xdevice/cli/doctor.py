@@ -29,7 +29,8 @@ def main(options: argparse.Namespace) -> int:
     findings = [*_of_installation(), _of_machine(machine)]
     for backend in backends:
         findings.append(_of_backend(backend, bool(machine["gpus"])))
-        findings += _of_private_names(backend)
+        # the private names of the framework that its adapter needs and this version lacks
+        findings += [_finding(backend["name"], "wrong", line) for line in backend.get("missing", ())]
         if backend["name"] in virtual:
             findings.append(_of_virtual(backend["name"], virtual[backend["name"]]))
     if not any(backend["installed"] for backend in backends):
@@ -80,11 +81,6 @@ def _of_backend(backend: dict[str, Any], has_gpu: bool) -> dict[str, Any]:
     if seen:
         return _finding(name, "good", f"{backend['version']} sees {', '.join(seen)}")
     return _finding(name, "good", f"{backend['version']} works on the CPU")
-
-
-def _of_private_names(backend: dict[str, Any]) -> list[dict[str, Any]]:
-    """A finding for each private name of the framework that its adapter needs and this version lacks."""
-    return [_finding(backend["name"], "wrong", line) for line in backend.get("missing", ())]
 
 
 def _of_virtual(name: str, tried: dict[str, Any]) -> dict[str, Any]:

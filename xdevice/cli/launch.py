@@ -75,20 +75,13 @@ def _nodes(options: argparse.Namespace) -> Nodes:
 
 def _check_named(options: argparse.Namespace, count: int, hosts: list[str]) -> None:
     """Raise unless the options say all that the launchers of several hosts must know."""
-    for name, value in (
-        ("--node-rank", options.node_rank),
-        ("--master-addr", options.master_addr or hosts),
-        ("--master-port", options.master_port),
+    for name, value, what in (
+        ("--node-rank", options.node_rank, "0 on the first node, 1 on the next"),
+        ("--master-addr", options.master_addr or hosts, "the first node's address, as the others reach it"),
+        ("--master-port", options.master_port, "the first of the job's ports, the same on all nodes, such as 29400"),
     ):
         if value in (None, []):
-            raise ArgumentError(f"{count} nodes meet only if each is given {name}; {_WHAT[name]}")
-
-
-_WHAT = {
-    "--node-rank": "it is 0 on the first node, 1 on the next",
-    "--master-addr": "it is the first node's address, as the others reach it",
-    "--master-port": "it is the first of the job's ports, the same on all nodes, such as 29400",
-}
+            raise ArgumentError(f"{count} nodes meet only if each is given {name}; it is {what}")
 
 
 def _environment(options: argparse.Namespace, address: str) -> dict[str, str]:

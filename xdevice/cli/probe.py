@@ -28,7 +28,9 @@ def probe_all(asked: Sequence[str], timeout: float, quiet: bool) -> tuple[list[A
     installed = [name for name in names if is_installed(name)]
     title = None if quiet else "asking the frameworks"
     answers, interrupted = _ask_each(installed, answering.description, timeout, title)
-    return [answers.get(name) or _missing(name) for name in names], interrupted
+    missing = {"installed": False, "status": "not installed"}
+    rows = [answers.get(name) or {"name": name, **missing, "install": install_command(name)} for name in names]
+    return rows, interrupted
 
 
 def try_virtual(names: Sequence[str], timeout: float, quiet: bool) -> tuple[dict[str, Answer], int | None]:
@@ -82,7 +84,3 @@ def failure(child: Child, without: str = "") -> str:
     said = printable(child.output()[1].decode(errors="replace")).splitlines()
     lines = [line.strip() for line in said if line.strip()]
     return exit_text(child.exit_status) + without + (f"; its last line: {lines[-1]}" if lines else "")
-
-
-def _missing(name: str) -> Answer:
-    return {"name": name, "installed": False, "status": "not installed", "install": install_command(name)}

@@ -9,7 +9,7 @@ from typing import Any
 from xdevice import contract
 from xdevice.device import Device
 from xdevice.errors import BackendNotInstalledError, BrokenBackendError, UnknownBackendError, XDeviceError, did_you_mean
-from xdevice.framework.capability import Capability, capabilities, module_of
+from xdevice.framework.capability import Capability, module_of
 from xdevice.hooks import hooks
 from xdevice.tracing import constant
 
@@ -96,7 +96,7 @@ class Backend(str):
         return sys.modules[str(self)]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in capabilities():
+        if name.startswith("_") or name not in contract.CAPABILITIES:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         _open(str(self), name)
         return getattr(self, name)
@@ -117,7 +117,7 @@ class Backend(str):
     def close(self) -> None:
         """Forget the capabilities and native devices: each is prepared again when it is next used."""
         self.native_devices.clear()
-        for name in capabilities():
+        for name in contract.CAPABILITIES:
             self.__dict__.pop(name, None)
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:

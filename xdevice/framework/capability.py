@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from xdevice.contract import CAPABILITIES, MODULES
 from xdevice.errors import NotSupportedError
 
 _NOUNS = {
@@ -26,7 +27,7 @@ class Capability:
         self, name: str, backend: str, adapter: str, module: ModuleType | None, reasons: dict[str, str]
     ) -> None:
         self._name, self._backend, self._adapter, self._reasons = name, backend, adapter, reasons
-        for function in _functions_of(name):
+        for function in CAPABILITIES[name]:
             if hasattr(module, function):
                 setattr(self, function, getattr(module, function))
 
@@ -48,22 +49,9 @@ class Capability:
         return self._reasons.get(function) or self._reasons.get(self._name) or f"its adapter has no {missing}"
 
     def _is_empty(self) -> bool:
-        return not any(map(self.has, _functions_of(self._name)))
-
-
-def capabilities() -> dict[str, tuple[str, ...]]:
-    """Each capability with the functions that it may have."""
-    from xdevice.contract import CAPABILITIES  # typing: not at import
-
-    return CAPABILITIES
+        return not any(map(self.has, CAPABILITIES[self._name]))
 
 
 def module_of(capability: str) -> str:
     """The module of an adapter that has the capability's functions."""
-    from xdevice.contract import MODULES
-
     return MODULES.get(capability, capability)
-
-
-def _functions_of(capability: str) -> tuple[str, ...]:
-    return capabilities()[capability]

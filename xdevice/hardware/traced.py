@@ -26,7 +26,7 @@ class TracedDevice(Device):
     def __str__(self) -> str:
         return repr(self)
 
-    def unknown(self, *_: object) -> NoReturn:
+    def unknown(self, *_: object, **__: object) -> NoReturn:
         """Raise the error for a question that needs the device."""
         raise UnknownPlacementError(
             "the device of a traced tensor is known when the compiled function runs; pass it on as device=, or ask "

@@ -60,7 +60,9 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
         _check_unchanged(before, number, stand_in)
         replaced = request.make(number, force or before.force, stand_in or before.stand_in)
         try:
-            _enable_chosen()
+            chosen = decided()
+            if chosen is not None and not _enabled.get(chosen):
+                _enable(chosen)
         except Exception:
             request.put_back(replaced)
             raise
@@ -102,12 +104,6 @@ def _check_unchanged(before: request.Request, number: int, stand_in: bool) -> No
             f"virtual_gpus({number}, stand_in=True) comes after {before.source}, which has made virtual GPUs that "
             f"do not stand in; start again with stand_in=True first"
         )
-
-
-def _enable_chosen() -> None:
-    chosen = decided()
-    if chosen is not None and not _enabled.get(chosen):
-        _enable(chosen)
 
 
 def _enable(owner: Backend) -> None:

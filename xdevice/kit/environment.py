@@ -10,13 +10,11 @@ from contextlib import contextmanager
 @contextmanager
 def environment(settings: Mapping[str, str]) -> Generator[None, None, None]:
     """Set these variables, and put back what was there."""
-    before = {name: os.environ.get(name) for name in settings}
+    before = {name: os.environ[name] for name in settings if name in os.environ}
     os.environ.update(settings)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in settings.keys() - before.keys():
+            os.environ.pop(name, None)
+        os.environ.update(before)

@@ -10,6 +10,7 @@ import copy
 import os
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -156,11 +157,8 @@ def _own(model: Any) -> list[Any]:
 
 def _shared(models: list[Any]) -> list[Any]:
     """The layers that are in several of the models, inner ones before those around them."""
-    counts: dict[int, int] = {}
     found = {id(layer): layer for model in models for layer in layers(model)}
-    for model in models:
-        for key in {id(layer) for layer in layers(model)}:
-            counts[key] = counts.get(key, 0) + 1
+    counts = Counter(key for model in models for key in {id(layer) for layer in layers(model)})
     return sorted((layer for key, layer in found.items() if counts[key] > 1), key=lambda layer: len(layers(layer)))
 
 

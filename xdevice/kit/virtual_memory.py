@@ -8,12 +8,8 @@ import re
 from xdevice.errors import ArgumentError
 
 ENV = "XDEVICE_VIRTUAL_MEMORY"
-_UNITS = {
-    "": 1,
-    "B": 1,
-    **{f"{p}iB": 1024**i for i, p in enumerate("KMGT", 1)},
-    **{f"{p}B": 1000**i for i, p in enumerate("KMGT", 1)},
-}
+_UNITS = {"": 1, "b": 1}  # in lower case
+_UNITS |= {f"{p}{unit}": base**i for unit, base in (("ib", 1024), ("b", 1000)) for i, p in enumerate("kmgt", 1)}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 
@@ -29,8 +25,7 @@ def limit() -> int | None:
     if not text:
         return None
     found = _SIZE.fullmatch(text)
-    units = {unit.lower(): factor for unit, factor in _UNITS.items()}
-    size = int(float(found[1]) * units.get(found[2].lower(), 0)) if found else 0
+    size = int(float(found[1]) * _UNITS.get(found[2].lower(), 0)) if found else 0
     if not size:
         raise ArgumentError(f"{ENV}={text} is not a size in memory; write {ENV}=4GiB, or a number of bytes")
     return size

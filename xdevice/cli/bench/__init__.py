@@ -9,7 +9,6 @@ import platform
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -110,15 +109,15 @@ class Progress:
         self._live, self._folder, self._total = out.is_terminal, folder, total
         self._tasks: dict[str, Any] = {}
         self._said = set[str]()
-        self._stack = ExitStack()
 
     def __enter__(self) -> Progress:
         if self._live:
-            self._stack.enter_context(self._bars)
+            self._bars.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._stack.close()
+        if self._live:
+            self._bars.stop()
 
     def __call__(self, children: Sequence[Child]) -> None:
         for child in children:

@@ -78,8 +78,8 @@ def _last_line(child: Child) -> str:
 def catalogue(titles: Mapping[str, str]) -> Table:
     """A table of the experiments."""
     found = table("experiment", "what is compared")
-    for name, text in titles.items():
-        found.add_row(name, text)
+    for row in titles.items():
+        found.add_row(*row)
     return found
 
 

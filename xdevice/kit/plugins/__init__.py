@@ -27,9 +27,24 @@ def only_find() -> None:
     _compiles = False
 
 
-def find(recipe: Recipe) -> Path | None:
-    """The library, if there is one that fits: in ``XDEVICE_PLUGINS``, in the user's folders or in a distribution."""
-    return _search(recipe, [])
+def find(recipe: Recipe, refused: list[str] | None = None) -> Path | None:
+    """The library, if there is one that fits: in ``XDEVICE_PLUGINS``, in the user's folders or in a distribution.
+
+    Why another is not used is added to ``refused``.
+    """
+    for place in _readable():
+        made = place / recipe.folder / recipe.file
+        try:
+            reason = places.unsafe(made)
+            if reason is None and is_whole(made):
+                return made
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            reason = f"{place} cannot be read ({error.strerror})"
+        if reason is not None and refused is not None:
+            refused.append(reason)
+    return None
 
 
 def library(recipe: Recipe) -> Path:
@@ -41,7 +56,7 @@ def library(recipe: Recipe) -> Path:
         There is no library and no compiler, the compiler fails, or no folder can be written.
     """
     refused: list[str] = []
-    found = _search(recipe, refused)
+    found = find(recipe, refused)
     if found is not None:
         return found
     refused += [f"{place} in {places.ENV} has none that fits" for place in places.named()]
@@ -66,22 +81,6 @@ def writable(recipe: Recipe, refused: list[str]) -> Path:
     )
 
 
-def _search(recipe: Recipe, refused: list[str]) -> Path | None:
-    for place in _readable():
-        made = place / recipe.folder / recipe.file
-        try:
-            reason = places.unsafe(made)
-            if reason is None and is_whole(made):
-                return made
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            reason = f"{place} cannot be read ({error.strerror})"
-        if reason is not None:
-            refused.append(reason)
-    return None
-
-
 def _readable() -> Iterator[Path]:
     yield from places.named()
     if not is_refused():
@@ -90,13 +89,15 @@ def _readable() -> Iterator[Path]:
 
 
 def _in_words(recipe: Recipe, reason: str, refused: list[str]) -> str:
-    others = "".join(f"; {each}" for each in dict.fromkeys(refused))
     return (
         f"{recipe.purpose} are compiled when they are first used, and {reason}, or name a folder that "
-        f"xdevice virtual build --to FOLDER has filled in {places.ENV}{others}"
+        f"xdevice virtual build --to FOLDER has filled in {places.ENV}{_listed(refused)}"
     )
 
 
 def _announce(recipe: Recipe, refused: list[str]) -> None:
-    others = "".join(f"; {each}" for each in dict.fromkeys(refused))
-    print(f"compiling {recipe.purpose}, once{others}", file=sys.stderr, flush=True)
+    print(f"compiling {recipe.purpose}, once{_listed(refused)}", file=sys.stderr, flush=True)
+
+
+def _listed(refused: list[str]) -> str:
+    return "".join(f"; {each}" for each in dict.fromkeys(refused))

@@ -132,8 +132,5 @@ def _in_words(error: OSError, folder: Path) -> str:
 
 
 def _what_is_full(folder: Path) -> str:
-    if hasattr(os, "statvfs"):
-        state = os.statvfs(folder)
-        if state.f_files and not state.f_favail:
-            return "has no inodes left"
-    return "is full"
+    state = os.statvfs(folder) if hasattr(os, "statvfs") else None
+    return "has no inodes left" if state and state.f_files and not state.f_favail else "is full"

@@ -39,8 +39,9 @@ def own() -> list[Path]:
     home = os.path.expanduser("~")  # "~" where there is neither HOME nor an entry in the system's list of users
     named = [os.environ.get("XDG_CACHE_HOME", ""), os.path.join(home, ".cache")]
     cache = [Path(folder, "xdevice") for folder in named if os.path.isabs(folder)][:1]
+    user = os.getuid() if os.name != "nt" else os.environ.get("USERNAME", "user")
     try:
-        temporary = [Path(tempfile.gettempdir(), f"xdevice-{_user()}")]
+        temporary = [Path(tempfile.gettempdir(), f"xdevice-{user}")]
     except FileNotFoundError:  # no folder for temporary files can be written
         temporary = []
     return [*cache, *temporary]
@@ -76,7 +77,3 @@ def unsafe(path: Path, *, inside: bool = False) -> str | None:
         if shared and not (above and found.st_mode & stat.S_ISVTX):  # there only owners rename and remove
             return f"{each} can be written by other users (mode {stat.S_IMODE(found.st_mode):o})"
     return None
-
-
-def _user() -> str:
-    return str(os.getuid()) if os.name != "nt" else os.environ.get("USERNAME", "user")

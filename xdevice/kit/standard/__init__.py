@@ -74,11 +74,7 @@ def standard(raw: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
 
 def _binary(op: Callable[..., Any], promote: Callable[..., list[Any]], to_reals: bool) -> Callable[..., Any]:
     least = FLOAT if to_reals else None
-
-    def call(x1: Any, x2: Any, /) -> Any:
-        return op(*promote(x1, x2, least=least))
-
-    return call
+    return lambda x1, x2, /: op(*promote(x1, x2, least=least))
 
 
 def _remainder(raw: Mapping[str, Any], promote: Callable[..., list[Any]], dtypes: Dtypes) -> Callable[..., Any]:
@@ -109,10 +105,7 @@ def _of_bits(
 
 
 def _of_reals(op: Callable[..., Any], dtypes: Dtypes) -> Callable[..., Any]:
-    def call(x: Any, /) -> Any:
-        return op(real(x, dtypes))
-
-    return call
+    return lambda x, /: op(real(x, dtypes))
 
 
 def _of_parts(raw: Mapping[str, Any], name: str, dtypes: Dtypes) -> Callable[..., Any]:
@@ -127,21 +120,18 @@ def _of_parts(raw: Mapping[str, Any], name: str, dtypes: Dtypes) -> Callable[...
 
 
 def _of_truth(op: Callable[..., Any], dtypes: Dtypes, operands: int) -> Callable[..., Any]:
-    def invert(x: Any, /) -> Any:
-        return op(truth(x, dtypes))
+    if operands == 1:
+        return lambda x, /: op(truth(x, dtypes))
 
     def join(x1: Any, x2: Any, /) -> Any:
         like = x2 if dtypes.dtype_name(x1) is None else x1
         return op(truth(x1, dtypes, like), truth(x2, dtypes, like))
 
-    return invert if operands == 1 else join
+    return join
 
 
 def _to_whole(op: Callable[..., Any], dtypes: Dtypes) -> Callable[..., Any]:
-    def call(x: Any, /) -> Any:
-        return x if kind_of(dtypes.dtype_name(x)) <= WHOLE else op(x)
-
-    return call
+    return lambda x, /: x if kind_of(dtypes.dtype_name(x)) <= WHOLE else op(x)
 
 
 def _reduction(name: str, op: Callable[..., Any], dtypes: Dtypes) -> Callable[..., Any]:

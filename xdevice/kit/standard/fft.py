@@ -42,10 +42,10 @@ class _Fourier:
         return self._along("irfft", self._complex(x), n, axis, norm)
 
     def hfft(self, x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
-        return self._along("irfft", self._f["conj"](self._complex(x)), n, axis, _opposite(norm))
+        return self._along("irfft", self._f["conj"](self._complex(x)), n, axis, _OPPOSITE.get(norm, norm))
 
     def ihfft(self, x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
-        return self._f["conj"](self._along("rfft", self._real(x, "ihfft"), n, axis, _opposite(norm)))
+        return self._f["conj"](self._along("rfft", self._real(x, "ihfft"), n, axis, _OPPOSITE.get(norm, norm)))
 
     def fftn(self, x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
         return self._each("fft", self._complex(x), _lengths(x, s, axes), norm)
@@ -119,11 +119,6 @@ class _Fourier:
         """The complex dtype of a real one, and vice versa."""
         pairs: dict[str, str] = dict(zip(REAL_NAMES + COMPLEX_NAMES, COMPLEX_NAMES + REAL_NAMES, strict=True))
         return pairs.get(str(name), COMPLEX_NAMES[0])
-
-
-def _opposite(norm: str) -> str:
-    one_of(norm, NORMS, "norm")
-    return _OPPOSITE[norm]
 
 
 def _factor(inverse: bool, norm: str, length: int) -> float:

@@ -1,5 +1,7 @@
 """The array API standard's extension ``linalg``, over a framework's own decompositions."""
 
+# pyright: reportUntypedNamedTuple=false  # every field may be any framework's tensor
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,7 @@
 """Functions of the distinct numbers in a tensor."""
 
+# pyright: reportUntypedNamedTuple=false  # every field may be any framework's tensor
+
 from __future__ import annotations
 
 from collections import namedtuple

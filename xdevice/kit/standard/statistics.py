@@ -58,9 +58,7 @@ class Statistics(Operations):
 
     def _step(self, x: Any, axis: int) -> Any:
         """The difference between each slice and the one before it."""
-        later, earlier = (self._between(x, axis, start, x.shape[axis] - 1 + start) for start in (1, 0))
+        front, last = (slice(None),) * axis, x.shape[axis] - 1
+        later, earlier = (x[(*front, slice(start, start + last))] for start in (1, 0))
         apart = self._f["not_equal"] if self._dtypes.dtype_name(x) == "bool" else self._f["subtract"]
         return apart(later, earlier)
-
-    def _between(self, x: Any, axis: int, start: int, stop: int) -> Any:
-        return x[(slice(None),) * axis + (slice(start, stop),)]

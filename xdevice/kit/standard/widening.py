@@ -71,7 +71,8 @@ class Widening:
 
         @wraps(op)
         def call(*args: Any, **options: Any) -> Any:
-            dtype = self._dtype_of(args[first])
+            x = args[first]
+            dtype = self._dtypes.dtype_name(x[0] if type(x) is list else x)
             if dtype in taken:
                 return within(taken[dtype], dtype, args, options)
             try:
@@ -83,9 +84,6 @@ class Widening:
 
         call.__name__ = call.__qualname__ = name
         return call
-
-    def _dtype_of(self, x: Any) -> str | None:
-        return self._dtypes.dtype_name(x[0] if type(x) is list else x)
 
     def _to(self, x: Any, given: str, wanted: str) -> Any:
         """The tensor, or those in a list or tuple, in another dtype; anything else as it is."""
