@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from xdevice.distributed.process_info import (
     LOCALHOST,
@@ -21,8 +20,6 @@ from xdevice.distributed.process_info import (
     has_room,
 )
 from xdevice.errors import ArgumentError, DistributedError
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -196,13 +193,10 @@ def _process(env: Mapping[str, str], launcher: str, names: str, host: str, port:
         missing = " and ".join(name for name, value in known.items() if not value)
         raise DistributedError(f"{launcher} does not tell where rank 0 can be met; set {missing} for all processes")
     number = _integer(env, rank)
-    if "XDEVICE_LOCAL_RANK" in env:
-        local = "XDEVICE_LOCAL_RANK"
-    if local in env:
-        return ProcessInfo(number, world_size, _integer(env, local), host, port, launcher)
-    if world_size > 1 and host != LOCALHOST:  # the rank would be another host's GPU
+    found = next((name for name in ("XDEVICE_LOCAL_RANK", local) if name in env), rank)
+    if found == rank and world_size > 1 and host != LOCALHOST:  # the rank would be another host's GPU
         raise DistributedError(f"{launcher} does not set {local}; set XDEVICE_LOCAL_RANK, from 0 on each host")
-    return ProcessInfo(number, world_size, number, host, port, launcher)
+    return ProcessInfo(number, world_size, _integer(env, found), host, port, launcher)
 
 
 def _beside_store(env: Mapping[str, str], prefix: str) -> int:
@@ -255,7 +249,7 @@ def _slurm_port(env: Mapping[str, str]) -> int:
     return derived_port(f"{env.get('SLURM_JOB_ID', '')}.{env['SLURM_STEP_ID']}")
 
 
-def _first_set(readers: Mapping[str, T], env: Mapping[str, str]) -> str:
+def _first_set(readers: Mapping[str, object], env: Mapping[str, str]) -> str:
     return next((names for names in readers if all(name in env for name in names.split())), "")
 
 

@@ -174,4 +174,4 @@ class Membership:
         self._barrier.close()
         self._control.close()
         if self._coordinator is not None:
-            self._coordinator.close_descriptors()
+            self._coordinator.close()

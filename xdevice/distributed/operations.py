@@ -61,15 +61,8 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
     {'w': array([1., 2.])}
     """
     check_operation(op)
-    group = current()
-
-    def reduced(pack: Pack, engine: Engine | None) -> list[Any]:
-        vector = pack.packed()
-        return pack.unpacked(vector if engine is None else engine.all_reduce(vector, op))
-
-    flat = flatten(tree)
-    found = _collective(group, f"all_reduce({op!r})", flat, reduced, partial(not_reducible, op=op))
-    return _mapped(flat, found)
+    allowed = partial(not_reducible, op=op)
+    return _collective(f"all_reduce({op!r})", tree, lambda engine, vector: [engine.all_reduce(vector, op)], allowed)[0]
 
 
 def broadcast(tree: Any, root: int = 0) -> Any:
@@ -97,19 +90,12 @@ def broadcast(tree: Any, root: int = 0) -> Any:
     >>> distributed.broadcast(numpy.array([1, 2]))
     array([1, 2])
     """
-    group = current()
-    number = as_integer(root)
+    size, number = current().job.world_size, as_integer(root)
     if number is None:
-        raise ArgumentTypeError(f"root={root!r} is not a rank; give an integer from 0 to {group.job.world_size - 1}")
-    if not 0 <= number < group.job.world_size:
-        raise ArgumentError(f"root={root!r} is not a rank; this job has ranks 0 to {group.job.world_size - 1}")
-
-    def sent(pack: Pack, engine: Engine | None) -> list[Any]:
-        vector = pack.packed()
-        return pack.unpacked(vector if engine is None else engine.broadcast(vector, number))
-
-    flat = flatten(tree)
-    return _mapped(flat, _collective(group, f"broadcast({number})", flat, sent))
+        raise ArgumentTypeError(f"root={root!r} is not a rank; give an integer from 0 to {size - 1}")
+    if not 0 <= number < size:
+        raise ArgumentError(f"root={root!r} is not a rank; this job has ranks 0 to {size - 1}")
+    return _collective(f"broadcast({number})", tree, lambda engine, vector: [engine.broadcast(vector, number)])[0]
 
 
 def all_gather(tree: Any) -> list[Any]:
@@ -135,17 +121,8 @@ def all_gather(tree: Any) -> list[Any]:
     >>> distributed.all_gather(numpy.array([1, 2]))
     [array([1, 2])]
     """
-    group = current()
-    size = group.job.world_size
-
-    def gathered(pack: Pack, engine: Engine | None) -> list[Any]:
-        vector = pack.packed()
-        vectors = [vector] * size if engine is None else engine.all_gather(vector)
-        return list(zip(*[pack.unpacked(v) for v in vectors], strict=True))
-
-    flat = flatten(tree)
-    found = _collective(group, "all_gather", flat, gathered)
-    return [_mapped(flat, {leaf: of_ranks[r] for leaf, of_ranks in found.items()}) for r in range(size)]
+    size = current().job.world_size
+    return _collective("all_gather", tree, lambda engine, vector: engine.all_gather(vector), copies=size)
 
 
 def barrier() -> None:
@@ -170,39 +147,41 @@ def barrier() -> None:
 
 
 def _collective(
-    group: Group,
     name: str,
-    flat: Flat,
-    act: Callable[[Pack, Engine | None], list[Any]],
+    tree: Any,
+    act: Callable[[Engine, Any], list[Any]],
     allowed: Callable[[str], str] = lambda kind: "",
-) -> dict[int, Any]:
-    """The result for each tensor of the tree, by its id."""
+    copies: int = 1,
+) -> list[Any]:
+    """The trees, ``copies`` in number, of the vectors that the engine makes of each vector."""
+    group, flat = current(), flatten(tree)
     if differentiating():
         raise NotSupportedError(f"{name} has no gradient; call it outside value_and_grad, on the gradients")
     places = _places(group, name, flat, allowed)
     packs = packs_of([leaf for leaf, _ in places])
-    found: dict[int, Any] = {}
+    found: list[dict[int, Any]] = [{} for _ in range(copies)]  # by the id of the tensor in this tree
+
+    def transfer(pack: Pack, engine: Engine | None) -> None:
+        vector = pack.packed()
+        for new, result in zip(found, [vector] * copies if engine is None else act(engine, vector), strict=True):
+            new.update(zip(map(id, pack.tensors), pack.unpacked(result), strict=True))
+
     with group.one_at_a_time(name):
         if group.membership is not None:
             group.membership.enter(_fingerprint(name, places, packs))
         for pack in packs:
+            numbers = sum(prod(tensor.shape) for tensor in pack.tensors)
             # an empty vector is not sent: TensorFlow's engine would not survive it
-            engine = group.engine
-            numbers = sum(prod(tensor.shape) for tensor in pack.tensors) if engine is not None else 0
-            extra = transfer_seconds(numbers * _width(pack), group.job.world_size) if numbers else 0.0
-            reduce = partial(act, pack, engine if numbers else None)
-            found.update(zip(map(id, pack.tensors), work(group, name, reduce, extra), strict=True))
-    return found
+            engine = group.engine if numbers else None
+            extra = transfer_seconds(numbers * _width(pack), group.job.world_size)
+            work(group, name, partial(transfer, pack, engine), extra)
+    return [flat.rebuild([new.get(id(leaf), leaf) for leaf in flat.leaves]) for new in found]
 
 
 def _width(pack: Pack) -> int:
     """Bytes of each number."""
     bits = re.search(r"\d+", dtype_name(pack.tensors[0].dtype))
     return max(1, int(bits[0]) // 8) if bits else 1
-
-
-def _mapped(flat: Flat, found: dict[int, Any]) -> Any:
-    return flat.map(lambda leaf: found.get(id(leaf), leaf))
 
 
 def _places(group: Group, name: str, flat: Flat, allowed: Callable[[str], str]) -> list[tuple[Any, str]]:

@@ -209,16 +209,12 @@ def run_all(
     with Signals() as signals, Reaper(tree):
         try:
             while not all(child.ended for child in children):
-                running = [child for child in children if child.status == "running"]
-                for child in running:
-                    child.watch(timeout)
-                    if signals.received:
+                for child in children:
+                    if child.status == "running":
+                        child.watch(timeout)
+                    if signals.received and not child.ended:
                         child.stop("stopped")
-                waiting = [child for child in children if child.status == "waiting"]
-                for child in waiting:
-                    if signals.received:
-                        child.stop("stopped")
-                    elif sum(c.status == "running" for c in children) < jobs:
+                    elif child.status == "waiting" and sum(c.status == "running" for c in children) < jobs:
                         child.start(tree.marks)
                 show(children)
                 time.sleep(_TICK)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import math
 import re
+import signal
 import sys
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Sequence
+from typing import Any
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from xdevice.launcher.children import Child
+from xdevice.launcher.children import Child
 
 _ENDLESS = 10_000  # columns, where there is no terminal: nothing is wrapped or cut
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -117,9 +117,7 @@ class Progress:
         if self._live:
             self._live.stop()
 
-    def __call__(self, children: Any) -> None:
-        import time
-
+    def __call__(self, children: Sequence[Child]) -> None:
         now = time.monotonic()
         if self._live and now >= self._next:
             self._next = now + 0.1
@@ -154,8 +152,6 @@ def exit_text(status: int | None) -> str:
 
 def signal_name(status: int | None) -> str | None:
     """The signal behind a negative exit status."""
-    import signal
-
     if status is None or status >= 0:
         return None
     try:
@@ -164,7 +160,7 @@ def signal_name(status: int | None) -> str | None:
         return f"signal {-status}"
 
 
-def _states(title: str, children: Any, frame: int) -> Group:
+def _states(title: str, children: Sequence[Child], frame: int) -> Group:
     states = Table.grid(padding=(0, 2), expand=True)
     for _ in range(4):
         states.add_column(no_wrap=True)

@@ -32,14 +32,11 @@ class Rank:
     rank: int
     process: subprocess.Popen[bytes]
     streams: dict[str, Stream]
-    status: int | None = None  # as subprocess: negative is a signal
 
-    def reap(self) -> bool:
-        """Whether it has just ended; its status is then known."""
-        if self.status is not None or self.process.poll() is None:
-            return False
-        self.status = self.process.returncode
-        return True
+    @property
+    def status(self) -> int | None:
+        """As subprocess's, once it has been waited for: negative is a signal."""
+        return self.process.returncode
 
 
 @dataclass(eq=False)
@@ -115,7 +112,7 @@ class WorkerGroup:
 
     def _reaped(self) -> list[Rank]:
         """The processes that have just ended."""
-        found = [rank for rank in self.ranks if rank.reap()]
+        found = [rank for rank in self.ranks if rank.status is None and rank.process.poll() is not None]
         for rank in found:
             self.tree.ended(rank.process.pid)
         return found

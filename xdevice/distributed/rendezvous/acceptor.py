@@ -100,16 +100,14 @@ class Acceptor:
         for connection in [connection for connection in self._connections if now >= connection.deadline]:
             self._drop(connection)
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Stop listening, and close the connections that are not authenticated."""
-        if self._listener.fileno() == -1:
-            return
         for connection in list(self._connections):
             self._drop(connection)
         self._selector.unregister(self._listener)
-        self.close_descriptors()
+        self.close()
 
-    def close_descriptors(self) -> None:
+    def close(self) -> None:
         """Close this process's descriptors, and send nothing: also in a forked child."""
         if self._spare is not None:
             os.close(self._spare)

@@ -17,10 +17,10 @@ from secrets import token_hex
 from typing import Any
 
 from xdevice.distributed.channel import Channel
-from xdevice.distributed.failures.diagnosis import after, diagnose, is_in_time, ranks
 from xdevice.distributed.failures.timeouts import ANSWER, HANDSHAKE
 from xdevice.distributed.process_info import block
 from xdevice.distributed.rendezvous.acceptor import Acceptor, Connection
+from xdevice.distributed.rendezvous.diagnosis import after, diagnose, diagnose_rendezvous, is_in_time
 from xdevice.distributed.rendezvous.messages import JoinMessage, Request, is_join_message
 from xdevice.distributed.rendezvous.peers import Peer, refusal
 
@@ -80,15 +80,10 @@ class Coordinator(threading.Thread):
             return False
         return not self._own_joined or bool(self._unknown)
 
-    def close_descriptors(self) -> None:
-        """In a forked child: close what is the parent's, and send nothing."""
+    def close(self) -> None:
+        """Close this process's descriptors, and send nothing: also in a forked child."""
         for channel in (*self._owners, *self._unknown):
             channel.close()
-        self._acceptor.close_descriptors()
-
-    def close(self) -> None:
-        for channel in (*self._owners, *self._unknown):
-            self._drop(channel)
         self._acceptor.close()
         self._selector.close()
 
@@ -149,13 +144,12 @@ class Coordinator(threading.Thread):
             return None
         kind, rank = message["channel"], message["rank"]
         self._own_joined = self._own_joined or message.get("id") == self.joining["id"]
-        if self.failure is not None:
-            self._refuse(channel, self.failure)
-            return None
         reason = refusal(message, self.joining, self.peers.get(rank))
         if reason:
             self.fail(reason, rank)
-            self._refuse(channel, self.failure or {})
+        if self.failure is not None:
+            channel.send(**self.failure)
+            self._drop(channel)
             return None
         peer = self.peers.setdefault(rank, Peer(message))
         peer.channels[kind], self._owners[channel] = channel, peer
@@ -167,16 +161,12 @@ class Coordinator(threading.Thread):
     def _begin(self) -> None:
         """All have joined: stop listening."""
         self.complete, self.deadline = True, None
-        self._acceptor.close()
+        self._acceptor.stop()
         for channel in list(self._unknown):
             self._drop(channel)
         joined = [self.peers[rank].joined for rank in range(self.world_size)]
         hosts, local_ranks = ([each[key] for each in joined] for key in ("host", "local_rank"))
         self._send_all("barrier", hosts=hosts, local_ranks=local_ranks, secret=token_hex(16))
-
-    def _refuse(self, channel: Channel, failure: dict[str, Any]) -> None:
-        channel.send(**failure)
-        self._drop(channel)
 
     # Collectives
 
@@ -278,7 +268,7 @@ class Coordinator(threading.Thread):
             self._conclude(now)
         elif self.asked is None and self.deadline is not None and now >= self.deadline:
             if not self.complete:
-                self._give_up_rendezvous()
+                self.fail(*diagnose_rendezvous(self.peers, self.world_size, self.timeout), late=True)
                 return
             self.asked = now
             for peer in self.peers.values():
@@ -305,13 +295,3 @@ class Coordinator(threading.Thread):
         hosts = dict.fromkeys(peer.joined["host"] for peer in self.peers.values())
         ports = f"; {block(self._port, self.world_size)}, and any that the engine opens, must be reachable"
         return f"{ports} between {', '.join(hosts)}" if len(hosts) > 1 else ""
-
-    def _give_up_rendezvous(self) -> None:
-        missing = [r for r in range(self.world_size) if r not in self.peers]
-        there = f"{ranks(sorted(self.peers))} of {self.world_size} came within {self.timeout:g} s"
-        self.fail(
-            f"{ranks(missing) or 'a process'} did not come: {there}; start every process, or give init() a longer "
-            "timeout",
-            missing[0] if missing else 0,
-            late=True,
-        )

@@ -26,20 +26,22 @@ class Peer:
         self.channels: dict[str, Channel] = {}  # barrier and control
         self.request: Request | None = None  # while it waits to enter a collective
         self.since = 0.0  # when it began to wait, a time of `time.monotonic`
-        self.where: str | None = None  # as `diagnosis.Report`
-        self.engine: tuple[float, float] | None = None
-        self.done = False
+        self.where: str | None = None  # what it answers to the question where it is
+        self.engine: tuple[float, float] | None = None  # seconds it has been in the engine, and may still be
+        self.done = False  # whether it has left the job
 
     def answer(self, message: dict[str, Any]) -> None:
         """Take in where the process says that it is."""
         self.where = str(message["where"])
-        times: Any = message.get("engine")
-        pair: list[Any] = times if isinstance(times, list) else []
-        is_right = len(pair) == 2 and all(type(time) is float and abs(time) < 1e9 for time in pair)
-        self.engine = (pair[0], pair[1]) if is_right else None
+        match message.get("engine"):
+            case [float(so_far), float(left)] if abs(so_far) < 1e9 and abs(left) < 1e9:
+                self.engine = so_far, left
+            case _:
+                self.engine = None
 
     @property
     def waits_in(self) -> str | None:
+        """The collective that it waits to enter."""
         return self.request.name if self.request is not None else None
 
     def __str__(self) -> str:

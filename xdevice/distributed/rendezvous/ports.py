@@ -59,7 +59,7 @@ def first_taken(ports: Iterable[int]) -> int | None:
     """The first of these ports that is taken on this host."""
     for port in ports:
         try:
-            bound("", port).close()
+            listening("", port).close()
         except OSError:
             return port
     return None
@@ -111,33 +111,23 @@ def check_ports(rank: int, world_size: int, port: int) -> None:
     needed = [port + 2 + rank, port + 2 + world_size + rank]
     for number in [port + 1, *needed] if rank == 0 else needed:
         try:
-            bound("", number).close()
+            listening("", number).close()
         except OSError as error:
             raise port_taken(rank, number, error) from error
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens at the address."""
-    listener = bound(host, port)
+    """A socket that listens at the address; recently closed connections do not prevent it."""
+    family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
+    listener = socket.socket(family)
     try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
         listener.listen(1024)
     except OSError:
         listener.close()
         raise
     return listener
-
-
-def bound(host: str, port: int) -> socket.socket:
-    """A socket at the address, which does not listen yet; recently closed connections do not prevent it."""
-    family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
-    found = socket.socket(family)
-    try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-    except OSError:
-        found.close()
-        raise
-    return found
 
 
 def port_taken(rank: int, port: int, error: OSError) -> DistributedError:

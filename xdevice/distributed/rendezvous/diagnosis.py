@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Collection, Sequence
 
 from xdevice.distributed.failures.timeouts import ANSWER
+from xdevice.distributed.rendezvous.peers import Peer
 
 
-class Report(Protocol):
-    """What rank 0 knows of a process; `str` is its rank, process id and host."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def waits_in(self) -> str | None:
-        """The collective that it waits to enter."""
-        ...
-
-    where: str | None  # what it answers to the question where it is
-    engine: tuple[float, float] | None  # seconds for which it has been in the engine, and that it may still be
-    done: bool  # whether it has left the job
-
-
-def diagnose(reports: Sequence[Report], timeout: float, last: str, entered: int) -> tuple[str, int | None]:
+def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> tuple[str, int | None]:
     """What the processes have waited for, and the rank that failed, once all have been asked where they are.
 
     No rank has failed where all answer, and those that are missing are in the engine: it waits for the network.
     """
-    reports = sorted(reports, key=lambda report: report.rank)
-    waiting = [report for report in reports if report.waits_in is not None]
-    late = [report for report in reports if report.waits_in is None and not report.done]
-    silent = [report for report in late if report.where is None]
-    elsewhere = [report for report in late if report.engine is None]
+    peers = sorted(peers, key=lambda peer: peer.rank)
+    waiting = [peer for peer in peers if peer.waits_in is not None]
+    late = [peer for peer in peers if peer.waits_in is None and not peer.done]
+    silent = [peer for peer in late if peer.where is None]
+    elsewhere = [peer for peer in late if peer.engine is None]
     if waiting:
         before = f"{_ranks_of(waiting)} waited {timeout:g} s in {waiting[0].waits_in}"
     else:
@@ -44,20 +29,28 @@ def diagnose(reports: Sequence[Report], timeout: float, last: str, entered: int)
         why = f"{elsewhere[0]} did not come: it is {elsewhere[0].where}, {after(last, entered)}"
         return f"{before}; {why}", elsewhere[0].rank
     if late:
-        seconds = max(report.engine[0] for report in late if report.engine is not None)
+        seconds = max(peer.engine[0] for peer in late if peer.engine is not None)
         before = f"{_ranks_of(late)} {'has' if len(late) == 1 else 'have'} been {late[0].where} for {seconds:.3g} s"
     return f"{before}, and all processes answer: check the network between them, or give a longer timeout", None
 
 
-def is_in_time(reports: Sequence[Report]) -> bool:
+def is_in_time(peers: Sequence[Peer]) -> bool:
     """Whether all answer, and those that are missing are in the engine, where one of them may still be for a while."""
-    late = [report for report in reports if report.waits_in is None and not report.done]
-    left = [report.engine[1] for report in late if report.where is not None and report.engine is not None]
+    late = [peer for peer in peers if peer.waits_in is None and not peer.done]
+    left = [peer.engine[1] for peer in late if peer.where is not None and peer.engine is not None]
     return len(left) == len(late) and max(left, default=0.0) > ANSWER
 
 
-def _ranks_of(reports: Sequence[Report]) -> str:
-    return ranks([report.rank for report in reports])
+def diagnose_rendezvous(came: Collection[int], world_size: int, timeout: float) -> tuple[str, int]:
+    """Which ranks have not joined in time, and the first of them."""
+    missing = [rank for rank in range(world_size) if rank not in came]
+    there = f"{ranks(sorted(came))} of {world_size} came within {timeout:g} s"
+    hint = "start every process, or give init() a longer timeout"
+    return f"{ranks(missing) or 'a process'} did not come: {there}; {hint}", missing[0] if missing else 0
+
+
+def _ranks_of(peers: Sequence[Peer]) -> str:
+    return ranks([peer.rank for peer in peers])
 
 
 def after(last: str, entered: int) -> str:
