@@ -5,7 +5,8 @@ arguments first: a device exists, a shape is a tuple of ints, a move is needed. 
 framework cannot provide is left out, and the adapter's ``CANNOT`` gives the reason.
 """
 
-# pyright: reportReturnType=false  # the body of a Protocol's method is its docstring
+# the body of a Protocol's method is its docstring
+# pyright: reportReturnType=false
 
 from __future__ import annotations
 

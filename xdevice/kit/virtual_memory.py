@@ -8,8 +8,11 @@ import re
 from xdevice.errors import ArgumentError
 
 ENV = "XDEVICE_VIRTUAL_MEMORY"
-_UNITS = {"": 1, "b": 1}  # in lower case
-_UNITS |= {f"{p}{unit}": base**i for unit, base in (("ib", 1024), ("b", 1000)) for i, p in enumerate("kmgt", 1)}
+_UNITS = {  # in lower case
+    "": 1,
+    "b": 1,
+    **{f"{p}{unit}": base**i for unit, base in (("ib", 1024), ("b", 1000)) for i, p in enumerate("kmgt", 1)},
+}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 

@@ -1,6 +1,7 @@
 """The array API standard's extension ``linalg``, over a framework's own decompositions."""
 
-# pyright: reportUntypedNamedTuple=false  # every field may be any framework's tensor
+# every field may be any framework's tensor
+# pyright: reportUntypedNamedTuple=false
 
 from __future__ import annotations
 

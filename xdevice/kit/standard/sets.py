@@ -1,6 +1,7 @@
 """Functions of the distinct numbers in a tensor."""
 
-# pyright: reportUntypedNamedTuple=false  # every field may be any framework's tensor
+# every field may be any framework's tensor
+# pyright: reportUntypedNamedTuple=false
 
 from __future__ import annotations
 
