@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import xdevice
+from xdevice.tensors.trees.messages import at_path
 from xdevice.tensors.trees.tree import flatten
 
 Pair = namedtuple("Pair", ["x", "y"])
@@ -467,3 +468,11 @@ def test_an_error_about_a_leaf_is_not_its_own_cause():
         with pytest.raises(xdevice.DeviceNotFoundError) as raised:
             xdevice.to_device(tree, "gpu:7")
         assert raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize("path", ["", "['x'][0]"])
+def test_an_error_about_a_leaf_gains_its_path_and_keeps_its_devices(path):
+    devices = {xdevice.Device("cpu:0"), xdevice.Device("gpu:0")}
+    error = at_path(xdevice.MixedDeviceError("it is on several", devices), path)
+    assert str(error) == (f"it is on several (at {path})" if path else "it is on several")
+    assert error.devices == devices

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import Any
 
@@ -15,11 +16,13 @@ from xdevice.hardware.scopes import scope
 from xdevice.parallel.batches import shards
 from xdevice.parallel.reducing import check_operation
 from xdevice.parallel.replicas import Replicas, check_alike, checked_devices
-from xdevice.parallel.vectors import in_order, reduced, spread
+from xdevice.parallel.vectors import Column, in_order, reduced, spread
 from xdevice.tensors.gradients import Call, How, differentiate, differentiating, parameters_in, with_tensors
 from xdevice.tensors.placement import device_of
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
+
+_Result = tuple[Any, Any, list[Any]]  # a device's loss of its rows, what comes beside it, and the gradients
 
 
 def data_parallel(
@@ -76,21 +79,9 @@ def data_parallel(
     return _Step(fn, checked_devices(devices), reduction == "mean", has_aux)
 
 
-class _Share:
-    """One device's part of a step: its call, the parameters there, how many rows it has; then what it found."""
-
-    __slots__ = ("aux", "call", "device", "gradients", "parameters", "rows", "value")
-
-    def __init__(self, device: Device, call: Call, parameters: list[Any], rows: int) -> None:
-        self.device, self.call, self.parameters, self.rows = device, call, parameters, rows
-        self.value: Any = None
-        self.aux: Any = None
-        self.gradients: list[Any] = []
-
-    def compute(self) -> None:
-        """The loss of its rows, what comes beside it, and the gradients."""
-        with using(self.call.how.owner), scope(self.device):
-            self.value, self.aux, self.gradients = differentiate(self.call, self.parameters)
+def _computed(call: Call, device: Device, parameters: list[Any]) -> _Result:
+    with using(call.how.owner), scope(device):
+        return differentiate(call, parameters)
 
 
 class _Step:
@@ -108,76 +99,58 @@ class _Step:
         owner, parameters = parameters_in(flats[:1])
         for tensor in parameters:
             owner.collectives.kind(tensor)  # raises for one that is not a plain array
-        shares = self._shares(flats, owner, parameters, batch)
+        parts, sizes = shards(batch, self._devices, non_blocking=True)
+        here = [parameters_in([flat])[1] for flat in flats] if replicated else spread(parameters, self._devices)
+        how = How((0,), owner, self._has_aux)
+        trees = flats if replicated else flats * len(parts)
+        calls = [Call(self._fn, (flat.tree, *part), {}, how, [flat]) for flat, part in zip(trees, parts, strict=True)]
         try:
-            self._compute(shares, owner)
+            found = self._compute(calls, here, owner)
         except (TypeError, LookupError, AttributeError) as error:
             if not replicated and _may_be_replicas(params, len(self._devices)):
                 raise _plain_list(params, error) from error
             raise
         homes = [self._devices[0] if replicated else owner.placement.device_of(tensor) for tensor in parameters]
-        places = range(1, len(shares)) if replicated else ()
-        results = self._reduced(shares, owner, [*homes, homes[0]], [None, *places])
-        loss = (results[0][-1], [share.aux for share in shares]) if self._has_aux else results[0][-1]
+        places = range(1, len(calls)) if replicated else ()
+        columns = list(zip(*[[*gradients, value] for value, _, gradients in found], strict=True))
+        results = self._reduced(columns, sizes, owner, [*homes, homes[0]], [None, *places])
+        loss = (results[0][-1], [aux for _, aux, _ in found]) if self._has_aux else results[0][-1]
         gradients = [with_tensors([flat], new[:-1])[0] for flat, new in zip(flats, results, strict=True)]
         return loss, Replicas(gradients) if replicated else gradients[0]
 
-    def _shares(self, flats: list[Flat], owner: Backend, parameters: list[Any], batch: Any) -> list[_Share]:
-        """Each device's part of the batch, with its replica of the parameters, or a copy where they are not there."""
-        parts, sizes = shards(batch, self._devices, non_blocking=True)
-        replicated = len(flats) > 1
-        there = [parameters_in([flat])[1] for flat in flats] if replicated else spread(parameters, self._devices)
-        how = How((0,), owner, self._has_aux)
-        return [
-            _Share(device, Call(self._fn, (flat.tree, *part), {}, how, [flat]), tensors, rows)
-            for device, flat, part, tensors, rows in zip(
-                self._devices, flats if replicated else flats * len(parts), parts, there, sizes, strict=True
-            )
-        ]
-
-    def _compute(self, shares: list[_Share], owner: Backend) -> None:
-        """Let all devices compute: in threads, if the framework can."""
-        enter = owner.collectives.threads() if len(shares) > 1 else None
+    def _compute(self, calls: list[Call], here: list[list[Any]], owner: Backend) -> list[_Result]:
+        """What each device finds with the parameters that are there: in threads, if the framework can."""
+        work = list(zip(calls, self._devices, here, strict=True))
+        enter = owner.collectives.threads() if len(work) > 1 else None
         if enter is None:
-            for share in shares:
-                share.compute()
-            return
+            return [_computed(*one) for one in work]
 
-        def in_thread(share: _Share) -> None:
+        def in_thread(call: Call, device: Device, parameters: list[Any]) -> _Result:
             with enter():
-                share.compute()
-
-        from concurrent.futures import wait
+                return _computed(call, device, parameters)
 
         pool = self._threads()
-        futures = [pool.submit(copy_context().run, in_thread, share) for share in shares[1:]]
+        futures = [pool.submit(copy_context().run, in_thread, *one) for one in work[1:]]
         try:
-            shares[0].compute()
+            first = _computed(*work[0])
         finally:
             wait(futures)  # errors are raised once all have ended
-        for future in futures:
-            future.result()
+        return [first, *(future.result() for future in futures)]
 
     def _threads(self) -> ThreadPoolExecutor:
         """One thread for each device but the first, which the caller's serves."""
-        import os
-
         if self._pool is None or self._pool[0] != os.getpid():  # a fork takes no threads along
-            from concurrent.futures import ThreadPoolExecutor
-
             self._pool = os.getpid(), ThreadPoolExecutor(len(self._devices) - 1, "xdevice.data_parallel")
         return self._pool[1]
 
     def _reduced(
-        self, shares: list[_Share], owner: Backend, homes: list[Device], places: list[int | None]
+        self, columns: list[Column], sizes: list[int], owner: Backend, homes: list[Device], places: list[int | None]
     ) -> list[list[Any]]:
         """The gradients and then the loss of the whole batch, in each of these places; ``None`` is at home."""
-        columns = list(zip(*[[*share.gradients, share.value] for share in shares], strict=True))
         where = owner.placement.device_of
-        if len(shares) == 1 and all(where(column[0]) is home for column, home in zip(columns, homes, strict=True)):
+        if len(sizes) == 1 and all(where(column[0]) is home for column, home in zip(columns, homes, strict=True)):
             return [[column[0] for column in columns]]
-        total = sum(share.rows for share in shares)
-        weights = [share.rows / total for share in shares] if self._mean else None
+        weights = [rows / sum(sizes) for rows in sizes] if self._mean else None
         buckets = reduced(columns, "sum", weights, homes)
         return [in_order(buckets, place) for place in places]
 
@@ -210,8 +183,7 @@ def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Flat]:
         raise ArgumentError(
             f"there are {len(replicas)} replicas for {len(devices)} devices; make them with replicate(params, devices)"
         )
-    for i, (tree, device) in enumerate(zip(replicas, devices, strict=True)):
-        place = device_of(tree)
+    for i, (place, device) in enumerate(zip(map(device_of, replicas), devices, strict=True)):
         if place is not device:
             raise ArgumentError(
                 f"replica {i} is on {place}, and was to be on {device}; make them with replicate(params, devices)"

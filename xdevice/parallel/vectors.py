@@ -39,9 +39,7 @@ def packs_of(tensors: Sequence[Any], and_by: Sequence[Any] | None = None) -> lis
         owner = owner_of(tensor)
         device = owner.placement.device_of(tensor)
         key = owner, tensor.dtype, device, and_by[i] if and_by is not None else None
-        pack = found.get(key)
-        if pack is None:
-            pack = found[key] = Pack(owner, device)
+        pack = found.setdefault(key, Pack(owner, device))
         pack.members.append(i)
         pack.tensors.append(tensor)
     return list(found.values())
@@ -61,10 +59,8 @@ class Bucket:
         """Move the vectors to one device, and reduce them there."""
         pairs = zip(self._vectors, self._places, strict=True)
         there = [v if place is self._home else moved(v, self.pack.owner, self._home) for v, place in pairs]
-        if weights is None:
-            self._vector = self.pack.owner.collectives.reduce(there, op, None)
-        else:
-            self._vector = _mean(self.pack.owner, there, weights)
+        owner = self.pack.owner
+        self._vector = owner.collectives.reduce(there, op, None) if weights is None else _mean(owner, there, weights)
         self._vectors = []
 
     def tensors(self, i: int | None = None) -> list[Any]:

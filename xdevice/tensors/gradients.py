@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, ParamSpec
+from math import prod
+from typing import Any, NamedTuple, ParamSpec
 
 from xdevice.device import as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError
@@ -78,22 +79,12 @@ def value_and_grad(
     return differentiated
 
 
-class How:
-    """For which arguments a function is differentiated, under which framework, and what it returns beside."""
+class How(NamedTuple):
+    """For which arguments a function is differentiated, under which framework, and whether it returns more."""
 
-    __slots__ = ("chosen", "has_aux", "owner")
-
-    def __init__(self, chosen: tuple[int, ...], owner: Backend, has_aux: bool) -> None:
-        self.chosen, self.owner, self.has_aux = chosen, owner, has_aux
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, How) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[Any, ...]:
-        return self.chosen, self.owner, self.has_aux
+    chosen: tuple[int, ...]
+    owner: Backend
+    has_aux: bool
 
     def bind(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
         """The call of a function with these arguments."""
@@ -185,18 +176,14 @@ def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Any, Any
         raise ArgumentTypeError(
             f"has_aux=True, but the function returned a {type(result).__name__}; return (value, aux)"
         )
-    value: Any = result[0] if has_aux else result
-    aux: Any = result[1] if has_aux else None
+    value, aux = result if has_aux else (result, None)
     if tensor_owner(value) != owner:
         raise ArgumentTypeError(
             f"the function returned an object of type {type(value).__name__}; return a tensor of {owner}"
         )
     if not owner.gradients.is_floating(value):
         raise ArgumentTypeError(f"the value is of {value.dtype}; return one of floating-point numbers")
-    size = 1
-    for length in value.shape:
-        size *= length
-    if size != 1:
+    if prod(value.shape) != 1:
         raise ArgumentError(
             f"the function returned a tensor of shape {tuple(value.shape)}; return one number, a sum say"
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 from xdevice.errors import ArgumentError
 from xdevice.framework.ownership import ATOMS
-from xdevice.tensors.trees.object_attributes import attributes, copied, dict_of
+from xdevice.tensors.trees.object_attributes import attributes, blank, copied, dict_of
 
 _FROM_USERS = (TypeError, ValueError, AttributeError, KeyError, NotImplementedError)  # what their classes may raise
 
@@ -47,6 +47,22 @@ class Handler:
         return new
 
 
+class AttributesHandler(Handler):
+    """An object that has attributes alone."""
+
+    def parts(self, node: Any) -> list[Any]:
+        return []
+
+    def keys(self, node: Any) -> list[str]:
+        return []
+
+    def outline(self, node: Any) -> Any:
+        return None
+
+    def rebuilt(self, node: Any, parts: list[Any]) -> Any:
+        return blank(node)
+
+
 class TupleHandler(Handler):
     def keys(self, node: Any) -> list[str]:
         names = _fields(node)
@@ -70,9 +86,9 @@ class SetHandler(Handler):
         return "set", super().outline(node)
 
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:
-        if self._base is frozenset or type(node) is set:
-            return self._base.__new__(type(node), parts) if self._base is frozenset else set(parts)
-        return super().rebuilt(node, parts)
+        if self._base is frozenset:
+            return frozenset.__new__(type(node), parts)
+        return set(parts) if type(node) is set else super().rebuilt(node, parts)
 
 
 class DictHandler(Handler):
@@ -81,12 +97,11 @@ class DictHandler(Handler):
     def _order(self, node: Any) -> list[Any]:
         keys = list(dict.__iter__(node))
         kinds = set(map(type, keys))
-        if kinds <= {str} or kinds <= {int}:
-            return sorted(keys)
-        return keys  # others may compare as they like
+        return sorted(keys) if kinds <= {str} or kinds <= {int} else keys  # others may compare as they like
 
     def parts(self, node: Any) -> list[Any]:
-        return [dict.__getitem__(node, key) for key in self._order(node)]
+        keys = self._order(node)
+        return [node[key] for key in keys] if type(node) is dict else [dict.__getitem__(node, key) for key in keys]
 
     def keys(self, node: Any) -> list[str]:
         return [f"[{key!r}]" for key in self._order(node)]
@@ -95,7 +110,9 @@ class DictHandler(Handler):
         return tuple(self._order(node))
 
     def fixed(self, node: Any) -> list[Any]:
-        keys = [key for key in dict.__iter__(node) if type(key) not in ATOMS]
+        keys = list(dict.__iter__(node))
+        if ATOMS.issuperset(map(type, keys)):  # nearly always
+            keys = []
         return [*keys, node.default_factory] if isinstance(node, defaultdict) else keys
 
     def rebuilt(self, node: Any, parts: list[Any]) -> Any:

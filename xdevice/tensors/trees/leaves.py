@@ -6,7 +6,9 @@ a tensor is found, or that cannot be searched, is named in an error.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
+from copy import deepcopy
 from typing import Any
 
 from xdevice.device import Device
@@ -17,6 +19,7 @@ from xdevice.framework.ownership import ATOMS, Ownership, ownership_of, places_o
 from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.tensors.trees.containers import Container, moves_itself
 from xdevice.tensors.trees.object_attributes import attributes
+from xdevice.tensors.trees.registered_nodes import RegisteredHandler
 from xdevice.tensors.trees.search import DATA, HINT, is_pythons, is_text, tensors_in
 
 _MADE_IN_PYTHON = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
@@ -55,32 +58,28 @@ def what_is(leaf: Any) -> Ownership | SelfMoving | None:
 
 def check_fixed(container: Container, node: Any, skip: Collection[str] = ()) -> None:
     """An error if there is a tensor in a container's keys, or in what a registered class keeps beside its parts."""
-    for fixed in container.fixed(node):
+    registered = isinstance(container.handler, RegisteredHandler)
+    for fixed in container.handler.fixed(node):
         for _, tensor, _ in tensors_in(fixed):
-            names = _static_names(container, node, tensor)
+            names = _static_names(container, node, tensor) if registered else []
             if names and set(names).isdisjoint(skip):
                 raise NotATensorError(
                     f"{type(node).__name__}.{names[0]} holds a tensor ({type(tensor).__name__}), but is registered as "
                     "static, so it does not move; make it an ordinary field, or name it in skip="
                 )
             if not names:
+                key = "a key or the default_factory" if isinstance(node, defaultdict) else "a key"
                 raise NotATensorError(
-                    f"{container.fixed_noun(node)} of this {type(node).__name__} holds a tensor, and does not move; "
-                    "keep tensors in its values"
+                    f"{'the static part' if registered else key} of this {type(node).__name__} holds a tensor, "
+                    "and does not move; keep tensors in its values"
                 )
 
 
 def _static_names(container: Container, node: Any, tensor: Any) -> list[str]:
     """The attributes of a registered object in which the tensor is, and which are not among its parts."""
-    if not container.is_registered:
-        return []
     parts = container.keys(node)
-    inside = attributes(node).items()
-    return [name for name, value in inside if f".{name}" not in parts and _holds(value, tensor)]
-
-
-def _holds(root: Any, tensor: Any) -> bool:
-    return any(found is tensor for _, found, _ in tensors_in(root))
+    inside = [(name, value) for name, value in attributes(node).items() if f".{name}" not in parts]
+    return [name for name, value in inside if any(found is tensor for _, found, _ in tensors_in(value))]
 
 
 def is_weak(leaf: Any, what: Ownership | SelfMoving) -> bool:
@@ -114,7 +113,7 @@ def moved_by_itself(leaf: Any, device: Device, copy: bool) -> Any:
     """What the object's own ``to`` returns for the device; the object itself where it moves in place."""
     source = leaf
     if copy:
-        source = leaf.clone() if callable(getattr(leaf, "clone", None)) else _deep_copied(leaf)
+        source = leaf.clone() if callable(getattr(leaf, "clone", None)) else deepcopy(leaf)
     target = native_of(owner_of_self_moving(leaf), device)
     try:
         moved = _call_to(source, target)
@@ -141,12 +140,6 @@ def owner_of_self_moving(leaf: Any) -> Backend:
         return owned.backend
     by_device = ownership_of(type(getattr(leaf, "device", None)))
     return by_device.backend if by_device is not None else backend()
-
-
-def _deep_copied(leaf: Any) -> Any:
-    import copy
-
-    return copy.deepcopy(leaf)
 
 
 def _check_data(leaf: Any) -> None:

@@ -19,9 +19,7 @@ def attributes(node: Any) -> dict[str, Any]:
     """The values in the object's ``__dict__`` and slots, by the names under which they are kept."""
     cls = type(node)
     found = {} if cls.__dictoffset__ == 0 else dict(_dict_of(node, "__dict__"))
-    if cls not in _slots:
-        slots_of(cls)
-    for name, member in _slots[cls].items():
+    for name, member in slots_of(cls).items():
         try:
             found.setdefault(name, member.__get__(node))
         except AttributeError:  # it has no value

@@ -7,22 +7,42 @@ from collections.abc import Callable
 from typing import Any
 
 from xdevice.framework.ownership import usable
+from xdevice.tensors.trees.container_handlers import Handler
 
 Opened = tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]
-Opener = Callable[[Any], Opened]
+"""An object's parts, how each is written, what rebuilds it from others, and what it keeps beside them."""
 
 
-def opener_of(cls: type) -> Opener | None:
-    """What opens objects of the class one level deep.
+class RegisteredHandler(Handler):
+    """A class that is registered as a node of trees: with what opens an object one level deep."""
 
-    Into parts, how each is written, what rebuilds it, and what it keeps beside them.
-    """
+    def __init__(self, opened: Callable[[Any], Opened]) -> None:
+        self._opened = opened
+
+    def parts(self, node: Any) -> list[Any]:
+        return self._opened(node)[0]
+
+    def keys(self, node: Any) -> list[str]:
+        return self._opened(node)[1]
+
+    def outline(self, node: Any) -> Any:
+        return tuple(self._opened(node)[1])
+
+    def fixed(self, node: Any) -> list[Any]:
+        return [self._opened(node)[3]]
+
+    def rebuilt(self, node: Any, parts: list[Any]) -> Any:
+        return self._opened(node)[2](parts)
+
+
+def handler_of(cls: type) -> RegisteredHandler | None:
+    """What opens objects of the class, if it is registered."""
     entry = _in_optree(cls)
     if entry is not None and getattr(entry.kind, "name", "") == "CUSTOM":
-        return lambda node: _opened_by_optree(entry, node)
+        return RegisteredHandler(lambda node: _opened_by_optree(entry, node))
     for owner in usable(cls):
         if owner.open("trees").has("is_node") and owner.trees.is_node(cls):
-            return owner.trees.opened
+            return RegisteredHandler(owner.trees.opened)
     return None
 
 

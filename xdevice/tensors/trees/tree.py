@@ -25,7 +25,7 @@ _Names = tuple[str, ...]  # what a part may be called: its path, that without th
 class Flat:
     """A tree as its leaves, with the path of each and the way back."""
 
-    __slots__ = ("_items", "_paths", "_with_fixed", "leaves", "skipped", "tree")
+    __slots__ = ("_items", "_paths", "leaves", "skipped", "tree")
 
     def __init__(self, tree: Any, skip: Collection[str] = ()) -> None:
         self.tree = tree
@@ -33,15 +33,21 @@ class Flat:
         self.skipped: set[int] = set()  # which leaves are to be left alone, whatever they are
         self._items: list[_Item | None] = []  # each container before its parts; None for a leaf
         self._paths: tuple[str, ...] | None = None
-        self._with_fixed: list[int] = []  # the containers that keep something as it is
         names = frozenset((skip,) if isinstance(skip, str) else skip)
-        self._walk(names)
-        for i in self._with_fixed:
-            self._check_fixed(i, names)
+        for i, container, node in self._walk(names):
+            try:
+                check_fixed(container, node, names)
+            except NotATensorError as error:
+                path = next(islice(self._all_paths(), i, None))
+                raise NotATensorError(f"{error} (at {path})" if path else str(error)) from error
 
-    def _walk(self, skip: frozenset[str]) -> None:
-        """Find all leaves; what has one of these names or paths is a leaf to be left alone."""
+    def _walk(self, skip: frozenset[str]) -> list[tuple[int, Container, Any]]:
+        """Find all leaves; what has one of these names or paths is a leaf to be left alone.
+
+        Returns the containers that keep something as it is, with their positions.
+        """
         leaves, items = self.leaves, self._items
+        with_fixed: list[tuple[int, Container, Any]] = []
         ahead = [iter((self.tree,))]
         names: list[Iterator[_Names]] = [iter([()])]  # of those ahead, if any are to be skipped
         while ahead:
@@ -57,11 +63,14 @@ class Flat:
                     items.append(None)
                     continue
                 parts = container.parts(node)
-                if container.fixed(node):
-                    self._with_fixed.append(len(items))
+                if container.handler.fixed(node):
+                    with_fixed.append((len(items), container, node))
                 items.append((container, node, parts))
                 if len(ahead) > _DEEPEST:
-                    raise self._too_deep()
+                    kind = type(self.tree).__name__
+                    raise ArgumentError(
+                        f"this {kind} is nested too deeply, or contains itself; pass its parts one by one"
+                    )
                 ahead.append(iter(parts))
                 if skip:
                     names.append(_names_of_parts(container.keys(node), named))
@@ -70,10 +79,7 @@ class Flat:
                 ahead.pop()
                 if skip:
                     names.pop()
-
-    def _too_deep(self) -> ArgumentError:
-        kind = type(self.tree).__name__
-        return ArgumentError(f"this {kind} is nested too deeply, or contains itself; pass its parts one by one")
+        return with_fixed
 
     @property
     def is_leaf(self) -> bool:
@@ -96,16 +102,6 @@ class Flat:
             yield path
             if item is not None:
                 ahead += [path + key for key in reversed(item[0].keys(item[1]))]
-
-    def _check_fixed(self, i: int, skip: frozenset[str]) -> None:
-        item = self._items[i]
-        if item is None:
-            return
-        try:
-            check_fixed(item[0], item[1], skip)
-        except NotATensorError as error:
-            path = next(islice(self._all_paths(), i, None))
-            raise NotATensorError(f"{error} (at {path})" if path else str(error)) from error
 
     @property
     def unordered(self) -> bool:
