@@ -63,11 +63,10 @@ def again(once: Callable[[], Any]) -> Callable[[int], Any]:
 
 
 def round_trips(a: Any, b: Any, device: Device) -> Callable[[int], Any]:
+    there_and_back = again(lambda: to_numpy(sent(a, device) @ sent(b, device)))
+
     def run(times: int) -> Any:
-        result = None
         with device:
-            for _ in range(times):
-                result = to_numpy(sent(a, device) @ sent(b, device))
-        return result
+            return there_and_back(times)
 
     return run

@@ -9,7 +9,7 @@ from typing import Any
 from xdevice import contract
 from xdevice.device import Device
 from xdevice.errors import BackendNotInstalledError, BrokenBackendError, UnknownBackendError, XDeviceError, did_you_mean
-from xdevice.framework.capability import Capability, module_of
+from xdevice.framework.capability import Capability
 from xdevice.hooks import hooks
 from xdevice.tracing import constant
 
@@ -232,7 +232,8 @@ def _module(owner: Backend, capability: str) -> ModuleType | None:
     from importlib.util import find_spec
 
     found = owner.adapter
-    for part in module_of(capability).split("."):  # one by one: `find_spec` raises where a parent is no package
+    home = contract.MODULES.get(capability, capability)
+    for part in home.split("."):  # one by one: `find_spec` raises where a parent is no package
         if not hasattr(found, "__path__") or find_spec(f"{found.__name__}.{part}") is None:
             return None
         found = _load(owner, f"{found.__name__}.{part}")

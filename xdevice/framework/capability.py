@@ -44,14 +44,9 @@ class Capability:
 
     def why_not(self, function: str) -> str:
         """Why the adapter lacks the function or the whole capability: its own reason if it gives one."""
-        home = f"{self._adapter}.{module_of(self._name)}"
+        home = f"{self._adapter}.{MODULES.get(self._name, self._name)}"
         missing = home if self._is_empty() else f"{home}.{function}"
         return self._reasons.get(function) or self._reasons.get(self._name) or f"its adapter has no {missing}"
 
     def _is_empty(self) -> bool:
         return not any(map(self.has, CAPABILITIES[self._name]))
-
-
-def module_of(capability: str) -> str:
-    """The module of an adapter that has the capability's functions."""
-    return MODULES.get(capability, capability)

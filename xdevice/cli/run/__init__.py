@@ -107,18 +107,9 @@ def _environment(name: str, foreign: bool) -> Mapping[str, str]:
 def _run(child: Child) -> Run:
     printed = child.printed()
     stdout, stderr, cut = child.output()
-    return Run(
-        name=child.name,
-        status=child.status,
-        exit_status=child.exit_status,
-        seconds=child.seconds,
-        peak_memory=child.peak_memory,
-        stdout=stdout.decode(errors="replace"),
-        stderr=stderr.decode(errors="replace"),
-        cut=cut,
-        binary=not _is_text(stdout, cut),
-        printed=printed,
-    )
+    how = child.name, child.status, child.exit_status, child.seconds, child.peak_memory
+    texts = stdout.decode(errors="replace"), stderr.decode(errors="replace")
+    return Run(*how, *texts, cut, not _is_text(stdout, cut), printed)
 
 
 def _report(script: str, runs: list[Run], options: argparse.Namespace) -> Report:

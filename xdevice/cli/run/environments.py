@@ -16,21 +16,18 @@ from xdevice.launcher.children import Child
 def names(asked: Sequence[str]) -> list[str]:
     """The frameworks asked for, or all that the project has an environment for."""
     there = _tox("list", "-q", "--no-desc", *([] if asked else ["-d"])).split()  # -d: without those run on request
-    if not asked:
-        chosen = [name for name in registered() if name in there]
-        if not chosen:
-            raise ArgumentError(
-                f"no tox environment here is named like a framework; there are {', '.join(there) or 'none'}; "
-                "go to a folder whose tox.ini has some"
-            )
-        return chosen
-    chosen = [str(find(name)) for name in asked]
-    missing = [name for name in chosen if name not in there]
-    if missing:
+    chosen = [str(find(name)) for name in asked] or [name for name in registered() if name in there]
+    listed = ", ".join(there) or "none"
+    if not chosen:
         raise ArgumentError(
-            f"no tox environment {missing[0]!r} here; there are {', '.join(there) or 'none'}; "
-            "name these, or leave --env tox out"
+            f"no tox environment here is named like a framework; there are {listed}; "
+            "go to a folder whose tox.ini has some"
         )
+    for name in chosen:
+        if name not in there:
+            raise ArgumentError(
+                f"no tox environment {name!r} here; there are {listed}; name these, or leave --env tox out"
+            )
     return chosen
 
 

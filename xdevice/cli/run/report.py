@@ -142,7 +142,7 @@ def _headline(report: Report) -> str:
     lines = sum(isinstance(part, Same) for part in report.view)
     differ = len(report.view) - lines
     if len(report.compared) == 1:
-        return f"{_call(report)} prints under {report.compared[0]}"
+        return f"{shlex.join([report.script, *report.args])} prints under {report.compared[0]}"
     if report.agree:
         return f"{_them(report)} agree"
     places = "1 place" if differ == 1 else f"{differ} places"
@@ -190,7 +190,3 @@ def _label(names: tuple[str, ...], everyone: list[str]) -> str:
 def _them(report: Report) -> str:
     names = report.compared
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _call(report: Report) -> str:
-    return shlex.join([report.script, *report.args])

@@ -93,9 +93,8 @@ class _DataTypes:
         if kind_of(name) != WHOLE:
             raise ArgumentTypeError(f"{name} is not an integer dtype; finfo knows the floating-point ones")
         bits, dtype = bits_of(name), self._dtypes.dtype(name)
-        if name in UNSIGNED_NAMES:
-            return IntInfo(bits, 2**bits - 1, 0, dtype)
-        return IntInfo(bits, 2 ** (bits - 1) - 1, -(2 ** (bits - 1)), dtype)
+        least = 0 if name in UNSIGNED_NAMES else -(2 ** (bits - 1))
+        return IntInfo(bits, 2**bits - 1 + least, least, dtype)
 
     def result_type(self, *arrays_and_dtypes: Any) -> Any:
         numbers = [x for x in arrays_and_dtypes if isinstance(x, (bool, int, float, complex))]

@@ -63,9 +63,8 @@ class Elementwise(Operations):
         return self._raw["real"](x) if kind_of(self._dtypes.dtype_name(x)) == COMPLEX else x
 
     def imag(self, x: Any, /) -> Any:
-        if kind_of(self._dtypes.dtype_name(x)) == COMPLEX:
-            return self._raw["imag"](x)
-        return self._f["zeros_like"](x)
+        is_complex = kind_of(self._dtypes.dtype_name(x)) == COMPLEX
+        return self._raw["imag"](x) if is_complex else self._f["zeros_like"](x)
 
     def conj(self, x: Any, /) -> Any:
         return self._raw["conj"](x) if kind_of(self._dtypes.dtype_name(x)) == COMPLEX else x

@@ -14,7 +14,6 @@ from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, broadcast_shapes, least_axes, one_of
 from xdevice.kit.standard.promotion import COMPLEX, Dtypes, kind_of, promotion, real
 
-_SIZE_OF_CROSS = 3
 OF_COMPLEX = ("eig", "eigvals")
 """What a framework without complex numbers cannot have."""
 
@@ -108,7 +107,7 @@ class _LinearAlgebra:
 
     def cross(self, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
         x1, x2 = self._f["broadcast_arrays"](*self._promote(x1, x2))
-        if x1.shape[axes_of(axis, len(x1.shape))[0]] != _SIZE_OF_CROSS:
+        if x1.shape[axes_of(axis, len(x1.shape))[0]] != 3:
             raise ArgumentError(f"cross along axis {axis} of shape {tuple(x1.shape)}; give vectors of 3 numbers")
         roll, multiply = self._f["roll"], self._f["multiply"]
         forth = multiply(roll(x1, -1, axis=axis), roll(x2, -2, axis=axis))
