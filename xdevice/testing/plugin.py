@@ -60,11 +60,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Ask for virtual GPUs before any conftest.py can use a framework; subprocesses get them too."""
     wanted: str | None = early_config.known_args_namespace.xdevice_virtual_gpus
     if wanted is not None:
-        before = os.environ.get(ENV)
-        os.environ[ENV] = wanted
+        environment = pytest.MonkeyPatch()
+        environment.setenv(ENV, wanted)
+        early_config.add_cleanup(environment.undo)
         if virtual_request.is_in_environment():
             apply_environment()
-        early_config.add_cleanup(lambda: _restore(before))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -198,12 +198,6 @@ def _request(text: str) -> str:
             f"{text!r} is not a number of virtual GPUs; give an integer from 0 to {MOST}, or 2:{STAND_IN}"
         ) from None
     return text
-
-
-def _restore(before: str | None) -> None:
-    os.environ.pop(ENV, None)
-    if before is not None:
-        os.environ[ENV] = before
 
 
 def _devices_of(name: str) -> list[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from xdevice.typing.devices import DeviceLike
 from xdevice.typing.tensors import Operand, Tensor
 
-Axes = int | tuple[int, ...]
+Axes = int | tuple[int, ...] | None
 Norm = Literal["backward", "ortho", "forward"]
-Flag = bool
+Sizes = Sequence[int] | None
+Place: TypeAlias = "DeviceLike | None"
+Flag = bool  # within a namespace, `bool` is the standard's dtype
 
 
 class LinearAlgebra(Protocol):
@@ -42,7 +44,7 @@ class LinearAlgebra(Protocol):
     def tensordot(self, x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any: ...
     def trace(self, x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Any: ...
     def vecdot(self, x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Any: ...
-    def vector_norm(self, x: Tensor, /, *, axis: Axes | None = None, keepdims: Flag = False, ord: float = 2) -> Any: ...
+    def vector_norm(self, x: Tensor, /, *, axis: Axes = None, keepdims: Flag = False, ord: float = 2) -> Any: ...
 
 
 class FourierTransforms(Protocol):
@@ -54,43 +56,11 @@ class FourierTransforms(Protocol):
     def irfft(self, x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any: ...
     def hfft(self, x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any: ...
     def ihfft(self, x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any: ...
-    def fftn(
-        self,
-        x: Tensor,
-        /,
-        *,
-        s: Sequence[int] | None = None,
-        axes: Sequence[int] | None = None,
-        norm: Norm = "backward",
-    ) -> Any: ...
-    def ifftn(
-        self,
-        x: Tensor,
-        /,
-        *,
-        s: Sequence[int] | None = None,
-        axes: Sequence[int] | None = None,
-        norm: Norm = "backward",
-    ) -> Any: ...
-    def rfftn(
-        self,
-        x: Tensor,
-        /,
-        *,
-        s: Sequence[int] | None = None,
-        axes: Sequence[int] | None = None,
-        norm: Norm = "backward",
-    ) -> Any: ...
-    def irfftn(
-        self,
-        x: Tensor,
-        /,
-        *,
-        s: Sequence[int] | None = None,
-        axes: Sequence[int] | None = None,
-        norm: Norm = "backward",
-    ) -> Any: ...
-    def fftfreq(self, n: int, /, *, d: float = 1.0, dtype: Any = None, device: DeviceLike | None = None) -> Any: ...
-    def rfftfreq(self, n: int, /, *, d: float = 1.0, dtype: Any = None, device: DeviceLike | None = None) -> Any: ...
+    def fftn(self, x: Tensor, /, *, s: Sizes = None, axes: Sizes = None, norm: Norm = "backward") -> Any: ...
+    def ifftn(self, x: Tensor, /, *, s: Sizes = None, axes: Sizes = None, norm: Norm = "backward") -> Any: ...
+    def rfftn(self, x: Tensor, /, *, s: Sizes = None, axes: Sizes = None, norm: Norm = "backward") -> Any: ...
+    def irfftn(self, x: Tensor, /, *, s: Sizes = None, axes: Sizes = None, norm: Norm = "backward") -> Any: ...
+    def fftfreq(self, n: int, /, *, d: float = 1.0, dtype: Any = None, device: Place = None) -> Any: ...
+    def rfftfreq(self, n: int, /, *, d: float = 1.0, dtype: Any = None, device: Place = None) -> Any: ...
     def fftshift(self, x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Any: ...
     def ifftshift(self, x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Any: ...

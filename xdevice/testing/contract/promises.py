@@ -53,6 +53,14 @@ def all_need(*names: str) -> Callable[[type[P]], type[P]]:
     return keep
 
 
+def all_on_several(promises: type[P]) -> type[P]:
+    """Keep every promise of a class on several GPUs: a mark on the class would hold for all of the suite."""
+    for name, promise in vars(promises).items():
+        if name.startswith("test_"):
+            on_several(promise)
+    return promises
+
+
 class Promises:
     """A part of the contract: each test is a promise, made for each framework asked for.
 

@@ -10,27 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import (
-    ArgumentError,
-    ArgumentTypeError,
-    NotSupportedError,
-    Replicas,
-    XDeviceError,
-    all_reduce,
-    as_device,
-    data_parallel,
-    device_of,
-    devices_of,
-    ones,
-    replicate,
-    scope,
-    tensor,
-    to_device,
-    to_numpy,
-    using,
-    value_and_grad,
-)
+from xdevice import Replicas, all_reduce, as_device, data_parallel, replicate, scope, to_numpy, using, value_and_grad
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, XDeviceError
 from xdevice.framework import choosing
+from xdevice.tensors.creation import ones, tensor
+from xdevice.tensors.placement import device_of, devices_of, to_device
 from xdevice.testing.contract.computing.gradients import total
 from xdevice.testing.contract.computing.parallel import rows, twice, values
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several

@@ -8,21 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import (
-    ArgumentError,
-    ArgumentTypeError,
-    NotATensorError,
-    NotSupportedError,
-    XDeviceError,
-    data_parallel,
-    device_of,
-    ones,
-    scope,
-    tensor,
-    to_device,
-    to_numpy,
-    value_and_grad,
-)
+from xdevice import data_parallel, device_of, ones, scope, tensor, to_device, to_numpy, value_and_grad
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, XDeviceError
 from xdevice.framework import choosing
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
 

@@ -8,18 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import (
-    ArgumentTypeError,
-    CopyNeededError,
-    NotATensorError,
-    NotSupportedError,
-    device_of,
-    tensor,
-    to_numpy,
-    using,
-    value_and_grad,
-)
-from xdevice.errors import NotPortableWarning
+from xdevice import device_of, tensor, to_numpy, using, value_and_grad
+from xdevice.errors import ArgumentTypeError, CopyNeededError, NotATensorError, NotPortableWarning, NotSupportedError
 from xdevice.framework import choosing
 from xdevice.hardware import scopes
 from xdevice.tensors.array_api.names import NAMES

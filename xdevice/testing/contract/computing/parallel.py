@@ -7,24 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import (
-    ArgumentError,
-    NotATensorError,
-    Replicas,
-    XDeviceError,
-    all_reduce,
-    device_of,
-    devices_of,
-    ones,
-    replicate,
-    scope,
-    split_batch,
-    tensor,
-    to_numpy,
-    value_and_grad,
-)
+from xdevice import Replicas, all_reduce, device_of, devices_of, replicate, scope, split_batch, to_numpy, value_and_grad
 from xdevice.device import Device
+from xdevice.errors import ArgumentError, NotATensorError, XDeviceError
 from xdevice.framework import choosing
+from xdevice.tensors.creation import ones, tensor
 from xdevice.testing.contract.computing.gradients import total
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
 from xdevice.testing.contract.tensors.open_world import Boxes, Holder

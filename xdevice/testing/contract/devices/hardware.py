@@ -9,31 +9,12 @@ from typing import Any
 
 import pytest
 
-from xdevice import (
-    Device,
-    DeviceNotFoundError,
-    DeviceSpellingError,
-    DeviceTypeError,
-    as_device,
-    count,
-    cpu,
-    device_of,
-    devices,
-    empty_cache,
-    gpu,
-    memory_stats,
-    num_gpus,
-    ones,
-    properties,
-    scope,
-    synchronize,
-    to_device,
-    try_all_gpus,
-    try_gpu,
-    zeros,
-)
+from xdevice import Device, device_of, empty_cache, memory_stats, scope, to_device, try_all_gpus, try_gpu
+from xdevice.errors import DeviceNotFoundError, DeviceSpellingError, DeviceTypeError
 from xdevice.framework import choosing
 from xdevice.hardware import devices as hardware
+from xdevice.hardware.devices import as_device, count, cpu, devices, gpu, num_gpus, properties, synchronize
+from xdevice.tensors.creation import ones, zeros
 from xdevice.testing.contract.promises import Promises, home, needs
 from xdevice.testing.native import Native
 

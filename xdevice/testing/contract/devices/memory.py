@@ -9,17 +9,8 @@ from typing import Any
 
 import pytest
 
-from xdevice import (
-    ArgumentError,
-    ArgumentTypeError,
-    OutOfMemoryError,
-    devices,
-    empty_cache,
-    find_batch_size,
-    is_out_of_memory,
-    memory_stats,
-    to_numpy,
-)
+from xdevice import devices, empty_cache, find_batch_size, is_out_of_memory, memory_stats, to_numpy
+from xdevice.errors import ArgumentError, ArgumentTypeError, OutOfMemoryError
 from xdevice.testing.contract.promises import Promises, at_home, home, needs
 from xdevice.testing.native import Native
 from xdevice.testing.own_process import huge_allocation

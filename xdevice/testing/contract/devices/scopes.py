@@ -7,13 +7,14 @@ import contextlib
 import gc
 import threading
 from collections.abc import AsyncIterator, Generator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from xdevice import DeviceNotFoundError, NotSupportedError, ScopeError, cpu, device_of, gpu, ones, using, zeros
 from xdevice.hardware import scopes
-from xdevice.hardware.scopes import _stack  # pyright: ignore[reportPrivateUsage]  # nowhere else can it be seen
+from xdevice.hardware.scopes import _stack, innermost  # pyright: ignore[reportPrivateUsage]  # nowhere else to be seen
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, on_several
 from xdevice.testing.native import Native
 
@@ -48,8 +49,6 @@ class Scopes(Promises):
             assert device_of(native.ones()) == home()
 
     def test_scopes_nest_and_reenter(self, backend: str, native: Native) -> None:
-        from xdevice.hardware.scopes import innermost
-
         device, scope = home(), scopes.scope(home())
         with device, scope, device, scope, scopes.scope(device):
             assert innermost() is device
@@ -67,8 +66,6 @@ class Scopes(Promises):
 
     @needs("creation.ones", "cpu")
     def test_a_scope_survives_using(self, backend: str) -> None:
-        from xdevice.hardware.scopes import innermost
-
         with scopes.scope(cpu()):
             with using("numpy"):
                 assert innermost() is cpu()
@@ -77,16 +74,12 @@ class Scopes(Promises):
         assert innermost() is None
 
     def test_an_exception_leaves_the_scope(self, backend: str) -> None:
-        from xdevice.hardware.scopes import innermost
-
         with pytest.raises(ZeroDivisionError), home(), scopes.scope(home()):
             raise ZeroDivisionError
         assert innermost() is None
 
     @needs("creation.ones")
     def test_a_scope_on_a_missing_device_fails(self, backend: str, native: Native) -> None:
-        from xdevice.hardware.scopes import innermost
-
         with pytest.raises(DeviceNotFoundError), gpu(99):
             raise AssertionError("the block must not run")
         assert innermost() is None
@@ -104,35 +97,21 @@ class Scopes(Promises):
 
     @needs("creation.zeros")
     def test_threads_have_scopes_of_their_own(self, backend: str, native: Native) -> None:
-        from xdevice.hardware.scopes import innermost
+        shared, together = scopes.scope(home()), threading.Barrier(4)
 
-        seen: list[Any] = []
-        errors: list[BaseException] = []
+        def work(_: int) -> None:
+            assert innermost() is None, "a thread starts outside the scopes of its parent"
+            together.wait(60)
+            for _ in range(20):
+                with using(backend), shared, home():
+                    assert device_of(zeros(1)) == home()
+                    assert innermost() is home()
 
-        def work() -> None:
-            try:
-                seen.append(innermost())
-                for _ in range(20):
-                    with using(backend), shared, home():
-                        assert device_of(zeros(1)) == home()
-                        assert innermost() is home()
-            except BaseException as error:
-                errors.append(error)
-
-        shared = scopes.scope(home())
-        with shared:
-            threads = [threading.Thread(target=work) for _ in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        assert not errors
-        assert seen == [None] * 4, "a thread starts outside the scopes of its parent"
+        with shared, ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
 
     @needs("creation.ones")
     def test_interleaved_tasks_keep_their_scopes(self, backend: str, native: Native) -> None:
-        from xdevice.hardware.scopes import innermost
-
         turns: list[str] = []
 
         async def task(name: str, first: asyncio.Event, second: asyncio.Event) -> None:
@@ -188,8 +167,6 @@ class Scopes(Promises):
             assert [native is None for native in natives()] == [False]
 
     def test_scopes_may_be_left_in_any_order(self, backend: str, native: Native) -> None:
-        from xdevice.hardware.scopes import innermost
-
         before = device_of(native.ones())
         first, second, third = (scopes.scope(home()) for _ in range(3))
         for scope in (first, second, third):
@@ -201,8 +178,6 @@ class Scopes(Promises):
         assert device_of(native.ones()) == before
 
     def test_abandoned_generators_leave_no_scope(self, backend: str) -> None:
-        from xdevice.hardware.scopes import innermost
-
         async def numbers() -> AsyncIterator[int]:
             with scopes.scope(home()):
                 for i in range(3):
@@ -218,8 +193,6 @@ class Scopes(Promises):
         assert asyncio.run(main()) is None
 
     def test_interleaved_generators_keep_scopes(self, backend: str) -> None:
-        from xdevice.hardware.scopes import innermost
-
         def numbers() -> Generator[int]:
             with scopes.scope(home()):
                 yield 1

@@ -4,48 +4,29 @@ from __future__ import annotations
 
 import gc
 import pickle
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
-from xdevice import (
-    DeviceNotFoundError,
-    VirtualDeviceError,
-    arange,
-    as_device,
-    count,
-    device_of,
-    empty_cache,
-    full,
-    memory_stats,
-    ones,
-    rand,
-    randn,
-    scope,
-    seed,
-    synchronize,
-    tensor,
-    to_device,
-    to_numpy,
-    try_all_gpus,
-    try_gpu,
-    using,
-    virtual_gpus,
-    zeros,
-)
+from xdevice import empty_cache, memory_stats, scope, to_numpy, try_all_gpus, try_gpu, using
+from xdevice.errors import DeviceNotFoundError, VirtualDeviceError
 from xdevice.hardware import devices as hardware
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, on_several
+from xdevice.hardware.devices import as_device, count, synchronize
+from xdevice.hardware.virtual import virtual_gpus
+from xdevice.tensors.creation import arange, full, ones, rand, randn, seed, tensor, zeros
+from xdevice.tensors.placement import device_of, to_device
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_on_several, home, needs
 from xdevice.testing.contract.tensors.creation import FACTORIES
 from xdevice.testing.native import Native
 from xdevice.testing.own_process import huge_allocation
 
 
+@all_on_several
 class SeveralDevices(Promises):
     """Several GPUs: there, told apart, and made on."""
 
-    @on_several
     def test_gpus_are_counted_listed_and_tried(self, backend: str) -> None:
         n = count("gpu")
         assert n >= 2
@@ -54,7 +35,6 @@ class SeveralDevices(Promises):
         assert try_gpu(1) == SECOND
         assert {home(), *gpus} <= set(hardware.devices())
 
-    @on_several
     def test_all_gpus_say_if_they_are_virtual(self, backend: str) -> None:
         found = [hardware.properties(gpu) for gpu in hardware.devices("gpu")]
         virtual = found[0]["virtual"]
@@ -64,7 +44,6 @@ class SeveralDevices(Promises):
         assert str(SECOND) == "gpu:1"
         assert hardware.properties(home())["virtual"] is False
 
-    @on_several
     @needs("virtual.enable")
     def test_virtual_gpus_are_fixed_per_process(self, backend: str) -> None:
         n = count("gpu")
@@ -77,18 +56,15 @@ class SeveralDevices(Promises):
                 virtual_gpus(n)
         assert count("gpu") == n
 
-    @on_several
     def test_each_gpu_has_its_own_native_device(self, backend: str) -> None:
         devices = hardware.devices()
         natives = [hardware.native(device) for device in devices]
         assert all(a == b if i == j else a != b for i, a in enumerate(natives) for j, b in enumerate(natives))
         assert [as_device(native) for native in natives] == devices
 
-    @on_several
     def test_a_gpu_pickles_as_itself(self, backend: str) -> None:
         assert pickle.loads(pickle.dumps(SECOND)) is SECOND
 
-    @on_several
     @needs("creation.ones")
     def test_a_gpu_out_of_range_error_lists_gpus(self, backend: str) -> None:
         missing = hardware.gpu(count("gpu"))
@@ -97,7 +73,6 @@ class SeveralDevices(Promises):
             to_device(x, missing)
         assert device_of(x) == SECOND
 
-    @on_several
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", FACTORIES)
     def test_factories_make_on_each_device(self, backend: str, native: Native, name: str) -> None:
@@ -106,7 +81,6 @@ class SeveralDevices(Promises):
             assert device_of(made) == as_device(device)
             assert type(made) is type(native.ones())
 
-    @on_several
     @needs("creation.arange", "creation.full", "creation.tensor", "creation.zeros", "exchange.to_numpy")
     def test_values_are_equal_on_each_device(self, backend: str) -> None:
         for device in (FIRST, SECOND):
@@ -116,7 +90,6 @@ class SeveralDevices(Promises):
             assert to_numpy(tensor([[1, 2], [3, 4]], device=device)).tolist() == [[1, 2], [3, 4]]
             assert to_numpy(tensor(np.arange(6.0)[::-2], device=device)).tolist() == [5, 3, 1]
 
-    @on_several
     @needs("creation.ones", "creation.zeros")
     def test_scopes_on_two_devices_nest(self, backend: str, native: Native) -> None:
         before = device_of(native.ones())
@@ -130,23 +103,16 @@ class SeveralDevices(Promises):
             assert device_of(native.ones()) == SECOND
         assert device_of(native.ones()) == before
 
-    @on_several
     @needs("creation.ones")
     def test_the_scope_of_a_thread_is_its_own(self, backend: str) -> None:
-        found: list[Any] = []
+        def work() -> Any:
+            with using(backend), SECOND:
+                return device_of(ones(2))
 
-        def work() -> None:
-            with using(backend), hardware.gpu(1):
-                found.append(device_of(ones(2)))
+        with FIRST, ThreadPoolExecutor(1) as pool:
+            assert pool.submit(work).result() == SECOND
+            assert device_of(ones(2)) == FIRST
 
-        with hardware.gpu(0):
-            thread = threading.Thread(target=work)
-            thread.start()
-            thread.join()
-            found.append(device_of(ones(2)))
-        assert found == [SECOND, FIRST]
-
-    @on_several
     @needs("creation.tensor", "exchange.to_numpy")
     def test_a_computation_stays_on_its_device(self, backend: str) -> None:
         for device in (FIRST, SECOND):
@@ -156,7 +122,6 @@ class SeveralDevices(Promises):
                     assert device_of(made) == device
             assert to_numpy(x).tolist() == [[1, 2], [3, 4]]
 
-    @on_several
     @needs("creation.seed", "creation.rand", "creation.randn", "exchange.to_numpy")
     def test_a_seed_covers_every_device(self, backend: str) -> None:
         def drawn() -> list[Any]:
@@ -168,7 +133,6 @@ class SeveralDevices(Promises):
         assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
         assert all(len(set(values.tolist())) > 40 for values in first)
 
-    @on_several
     @needs("creation.ones", "exchange.to_numpy")
     def test_synchronize_takes_any_devices(self, backend: str) -> None:
         x = ones((50, 50), device=SECOND)
@@ -179,12 +143,10 @@ class SeveralDevices(Promises):
         synchronize()
         assert to_numpy(y).sum() == 50**3
 
-    @on_several
     @needs("creation.ones", "exchange.to_numpy")
     def test_a_huge_gpu_allocation_is_out_of_memory(self, backend: str) -> None:
         assert huge_allocation(backend, str(SECOND)) == "out of memory"
 
-    @on_several
     @needs("creation.ones", "exchange.to_numpy", "memory.empty_cache", "memory.memory_stats")
     def test_memory_is_told_of_each_device(self, backend: str) -> None:
         gc.collect()

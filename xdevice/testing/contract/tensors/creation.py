@@ -9,22 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import (
-    ArgumentError,
-    NotATensorError,
-    arange,
-    backend_of,
-    device_of,
-    empty,
-    full,
-    ones,
-    rand,
-    randn,
-    tensor,
-    to_numpy,
-    using,
-    zeros,
-)
+from xdevice import arange, backend_of, device_of, empty, full, ones, rand, randn, tensor, to_numpy, using, zeros
+from xdevice.errors import ArgumentError, NotATensorError
 from xdevice.tensors import creation
 from xdevice.testing.contract.promises import Promises, at_home, home, needs, spelled
 from xdevice.testing.native import Native

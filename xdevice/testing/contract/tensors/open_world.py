@@ -12,19 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import (
-    MixedDeviceError,
-    NotATensorError,
-    XDeviceError,
-    all_reduce,
-    device_of,
-    devices_of,
-    gpu,
-    ones,
-    tensor,
-    to_device,
-    to_numpy,
-)
+from xdevice import all_reduce, device_of, devices_of, gpu, ones, tensor, to_device, to_numpy
+from xdevice.errors import MixedDeviceError, NotATensorError, XDeviceError
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, on_several
 
 

@@ -9,25 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import (
-    ArgumentError,
-    CopyNeededError,
-    MixedDeviceError,
-    NotATensorError,
-    UnknownPlacementError,
-    check_same_device,
-    cpu,
-    device_of,
-    devices,
-    devices_of,
-    gpu,
-    is_same_device,
-    ones,
-    to_device,
-    to_numpy,
-    using,
-)
+from xdevice import cpu, devices, gpu, to_numpy, using
+from xdevice.errors import ArgumentError, CopyNeededError, MixedDeviceError, NotATensorError, UnknownPlacementError
 from xdevice.hardware import devices as hardware
+from xdevice.tensors.creation import ones
+from xdevice.tensors.placement import check_same_device, device_of, devices_of, is_same_device, to_device
 from xdevice.testing.contract.promises import SPELLINGS, Promises, at_home, home, needs, same_values, spelled
 from xdevice.testing.native import Native
 

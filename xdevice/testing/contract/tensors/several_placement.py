@@ -7,24 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import (
-    CopyNeededError,
-    MixedDeviceError,
-    arange,
-    check_same_device,
-    cpu,
-    device_of,
-    devices_of,
-    full,
-    is_same_device,
-    ones,
-    to_device,
-    to_numpy,
-)
+from xdevice import check_same_device, cpu, device_of, devices_of, is_same_device, to_device, to_numpy
+from xdevice.errors import CopyNeededError, MixedDeviceError
 from xdevice.framework import choosing
 from xdevice.hardware import devices as hardware
 from xdevice.tensors import creation
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, at_home, home, needs, on_several, same_values
+from xdevice.tensors.creation import arange, full, ones
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_on_several, at_home, home, needs, same_values
 from xdevice.testing.contract.tensors.trees import shape_of, trees
 from xdevice.testing.native import Native
 
@@ -32,10 +21,10 @@ WAYS = [(a, b) for a in (cpu(), FIRST, SECOND) for b in (cpu(), FIRST, SECOND) i
 EACH_WAY = pytest.mark.parametrize(("source", "target"), WAYS, ids=[f"{a}-{b}" for a, b in WAYS])
 
 
+@all_on_several
 class SeveralPlacements(Promises):
     """Tensors, parameters, trees and models over several GPUs."""
 
-    @on_several
     @needs("exchange.to_numpy")
     @EACH_WAY
     @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "bool"])
@@ -48,7 +37,6 @@ class SeveralPlacements(Promises):
             assert to_numpy(moved).dtype == np.dtype(dtype)
             assert same_values(x, moved)
 
-    @on_several
     @EACH_WAY
     @needs("address", "creation.ones")
     def test_each_device_has_memory_of_its_own(self, backend: str, native: Native, source: Any, target: Any) -> None:
@@ -58,7 +46,6 @@ class SeveralPlacements(Promises):
         assert device_of(copied) == target
         assert len({native.address(tensor) for tensor in (x, moved, copied)}) == 3
 
-    @on_several
     @EACH_WAY
     @needs("write", "creation.ones", "exchange.to_numpy")
     def test_writes_stay_on_their_device(self, backend: str, native: Native, source: Any, target: Any) -> None:
@@ -70,7 +57,6 @@ class SeveralPlacements(Promises):
         assert [to_numpy(tensor).sum() for tensor in (x, moved)] == [3 * 64, 2 * 64]
         assert (device_of(x), device_of(moved)) == (source, target)
 
-    @on_several
     @needs("creation.ones")
     def test_already_on_the_gpu_is_returned(self, backend: str) -> None:
         x = ones(3, device=SECOND)
@@ -80,7 +66,6 @@ class SeveralPlacements(Promises):
         tree = {"x": x, "y": [x, 1]}
         assert to_device(tree, SECOND) is tree
 
-    @on_several
     @needs("creation.ones")
     @EACH_WAY
     def test_copy_false_across_devices_is_an_error(self, backend: str, source: Any, target: Any) -> None:
@@ -89,7 +74,6 @@ class SeveralPlacements(Promises):
             to_device([x], target, copy=False)
         assert device_of(x) == source
 
-    @on_several
     @needs("gradient")
     def test_gradients_flow_across_two_devices(self, backend: str, native: Native) -> None:
         def around(x: Any) -> Any:
@@ -97,7 +81,6 @@ class SeveralPlacements(Promises):
 
         assert at_home(lambda: native.gradient(around)) == [2.0, 2.0, 2.0]
 
-    @on_several
     @needs("creation.ones", "cpu")
     def test_devices_of_lists_several(self, backend: str) -> None:
         x, y, z = (ones(2, device=device) for device in (FIRST, SECOND, cpu()))
@@ -108,7 +91,6 @@ class SeveralPlacements(Promises):
         assert is_same_device(y, [y], SECOND, "gpu:1", hardware.native(SECOND))
         assert check_same_device(y, {"y": y}) is SECOND
 
-    @on_several
     @needs("creation.ones")
     def test_mixed_devices_error_names_paths(self, backend: str) -> None:
         x, y = ones(2, device=FIRST), ones(2, device=SECOND)
@@ -118,7 +100,6 @@ class SeveralPlacements(Promises):
         with pytest.raises(MixedDeviceError, match=r"gpu:0: \['x'\].*gpu:1: \['y'\]\[0\]"):
             device_of({"x": x, "y": [y]})
 
-    @on_several
     @needs("creation.ones")
     @pytest.mark.parametrize("which", range(17))
     def test_every_kind_of_tree_moves(self, backend: str, which: int) -> None:
@@ -128,7 +109,6 @@ class SeveralPlacements(Promises):
         assert type(moved) is type(tree)
         assert shape_of(moved) == shape_of(tree)
 
-    @on_several
     @needs("creation.full", "exchange.to_numpy")
     def test_a_spread_tree_is_gathered(self, backend: str) -> None:
         x, y = full((2,), 1.0, device=FIRST), full((2,), 2.0, device=SECOND)
@@ -141,7 +121,6 @@ class SeveralPlacements(Promises):
         assert [to_numpy(t).tolist() for t in (moved["x"], moved["z"][0])] == [[1.0, 1.0], [3.0, 3.0]]
         assert devices_of(tree) == {FIRST, SECOND, home()}
 
-    @on_several
     @needs("creation.arange", "exchange.to_numpy")
     def test_tensors_read_back_from_each_device(self, backend: str) -> None:
         for device in (FIRST, SECOND):
@@ -150,7 +129,6 @@ class SeveralPlacements(Promises):
             array[:] = -1
             assert to_numpy(x).tolist() == [0, 1, 2, 3, 4]
 
-    @on_several
     @needs("parameter", "exchange.to_numpy")
     def test_a_parameter_moves_with_its_values(self, backend: str, native: Native) -> None:
         parameter = at_home(native.parameter)
@@ -160,7 +138,6 @@ class SeveralPlacements(Promises):
             assert device_of(moved) == device
             assert np.array_equal(to_numpy(moved), values)
 
-    @on_several
     @needs("model", "exchange.to_numpy")
     def test_a_model_moves_whole_and_back(self, backend: str, native: Native) -> None:
         model = at_home(native.model)
@@ -172,7 +149,6 @@ class SeveralPlacements(Promises):
             moved = [to_numpy(parameter) for parameter in native.parameters(model)]
             assert all(np.array_equal(a, b) for a, b in zip(values, moved, strict=True))
 
-    @on_several
     @needs("model", "output", "creation.ones", "exchange.to_numpy")
     def test_keep_restores_a_moved_model(self, backend: str, native: Native) -> None:
         model, models = at_home(native.model), choosing.backend().models
@@ -190,7 +166,6 @@ class SeveralPlacements(Promises):
         with SECOND:
             assert device_of(native.output(model, ones((4, 3)))) == SECOND  # it computes where it was put back
 
-    @on_several
     @needs("model", "output", "exchange.to_numpy")
     def test_a_model_computes_where_it_is(self, backend: str, native: Native) -> None:
         model, data = at_home(native.model), np.arange(12, dtype="float32").reshape(4, 3)
@@ -203,7 +178,6 @@ class SeveralPlacements(Promises):
             assert device_of(made) == device
             assert np.allclose(to_numpy(made), expected, atol=1e-5)
 
-    @on_several
     @needs("model")
     def test_a_copied_model_stays_in_place(self, backend: str, native: Native) -> None:
         model = to_device(at_home(native.model), FIRST)

@@ -11,21 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from xdevice import (
-    ArgumentError,
-    ArgumentTypeError,
-    DeviceNotFoundError,
-    FileFormatError,
-    NotSupportedError,
-    device_of,
-    load,
-    ones,
-    save,
-    tensor,
-    to_device,
-    to_numpy,
-    zeros,
-)
+from xdevice import device_of, load, ones, save, tensor, to_device, to_numpy, zeros
+from xdevice.errors import ArgumentError, ArgumentTypeError, DeviceNotFoundError, FileFormatError, NotSupportedError
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
 
 DTYPES = (

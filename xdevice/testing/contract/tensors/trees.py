@@ -10,18 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from xdevice import (
-    ArgumentError,
-    DeviceNotFoundError,
-    NotATensorError,
-    check_same_device,
-    count,
-    device_of,
-    devices_of,
-    is_same_device,
-    to_device,
-    to_numpy,
-)
+from xdevice import check_same_device, count, device_of, devices_of, is_same_device, to_device, to_numpy
+from xdevice.errors import ArgumentError, DeviceNotFoundError, NotATensorError
 from xdevice.testing.contract.promises import Promises, home, needs
 
 
