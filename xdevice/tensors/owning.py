@@ -32,8 +32,7 @@ def backend_of(obj: Any) -> Backend:
     owned = owned_by(obj)
     if owned is not None:
         return owned.backend
-    found, weak = _frameworks_in(obj)
-    found = found or weak
+    found = _frameworks_in(obj)
     if not found:
         from xdevice.tensors.trees.messages import not_a_tensor  # long: only when something is wrong
 
@@ -49,8 +48,8 @@ def several(found: dict[Backend, str]) -> ArgumentTypeError:
     return ArgumentTypeError(f"tensors of several frameworks: {listed}; bring them to one with convert")
 
 
-def _frameworks_in(tree: Any) -> tuple[dict[Backend, str], dict[Backend, str]]:
-    """Each framework with the path to one of its tensors; apart, those of what counts where there is nothing else."""
+def _frameworks_in(tree: Any) -> dict[Backend, str]:
+    """Each framework with the path to one of its tensors; where there is none, those of the plain data."""
     from xdevice.tensors.trees.leaves import is_weak, owner_of_self_moving, what_is
     from xdevice.tensors.trees.messages import at_path
     from xdevice.tensors.trees.tree import flatten
@@ -68,4 +67,4 @@ def _frameworks_in(tree: Any) -> tuple[dict[Backend, str], dict[Backend, str]]:
             owner = what.backend if isinstance(what, Ownership) else owner_of_self_moving(leaf)
             if owner not in kinds:
                 kinds[owner] = f"at {flat.paths[i]}"
-    return found, weak
+    return found or weak

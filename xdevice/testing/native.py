@@ -21,73 +21,57 @@ class Native(Protocol):
 
     def ones(self) -> Any:
         """A (2, 3) tensor of ones, by the framework's own factory; a vector of six, if it has vectors only."""
-        ...
 
     def address(self, x: Any) -> int:
         """The address of the tensor's memory."""
-        ...
 
     def write(self, x: Any, value: float) -> None:
         """Fill a tensor made by xdevice in place. Leave it out if tensors are immutable."""
-        ...
 
     def owned(self) -> Iterable[Any]:
         """One tensor of every class that the framework has, views and scalars included."""
-        ...
 
     def native_devices(self) -> Iterable[tuple[Any, str]]:
         """Native devices, each with the name of the device that it stands for."""
-        ...
 
     def parameter(self, frozen: bool = False) -> Any:
         """A trainable parameter, or a frozen one. Needs ``is_frozen``."""
-        ...
 
     def is_frozen(self, parameter: Any) -> bool:
         """Whether the parameter is frozen: it is not trained."""
-        ...
 
     def model(self) -> Any:
         """A dense layer from 3 to 2, then batch normalisation. Needs ``parameters``."""
-        ...
 
     def output(self, model: Any, x: Any) -> Any:
         """The model's output for a tensor made by xdevice."""
-        ...
 
     def parameters(self, model: Any) -> Sequence[Any]:
         """The model's parameters, always in the same order."""
-        ...
 
     def unbuilt_model(self) -> Any:
         """A model whose parameters do not exist yet."""
-        ...
 
     def gradient(self, move: Callable[[Any], Any]) -> list[float]:
         """The gradient of ``sum(2 * move(x))`` with respect to a new x of three ones: 2 everywhere."""
-        ...
 
     def compiled_loss(self) -> tuple[Callable[[Any, Any], Any], list[Any]]:
         """``loss(params, x)`` in the framework's compiled form, and a list that is longer each time it is compiled.
 
         The loss is the sum of the squares of ``x @ params["w"] + params["b"]``, one number.
         """
-        ...
 
     def compiled(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """The function in the framework's compiled form, which is traced at the first call and perhaps again."""
-        ...
 
     def mixing_gradient(self, x: Any, y: Any) -> Callable[[], Any]:
         """A function that runs a backward pass in which x's gradient, on its device, meets y, on another.
 
         The forward pass runs here, outside `xdevice.strict`, and must succeed.
         """
-        ...
 
     def symbolic(self, ask: Callable[[Any], object]) -> None:
         """Call ``ask`` with a symbolic tensor, which has no placement yet."""
-        ...
 
 
 @cache

@@ -124,12 +124,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark, least, real in (("gpu", 1, True), ("multi_device", 2, False)):
         found = item.get_closest_marker(mark)
         if found is not None and _is_ours(item.config, mark):
+            given = found.args or found.kwargs
             wanted = as_integer(found.args[0] if found.args else found.kwargs.get("n", least))
             if wanted is None or wanted < 1:
-                pytest.fail(
-                    f"@pytest.mark.{mark}: {found.args or found.kwargs} is not a number of GPUs; give 1 or more",
-                    pytrace=False,
-                )
+                pytest.fail(f"@pytest.mark.{mark}: {given} is not a number of GPUs; give 1 or more", pytrace=False)
             with using(_backend_of(item) or choosing.backend()):
                 _need(item.config, wanted, real=real)
 

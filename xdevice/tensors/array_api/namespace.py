@@ -160,8 +160,8 @@ class Extension(Functions):
         count = len(dir(self))
         return f"<{self._name} of xdevice.namespace of {self._owner}: {count} names of the array API standard>"
 
-    def __reduce__(self) -> tuple[Callable[..., Extension], tuple[Backend, str]]:
-        return _extension_of, (self._owner, self._name)
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Namespace, str]]:
+        return getattr, (_of(self._owner), self._name)
 
 
 def _functions(owner: Backend, own: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,8 +182,7 @@ def _can_make(owner: Backend, own: Mapping[str, Any], name: str) -> bool:
 
 
 def _has(owner: Backend, capability: str, function: str) -> bool:
-    found: bool = getattr(owner, capability).has(function)
-    return found
+    return bool(getattr(owner, capability).has(function))
 
 
 def _as_tuple(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -200,8 +199,3 @@ def _of(owner: Backend) -> Namespace:
     with using(owner):
         found: Any = namespace()
     return found  # type: ignore[no-any-return]
-
-
-def _extension_of(owner: Backend, name: str) -> Extension:
-    found: Extension = getattr(_of(owner), name)
-    return found

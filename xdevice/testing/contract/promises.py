@@ -21,6 +21,9 @@ on_several = pytest.mark.multi_device(2)
 SPELLINGS = ("{kind}", "{kind}:0", "{KIND}:0", "/{KIND}:0", "/device:{KIND}:0", "{kind}(0)", "Place({kind})")
 """Ways to write a device, for `spelled`."""
 
+FIXED = ("creation.arange", "creation.full", "creation.ones", "creation.tensor", "creation.zeros")
+"""The factories whose numbers are told beforehand, for `needs`."""
+
 T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., None]")
 P = TypeVar("P", bound="Promises")

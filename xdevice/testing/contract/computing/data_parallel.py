@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -35,16 +36,10 @@ def float64_loss(w: Any, x: Any) -> Any:
 
 
 def parameters() -> Any:
-    found = {"in": (3, 4), "bias": (4,), "out": [(4, 2)], "unused": (2,)}
+    def made(*shape: int) -> Any:
+        return tensor(np.linspace(-1, 1, math.prod(shape)).reshape(shape), dtype="float32")
 
-    def made(shape: Any) -> Any:
-        return (
-            [made(s) for s in shape]
-            if type(shape) is list
-            else tensor(np.linspace(-1, 1, int(np.prod(shape))).reshape(shape), dtype="float32")
-        )
-
-    return {name: made(shape) for name, shape in found.items()}
+    return {"in": made(3, 4), "bias": made(4), "out": [made(4, 2)], "unused": made(2)}
 
 
 def check_equal(found: Any, expected: Any) -> None:
@@ -55,6 +50,13 @@ def check_equal(found: Any, expected: Any) -> None:
 
 def batch(n: int = 9) -> tuple[Any, Any]:
     return rows(n), rows(n, 2)
+
+
+def on_one() -> tuple[Any, Any, Any]:
+    """The parameters and a batch, on the first device, and the loss there with its gradients."""
+    with scope(home()):
+        params, data = parameters(), batch()
+        return params, data, value_and_grad(loss)(params, *data)
 
 
 PLACES: dict[str, Callable[[], list[Any]]] = {
@@ -76,9 +78,7 @@ class DataParallel(Promises):
     @pytest.mark.parametrize("places", WHERE)
     @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_many_devices_equal_one(self, backend: str, places: str) -> None:
-        with scope(home()):
-            params, data = parameters(), batch()
-            expected = value_and_grad(loss)(params, *data)
+        params, data, expected = on_one()
         step = data_parallel(loss, PLACES[places]())
         for _ in range(2):
             value, gradients = step(params, *data)
@@ -89,9 +89,7 @@ class DataParallel(Promises):
     @pytest.mark.parametrize("places", WHERE)
     @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_replicas_have_equal_gradients(self, backend: str, places: str) -> None:
-        with scope(home()):
-            params, data = parameters(), batch()
-            expected = value_and_grad(loss)(params, *data)
+        params, data, expected = on_one()
         devices = [as_device(place) for place in PLACES[places]()]
         value, gradients = data_parallel(loss, devices)(replicate(params, devices), *data)
         assert type(gradients) is Replicas
@@ -155,9 +153,7 @@ class DataParallel(Promises):
     @on_several
     @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_step_gradients_are_with_parameters(self, backend: str) -> None:
-        with scope(home()):
-            params, data = parameters(), batch()
-        expected = value_and_grad(loss)(params, *data)
+        params, data, expected = on_one()
         params["bias"] = to_device(params["bias"], SECOND)
         params["tied"] = params["in"]
         _, gradients = data_parallel(loss, [SECOND, FIRST])(params, *data)

@@ -11,8 +11,7 @@ import pytest
 
 from xdevice import devices, empty_cache, find_batch_size, is_out_of_memory, memory_stats, to_numpy
 from xdevice.errors import ArgumentError, ArgumentTypeError, OutOfMemoryError
-from xdevice.testing.contract.promises import Promises, at_home, home, needs
-from xdevice.testing.native import Native
+from xdevice.testing.contract.promises import Promises, home, needs
 from xdevice.testing.own_process import huge_allocation
 
 
@@ -30,8 +29,7 @@ class Memory(Promises):
                 assert stats["total"] is not None
 
     @needs("exchange.to_numpy", "memory.empty_cache")
-    def test_empty_cache_keeps_tensors(self, backend: str, native: Native) -> None:
-        x = at_home(native.ones)
+    def test_empty_cache_keeps_tensors(self, backend: str, x: Any) -> None:
         empty_cache()
         empty_cache(home())
         assert to_numpy(x).sum() == 6
@@ -71,10 +69,7 @@ class Memory(Promises):
         for fn in (coroutine, generator, both, functools.partial(coroutine)):
             with pytest.raises(ArgumentTypeError, match="pass a plain function that runs it to the end"):
                 find_batch_size(fn)
-            behind: list[Any] = [
-                lambda size, fn=fn: fn(size),
-                type("Called", (), {"__call__": staticmethod(fn)})(),
-            ]
+            behind: list[Any] = [lambda size, fn=fn: fn(size), type("Called", (), {"__call__": staticmethod(fn)})()]
             for hidden in behind:
                 train: Any = find_batch_size(hidden)
                 with pytest.raises(ArgumentTypeError, match="pass a plain function that runs it to the end"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xdevice import NotATensorError, convert, device_of, ones, to_numpy
-from xdevice.testing.contract.promises import Promises, at_home, home, needs
+from xdevice.testing.contract.promises import Promises, home, needs
 from xdevice.testing.native import Native
 
 
@@ -16,14 +16,13 @@ class Exchange(Promises):
     """Out of the framework."""
 
     @needs("exchange.to_numpy")
-    def test_to_numpy_returns_host_values(self, backend: str, native: Native) -> None:
-        array = to_numpy(at_home(native.ones))
+    def test_to_numpy_returns_host_values(self, backend: str, x: Any) -> None:
+        array = to_numpy(x)
         assert type(array) is np.ndarray
         assert array.ravel().tolist() == [1, 1, 1, 1, 1, 1]
 
     @needs("exchange.to_numpy")
-    def test_to_numpy_shares_no_memory(self, backend: str, native: Native) -> None:
-        x = at_home(native.ones)
+    def test_to_numpy_shares_no_memory(self, backend: str, x: Any) -> None:
         array = to_numpy(x)
         array[:] = 5
         assert to_numpy(x).ravel().tolist() == [1, 1, 1, 1, 1, 1]
