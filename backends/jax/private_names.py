@@ -5,7 +5,7 @@ A test compares the first two lists with what changes when virtual GPUs are enab
 
 from __future__ import annotations
 
-from xdevice.kit.private_names import PrivateName, each
+from xdevice.kit.private_names import each
 
 LAST_TRIED = "0.10.2"
 
@@ -48,4 +48,4 @@ OTHERS = (
 )
 """Read, or replaced for a while."""
 
-NAMES: tuple[PrivateName, ...] = (*STAND_IN, *OTHERS)
+NAMES = (*STAND_IN, *OTHERS)

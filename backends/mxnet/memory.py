@@ -11,12 +11,8 @@ from xdevice.device import Device
 # From MXNet's storage managers, cuBLAS and cuDNN. A tensor of over 2**31 elements, which the official builds
 # cannot hold, counts as well: a smaller batch helps there too.
 _WORDS = (
-    "Failed to allocate CPU Memory",
-    "out of memory",
-    "Memory allocation failed",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "CUDNN_STATUS_ALLOC_FAILED",
-    "Size of tensor you are trying to allocate is larger than 2^31 elements",
+    *("Failed to allocate CPU Memory", "out of memory", "Memory allocation failed", "CUBLAS_STATUS_ALLOC_FAILED"),
+    *("CUDNN_STATUS_ALLOC_FAILED", "Size of tensor you are trying to allocate is larger than 2^31 elements"),
 )
 
 

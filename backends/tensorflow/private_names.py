@@ -13,6 +13,8 @@ _PYTHON, _DTENSOR = "tensorflow.python.", "tensorflow.dtensor.python."
 _CONTEXT = f"{_PYTHON}eager.context:Context."
 _OPS = f"{_PYTHON}framework.ops:"
 _DISTRIBUTE = f"{_PYTHON}distribute."
+_CROSS = f"{_DISTRIBUTE}cross_device_"
+_SESSION = f"{_PYTHON}client.session:"
 _TRANSLATED = "it takes names of devices, which are translated for the runtime"
 _SHOWN = "a program sees the GPU's name, and the runtime its logical CPU's"
 _KERNELS = "modules that choose kernels see no GPU"
@@ -46,21 +48,14 @@ STAND_IN = (
         ("devices",),
     ),
     *each(f"{_PYTHON}ops.functional_ops:", "remote_call", _TRANSLATED, ("target",)),
-    *each(
-        f"{_DISTRIBUTE}cross_device_ops:", "AllReduceCrossDeviceOps.__init__", _NCCL, ("all_reduce_alg", "num_packs")
-    ),
-    *each(f"{_DISTRIBUTE}cross_device_utils:", "CollectiveReplicaLauncher.__init__", _NCCL, ("options",)),
+    *each(f"{_CROSS}ops:", "AllReduceCrossDeviceOps.__init__", _NCCL, ("all_reduce_alg", "num_packs")),
+    *each(f"{_CROSS}utils:", "CollectiveReplicaLauncher.__init__", _NCCL, ("options",)),
     *each(f"{_PYTHON}framework.test_util:", "is_gpu_available gpu_device_name", _ASKED),
     *each(f"{_PYTHON}platform.test:", "is_built_with_cuda is_built_with_gpu_support", _ASKED),
     *each("tensorflow:sysconfig.", "get_build_info", _ASKED),
     *each(f"{_PYTHON}client.device_lib:", "list_local_devices", _ASKED, ("session_config",)),
-    *each(
-        f"{_PYTHON}client.session:BaseSession.",
-        "__init__",
-        "sessions of TensorFlow 1 have the GPUs",
-        ("target", "graph", "config"),
-    ),
-    *each(f"{_PYTHON}client.session:BaseSession.", "list_devices", _SHOWN, ("self",)),
+    *each(_SESSION, "BaseSession.__init__", "sessions of TensorFlow 1 have the GPUs", ("target", "graph", "config")),
+    *each(_SESSION, "BaseSession.list_devices", _SHOWN, ("self",)),
     *each(f"{_PYTHON}training.server_lib:", "_make_server_def", "servers of a cluster have the GPUs"),
     *each(f"{_DTENSOR}layout:Mesh.", "__init__", _TRANSLATED, ("local_devices", "global_devices")),
     *each(f"{_DTENSOR}layout:Mesh.", "local_devices", _SHOWN),
@@ -95,12 +90,8 @@ OTHERS = (
     *each(f"{_PYTHON}framework.op_def_registry:", "get", "strict(): what an operation calls its arguments"),
     *each(_OPS, "EagerTensor._copy", "a copy to another device", ("ctx", "device_name")),
     *each(_OPS, "EagerTensor._handle_data", "the shape of a variable"),
-    *each(
-        f"{_PYTHON}ops.resource_variable_ops:", "BaseResourceVariable ResourceVariable", "which objects are variables"
-    ),
-    *each(
-        f"{_PYTHON}eager.polymorphic_function.concrete_function:", "ConcreteFunction", "functions that hold a variable"
-    ),
+    *each(f"{_PYTHON}ops.resource_variable_ops:", "BaseResourceVariable ResourceVariable", "what is a variable"),
+    *each(f"{_PYTHON}eager.polymorphic_function.concrete_function:", "ConcreteFunction", "what holds a variable"),
     *each(
         f"{_DISTRIBUTE}collective_all_reduce_strategy:CollectiveAllReduceExtended.",
         "_enable_check_health",
@@ -113,7 +104,7 @@ OTHERS = (
         ("bytes_per_pack", "timeout_seconds", "implementation"),
     ),
     *each(
-        f"{_PYTHON}client.session:",
+        _SESSION,
         "_DeviceAttributes",
         "the list of a session's devices",
         ("name", "device_type", "memory_limit_bytes", "incarnation"),

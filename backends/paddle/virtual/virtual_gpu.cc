@@ -43,7 +43,9 @@ bool Exists(const C_Device device) {
 
 // --- devices
 
-C_Status Succeed() { return C_SUCCESS; }
+// What has nothing to do: all work is done when it is asked for.
+template <class... Arguments>
+C_Status Succeed(Arguments...) { return C_SUCCESS; }
 
 C_Status Check(const C_Device device) { return Exists(device) ? C_SUCCESS : C_ERROR; }
 
@@ -68,29 +70,19 @@ C_Status GetDeviceList(size_t* devices) {
   return C_SUCCESS;
 }
 
-// --- streams and events: all work is synchronous
+// --- streams and events
 
-C_Status CreateStream(const C_Device, C_Stream* stream) {
-  *stream = reinterpret_cast<C_Stream>(&nothing);
+template <class Handle>
+C_Status Create(const C_Device, Handle* handle) {
+  *handle = reinterpret_cast<Handle>(&nothing);
   return C_SUCCESS;
 }
-
-C_Status UseStream(const C_Device, C_Stream) { return C_SUCCESS; }
 
 C_Status AddCallback(const C_Device device, C_Stream stream, C_Callback callback, void* data) {
   C_Status status = C_SUCCESS;
   callback(device, stream, data, &status);
   return status;
 }
-
-C_Status CreateEvent(const C_Device, C_Event* event) {
-  *event = reinterpret_cast<C_Event>(&nothing);
-  return C_SUCCESS;
-}
-
-C_Status UseEvent(const C_Device, C_Event) { return C_SUCCESS; }
-
-C_Status UseStreamAndEvent(const C_Device, C_Stream, C_Event) { return C_SUCCESS; }
 
 // --- memory
 
@@ -123,26 +115,14 @@ C_Status Fill(const C_Device, void* address, unsigned char value, size_t size) {
   return C_SUCCESS;
 }
 
-C_Status Copy(const C_Device, void* to, const void* from, size_t size) {
-  std::memmove(to, from, size);
-  return C_SUCCESS;
-}
-
-C_Status CopyOnStream(const C_Device, C_Stream, void* to, const void* from, size_t size) {
-  std::memmove(to, from, size);
-  return C_SUCCESS;
-}
-
-C_Status CopyBetween(const C_Device, const C_Device, void* to, const void* from, size_t size) {
-  std::memmove(to, from, size);
-  return C_SUCCESS;
-}
-
-C_Status CopyBetweenOnStream(
-    const C_Device, const C_Device, C_Stream, void* to, const void* from, size_t size) {
-  std::memmove(to, from, size);
-  return C_SUCCESS;
-}
+// On, to, from or between devices, and on a stream or not: all memory is the host's.
+template <class... Where>
+struct In {
+  static C_Status Copy(Where..., void* to, const void* from, size_t size) {
+    std::memmove(to, from, size);
+    return C_SUCCESS;
+  }
+};
 
 C_Status MemoryStats(const C_Device device, size_t* total, size_t* free) {
   *total = limit ? limit : size_t{1} << 40;  // nominal, for PaddlePaddle's planning: the host's memory is the limit
@@ -178,41 +158,30 @@ template <class Table>
 void AllowHalves(Table*, long) {}
 
 void FillTable(C_DeviceInterface* table) {
-  table->initialize = Succeed;
-  table->finalize = Succeed;
-  table->init_device = Check;
-  table->deinit_device = Check;
+  table->initialize = table->finalize = Succeed;
+  table->init_device = table->deinit_device = table->synchronize_device = Check;
   table->set_device = SetDevice;
   table->get_device = GetDevice;
   table->get_device_count = GetDeviceCount;
   table->get_device_list = GetDeviceList;
 
-  table->create_stream = CreateStream;
-  table->destroy_stream = UseStream;
-  table->query_stream = UseStream;
+  table->create_stream = Create;
+  table->create_event = Create;
+  table->destroy_stream = table->query_stream = table->synchronize_stream = Succeed;
+  table->destroy_event = table->query_event = table->synchronize_event = Succeed;
+  table->record_event = table->stream_wait_event = Succeed;
   table->stream_add_callback = AddCallback;
-  table->create_event = CreateEvent;
-  table->destroy_event = UseEvent;
-  table->query_event = UseEvent;
-  table->record_event = UseStreamAndEvent;
-  table->stream_wait_event = UseStreamAndEvent;
-  table->synchronize_device = Check;
-  table->synchronize_stream = UseStream;
-  table->synchronize_event = UseEvent;
 
   table->device_memory_allocate = Allocate;
   table->device_memory_deallocate = Free;
   table->device_memory_set = Fill;
   table->host_memory_allocate = AllocateHost;
   table->host_memory_deallocate = FreeHost;
-  table->memory_copy_h2d = Copy;
-  table->memory_copy_d2h = Copy;
-  table->memory_copy_d2d = Copy;
-  table->memory_copy_p2p = CopyBetween;
-  table->async_memory_copy_h2d = CopyOnStream;
-  table->async_memory_copy_d2h = CopyOnStream;
-  table->async_memory_copy_d2d = CopyOnStream;
-  table->async_memory_copy_p2p = CopyBetweenOnStream;
+  table->memory_copy_h2d = table->memory_copy_d2h = table->memory_copy_d2d = In<C_Device>::Copy;
+  table->memory_copy_p2p = In<C_Device, C_Device>::Copy;
+  table->async_memory_copy_h2d = table->async_memory_copy_d2h = In<C_Device, C_Stream>::Copy;
+  table->async_memory_copy_d2d = In<C_Device, C_Stream>::Copy;
+  table->async_memory_copy_p2p = In<C_Device, C_Device, C_Stream>::Copy;
 
   table->device_memory_stats = MemoryStats;
   table->device_min_chunk_size = MinChunkSize;

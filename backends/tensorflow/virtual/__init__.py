@@ -1,8 +1,6 @@
 """Virtual GPUs under TensorFlow: logical CPUs, of which the first stays the CPU.
 
-``gpu:i`` is TensorFlow's ``/CPU:i+1``. What TensorFlow itself copies between logical CPUs (an operand,
-or by `tf.identity` in a scope) shares memory, since tensors are immutable; xdevice copies. TensorFlow's own names
-for GPUs mean them where they stand in (`stand_in`).
+``gpu:i`` is TensorFlow's ``/CPU:i+1``. TensorFlow's own names for GPUs mean them where they stand in (`stand_in`).
 """
 
 from __future__ import annotations

@@ -33,11 +33,8 @@ from xdevice.backends.tensorflow.virtual import answers, runtimes
 
 NAME = "xdevice virtual GPU"
 KERNELS = {
-    "keras.src.backend.tensorflow.rnn",
-    "keras.src.backend.tensorflow.nn",
-    "tf_keras.src.backend",
-    "tf_keras.src.layers.rnn.gru",
-    "tf_keras.src.layers.rnn.lstm",
+    *("keras.src.backend.tensorflow.rnn", "keras.src.backend.tensorflow.nn"),
+    *("tf_keras.src.backend", "tf_keras.src.layers.rnn.gru", "tf_keras.src.layers.rnn.lstm"),
     "tf_keras.src.optimizers.optimizer",  # compiles each step with XLA, for seconds, where there are GPUs
 }
 """Modules that choose kernels by the list of GPUs, of which the CPU has none; Keras 3.15 and 2.21 (``tf_keras``)."""
@@ -200,12 +197,11 @@ def _existing(running: Any, name: Any) -> Any:
     if running.soft_device_placement:
         return _GPU.sub("GPU:0", name)
     listed = ", ".join(device.name for device in running.list_logical_devices())
-    raise errors.InvalidArgumentError(
-        None,
-        None,
+    said = (
         f"Could not satisfy device specification '{name}'. enable_soft_placement=0. Supported device types [GPU, CPU]. "
-        f"All available devices [{listed}].",
+        f"All available devices [{listed}]."
     )
+    raise errors.InvalidArgumentError(None, None, said)
 
 
 def _name_tensors() -> None:
