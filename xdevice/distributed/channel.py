@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from contextlib import suppress
 from typing import Any
 
 LONGEST = 1 << 20
@@ -25,10 +26,8 @@ class Channel:
 
     def send(self, **message: Any) -> None:
         """Send a message; it is lost if the other end has closed, which the next read reports."""
-        try:
+        with suppress(OSError):
             self.socket.sendall(json.dumps(message).encode() + b"\n")
-        except OSError:
-            pass
 
     def read(self) -> list[dict[str, Any]] | None:
         """The messages that have arrived; ``None`` once the other end has closed. Waits if nothing has arrived yet."""

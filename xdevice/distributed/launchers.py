@@ -11,14 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdevice.distributed.process_info import (
-    LOCALHOST,
-    NO_LAUNCHER,
-    OUR_LAUNCHER,
-    ProcessInfo,
-    derived_port,
-    has_room,
-)
+from xdevice.distributed.process_info import LOCALHOST, NO_LAUNCHER, OUR_LAUNCHER, ProcessInfo, derived_port, has_room
 from xdevice.errors import ArgumentError, DistributedError
 
 

@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import uuid
+from contextlib import suppress
 from typing import Any
 
 from xdevice.distributed.barriers.barrier import Barrier
@@ -159,10 +160,8 @@ class Membership:
     def close(self) -> None:
         """Close the channels; after the collective "shutdown" no other process expects this one."""
         self._barrier.close()
-        try:
+        with suppress(OSError):
             self._control.socket.shutdown(socket.SHUT_RDWR)  # which wakes the watchdog
-        except OSError:
-            pass
         if threading.current_thread() is not self._watchdog:
             self._watchdog.join(5)
         self._control.close()

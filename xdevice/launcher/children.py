@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Literal
 
@@ -148,10 +149,8 @@ class Child:
         """Add up the memory of the child and its descendants."""
         began, total = time.perf_counter(), 0
         for process in self._tree.see(self._process.pid):
-            try:
+            with suppress(psutil.Error):  # it has just ended
                 total += process.memory_info().rss
-            except psutil.Error:  # it has just ended
-                continue
         self.peak_memory = max(self.peak_memory or 0, total) or None
         ended = time.perf_counter()
         self._next_sample = ended + max(_TICK, (ended - began) / _SAMPLING)

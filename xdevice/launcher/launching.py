@@ -109,7 +109,7 @@ def _outcome(group: WorkerGroup) -> tuple[int, bytes]:
     """The exit status of the whole, and the text that is printed last."""
     failing, received = group.failing, group.signals.received
     if failing is not None:
-        return _exit_status(failing), _last_words(failing)
+        return _on_failure(failing)
     if received is not None:
         return _on_signal(received)
     if group.frozen:
@@ -134,13 +134,8 @@ def _named(ranks: list[int]) -> str:
     return f"rank {', '.join(map(str, ranks))}"
 
 
-def _exit_status(rank: Rank) -> int:
-    status = rank.status or 0
-    return status if status >= 0 else 128 - status
-
-
-def _last_words(failing: Rank) -> bytes:
-    """Which rank has failed and how, and the end of its stderr."""
+def _on_failure(failing: Rank) -> tuple[int, bytes]:
+    """As `_outcome`: which rank has failed and how, and the end of its stderr."""
     status, tail = failing.status or 0, failing.streams["err"].last_lines(_SHOWN)
     if status == PEER_FAILED:
         how = "ended because the job failed"
@@ -149,4 +144,4 @@ def _last_words(failing: Rank) -> bytes:
     else:
         how = f"was killed by {signal_name(status)}"
     what = b"the end of its stderr:\n" + tail if tail else b"it has printed nothing on stderr\n"
-    return f"xdevice: rank {failing.rank} {how}; ".encode() + what
+    return status if status >= 0 else 128 - status, f"xdevice: rank {failing.rank} {how}; ".encode() + what

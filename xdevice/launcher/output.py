@@ -12,6 +12,10 @@ from collections import deque
 from pathlib import Path
 from typing import IO
 
+from rich.text import Text
+
+from xdevice.launcher.terminal import console
+
 PIECE = 2**16
 """Bytes that are read at once: what a pipe holds."""
 
@@ -154,7 +158,6 @@ class Log:
         return None
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -206,10 +209,6 @@ def _descriptor(stream: IO[str] | None) -> int:
 
 
 def _coloured(prefix: bytes, rank: int, *, stderr: bool) -> bytes:
-    from rich.text import Text
-
-    from xdevice.launcher.terminal import console
-
     colours = ("cyan", "magenta", "yellow", "green", "blue", "red")
     out = console(stderr=stderr)
     with out.capture() as captured:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import uuid
-from collections.abc import Container, Iterable
+from collections.abc import Container
+from contextlib import suppress
 
 import psutil
 
@@ -60,7 +61,7 @@ class ProcessTree:
         """The processes of the tree that are alive."""
         found = {process.pid: process for process in psutil.process_iter() if self.mark in _marks(process)}
         leaders = {pid for pid, left in self._leaders.items() if left is None or any(map(alive, left))}
-        found |= _in_sessions(leaders | _sessions(found))
+        found |= _in_sessions((leaders | set(map(_session, found))) - {None})
         return [process for process in {**self._seen, **found}.values() if alive(process)]
 
     def ask_to_stop(self) -> None:
@@ -76,10 +77,8 @@ class ProcessTree:
         """Kill all of them; whether there were any."""
         found = self.members()
         for process in found:
-            try:
+            with suppress(psutil.Error):  # it has just ended
                 process.kill()
-            except psutil.Error:  # it has just ended
-                continue
         return bool(found)
 
 
@@ -93,10 +92,8 @@ def alive(process: psutil.Process) -> bool:
 
 def _send(processes: list[psutil.Process], number: int) -> None:
     for process in processes:
-        try:
+        with suppress(psutil.Error):  # it has just ended
             process.send_signal(number)
-        except psutil.Error:  # it has just ended
-            continue
 
 
 def _marks(process: psutil.Process) -> str:
@@ -106,24 +103,19 @@ def _marks(process: psutil.Process) -> str:
         return ""
 
 
-def _sessions(pids: Iterable[int]) -> set[int]:
-    """The sessions that these processes are in."""
-    found = set()
-    for pid in pids:
-        try:
-            found.add(os.getsid(pid))
-        except (AttributeError, OSError):  # a system without sessions, or it has just ended
-            continue
-    return found
+def _session(pid: int) -> int | None:
+    """The session that the process is in; none on a system without sessions, or where it has just ended."""
+    try:
+        return os.getsid(pid)
+    except (AttributeError, OSError):
+        return None
 
 
-def _in_sessions(leaders: Container[int]) -> dict[int, psutil.Process]:
-    """The processes in the sessions of these leaders, by process id; none on a system without sessions."""
+def _in_sessions(leaders: Container[int | None]) -> dict[int, psutil.Process]:
+    """The processes in the sessions of these leaders, by process id."""
     found = {}
-    for pid in psutil.pids() if hasattr(os, "getsid") else ():
-        try:
-            if os.getsid(pid) in leaders:
+    for pid in psutil.pids():
+        if _session(pid) in leaders:
+            with suppress(psutil.Error):  # it has just ended
                 found[pid] = psutil.Process(pid)
-        except (OSError, psutil.Error):
-            continue
     return found

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from xdevice.contract import Job
 from xdevice.distributed.rendezvous.acceptor import Acceptor, Connection
-from xdevice.distributed.rendezvous.handshake import authenticate
 
 FANOUT = 8
 """How many leaders are below one, which reads from them one after the other; fewer make the tree deeper."""
@@ -36,25 +35,6 @@ def position_of(rank: int, job: Job) -> Position:
     children = order[FANOUT * index + 1 : FANOUT * index + FANOUT + 1]
     parent = order[(index - 1) // FANOUT] if index else None
     return Position(leaders[host], job.hosts.count(host), parent, tuple(children))
-
-
-def connect_to_parent(address: tuple[str, int], token: bytes, deadline: float) -> socket.socket:
-    """An authenticated connection to the leader above.
-
-    Raises
-    ------
-    OSError
-        It cannot be reached in time, or does not accept the token.
-    HandshakeError
-        What listens there is another program.
-    """
-    connection = socket.create_connection(address, max(0.01, deadline - time.monotonic()))
-    try:
-        authenticate(connection, token, deadline)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def accept_children(listener: socket.socket, token: bytes, count: int, deadline: float) -> list[socket.socket]:

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from xdevice.contract import Job
-from xdevice.distributed.barriers.leaders import accept_children, connect_to_parent, position_of
+from xdevice.distributed.barriers.leaders import accept_children, position_of
 from xdevice.distributed.barriers.pipes import MAX_PROCESSES, Pipes
 from xdevice.distributed.barriers.tree import Follower, Leader
 from xdevice.distributed.failures.timeouts import HANDSHAKE
 from xdevice.distributed.process_info import ProcessInfo
-from xdevice.distributed.rendezvous.handshake import HandshakeError
+from xdevice.distributed.rendezvous.handshake import HandshakeError, connected
 from xdevice.distributed.rendezvous.ports import listening
 from xdevice.distributed.rendezvous.token import found
 from xdevice.errors import XDeviceError
@@ -70,7 +70,7 @@ class BarrierSetup:
         children: list[socket.socket] = []
         if position.parent is not None:
             host, port = offers[1]["at"]
-            parent = connect_to_parent((host, port), found(self._info), deadline)
+            parent = connected((host, port), found(self._info), deadline)
             self._opened.append(parent.close)
         if position.children:
             children = accept_children(self._listener, found(self._info), len(position.children), deadline)

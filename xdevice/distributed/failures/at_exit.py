@@ -140,8 +140,6 @@ def _flush_open_files() -> None:
     # by type(): isinstance() would run the __class__ property of lazy objects
     files: list[Any] = [thing for thing in gc.get_objects() if issubclass(type(thing), io.IOBase)]
     for file in (*files, sys.stdout, sys.stderr):
-        try:
+        with suppress(OSError, ValueError):  # closed meanwhile, or a full disk
             if not file.closed and file.writable():
                 file.flush()
-        except (OSError, ValueError):  # closed meanwhile, or a full disk
-            continue

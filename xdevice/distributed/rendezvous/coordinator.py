@@ -117,7 +117,8 @@ class Coordinator(threading.Thread):
         if messages is None:
             self._drop(channel)
             if owner is not None and not owner.done:
-                self._lost(owner)
+                when = after(self.last, self.entered)
+                self.fail(f"{owner} has gone: it was killed, or ended without shutdown(), {when}", owner.rank)
             return
         for message in messages:
             if owner is None:
@@ -234,10 +235,6 @@ class Coordinator(threading.Thread):
             self.fail(f"{peer} raised {message['raised']}", peer.rank)
         elif "left" in message:
             self.fail(f"{peer} ended without shutdown()", peer.rank)
-
-    def _lost(self, peer: Peer) -> None:
-        when = after(self.last, self.entered)
-        self.fail(f"{peer} has gone: it was killed, or ended without shutdown(), {when}", peer.rank)
 
     def fail(self, message: str, rank: int | None, late: bool = False) -> None:
         """Tell all processes what is wrong, and which rank failed; the first failure counts."""

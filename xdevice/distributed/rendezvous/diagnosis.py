@@ -14,12 +14,12 @@ def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> 
     No rank has failed where all answer, and those that are missing are in the engine: it waits for the network.
     """
     peers = sorted(peers, key=lambda peer: peer.rank)
-    waiting = [peer for peer in peers if peer.waits_in is not None]
-    late = [peer for peer in peers if peer.waits_in is None and not peer.done]
+    waiting = [(peer, peer.request.name) for peer in peers if peer.request is not None]
+    late = [peer for peer in peers if peer.is_late]
     silent = [peer for peer in late if peer.where is None]
     elsewhere = [peer for peer in late if peer.engine is None]
     if waiting:
-        before = f"{_ranks_of(waiting)} waited {timeout:g} s in {waiting[0].waits_in}"
+        before = f"{_ranks_of([peer for peer, _ in waiting])} waited {timeout:g} s in {waiting[0][1]}"
     else:
         before = f"the processes waited {timeout:g} s inside {last}"
     if silent:
@@ -36,7 +36,7 @@ def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> 
 
 def is_in_time(peers: Sequence[Peer]) -> bool:
     """Whether all answer, and those that are missing are in the engine, where one of them may still be for a while."""
-    late = [peer for peer in peers if peer.waits_in is None and not peer.done]
+    late = [peer for peer in peers if peer.is_late]
     left = [peer.engine[1] for peer in late if peer.where is not None and peer.engine is not None]
     return len(left) == len(late) and max(left, default=0.0) > ANSWER
 

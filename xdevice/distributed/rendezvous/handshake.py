@@ -52,6 +52,17 @@ def verified(token: bytes, theirs: bytes, ours: bytes) -> bytes | None:
     return None
 
 
+def connected(address: tuple[str, int], token: bytes, deadline: float) -> socket.socket:
+    """A connection to that address on which both ends are authenticated; errors are those of `authenticate`."""
+    connection = socket.create_connection(address, max(0.1, deadline - time.monotonic()))
+    try:
+        authenticate(connection, token, deadline)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def authenticate(connection: socket.socket, token: bytes, deadline: float) -> None:
     """Prove to rank 0 that this process is of the job, and have rank 0 prove it.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import time
 
 from xdevice.contract import Job
@@ -13,7 +12,7 @@ from xdevice.distributed.failures.errors import error_of_rank, reported
 from xdevice.distributed.failures.timeouts import BARRIER_MARGIN
 from xdevice.distributed.process_info import ProcessInfo, block
 from xdevice.distributed.rendezvous.coordinator import Coordinator
-from xdevice.distributed.rendezvous.handshake import DisconnectedError, HandshakeError, authenticate
+from xdevice.distributed.rendezvous.handshake import DisconnectedError, HandshakeError, connected
 from xdevice.distributed.rendezvous.messages import JoinMessage
 from xdevice.distributed.rendezvous.ports import interface_with, listening, port_taken
 from xdevice.distributed.rendezvous.token import TOKEN, created, discard, found
@@ -71,18 +70,12 @@ def _connected(info: ProcessInfo, timeout: float, deadline: float) -> Channel:
     """A channel to rank 0 on which both ends have authenticated themselves."""
     pause, refused = 0.01, 0
     while True:
-        connection = None
         try:
-            token = found(info)
-            connection = socket.create_connection((info.host, info.port), max(0.1, deadline - time.monotonic()))
-            authenticate(connection, token, deadline)
-            return Channel(connection)
+            return Channel(connected((info.host, info.port), found(info), deadline))
         except HandshakeError as error:
-            _close(connection)
             hint = "choose another port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"
             raise DistributedError(f"what answers at {info.host}:{info.port} {error}; {hint}") from error
         except OSError as error:  # rank 0 does not listen yet, or too many connections have come at once
-            _close(connection)
             if error.errno in (errno.EMFILE, errno.ENFILE):  # waiting does not help
                 why = f"rank {info.rank} cannot connect to rank 0: {error.strerror}; raise the limit with ulimit -n"
                 raise error_of_rank(DistributedError, why, info.rank) from error
@@ -95,11 +88,6 @@ def _connected(info: ProcessInfo, timeout: float, deadline: float) -> Channel:
                 raise _late(info, timeout, f"rank 0 cannot be reached ({error})") from error
             time.sleep(pause)
             pause = min(0.5, pause * 1.5)
-
-
-def _close(connection: socket.socket | None) -> None:
-    if connection is not None:
-        connection.close()
 
 
 def _joined(  # noqa: PLR0913, PLR0917  (one call, of what `join` has)

@@ -43,14 +43,11 @@ class Fingerprint:
     @classmethod
     def read(cls, message: dict[str, Any]) -> Fingerprint:
         """The fingerprint in a message; `UNREADABLE`, which no other process has, if there is none."""
-        found: Any = message.get("enter")
-        if not isinstance(found, dict):
-            return UNREADABLE
-        name, count, tensors, digest = (found.get(key) for key in ("name", "count", "tensors", "digest"))
-        texts = [name, digest, *tensors] if isinstance(tensors, list) else [None]
-        if type(count) is not int or not all(isinstance(text, str) for text in texts):
-            return UNREADABLE
-        return cls(str(name), count, tuple(map(str, texts[2:])), str(digest))
+        match message.get("enter"):
+            case {"name": str(name), "count": int(count), "tensors": [*texts], "digest": str(digest)}:
+                if all(isinstance(text, str) for text in texts):
+                    return cls(name, count, tuple(texts), digest)
+        return UNREADABLE
 
     def difference(self, zero: Fingerprint) -> str:
         """How this differs from rank 0's, as the end of a sentence about the process."""
@@ -90,14 +87,11 @@ class Request:
     @classmethod
     def read(cls, message: dict[str, Any]) -> Request:
         """The request in a message; an unreadable one if the message contains anything else."""
-        fingerprint = Fingerprint.read(message)
-        waited, number = message.get("waited", 0.0), message.get("number", 0)
-        ranks = message.get("payloads_of", [])
-        if not isinstance(waited, (int, float)) or type(number) is not int or not isinstance(ranks, list):
-            return cls(UNREADABLE)
-        if not all(type(rank) is int for rank in ranks):
-            return cls(UNREADABLE)
-        return cls(fingerprint, waited, number, message.get("payload"), tuple(ranks))
+        match {"waited": 0.0, "number": 0, "payloads_of": [], **message}:
+            case {"waited": int() | float() as waited, "number": int(number), "payloads_of": [*ranks]}:
+                if all(isinstance(rank, int) for rank in ranks):
+                    return cls(Fingerprint.read(message), waited, number, message.get("payload"), tuple(ranks))
+        return cls(UNREADABLE)
 
     def message(self) -> dict[str, Any]:
         """The message that `read` reads."""

@@ -40,9 +40,9 @@ class Peer:
                 self.engine = None
 
     @property
-    def waits_in(self) -> str | None:
-        """The collective that it waits to enter."""
-        return self.request.name if self.request is not None else None
+    def is_late(self) -> bool:
+        """Whether it has neither come to the collective nor left the job."""
+        return self.request is None and not self.done
 
     def __str__(self) -> str:
         return f"rank {self.rank} (process {self.joined['pid']} on {self.joined['name']})"
