@@ -79,9 +79,8 @@ def _stay_dynamic() -> None:
 def _virtual_gpus() -> AbstractContextManager[Any]:
     """A context that provides virtual GPUs during the import, if requested and not too late."""
     wanted = virtual_request.current()
-    if not wanted.number or "paddle" in sys.modules:
-        return nullcontext()
-    return plug_in.in_place(wanted.number, wanted.force)
+    possible = wanted.number and "paddle" not in sys.modules
+    return plug_in.in_place(wanted.number, wanted.force) if possible else nullcontext()
 
 
 _import_safely()

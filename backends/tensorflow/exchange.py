@@ -22,15 +22,13 @@ def to_numpy(tensor: Any) -> Array:
     check_values(tensor)
     if not isinstance(tensor, tf.Tensor) and not tf.executing_eagerly():
         raise UnknownPlacementError("a variable has no value while a tf.function is traced; read it outside")
-    array: Array = np.asarray(tensor.numpy())  # a copy; of shape () a NumPy scalar, made an array again
-    return array
+    return np.asarray(tensor.numpy())  # a copy; of shape () a NumPy scalar, made an array again
 
 
 def export(tensor: Any) -> tuple[Any, bool] | None:
     """Eager tensors, which never change; variables do, and TensorFlow copies scalars."""
-    if type(tensor) is not _Eager or not tensor.shape.rank or not tensor.shape.num_elements():
-        return None
-    return tensor, False
+    plain = type(tensor) is _Eager and tensor.shape.rank and tensor.shape.num_elements()
+    return (tensor, False) if plain else None
 
 
 def adopt(exporter: Any, writable: bool) -> Any:

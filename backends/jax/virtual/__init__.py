@@ -72,15 +72,10 @@ def _name(n: int) -> None:
     """Let JAX print virtual GPUs as such: what it prints would otherwise read back as a CPU."""
     name, show = _ByJax.__str__, _ByJax.__repr__
 
-    def index(device: Any) -> int | None:
-        if device.platform != "cpu" or device.process_index != jax.process_index():
-            return None
-        found = hardware.as_device(device)
-        return found.index if found.kind == "gpu" else None
-
     def named(device: Any, word: str, otherwise: Any) -> str:
-        i = index(device)
-        return str(otherwise(device)) if i is None else word.format(i)
+        is_own = device.platform == "cpu" and device.process_index == jax.process_index()
+        found = hardware.as_device(device) if is_own else None
+        return word.format(found.index) if found and found.kind == "gpu" else str(otherwise(device))
 
     _ByJax.__str__ = lambda device: named(device, "vgpu:{}", name)
     _ByJax.__repr__ = lambda device: named(device, "VgpuDevice(id={})", show)
