@@ -45,7 +45,8 @@ class Outline:
             _check_length(node, path)
             return ["plain", node]
         if type(node) not in _CONTAINERS.values():
-            raise _cannot_keep(node, path, is_model=owned is not None)
+            instead = _instead(node, is_model=owned is not None)
+            raise ArgumentTypeError(f"a {type(node).__name__}{_at(path)} cannot be saved; {instead}")
         if id(node) in self._open:
             raise ArgumentTypeError(f"the {type(node).__name__}{_at(path)} contains itself; a file cannot keep that")
         self._open.add(id(node))
@@ -99,10 +100,6 @@ def _built(node: Any, tensors: dict[str, Any], left: set[str]) -> Any:
     if kind in ("dict", "OrderedDict"):
         return _CONTAINERS[kind]((key, _built(child, tensors, left)) for key, child in contents)
     raise ValueError(f"no {shortened(kind)} is known")
-
-
-def _cannot_keep(node: Any, path: tuple[str, ...], is_model: bool) -> ArgumentTypeError:
-    return ArgumentTypeError(f"a {type(node).__name__}{_at(path)} cannot be saved; {_instead(node, is_model)}")
 
 
 def _instead(node: Any, is_model: bool) -> str:

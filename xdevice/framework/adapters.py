@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -173,8 +175,6 @@ def is_installed(name: str) -> bool:
     """Whether the framework can be imported; does not import it."""
     if sys.modules.get(name) is not None:
         return True
-    from importlib.util import find_spec
-
     try:
         spec = find_spec(name)
     except (ImportError, ValueError):  # ValueError: sys.modules[name] is None
@@ -229,8 +229,6 @@ def not_installed(name: str) -> BackendNotInstalledError:
 
 def _module(owner: Backend, capability: str) -> ModuleType | None:
     """The module in which the adapter has the capability's functions, if it has one."""
-    from importlib.util import find_spec
-
     found = owner.adapter
     home = contract.MODULES.get(capability, capability)
     for part in home.split("."):  # one by one: `find_spec` raises where a parent is no package
@@ -244,8 +242,6 @@ def _load(owner: Backend, module: str) -> ModuleType:
     loaded = sys.modules.get(module)
     if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
         return loaded
-    from importlib import import_module
-
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -57,8 +58,6 @@ class _ByAdapter(WrappedLoader):
         self._owner, self._then, self._is_imported = owner, then, False
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        from importlib import import_module
-
         try:
             import_module(self._owner.module)
         except XDeviceError as error:

@@ -12,6 +12,7 @@ from xdevice.framework.choosing import backend, decided
 from xdevice.framework.ownership import ownership_of
 from xdevice.hardware.traced import TracedDevice
 from xdevice.hardware.virtual import is_virtual
+from xdevice.machine import host_memory
 from xdevice.tracing import constant
 from xdevice.typing import DeviceLike
 
@@ -217,8 +218,6 @@ def properties_of(owner: Backend, device: Device) -> Properties:
     """The properties of an existing device; a virtual one has the host's memory."""
     if not is_virtual(owner, device):
         return owner.hardware.properties(device)
-    from xdevice.machine import host_memory  # reads the machine: not at import
-
     name, total = f"virtual GPU {device.index}", host_memory()[0]
     return {"name": name, "total_memory": total, "compute_capability": None, "uuid": None, "virtual": True}
 

@@ -98,10 +98,8 @@ def _speeds(axes: Any, labels: Sequence[str], frameworks: Sequence[int], bars: S
         at, height = _place(labels.index(row["label"]), frameworks.index(place), len(frameworks))
         ratio = row["ratio_to_cpu"]
         axes.barh(at, ratio, height, color=_colour(place))
-        # beside the bar, and beside the line at 1 too
-        axes.annotate(
-            f"{ratio:.2f} ×", (max(ratio, 1), at), (5, 0), textcoords="offset points", va="center", fontsize=9
-        )
+        beside = max(ratio, 1), at  # the bar, and the line at 1 too
+        axes.annotate(f"{ratio:.2f} ×", beside, (5, 0), textcoords="offset points", va="center", fontsize=9)
     axes.axvline(1, color=axes.xaxis.label.get_color(), linewidth=1, linestyle=":")
     axes.set_xlabel("speed-up over the first line")
     axes.margins(x=0.2)
