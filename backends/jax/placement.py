@@ -102,7 +102,7 @@ def concrete(tensor: Any) -> Any:
         raise TracedTensorError(
             f"a {type(tensor).__name__} is traced and has no device; ask, move and read outside jax.jit and jax.vmap"
         )
-    return value
+    return value if isinstance(value, jax.Array) else jnp.asarray(value)  # jax.grad was given NumPy's, or a number
 
 
 def check_alive(tensor: Any) -> Any:

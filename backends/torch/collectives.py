@@ -59,6 +59,8 @@ def unpack(vector: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Ten
 
 
 def reduce(vectors: Sequence[torch.Tensor], op: str, weights: Sequence[float] | None) -> torch.Tensor:
+    if vectors[0].is_floating_point() and vectors[0].element_size() == 1:
+        raise NotSupportedError(f"torch does not compute with {vectors[0].dtype}; convert it to float32 first")
     found = vectors[0].clone() if weights is None else vectors[0] * weights[0]
     for i, vector in enumerate(vectors[1:], 1):
         if op == "sum":

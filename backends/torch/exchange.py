@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,20 @@ from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 def is_array(tensor: torch.Tensor) -> bool:
     """Whether it is a plain array: not sparse, nested, or packed for a library's kernels."""
-    return tensor.layout is torch.strided and not tensor.is_nested
+    return tensor.layout is torch.strided and not tensor.is_nested and not _is_masked(tensor)
+
+
+def _is_masked(tensor: torch.Tensor) -> bool:
+    masked = sys.modules.get("torch.masked.maskedtensor.core")  # imported where there is one
+    return masked is not None and isinstance(tensor, masked.MaskedTensor)
 
 
 def described(tensor: torch.Tensor) -> str:
     """What the tensor is if it is not a plain array, and what to type to make it one."""
     if tensor.is_nested:
         return "a nested tensor; take its to_padded_tensor(0.0) first"
+    if _is_masked(tensor):
+        return "a MaskedTensor; take its to_tensor(0.0) first"
     return f"a {str(tensor.layout).rpartition('.')[2]} tensor; take its to_dense() first"
 
 

@@ -71,7 +71,10 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     if tensor.is_meta and device.kind != "meta":
         raise NotSupportedError("a tensor on meta:0 has a shape and no values to move; make it on a real device")
     # a non-blocking copy to the host returns before the values have arrived
-    return tensor.to(native(device), non_blocking=non_blocking and device.kind != "cpu")
+    try:
+        return tensor.to(native(device), non_blocking=non_blocking and device.kind != "cpu")
+    except NotImplementedError as error:  # quantised, nested, or packed for oneDNN
+        raise NotSupportedError(f"torch cannot move such a tensor to {device}: {str(error).splitlines()[0]}") from error
 
 
 def copy(tensor: Any) -> Any:

@@ -476,3 +476,14 @@ def test_sparse_arrays_move_and_are_refused_by_name_where_numbers_are_needed(kin
 def test_a_mutable_array_is_not_given_to_every_device():
     with pytest.raises(xdevice.NotATensorError, match=r"Ref.*is a tensor.*\[1\]"):
         xdevice.split_batch([jnp.ones(4), jax.new_ref(jnp.ones(4))], ["cpu", "cpu"])
+
+
+@tells_its_array
+@pytest.mark.parametrize("x", [2.0, np.ones(2, "f4")])
+def test_jax_grad_of_a_number_or_an_array_of_numpy(x):
+    def loss(w):
+        assert device_of(w) == cpu()
+        assert xdevice.to_numpy(w).tolist() == np.asarray(x).tolist()
+        return to_device(w, "cpu", copy=True).sum() * 3
+
+    assert jax.grad(loss)(x).tolist() == (np.asarray(x) * 0 + 3).tolist()

@@ -44,3 +44,8 @@ def test_a_mask_is_not_lost(tmp_path):
         with pytest.raises(xdevice.ArgumentTypeError, match="mask"):
             ask()
     assert [part.mask.tolist() for part in xdevice.split_batch(masked, ["cpu"] * 2)] == [[False, True], [False, False]]
+
+
+def test_a_dtype_without_byte_order_is_refused():
+    with pytest.raises(xdevice.ArgumentError, match="is not a numeric dtype"):
+        xdevice.tensor(np.array(["a"], np.dtypes.StringDType()))

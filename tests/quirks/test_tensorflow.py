@@ -723,3 +723,12 @@ def test_sparse_and_ragged_tensors_are_split_by_rows_and_else_refused_by_name(tm
     array = tf.TensorArray(tf.float32, 4).unstack(tf.ones(4))
     with pytest.raises(xdevice.NotATensorError, match=r"TensorArray.* is a tensor .*\[1\]"):
         xdevice.split_batch([tf.ones(4), array], ["cpu", "cpu"])
+
+
+def test_autograph_leaves_errors_as_they_are():
+    @tf.function
+    def made():
+        return xdevice.ones(2, device="gpu:7")
+
+    with pytest.raises(xdevice.DeviceNotFoundError, match="gpu:7 does not exist"):
+        made()

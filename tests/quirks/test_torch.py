@@ -301,6 +301,7 @@ PACKED = {
     "sparse_csc": lambda: torch.eye(4).to_sparse_csc(),
     "sparse_bsr": lambda: torch.eye(4).to_sparse_bsr((2, 2)),
     "mkldnn": lambda: torch.eye(4).to_mkldnn(),
+    "MaskedTensor": lambda: torch.masked.masked_tensor(torch.eye(4), torch.eye(4) > 0),
     "nested": lambda: torch.nested.nested_tensor([torch.ones(2)] * 4),
     "qint8": lambda: torch.quantize_per_tensor(torch.eye(4), 0.1, 0, torch.qint8),
 }
@@ -308,7 +309,7 @@ PACKED = {
 
 @pytest.mark.parametrize("kind", PACKED)
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning", "ignore:The PyTorch API of nested:UserWarning")
-@pytest.mark.filterwarnings("ignore:.*quantize.* is deprecated")
+@pytest.mark.filterwarnings("ignore:.*quantize.* is deprecated", "ignore:The PyTorch API of MaskedTensors:UserWarning")
 def test_packed_kinds_are_refused_by_name_where_numbers_are_needed(kind, tmp_path):
     x = PACKED[kind]()
     for ask in (
@@ -366,3 +367,9 @@ def test_the_second_derivative_of_what_is_once_differentiable_is_refused_and_not
 def test_generators_of_random_numbers_are_data():
     generator = torch.Generator()
     assert to_device([torch.ones(2), generator], "cpu", copy=True)[1] is generator
+
+
+def test_numbers_that_pytorch_cannot_add_up_are_not_supported():
+    eighths = torch.ones(4).to(torch.float8_e4m3fn)
+    with pytest.raises(xdevice.NotSupportedError, match="convert it to float32 first"):
+        xdevice.all_reduce([eighths, eighths])

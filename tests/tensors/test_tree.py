@@ -476,3 +476,8 @@ def test_an_error_about_a_leaf_gains_its_path_and_keeps_its_devices(path):
     error = at_path(xdevice.MixedDeviceError("it is on several", devices), path)
     assert str(error) == (f"it is on several (at {path})" if path else "it is on several")
     assert error.devices == devices
+
+
+def test_a_key_of_too_many_digits_is_named_by_its_size():
+    with pytest.raises(xdevice.NotATensorError, match=r"at \[<integer of 16610 bits>\]"):
+        xdevice.device_of({10**5000: iter([1])})

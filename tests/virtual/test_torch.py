@@ -940,3 +940,12 @@ def test_some_of_pytorchs_operations_agree_with_the_cpu_forward_and_backward():
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert f"{len(SOME)} of {len(SOME)} runnable operations agree" in done.stdout
     assert "3 of 3 runnable operations on sparse tensors" in done.stdout
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested:UserWarning")
+@pytest.mark.parametrize(
+    "make", [lambda: torch.eye(4).to_mkldnn(), lambda: torch.nested.nested_tensor([torch.ones(2)])]
+)
+def test_a_layout_that_cannot_move_is_not_supported(make):
+    with pytest.raises(xdevice.NotSupportedError, match="torch cannot move such a tensor to gpu:1"):
+        to_device(make(), gpu(1))

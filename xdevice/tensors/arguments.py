@@ -80,7 +80,8 @@ def plain_array(array: Any) -> Any:
 
     if isinstance(array, np.ma.MaskedArray):
         raise ArgumentTypeError("the mask of a masked array would be lost; give x.filled(0), or x.compressed()")
-    return np.asarray(array).astype(array.dtype.newbyteorder("="), order="C", copy=False)
+    dtype = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")  # NumPy's StringDType has none
+    return np.asarray(array).astype(dtype, order="C", copy=False)
 
 
 def shape_of(given: Sequence[Any]) -> tuple[int, ...]:

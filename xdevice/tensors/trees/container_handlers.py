@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict, deque
 from typing import Any
 
-from xdevice.errors import ArgumentError
+from xdevice.errors import ArgumentError, shortened
 from xdevice.framework.ownership import ATOMS
 from xdevice.tensors.trees.object_attributes import attributes, blank, copied, dict_of
 
 _FROM_USERS = (TypeError, ValueError, AttributeError, KeyError, NotImplementedError)  # what their classes may raise
+
+
+def _bracketed(key: Any) -> str:
+    return f"[{shortened(key) if isinstance(key, int) else repr(key)}]"  # not every int has a repr
 
 
 class Handler:
@@ -104,7 +108,7 @@ class DictHandler(Handler):
         return [node[key] for key in keys] if type(node) is dict else [dict.__getitem__(node, key) for key in keys]
 
     def keys(self, node: Any) -> list[str]:
-        return [f"[{key!r}]" for key in self._order(node)]
+        return [_bracketed(key) for key in self._order(node)]
 
     def outline(self, node: Any) -> Any:
         return tuple(self._order(node))
@@ -140,7 +144,7 @@ class MappingHandler(Handler):
         return [node[key] for key in node]
 
     def keys(self, node: Any) -> list[str]:
-        return [f"[{key!r}]" for key in node]
+        return [_bracketed(key) for key in node]
 
     def outline(self, node: Any) -> Any:
         return tuple(node)
