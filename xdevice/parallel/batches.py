@@ -93,17 +93,15 @@ def _rows_in(flat: Flat, i: int) -> _Rows | None:
     leaf = flat.leaves[i]
     try:
         what = what_is(leaf)
-        if what is None:
+        if isinstance(what, Ownership) and what.is_tensor:
+            is_data = is_weak(leaf, what)
+            return None if is_data and not len(leaf.shape) else _Rows(leaf, what.backend, is_data)
+        if what is None or not (isinstance(what, Ownership) or places(leaf, what)):
             return None
-        if not isinstance(what, Ownership) or what.is_model:
-            if isinstance(what, Ownership) or places(leaf, what):
-                raise NotATensorError(
-                    f"an object of type {type(leaf).__name__} holds tensors, and has no rows to split; pass the "
-                    "tensors in it, or let the function know it from outside"
-                )
-            return None
-        is_data = is_weak(leaf, what)
-        return None if is_data and not len(leaf.shape) else _Rows(leaf, what.backend, is_data)
+        raise NotATensorError(
+            f"an object of type {type(leaf).__name__} holds tensors, and has no rows to split; pass the tensors in "
+            "it, or let the function know it from outside"
+        )
     except XDeviceError as error:
         raise messages.at_path(error, flat.paths[i]) from error.__cause__
 

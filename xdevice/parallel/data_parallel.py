@@ -95,7 +95,9 @@ class _Step:
         if differentiating():
             raise NotSupportedError("data_parallel has no gradient; call it outside value_and_grad")
         replicated = isinstance(params, Replicas)
-        flats = _checked_replicas(params, self._devices) if replicated else [_ordered(params)]
+        flats = _checked_replicas(params, self._devices) if replicated else [flatten(params)]
+        if not replicated and flats[0].unordered:
+            raise ArgumentTypeError("data_parallel was given parameters in a set, which has no order; give a list")
         owner, parameters = parameters_in(flats[:1])
         for tensor in parameters:
             owner.collectives.kind(tensor)  # raises for one that is not a plain array
@@ -112,7 +114,7 @@ class _Step:
             raise
         homes = [self._devices[0] if replicated else owner.placement.device_of(tensor) for tensor in parameters]
         places = range(1, len(calls)) if replicated else ()
-        columns = list(zip(*[[*gradients, value] for value, _, gradients in found], strict=True))
+        columns: list[Column] = list(zip(*[[*gradients, value] for value, _, gradients in found], strict=True))
         results = self._reduced(columns, sizes, owner, [*homes, homes[0]], [None, *places])
         loss = (results[0][-1], [aux for _, aux, _ in found]) if self._has_aux else results[0][-1]
         gradients = [with_tensors([flat], new[:-1])[0] for flat, new in zip(flats, results, strict=True)]
@@ -125,12 +127,12 @@ class _Step:
         if enter is None:
             return [_computed(*one) for one in work]
 
-        def in_thread(call: Call, device: Device, parameters: list[Any]) -> _Result:
+        def in_thread(one: tuple[Call, Device, list[Any]]) -> _Result:
             with enter():
-                return _computed(call, device, parameters)
+                return _computed(*one)
 
         pool = self._threads()
-        futures = [pool.submit(copy_context().run, in_thread, *one) for one in work[1:]]
+        futures = [pool.submit(copy_context().run, in_thread, one) for one in work[1:]]
         try:
             first = _computed(*work[0])
         finally:
@@ -153,13 +155,6 @@ class _Step:
         weights = [rows / sum(sizes) for rows in sizes] if self._mean else None
         buckets = reduced(columns, "sum", weights, homes)
         return [in_order(buckets, place) for place in places]
-
-
-def _ordered(params: Any) -> Flat:
-    flat = flatten(params)
-    if flat.unordered:
-        raise ArgumentTypeError("data_parallel was given parameters in a set, which has no order; give a list")
-    return flat
 
 
 def _may_be_replicas(params: Any, devices: int) -> bool:

@@ -84,11 +84,9 @@ def not_reducible(kind: str, op: str) -> str:
         return "that is neither integers nor floating-point numbers; convert it to one of these first"
     if kind == "c" and op in ("max", "min"):
         return "complex numbers have no order; reduce their parts"
-    return (
-        "a mean of integers is not an integer; convert them to floating point first"
-        if op == "mean" and kind in "iu"
-        else ""
-    )
+    if op == "mean" and kind in "iu":
+        return "a mean of integers is not an integer; convert them to floating point first"
+    return ""
 
 
 def check_operation(op: Any, known: tuple[str, ...] = OPERATIONS) -> None:

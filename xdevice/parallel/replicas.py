@@ -95,14 +95,7 @@ def check_alike(flats: Sequence[Flat]) -> None:
 
 def _ready(tree: Any) -> Any:
     """The tree that was just copied, with each tensor ready for gradients."""
-    ready: dict[int, Any] = {}
-
-    def leaf(tensor: Any) -> Any:
-        owner = tensor_owner(tensor)
-        if owner is None:
-            return tensor
-        if id(tensor) not in ready:
-            ready[id(tensor)] = owner.collectives.leaf(tensor)
-        return ready[id(tensor)]
-
-    return flatten(tree).map(leaf)
+    flat = flatten(tree)
+    distinct = {id(leaf): leaf for leaf in flat.leaves}.values()
+    ready = {id(leaf): owner.collectives.leaf(leaf) for leaf in distinct if (owner := tensor_owner(leaf)) is not None}
+    return flat.map(lambda leaf: ready.get(id(leaf), leaf))

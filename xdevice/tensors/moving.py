@@ -7,7 +7,8 @@ forbidden. Where a framework fails in the middle, what it moved in place is move
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from xdevice.device import Device
 from xdevice.errors import (
@@ -27,13 +28,13 @@ from xdevice.tensors.trees.leaves import SelfMoving, is_weak, moved_by_itself, o
 from xdevice.tensors.trees.tree import Flat, flatten
 
 
-class Item:
+class Item(NamedTuple):
     """One thing to move: a tensor, a model, or an object that moves itself; and where it is now."""
 
-    __slots__ = ("here", "obj", "owner", "role")
-
-    def __init__(self, obj: Any, owner: Backend, role: str, here: set[Device]) -> None:
-        self.obj, self.owner, self.role, self.here = obj, owner, role, here
+    obj: Any
+    owner: Backend
+    role: str
+    here: set[Device]
 
 
 class Move:
@@ -64,10 +65,8 @@ class Move:
                 if i in flat.skipped or id(leaf) in todo or (not self.copy and self._is_there(leaf)):
                     continue
                 what = what_is(leaf)
-                if what is not None:
-                    item = self._checked(leaf, what, flat)
-                    if item is not None:
-                        todo[id(leaf)] = item
+                if what is not None and (item := self._checked(leaf, what, flat)) is not None:
+                    todo[id(leaf)] = item
             except XDeviceError as error:
                 raise messages.at_path(error, flat.paths[i]) from error.__cause__
         return list(todo.values())
@@ -174,10 +173,8 @@ class Move:
 
     def _move_back(self) -> None:
         for undo in reversed(self.undo):
-            try:
+            with suppress(Exception):  # the error that stopped the move says more
                 undo()
-            except Exception:  # the error that stopped the move says more
-                continue
 
     def _verified(self, moved: Any, owner: Backend) -> Any:
         if not self._is_there(moved):

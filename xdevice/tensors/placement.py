@@ -76,7 +76,10 @@ def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
             where = where_by_type[type(obj)]
         except KeyError:
             if tensor_owner(obj) is None:
-                return _the_device_in(obj, skip)
+                found = devices_of(obj, skip=skip)
+                if len(found) > 1:
+                    raise _messages().mixed((("", obj),), skip) from None
+                return next(iter(found))
             where = where_by_type[type(obj)]
         return where(obj)
     except TracedTensorError:
@@ -232,13 +235,6 @@ def owner_of(obj: Any) -> Backend:
     return owner
 
 
-def _the_device_in(obj: Any, skip: Collection[str]) -> Device:
-    found = devices_of(obj, skip=skip)
-    if len(found) > 1:
-        raise _messages().mixed((("", obj),), skip) from None
-    return next(iter(found))
-
-
 def _target(obj: Any, device: Any) -> Device:
     try:
         return as_device(device)
@@ -270,16 +266,11 @@ def _plain_places(tree: Any, only: Device | None = None) -> set[Device] | None:
                     return None
                 found.add(here)
                 last = here
-        elif cls is dict:
-            if id(node) in seen or not ATOMS.issuperset(map(type, node)):
+        elif cls in _OPENED:
+            if id(node) in seen or (cls is dict and not ATOMS.issuperset(map(type, node))):
                 return None  # shared, or it contains itself; or a key may hold a tensor
             seen.add(id(node))
-            nodes += node.values()
-        elif cls in _OPENED:
-            if id(node) in seen:
-                return None
-            seen.add(id(node))
-            nodes += node
+            nodes += node.values() if cls is dict else node
     return found
 
 
@@ -290,34 +281,15 @@ def _devices_of_tree(tree: Any, skip: Collection[str]) -> set[Device]:
         plain = None  # a tensor on several devices, or on an unknown one
     if plain:
         return plain
-    from xdevice.tensors.trees.leaves import is_weak, places, what_is  # many programs never need them
-    from xdevice.tensors.trees.tree import flatten
+    from xdevice.tensors.trees.places import devices_in  # many programs never need it
 
-    flat = flatten(tree, skip)
-    found: set[Device] = set()
-    weak: set[Device] = set()  # of what counts only where there is nothing else
-    for i, leaf in enumerate(flat.leaves):
-        if type(leaf) in ATOMS or i in flat.skipped:
-            continue
-        try:
-            what = what_is(leaf)
-            if what is not None:
-                here = weak if is_weak(leaf, what) else found
-                here |= places(leaf, what)
-        except XDeviceError as error:
-            raise _messages().at_path(error, flat.paths[i]) from error.__cause__
-    if not found and not weak:
-        raise _messages().not_a_tensor(tree)
-    return found or weak
+    return devices_in(tree, skip)
 
 
 def _union(objs: tuple[Any, ...]) -> set[Device]:
     if not objs:
         raise NotATensorError("nothing was given; pass the tensors, models or trees to compare")
-    found: set[Device] = set()
-    for obj in objs:
-        found |= {as_device(obj)} if is_device(obj) else devices_of(obj)
-    return found
+    return set().union(*({as_device(obj)} if is_device(obj) else devices_of(obj) for obj in objs))
 
 
 def _messages() -> ModuleType:

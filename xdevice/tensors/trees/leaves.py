@@ -103,10 +103,7 @@ def places(leaf: Any, what: Ownership | SelfMoving) -> set[Device]:
             return {as_device(where)}
         except XDeviceError:
             pass  # a word of its own for something else
-    found: set[Device] = set()
-    for _, tensor, owned in tensors_in(leaf):
-        found |= places_of(tensor, owned)
-    return found
+    return set().union(*(places_of(tensor, owned) for _, tensor, owned in tensors_in(leaf)))
 
 
 def moved_by_itself(leaf: Any, device: Device, copy: bool) -> Any:

@@ -86,6 +86,5 @@ def _inside(node: Any, path: str) -> list[tuple[str, Any]]:
     if is_pythons(type(node)) and not callable(node):  # views and iterators too, which are not read
         found += [(path, part) for part in gc.get_referents(node)]
     if isinstance(node, (dict, list, tuple, set, frozenset)):  # of a class that moves itself
-        contents = node.values() if isinstance(node, dict) else node
-        found += [(f"{path}[{i}]", part) for i, part in enumerate(contents)]
+        found += [(f"{path}[{i}]", part) for i, part in enumerate(node.values() if isinstance(node, dict) else node)]
     return found
