@@ -122,15 +122,11 @@ class Factories:
 
     def fftfreq(self, n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
         """The frequencies of `fft` of ``n`` samples that are ``d`` apart."""
-        import numpy as np
-
-        return self._from_host(np.fft.fftfreq(_samples(n), d), dtype, device)
+        return self._frequencies("fftfreq", n, d, dtype, device)
 
     def rfftfreq(self, n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
         """The frequencies of `rfft` of ``n`` samples that are ``d`` apart."""
-        import numpy as np
-
-        return self._from_host(np.fft.rfftfreq(_samples(n), d), dtype, device)
+        return self._frequencies("rfftfreq", n, d, dtype, device)
 
     def full_like(self, x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
         """A tensor of one number, of the shape, dtype and device of another tensor."""
@@ -185,16 +181,17 @@ class Factories:
             self._dtypes[dtype] = found
         return found
 
+    def _frequencies(self, name: str, n: int, d: float, dtype: Any, device: Any) -> Any:
+        import numpy as np
+
+        if n < 1:
+            raise ArgumentError(f"the frequencies of {n!r} samples; give 1 or more")
+        return self._from_host(getattr(np.fft, name)(n, d), dtype, device)
+
     def _from_host(self, array: Any, dtype: Any, device: Any) -> Any:
         with using(self._owner):
             default = self._owner.creation.zeros((0,), None, None).dtype if dtype is None else dtype
             return creation.tensor(array, dtype=default, device=device)
-
-
-def _samples(n: int) -> int:
-    if n < 1:
-        raise ArgumentError(f"the frequencies of {n!r} samples; give 1 or more")
-    return n
 
 
 def _is_plain(shape: Any) -> bool:

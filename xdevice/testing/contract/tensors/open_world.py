@@ -113,12 +113,7 @@ class OpenWorld(Promises):
     @needs("creation.ones")
     def test_user_objects_move_between_devices(self, backend: str) -> None:
         x = ones((2, 3), device=FIRST)
-        tree: dict[str, Any] = {
-            "boxes": Boxes(x),
-            "space": SimpleNamespace(x=x),
-            "names": np.array(["a"]),
-            "rate": np.float32(1),
-        }
+        tree: Any = {"boxes": Boxes(x), "space": SimpleNamespace(x=x), "names": np.array(["a"]), "rate": np.float32(1)}
         assert device_of(tree) == FIRST
         moved = to_device(tree, SECOND)
         assert device_of(moved) == SECOND
