@@ -15,72 +15,41 @@ NAME = "vgpu"
 class Runtime(Protocol):
     """A way of making virtual GPUs; devices are given by index, and memory is in bytes."""
 
-    name: str
-    """Their device type in torch: ``vgpu``, or ``cuda`` while they stand in for CUDA's."""
-
+    name: str  # their device type in torch: ``vgpu``, or ``cuda`` while they stand in for CUDA's
     count: int
-    """The number of virtual GPUs."""
-
-    capacity: int
-    """The memory of each, as far as it is told."""
-
-    limited: bool
-    """Whether tensors may not exceed the capacity."""
-
-    generators: list[torch.Generator]
-    """The default generator of each device, as on real GPUs: drawing on the CPU does not affect them."""
+    capacity: int  # the memory of each, as far as it is told
+    limited: bool  # whether tensors may not exceed the capacity
+    generators: list[torch.Generator]  # the default ones: as on real GPUs, drawing on the CPU does not affect them
 
     def start(self) -> None:
         """Register the devices with torch, and what computes on them."""
-        ...
 
     def current(self) -> int:
         """This thread's current device, meant by a device type without an index."""
-        ...
 
     def exchange(self, index: int, /) -> int:
         """Set this thread's current device, which exists, and return the previous one. -1 changes nothing."""
-        ...
 
     def is_used(self) -> bool:
         """Whether a virtual GPU has been used: ``is_initialized()`` of ``torch.vgpu`` and ``torch.cuda``."""
-        ...
 
     def use(self, whether: bool, /) -> None:
         """Note that a virtual GPU has been used, or that none has yet."""
-        ...
 
     def is_forked(self) -> bool:
         """Whether this process was forked from one that had used virtual GPUs; they cannot be used here."""
-        ...
 
     def allocated(self, index: int, /) -> int:
         """Memory of live tensors."""
-        ...
 
     def peak(self, index: int, /) -> int:
         """The most so far, or since `reset_peak`."""
-        ...
-
-    def total(self, index: int, /) -> int:
-        """Memory of all tensors so far, or since `reset_total`."""
-        ...
 
     def reset_peak(self, index: int, /) -> None:
         """Let the peak be what is allocated now."""
-        ...
-
-    def reset_total(self, index: int, /) -> None:
-        """Let the total be what is allocated now."""
-        ...
-
-    def limit(self, index: int, size: int, /) -> None:
-        """Let tensors that exceed the size raise torch's out-of-memory error."""
-        ...
 
     def resize(self, storage: Any, size: int, /) -> None:
         """Resize a storage, whose values stay."""
-        ...
 
 
 _in_use: Runtime | None = None

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch import mixing
-from xdevice.backends.torch.private_names import library, own, replace_name
+from xdevice.backends.torch.private_names import kernels_of, own, replace_name
 from xdevice.backends.torch.virtual import streams, vgpu
 from xdevice.backends.torch.virtual.compiled import build
-from xdevice.backends.torch.virtual.runtime import NAME, known
+from xdevice.backends.torch.virtual.runtime import NAME, in_use, known
 from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
 from xdevice.kit import plugins
 
@@ -26,7 +26,6 @@ class Compiled:
     def __init__(self, path: Path, name: str, count: int, capacity: int, limited: bool) -> None:
         self.name, self.count, self.capacity, self.limited = name, count, capacity, limited
         self.generators: list[torch.Generator] = []
-        self._registered: list[Any] = []  # registrations last as long as these objects
         self._library = plug_in = ctypes.PyDLL(str(path))  # its functions are too short to release the lock for
         plug_in.xdevice_start.argtypes = [ctypes.c_int, ctypes.c_int, _NUMBER, ctypes.c_int]
         plug_in.xdevice_limit.argtypes = [ctypes.c_int, _NUMBER]
@@ -67,9 +66,7 @@ class Compiled:
                 f"virtual GPUs cannot be made under torch {torch.__version__}, which has changed: {error.decode()}; "
                 "report it, with this line"
             )
-        errors = library.Library("xdevice_virtual", "IMPL")
-        errors.impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
-        self._registered.append(errors)
+        kernels_of("xdevice_virtual").impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
         self.generators += [torch.Generator(f"{self.name}:{i}") for i in range(self.count)]  # the first: the defaults
 
 
@@ -90,6 +87,13 @@ def _raise_mixed(operation: str, a: torch.device, b: torch.device) -> None:
     """Raise `MixedDeviceError` within a strict block; elsewhere C++ raises torch's error."""
     if mixing.is_forbidden():
         raise mixed(operation, [known(a), known(b)])
+
+
+def compiled() -> Compiled:
+    """The virtual GPUs of this process, where they stand in for CUDA's: others cannot."""
+    found = in_use()
+    assert isinstance(found, Compiled)
+    return found
 
 
 def load(name: str, count: int, capacity: int, limited: bool) -> Compiled:

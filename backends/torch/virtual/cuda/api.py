@@ -7,9 +7,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import torch
-
-from xdevice.backends.torch.private_names import core, replace_name
+from xdevice.backends.torch.private_names import core, own, replace_name
+from xdevice.backends.torch.virtual.compiled.plug_in import compiled
 from xdevice.backends.torch.virtual.cuda import streams
 from xdevice.backends.torch.virtual.cuda.unavailable import refused
 from xdevice.backends.torch.virtual.runtime import exchange, in_use
@@ -24,44 +23,21 @@ def _zero(*args: Any) -> int:
     return 0
 
 
-def _count() -> int:
-    return in_use().count
+_ZERO = """
+    major minor regs_per_multiprocessor L2_cache_size shared_memory_per_block shared_memory_per_block_optin
+    shared_memory_per_multiprocessor clock_rate memory_clock_rate memory_bus_width
+    pci_bus_id pci_device_id pci_domain_id
+"""
+"""The properties that are 0."""
 
 
 def _properties(index: int) -> SimpleNamespace:
     """Capability 0.0, since no program for real GPUs can be compiled for it."""
-    sizes = dict.fromkeys(
-        (
-            "regs_per_multiprocessor",
-            "L2_cache_size",
-            "shared_memory_per_block",
-            "shared_memory_per_block_optin",
-            "shared_memory_per_multiprocessor",
-            "clock_rate",
-            "memory_clock_rate",
-            "memory_bus_width",
-            "pci_bus_id",
-            "pci_device_id",
-            "pci_domain_id",
-        ),
-        0,
-    )
-    return SimpleNamespace(
-        name=f"virtual GPU {index} (xdevice, on the CPU)",
-        total_memory=memory_info(index)[1],
-        is_virtual=True,
-        major=0,
-        minor=0,
-        multi_processor_count=1,
-        warp_size=32,
-        max_threads_per_multi_processor=1024,
-        max_threads_per_block=1024,
-        is_integrated=True,
-        is_multi_gpu_board=False,
-        gcnArchName="",
-        uuid=f"virtual-{index}",
-        **sizes,
-    )
+    name, uuid, memory = f"virtual GPU {index} (xdevice, on the CPU)", f"virtual-{index}", memory_info(index)[1]
+    sizes = {"max_threads_per_multi_processor": 1024, "max_threads_per_block": 1024, "warp_size": 32}
+    kind = {"is_virtual": True, "is_integrated": True, "is_multi_gpu_board": False, "gcnArchName": ""}
+    none = dict.fromkeys(_ZERO.split(), 0)
+    return SimpleNamespace(name=name, uuid=uuid, total_memory=memory, multi_processor_count=1, **sizes, **kind, **none)
 
 
 def memory_info(index: int) -> tuple[int, int]:
@@ -74,14 +50,14 @@ def memory_info(index: int) -> tuple[int, int]:
 
 def _statistics(index: int) -> dict[str, Any]:
     """Under torch's keys; reserved is what is allocated, since nothing is cached."""
-    now, total = in_use().allocated(index), in_use().total(index)
+    now, total = compiled().allocated(index), compiled().total(index)
     held = {"current": now, "peak": in_use().peak(index), "allocated": total, "freed": total - now}
     none = dict.fromkeys(held, 0)
     found: dict[str, Any] = {}
     for name in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes"):
         found[name] = {"all": dict(held), "small_pool": dict(none), "large_pool": dict(held)}
     for name in ("inactive_split_bytes", "allocation", "active", "segment", "inactive_split"):
-        found[name] = {"all": dict(none), "small_pool": dict(none), "large_pool": dict(none)}
+        found[name] = {pool: dict(none) for pool in ("all", "small_pool", "large_pool")}
     counts = ["num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free"]
     return found | dict.fromkeys(("oversize_allocations", "oversize_segments"), none) | dict.fromkeys(counts, 0)
 
@@ -93,35 +69,33 @@ _fractions: dict[int, float] = {}
 def _set_fraction(fraction: float, index: int) -> None:
     _fractions[index] = fraction
     unlimited = fraction == 1 and not in_use().limited
-    in_use().limit(index, sys.maxsize if unlimited else int(fraction * in_use().capacity))
+    compiled().limit(index, sys.maxsize if unlimited else int(fraction * in_use().capacity))
+
+
+_NOTHING = """
+    init synchronize sleep emptyCache ipc_collect clearCublasWorkspaces set_sync_debug_mode
+    record_memory_history record_memory_history_legacy
+"""
+"""What does nothing."""
 
 
 def _answers() -> dict[str, Callable[..., Any]]:
-    virtual = in_use()
+    virtual = compiled()
     return {
-        "init": _nothing,
-        "getDeviceCount": _count,
+        **dict.fromkeys(_NOTHING.split(), _nothing),
+        **dict.fromkeys(("setDevice", "exchangeDevice", "maybeExchangeDevice"), exchange),
+        **dict.fromkeys(("getCompiledVersion", "get_sync_debug_mode"), _zero),
+        **dict.fromkeys(("isHistoryEnabled", "isCurrentStreamCapturing"), lambda: False),
+        "getDeviceCount": lambda: virtual.count,
         "getDevice": virtual.current,
-        "setDevice": exchange,
-        "exchangeDevice": exchange,
-        "maybeExchangeDevice": exchange,
-        "synchronize": _nothing,
-        "sleep": _nothing,
-        "emptyCache": _nothing,
-        "ipc_collect": _nothing,
-        "clearCublasWorkspaces": _nothing,
         "isInBadFork": virtual.is_forked,
         "hasPrimaryContext": lambda index: True,
         "canDeviceAccessPeer": lambda a, b: True,
         "getArchFlags": lambda: "",
-        "getCompiledVersion": _zero,
         "memoryStats": _statistics,
         "resetPeakMemoryStats": virtual.reset_peak,
         "resetAccumulatedMemoryStats": virtual.reset_total,
         "memorySnapshot": lambda *args: {"segments": [], "device_traces": []},
-        "record_memory_history": _nothing,
-        "record_memory_history_legacy": _nothing,
-        "isHistoryEnabled": lambda: False,
         "getAllocatorBackend": lambda: "native",
         "cudaCachingAllocator_is_enabled": lambda: True,
         "setMemoryFraction": _set_fraction,
@@ -130,9 +104,6 @@ def _answers() -> dict[str, Callable[..., Any]]:
         "getDefaultStream": streams.default,
         "setStream": streams.choose,
         "getCurrentRawStream": lambda index: streams.current(index)[0],
-        "isCurrentStreamCapturing": lambda: False,
-        "get_sync_debug_mode": _zero,
-        "set_sync_debug_mode": _nothing,
     }
 
 
@@ -143,7 +114,7 @@ def _own(word: Callable[..., Any]) -> Callable[..., Any]:
 
 def replace() -> None:
     """Let ``torch.cuda`` find what it asks for."""
-    answers, cuda = {name: _own(word) for name, word in _answers().items()}, torch.cuda
+    answers = {name: _own(word) for name, word in _answers().items()}
     built = hasattr(core, "_cuda_getDeviceCount")
     for name in [name[6:] for name in dir(core) if name.startswith("_cuda_")] if built else []:
         if name not in answers and callable(getattr(core, f"_cuda_{name}")):
@@ -152,7 +123,7 @@ def replace() -> None:
         replace_name(f"torch._C:_cuda_{name}", word)
     replace_name("torch._C:_nccl_version", _zero)  # asked by torch's own log: there is none
     replace_name("torch._C:_nccl_version_suffix", bytes)
-    _replace_python(cuda, answers)
+    _replace_python(answers)
 
 
 _CUDART = "cudaProfilerStart", "cudaProfilerStop", "cudaDeviceSynchronize", "cudaHostRegister", "cudaHostUnregister"
@@ -162,11 +133,10 @@ _MARKS = "rangePushA", "rangePop", "rangeStartA", "rangeEnd", "markA"
 """What ``torch.cuda.nvtx`` calls."""
 
 
-def _replace_python(cuda: Any, answers: dict[str, Callable[..., Any]]) -> None:
+def _replace_python(answers: dict[str, Callable[..., Any]]) -> None:
     """The same where ``torch.cuda`` has taken it over while it was imported."""
-    cuda._queued_calls[:] = [
-        call for call in cuda._queued_calls if not call[0].__name__.startswith(("_check_cap", "_check_cub"))
-    ]
+    left_out, queued = ("_check_cap", "_check_cub"), own.cuda._queued_calls
+    queued[:] = [call for call in queued if not call[0].__name__.startswith(left_out)]
     done, marks = dict.fromkeys(_CUDART, _zero), dict.fromkeys(_MARKS, _zero)
     runtime = {"cudaMemGetInfo": memory_info, "cudaError": SimpleNamespace(success=0), "cudaGetErrorString": str}
     for name, value in (

@@ -9,8 +9,7 @@ import torch
 from torch.multiprocessing import reductions
 
 from xdevice.backends.torch.private_names import core, own, replace_name
-from xdevice.backends.torch.virtual.compiled.plug_in import Compiled
-from xdevice.backends.torch.virtual.runtime import in_use
+from xdevice.backends.torch.virtual.compiled.plug_in import compiled
 
 
 def replace() -> None:
@@ -56,13 +55,11 @@ def _without_cudnn() -> None:
 
 def _libraries() -> None:
     """A library with operations, such as torchvision's, may have kernels for real GPUs: let the CPU's replace them."""
-    virtual = in_use()
-    assert isinstance(virtual, Compiled)  # others do not stand in
     plain = own.ops.load_library
 
     def load_library(path: str) -> None:
         plain(path)
-        virtual.cover()
+        compiled().cover()
 
     replace_name("torch:ops.load_library", load_library)
 
@@ -98,7 +95,6 @@ def _shared(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _received(host: torch.Tensor, index: int, parameter: bool, requires_grad: bool) -> torch.Tensor:
-    cuda: Any = torch.cuda
-    cuda.init()
+    own.cuda.init()
     made: torch.Tensor = torch.ops.xdevice_virtual.take(host, index)
     return torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)

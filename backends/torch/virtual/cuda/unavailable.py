@@ -12,7 +12,6 @@ from xdevice.backends.torch.private_names import replace_name
 _OPERATIONS = "run the operations themselves"
 _TENSORS = "make tensors with torch.empty"
 _KERNELS = "write the kernel as operations of torch"
-_DISTRIBUTED = "use torch.distributed, which gloo serves"
 _NVML = "torch.cuda.mem_get_info and memory_allocated work"
 
 _WORDS = {
@@ -27,15 +26,10 @@ _WORDS = {
     "_cuda_hostMemoryStats": ("torch.cuda.host_memory_stats", "torch.cuda.memory_stats works"),
     "_cuda_resetAccumulatedHostMemoryStats": ("torch.cuda.reset_accumulated_host_memory_stats", _TENSORS),
     "_cuda_resetPeakHostMemoryStats": ("torch.cuda.reset_peak_host_memory_stats", _TENSORS),
-    "_nccl_unique_id": ("torch.cuda.nccl.unique_id", _DISTRIBUTED),
-    "_nccl_init_rank": ("torch.cuda.nccl.init_rank", _DISTRIBUTED),
-    "_nccl_all_reduce": ("torch.cuda.nccl.all_reduce", _DISTRIBUTED),
-    "_nccl_reduce": ("torch.cuda.nccl.reduce", _DISTRIBUTED),
-    "_nccl_broadcast": ("torch.cuda.nccl.broadcast", _DISTRIBUTED),
-    "_nccl_all_gather": ("torch.cuda.nccl.all_gather", _DISTRIBUTED),
-    "_nccl_reduce_scatter": ("torch.cuda.nccl.reduce_scatter", _DISTRIBUTED),
 }
 """What ``torch.cuda`` calls of `torch._C`, by name: what the program called, and what to use instead."""
+
+_NCCL = "unique_id init_rank all_reduce reduce broadcast all_gather reduce_scatter"
 
 
 def refused(name: str, instead: str) -> Callable[..., NoReturn]:
@@ -53,36 +47,27 @@ def _class(name: str, instead: str) -> type:
     return type(name.rpartition(".")[2], (), {"__new__": lambda cls, *args, **kwargs: refuse()})
 
 
-CUDAGraph = _class("torch.cuda.CUDAGraph", _OPERATIONS)
-MemPool = _class("torch.cuda.MemPool", _TENSORS)
-ExternalStream = _class("torch.cuda.ExternalStream", "make a torch.cuda.Stream")
-
-
 def replace() -> None:
     """Put these in place of torch's."""
     for name, (called, instead) in _WORDS.items():
         replace_name(f"torch._C:{name}", refused(called, instead))
-    for name, value in (
-        ("CUDAGraph", CUDAGraph),
-        ("graphs.CUDAGraph", CUDAGraph),
-        ("MemPool", MemPool),
-        ("memory.MemPool", MemPool),
-        ("ExternalStream", ExternalStream),
-        ("streams.ExternalStream", ExternalStream),
-        ("graph_pool_handle", refused("torch.cuda.graph_pool_handle", _OPERATIONS)),
-        ("graphs.graph_pool_handle", refused("torch.cuda.graph_pool_handle", _OPERATIONS)),
-        ("list_gpu_processes", refused("torch.cuda.list_gpu_processes", _NVML)),
-        ("memory.list_gpu_processes", refused("torch.cuda.list_gpu_processes", _NVML)),
+    for name in _NCCL.split():
+        replace_name(
+            f"torch._C:_nccl_{name}", refused(f"torch.cuda.nccl.{name}", "use torch.distributed, which gloo serves")
+        )
+    nvml = refused("NVML, which torch.cuda.utilization, temperature and power_draw ask", _NVML)
+    for names, value in (
+        ("CUDAGraph graphs.CUDAGraph", _class("torch.cuda.CUDAGraph", _OPERATIONS)),
+        ("MemPool memory.MemPool", _class("torch.cuda.MemPool", _TENSORS)),
+        ("ExternalStream streams.ExternalStream", _class("torch.cuda.ExternalStream", "make a torch.cuda.Stream")),
+        ("graph_pool_handle graphs.graph_pool_handle", refused("torch.cuda.graph_pool_handle", _OPERATIONS)),
+        ("list_gpu_processes memory.list_gpu_processes", refused("torch.cuda.list_gpu_processes", _NVML)),
         ("_compile_kernel", refused("torch.cuda._compile_kernel", _KERNELS)),
-        ("_get_pynvml_handler", refused("NVML, which torch.cuda.utilization, temperature and power_draw ask", _NVML)),
+        ("_get_pynvml_handler", nvml),
     ):
-        replace_name(f"torch.cuda:{name}", value)
-    _replace_tunable()
-
-
-def _replace_tunable() -> None:
-    """TunableOp is off, and cannot be turned on."""
-    for name in torch.cuda.tunable.__all__:
+        for name in names.split():
+            replace_name(f"torch.cuda:{name}", value)
+    for name in torch.cuda.tunable.__all__:  # TunableOp is off, and cannot be turned on
         refuse = refused(f"torch.cuda.tunable.{name}", "operations are the CPU's and are not tuned")
         off = name in ("is_enabled", "tuning_is_enabled", "record_untuned_is_enabled")
         replace_name(f"torch.cuda.tunable:{name}", (lambda: False) if off else refuse)

@@ -17,17 +17,9 @@ from torch.utils.backend_registration import (
     _setup_privateuseone_for_python_backend,  # pyright: ignore[reportPrivateUsage]  # the only way there is
 )
 
-from xdevice.backends.torch.private_names import library, replace_name
+from xdevice.backends.torch.private_names import kernels_of, replace_name
 from xdevice.backends.torch.virtual import runtime, streams, vgpu
-from xdevice.backends.torch.virtual.in_python import (
-    factories,
-    kernels,
-    memory,
-    memory_accounting,
-    nn,
-    randomness,
-    rnn,
-)
+from xdevice.backends.torch.virtual.in_python import factories, kernels, memory, memory_accounting, nn, randomness, rnn
 from xdevice.backends.torch.virtual.runtime import NAME, existing
 from xdevice.backends.torch.virtual.torch_parts import backward
 
@@ -40,14 +32,12 @@ class InPython:
     """Virtual GPUs without a plug-in: under PrivateUse1 only."""
 
     name = NAME
-    allocated, reset_peak = staticmethod(memory_accounting.allocated), staticmethod(memory_accounting.reset_peak)
-    peak, limit = staticmethod(memory_accounting.peak), staticmethod(memory_accounting.limit)
-    total, reset_total = staticmethod(memory_accounting.total), staticmethod(memory_accounting.reset_total)
+    allocated, peak = staticmethod(memory_accounting.allocated), staticmethod(memory_accounting.peak)
+    reset_peak = staticmethod(memory_accounting.reset_peak)
 
     def __init__(self, count: int, capacity: int, limited: bool) -> None:
         self.count, self.capacity, self.limited = count, capacity, limited
         self.generators: list[torch.Generator] = []
-        self._registered: list[Any] = []  # registrations last as long as these objects
         self._current, self._used, self._forked = _Current(), False, False
 
     def current(self) -> int:
@@ -79,14 +69,14 @@ class InPython:
         _setup_privateuseone_for_python_backend(NAME, backend_module=vgpu, device_guard=backward.Guard())
         memory_accounting.open_for(self.count)
         memory.open_for(self.count)
-        everything, ours = library.Library("_", "IMPL"), _Operations()
+        ours = _Operations()
         for part in (kernels, memory, rnn, nn):
             part.register(ours)
-        kernels.register_fallbacks(everything)
+        kernels.register_fallbacks(kernels_of("_"))
         ours.register()
-        self._registered += [everything, ours, memory.for_python()]
+        memory.register_for_python()
         _answer_for_accelerator()
-        randomness.take_generators()
+        replace_name("torch:Generator", randomness.Generator)
         self.generators += [torch.Generator(f"{NAME}:{i}") for i in range(self.count)]
         backward.compute_here()
         factories.replace()
@@ -104,17 +94,17 @@ class _Operations:
     """Kernels that are registered together, the last one of each name: torch takes only one from Python."""
 
     def __init__(self) -> None:
-        self._library = library.Library("aten", "IMPL")
         self._kernels: dict[tuple[str, str], Callable[..., Any]] = {}
 
     def impl(self, name: str, kernel: Callable[..., Any], key: str) -> None:
         self._kernels[name.removeprefix("aten::"), key] = kernel
 
     def register(self) -> None:
+        ours = kernels_of("aten")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch says that its own kernels are replaced
             for (name, key), kernel in self._kernels.items():
-                self._library.impl(name, kernel, key, allow_override=True)
+                ours.impl(name, kernel, key, allow_override=True)
 
 
 def _answer_for_accelerator() -> None:

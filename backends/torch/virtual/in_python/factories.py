@@ -18,15 +18,10 @@ from torch.utils._device import (
     _device_constructors,  # pyright: ignore[reportPrivateUsage]  # the factories that a default device applies to
 )
 
-from xdevice.backends.torch.private_names import replace_name, storage_of
+from xdevice.backends.torch.private_names import FACTORIES, own, replace_name, storage_of
 from xdevice.backends.torch.virtual.runtime import NAME, in_use
 
 _script: Any = _builtins
-
-_FACTORIES = """
-    arange as_tensor asarray empty empty_like empty_strided eye full full_like linspace logspace normal ones ones_like
-    rand rand_like randint randint_like randn randn_like randperm tensor zeros zeros_like
-"""
 
 _pinned: WeakValueDictionary[int, Any] = WeakValueDictionary()  # storages, by address
 
@@ -51,10 +46,7 @@ def _marked(tensor: torch.Tensor) -> torch.Tensor:
 
 def _meant(device: Any) -> Any:
     """The device, with the current index where it is ``vgpu`` without one."""
-    if isinstance(device, torch.device):
-        here = device.type == NAME and device.index is None
-    else:
-        here = isinstance(device, str) and device == NAME
+    here = isinstance(device, (str, torch.device)) and str(device) == NAME
     return torch.device(NAME, in_use().current()) if here else device
 
 
@@ -63,9 +55,8 @@ def _factory(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     def made(*args: Any, **kwargs: Any) -> torch.Tensor:
         if "device" in kwargs:
             kwargs["device"] = _meant(kwargs["device"])
-        if kwargs.pop("pin_memory", False):
-            return _marked(make(*args, **kwargs))
-        return make(*args, **kwargs)
+        pinned = kwargs.pop("pin_memory", False)
+        return _marked(make(*args, **kwargs)) if pinned else make(*args, **kwargs)
 
     return made
 
@@ -100,12 +91,10 @@ class _Method:
 def replace() -> None:
     """Wrap torch's factories and `Tensor.to`."""
     _device_constructors()  # caches the unwrapped functions, which modes such as a default device see
-    functions: Any = torch
-    for name in _FACTORIES.split():
-        plain = getattr(functions, name)
+    for name in FACTORIES.split():
+        plain = getattr(own, name)
         made = _factory(plain)
         replace_name(f"torch:{name}", made)
         _script._register_builtin(made, _script._find_builtin(plain))  # TorchScript cannot compile the wrapper
-    tensor: Any = torch.Tensor
-    replace_name("torch:Tensor.to", _Method(tensor.to))
-    replace_name("torch:Tensor.new_tensor", _Method(tensor.new_tensor))
+    for name in ("to", "new_tensor"):
+        replace_name(f"torch:Tensor.{name}", _Method(getattr(torch.Tensor, name)))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
 
 from xdevice.backends.torch import mixing
-from xdevice.backends.torch.private_names import aten, core, storage_of
+from xdevice.backends.torch.private_names import core, overload_of, storage_of
 from xdevice.backends.torch.virtual.in_python import memory_accounting
 from xdevice.backends.torch.virtual.in_python.memory import (
     adopt,
@@ -77,8 +77,7 @@ def direct(full: str) -> Callable[..., Any]:
     def kernel(*args: Any, **kwargs: Any) -> Any:
         nonlocal plan
         if plan is None:
-            packet, _, overload = full.removeprefix("aten::").partition(".")
-            plan = _planned(getattr(getattr(aten, packet), overload or "default"))
+            plan = _planned(overload_of(full))
         return Call(plan).run(args, kwargs)
 
     return kernel
@@ -113,25 +112,29 @@ class Call:
         if plan.generator is not None:
             self._give_generator(here, named)
         try:
-            with _context(plan, self.index):
+            usual = not (plan.seeded or torch.is_autocast_enabled("cpu"))
+            with _usual if usual else _unusual(plan, self.index):
                 result = plan.call(*here, **named)
         except RuntimeError as error:
-            memory_accounting.check_host(error, in_use().current() if self.index is None else self.index)
-            return self._again(error)(args, kwargs)
+            memory_accounting.check_host(error, self._here())
+            return self._again(error).run(args, kwargs)
         if plan.written:
             self._adopt_changes()
         return self._virtual(result)
 
-    def _again(self, error: RuntimeError) -> Callable[..., Any]:
+    def _here(self) -> int:
+        return in_use().current() if self.index is None else self.index
+
+    def _again(self, error: RuntimeError) -> Call:
         """Another way to run the operation, if the error is due to the way it was run."""
         if self.plan.written and not self.roomy and "not resizable" in str(error):
             # with new aliases: those that could not grow already have a size beyond the end of their memory
-            return Call(self.plan, roomy=True).run
+            return Call(self.plan, roomy=True)
         packet = getattr(self.plan.call, "overloadpacket", None)
         if packet is None or "instead found type" not in str(error):
             raise error
         self.plan.call = packet  # the argument arrived as a number, which needs another overload
-        return Call(self.plan).run
+        return Call(self.plan)
 
     def _host(self, value: Any, key: int | str) -> Any:
         """The argument for the CPU kernel."""
@@ -171,15 +174,15 @@ class Call:
 
     def _overlapping(self, tensor: torch.Tensor) -> torch.Tensor:
         """An alias in the storage of the other aliases of that memory, as torch's overlap checks expect."""
-        storage = storage_of(tensor)
-        if storage._cdata not in self.storages:
-            self.storages[storage._cdata] = None
+        memory = storage_of(tensor)._cdata
+        if memory not in self.storages:
+            self.storages[memory] = None
             return to_host(tensor)
-        shared = self.storages[storage._cdata]
+        shared = self.storages[memory]
         if shared is None:
-            shared = self.storages[storage._cdata] = storage_of(whole(tensor))
+            shared = self.storages[memory] = storage_of(whole(tensor))
             for alias, other in self.aliases:
-                if storage_of(other)._cdata == storage._cdata:
+                if storage_of(other)._cdata == memory:
                     _place(alias, other, shared)
         return _place(torch.empty(0, dtype=tensor.dtype, device="cpu"), tensor, shared)
 
@@ -203,32 +206,26 @@ class Call:
                     return tensor
             if value.layout is not torch.strided or value.is_nested or value.is_quantized:
                 raise _refusal(self.plan.name, "makes a tensor that is")
-            return to_virtual(value, in_use().current() if self.index is None else self.index)
+            return to_virtual(value, self._here())
         if isinstance(value, (list, tuple)):
             return type(value)(self._virtual(item) for item in value)
         return value
 
     def _give_generator(self, here: list[Any], named: dict[str, Any]) -> None:
-        key = self.plan.generator
-        at = key if isinstance(key, int) and key < len(here) else None
-        given = named.get("generator") if at is None else here[at]
-        index = in_use().current() if self.index is None else self.index
+        key: Any = self.plan.generator
+        place: Any = here if isinstance(key, int) and key < len(here) else named
+        key = key if place is here else "generator"
+        given = place[key] if place is here else named.get(key)
         if given is not None:
-            return check(given, index)
-        generator = in_use().generators[index]
-        if at is None:
-            named["generator"] = generator
+            check(given, self._here())
         else:
-            here[at] = generator
-        return None
+            place[key] = in_use().generators[self._here()]
 
     def _mixed(self) -> RuntimeError:
-        there = {torch.device(NAME, in_use().current() if self.index is None else self.index), self.stranger}
+        there = {torch.device(NAME, self._here()), self.stranger}
         if mixing.is_forbidden():
             return mixed(self.plan.name, [known(device) for device in there if device is not None])
-        first, second = sorted(map(str, there), reverse=True)
-        if first[:4] == second[:4]:
-            first, second = second, first
+        first, second = sorted(map(str, there), key=lambda name: (name.startswith("cpu"), name))
         return RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {first} and {second}! "
             f"(when checking {self.plan.name})"
@@ -259,10 +256,6 @@ def _unusual(plan: Plan, index: int | None) -> Generator[None]:
 
 
 _usual = nullcontext()
-
-
-def _context(plan: Plan, index: int | None) -> AbstractContextManager[None]:
-    return _unusual(plan, index) if plan.seeded or torch.is_autocast_enabled("cpu") else _usual
 
 
 def _refusal(name: str, does: str) -> NotImplementedError:

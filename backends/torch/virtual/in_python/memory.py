@@ -12,11 +12,12 @@ import math
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import ON_CPU, aten, core, library, storage_of
+from xdevice.backends.torch.private_names import ON_CPU, aten, core, kernels_of, overload_of, storage_of
 from xdevice.backends.torch.virtual.in_python import factories, memory_accounting
 from xdevice.backends.torch.virtual.runtime import NAME, index_of
 
@@ -98,14 +99,8 @@ def _set(tensor: torch.Tensor, storage: Any, offset: Any, size: Sequence[int], s
 
 
 def _empty(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    def empty(  # noqa: PLR0913  (torch's signature)
-        size: Sequence[int],
-        *strides: Sequence[int],
-        dtype: torch.dtype | None = None,
-        layout: torch.layout | None = None,
-        device: torch.device | None = None,
-        pin_memory: bool | None = None,
-        memory_format: torch.memory_format | None = None,
+    def empty(
+        *sizes: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, **options: Any
     ) -> torch.Tensor:
         if layout not in (None, torch.strided):
             raise NotImplementedError(
@@ -113,10 +108,9 @@ def _empty(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
             )
         if pin_memory:
             raise RuntimeError("Only dense CPU tensors can be pinned")
-        options: dict[str, Any] = {} if memory_format is None else {"memory_format": memory_format}
         index = index_of(device)
         try:
-            made = make(size, *strides, dtype=dtype or torch.get_default_dtype(), device="cpu", **options)
+            made = make(*sizes, dtype=dtype or torch.get_default_dtype(), device="cpu", **options)
         except RuntimeError as error:
             memory_accounting.check_host(error, index)
             raise
@@ -153,14 +147,11 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
 
 def check_unshared(tensor: torch.Tensor) -> None:
     """Raise if other tensors share the memory to be replaced: they would keep the old memory."""
-    if _is_shared(storage_of(tensor)):
+    storage = storage_of(tensor)
+    if storage.nbytes() and core._storage_Use_Count(storage._cdata) > 2:  # the tensor, and what we hold here
         raise RuntimeError(
             "memory of a virtual GPU that several tensors share cannot grow; resize before taking views of it"
         )
-
-
-def _is_shared(storage: Any) -> bool:
-    return bool(storage.nbytes()) and core._storage_Use_Count(storage._cdata) > 2  # the tensor, and what we hold here
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
@@ -168,19 +159,11 @@ def _copy(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False
     return target
 
 
-def _to_copy(  # noqa: PLR0913, PLR0917  (torch's signature)
-    tensor: torch.Tensor,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-    non_blocking: bool = False,
-    memory_format: torch.memory_format | None = None,
+def _to_copy(
+    tensor: torch.Tensor, *, pin_memory: Any = None, non_blocking: Any = False, **options: Any
 ) -> torch.Tensor:
     """Like torch's, without the pinned memory that torch uses for non-blocking copies to the host."""
-    options: dict[str, Any] = {"dtype": dtype, "layout": layout, "device": device}
-    made = torch.empty_like(tensor, memory_format=memory_format or torch.preserve_format, **options)
-    return made.copy_(tensor)
+    return torch.empty_like(tensor, **options).copy_(tensor)
 
 
 def _readable(tensor: torch.Tensor) -> torch.Tensor:
@@ -189,34 +172,15 @@ def _readable(tensor: torch.Tensor) -> torch.Tensor:
     return lazy_like(to_host(tensor), tensor)
 
 
-def _zeros(
-    size: Sequence[int],
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-) -> torch.Tensor:
+def _zeros(size: Sequence[int], *, dtype: Any = None, device: Any = None, **options: Any) -> torch.Tensor:
     return to_virtual(torch.zeros(size, dtype=dtype, device="cpu"), index_of(device))
 
 
 # Operations on sizes and strides. torch composes all other views from these.
-_VIEWS = (
-    "as_strided.default",
-    "view.default",
-    "_reshape_alias.default",
-    "unfold.default",
-    "view_as_real.default",
-    "view_as_complex.default",
-    "set_.source_Storage_storage_offset",
-    "set_.source_Storage",
-    "set_.source_Tensor",
-    "set_.default",
-    "is_set_to.default",
-)
-
-
-def _view(overload: Any) -> Callable[..., Any]:
-    return lambda *args, **kwargs: overload.redispatch(ON_CPU, *args, **kwargs)
+_VIEWS = """
+    as_strided view _reshape_alias unfold view_as_real view_as_complex is_set_to
+    set_ set_.source_Tensor set_.source_Storage set_.source_Storage_storage_offset
+"""
 
 
 def register(ours: Any) -> None:
@@ -234,16 +198,16 @@ def register(ours: Any) -> None:
     ours.impl("_to_copy", _to_copy, key)
     for lazy in ("Conjugate", "Negative"):  # otherwise both torch and _copy would resolve the bit
         ours.impl("_copy_from", torch.library.fallthrough_kernel, lazy)
-    for name in _VIEWS:
-        packet, overload = name.split(".")
-        ours.impl(name.removesuffix(".default"), _view(getattr(getattr(aten, packet), overload)), key)
+    for name in _VIEWS.split():
+        ours.impl(name, partial(overload_of(name).redispatch, ON_CPU), key)
 
 
-def for_python() -> Any:
-    """The operations of which the plug-in has its own: the memory of a virtual tensor on the host, and the way back."""
-    ours: Any = library.Library("xdevice_virtual", "DEF")
-    ours.define("host(Tensor x) -> Tensor")
-    ours.define("take(Tensor host, int index) -> Tensor")
-    ours.impl("host", to_host, "CompositeExplicitAutograd")
-    ours.impl("take", to_virtual, "CompositeExplicitAutograd")
-    return ours
+def register_for_python() -> None:
+    """Register the plug-in's operations for Python: a virtual tensor's memory on the host, and the way back."""
+    ours = kernels_of("xdevice_virtual", "DEF")
+    for schema, kernel in (
+        ("host(Tensor x) -> Tensor", to_host),
+        ("take(Tensor host, int index) -> Tensor", to_virtual),
+    ):
+        ours.define(schema)
+        ours.impl(schema.partition("(")[0], kernel, "CompositeExplicitAutograd")

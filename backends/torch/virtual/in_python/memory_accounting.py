@@ -7,7 +7,6 @@ runs when the memory is freed, in any thread.
 from __future__ import annotations
 
 import re
-import sys
 import weakref
 from collections import deque
 from threading import Lock
@@ -19,8 +18,6 @@ from xdevice.backends.torch.virtual.runtime import NAME, in_use
 
 _held: list[int] = []  # bytes now, by device
 _most: list[int] = []  # the largest number so far
-_total: list[int] = []  # in all tensors so far
-_allowed: list[int] = []  # the most that tensors may hold
 _lock = Lock()
 
 
@@ -37,8 +34,7 @@ _freed: deque[tuple[int, int]] = deque()
 
 def open_for(n: int) -> None:
     """Start counting for that many devices."""
-    _held[:], _most[:], _total[:] = [0] * n, [0] * n, [0] * n
-    _allowed[:] = [in_use().capacity if in_use().limited else sys.maxsize] * n
+    _held[:], _most[:] = [0] * n, [0] * n
 
 
 def enter(tensor: torch.Tensor, index: int) -> None:
@@ -49,11 +45,10 @@ def enter(tensor: torch.Tensor, index: int) -> None:
     entry.index, entry.size = index, storage.nbytes()
     with _lock:
         _settle()
-        if _held[index] + entry.size > _allowed[index]:
+        if in_use().limited and _held[index] + entry.size > in_use().capacity:
             out_of_memory(index, entry.size)
         _entries.add(entry)
         _held[index] += entry.size
-        _total[index] += entry.size
         _most[index] = max(_most[index], _held[index])
 
 
@@ -61,10 +56,9 @@ def out_of_memory(index: int, wanted: int) -> NoReturn:
     """Raise torch's error."""
     capacity = in_use().capacity
     free = max(capacity - _held[index], 0)
-    allowed = f"{_readable(_allowed[index])} allowed; " if _allowed[index] < capacity else ""
     raise torch.OutOfMemoryError(
         f"{NAME} out of memory. Tried to allocate {_readable(wanted)}. GPU {index} has a total capacity of "
-        f"{_readable(capacity)} of which {_readable(free)} is free. {allowed}It is virtual, in the host's "
+        f"{_readable(capacity)} of which {_readable(free)} is free. It is virtual, in the host's "
         f"memory, and {_readable(_held[index])} are allocated by PyTorch"
     )
 
@@ -113,22 +107,3 @@ def reset_peak(index: int) -> None:
     with _lock:
         _settle()
         _most[index] = _held[index]
-
-
-def total(index: int) -> int:
-    """Bytes in all tensors so far, or since `reset_total`."""
-    with _lock:
-        return _total[index]
-
-
-def reset_total(index: int) -> None:
-    """Let the total be what is allocated now."""
-    with _lock:
-        _settle()
-        _total[index] = _held[index]
-
-
-def limit(index: int, size: int) -> None:
-    """Let memory end at so many bytes, with torch's error."""
-    with _lock:
-        _allowed[index] = size

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from xdevice.backends.torch.private_names import core, replace_name
+from xdevice.backends.torch.private_names import core
 from xdevice.backends.torch.virtual.runtime import NAME, index_of
 
 _Plain: Any = core.Generator
@@ -103,8 +103,3 @@ def check(given: Any, index: int) -> None:
     device = _made.get(given._cdata, given).device
     if device != torch.device(NAME, index):
         raise RuntimeError(f"Expected a '{NAME}:{index}' generator device but found '{device}'")
-
-
-def take_generators() -> None:
-    """Replace ``torch.Generator``."""
-    replace_name("torch:Generator", Generator)

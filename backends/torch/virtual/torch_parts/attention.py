@@ -6,19 +6,17 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import aten, library
+from xdevice.backends.torch.private_names import aten, kernels_of
 from xdevice.backends.torch.virtual import runtime
 
 Tensor = torch.Tensor
 
 _FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION
-_registered: list[Any] = []  # registrations last as long as these objects
 
 
 def register() -> None:
     """Register attention for virtual GPUs."""
-    ours = library.Library("aten", "IMPL")
-    _registered.append(ours)
+    ours = kernels_of("aten")
     for key in (runtime.key(), f"Autograd{runtime.key()}"):
         ours.impl("scaled_dot_product_attention", _attention, key)
     ours.impl("_nested_tensor_from_mask_left_aligned", _no_nested, runtime.key())

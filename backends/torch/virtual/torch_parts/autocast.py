@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import aten, core, library
+from xdevice.backends.torch.private_names import core, kernels_of, overload_of
 from xdevice.backends.torch.virtual.runtime import NAME
 
 # torch's own lists for CUDA (its documentation of torch.amp, "CUDA Op-Specific Behavior"), under aten's names
@@ -64,21 +64,15 @@ def _unsafe(*args: Any, **kwargs: Any) -> Any:
     )
 
 
-_registered: list[Any] = []  # registrations last as long as these objects
-
-
 def register() -> None:
     """Teach torch autocast on virtual GPUs."""
-    everything, ours = library.Library("_", "IMPL"), library.Library("aten", "IMPL")
-    _registered[:] = [everything, ours]
-    everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    kernels_of("_").fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    ours = kernels_of("aten")
     for names, dtype in (
         (_LOWER, lambda values: torch.get_autocast_dtype(NAME)),
         (_FULL, lambda values: torch.float32),
         (_WIDEST, _widest),
     ):
         for name in names.split():
-            packet, _, overload = name.partition(".")
-            op = getattr(getattr(aten, packet), overload or "default")
-            ours.impl(name, _cast(op, dtype), "AutocastPrivateUse1")
+            ours.impl(name, _cast(overload_of(name), dtype), "AutocastPrivateUse1")
     ours.impl("binary_cross_entropy", _unsafe, "AutocastPrivateUse1")

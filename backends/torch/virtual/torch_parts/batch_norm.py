@@ -5,14 +5,12 @@ Inputs are (batch, channel, ...). Statistics are of single precision where the i
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from xdevice.backends.torch.private_names import library
+from xdevice.backends.torch.private_names import kernels_of
 from xdevice.backends.torch.virtual import runtime
 
-Tensor = torch.Tensor
+Tensor, Maybe = torch.Tensor, torch.Tensor | None
 
 
 def _dims(x: Tensor) -> list[int]:
@@ -34,27 +32,20 @@ def _stats(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
 
 def _gather_stats(  # noqa: PLR0913, PLR0917  (torch's signature)
-    x: Tensor,
-    means: Tensor,
-    invstds: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    momentum: float,
-    eps: float,
-    counts: Tensor,
+    x: Tensor, means: Tensor, invstds: Tensor, mean: Maybe, var: Maybe, momentum: float, eps: float, counts: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The mean and the reciprocal deviation over all processes, from each one's; both are (processes, channels)."""
     n, share = counts.sum(), (counts / counts.sum()).unsqueeze(1)
-    mean = (means * share).sum(0)
-    variance = ((invstds**-2 - eps + (means - mean) ** 2) * share).sum(0)
-    if running_mean is not None and running_var is not None:
-        running_mean.lerp_(mean.to(running_mean.dtype), momentum)
-        running_var.lerp_((variance * n / (n - 1)).to(running_var.dtype), momentum)
-    return mean, (variance + eps).rsqrt()
+    joint = (means * share).sum(0)
+    variance = ((invstds**-2 - eps + (means - joint) ** 2) * share).sum(0)
+    if mean is not None and var is not None:  # the running ones
+        mean.lerp_(joint.to(mean.dtype), momentum)
+        var.lerp_((variance * n / (n - 1)).to(var.dtype), momentum)
+    return joint, (variance + eps).rsqrt()
 
 
 def _normalized(  # noqa: PLR0913, PLR0917  (torch's signature)
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, invstd: Tensor, eps: float
+    x: Tensor, weight: Maybe, bias: Maybe, mean: Tensor, invstd: Tensor, eps: float
 ) -> Tensor:
     y = (x - _wide(mean, x)) * _wide(invstd, x)
     y = y if weight is None else y * _wide(weight, x)
@@ -62,35 +53,24 @@ def _normalized(  # noqa: PLR0913, PLR0917  (torch's signature)
 
 
 def _backward_sums(
-    grad: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | None, *wanted: bool
+    grad: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, weight: Maybe, *wanted: bool
 ) -> tuple[Tensor, ...]:
     sums = _single(grad).sum(_dims(x))
-    with_deviation = (_single(grad) * (x - _wide(mean, x))).sum(_dims(x))
-    return sums, with_deviation, with_deviation * invstd, sums.clone()
+    products = (_single(grad) * (x - _wide(mean, x))).sum(_dims(x))
+    return sums, products, products * invstd, sums.clone()
 
 
 def _backward(  # noqa: PLR0913, PLR0917  (torch's signature)
-    grad: Tensor,
-    x: Tensor,
-    mean: Tensor,
-    invstd: Tensor,
-    weight: Tensor | None,
-    sums: Tensor,
-    with_deviation: Tensor,
-    counts: Tensor,
+    grad: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, weight: Maybe, sums: Tensor, products: Tensor, counts: Tensor
 ) -> Tensor:
     n = counts.sum()
-    made = grad - _wide(sums / n, x) - (x - _wide(mean, x)) * _wide(invstd**2 * with_deviation / n, x)
+    made = grad - _wide(sums / n, x) - (x - _wide(mean, x)) * _wide(invstd**2 * products / n, x)
     return (made * _wide(invstd if weight is None else invstd * weight, x)).to(x.dtype)
-
-
-_registered: list[Any] = []  # registrations last as long as these objects
 
 
 def register() -> None:
     """Register them for virtual GPUs."""
-    ours = library.Library("aten", "IMPL")
-    _registered.append(ours)
+    ours = kernels_of("aten")
     for name, call in (
         ("batch_norm_stats", _stats),
         ("batch_norm_gather_stats_with_counts", _gather_stats),

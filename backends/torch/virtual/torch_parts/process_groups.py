@@ -17,12 +17,11 @@ from typing import Any, NoReturn
 import torch
 import torch.distributed as dist
 
-from xdevice.backends.torch.private_names import core, library, replace_name
+from xdevice.backends.torch.private_names import core, kernels_of, replace_name
 from xdevice.backends.torch.virtual import runtime
 from xdevice.backends.torch.virtual.runtime import in_use
 
 _C10D = "torch.distributed.distributed_c10d"
-_libraries: list[Any] = []  # registrations last as long as these objects
 
 
 def replace() -> None:
@@ -42,8 +41,7 @@ def replace() -> None:
 
 
 def _replace_collectives(key: str) -> None:
-    ours = library.Library("c10d", "IMPL")
-    _libraries.append(ours)
+    ours = kernels_of("c10d")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch says that its own kernels are replaced
         for full in core._dispatch_get_registrations_for_dispatch_key(key):
