@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from threading import get_ident
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -32,11 +31,6 @@ def is_forbidden() -> bool:
     return _forbidden
 
 
-def _set_forbidden(whether: bool) -> None:
-    global _forbidden
-    _forbidden = whether
-
-
 class forbid:  # noqa: N801  (the contract calls it as a function)
     """A context in which torch's error for mixed devices is a `MixedDeviceError`."""
 
@@ -45,15 +39,15 @@ class forbid:  # noqa: N801  (the contract calls it as a function)
         self._thread = get_ident()
 
     def __enter__(self) -> None:
-        _set_forbidden(True)
+        global _forbidden
+        _forbidden = True
         self._thread = get_ident()
         if self._mode is not None:
             self._mode.__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _set_forbidden(False)
+    def __exit__(self, *error: object) -> None:
+        global _forbidden
+        _forbidden = False
         if self._mode is not None:
             self._mode.over = True  # the mode stack of another thread is out of reach
             if self._thread == get_ident():

@@ -17,24 +17,23 @@ _TYPES = {NAME: int(core._autograd.DeviceType.PrivateUse1), "cuda": int(core._au
 _numbers = itertools.count(1 << 32)  # streams that C++ makes have smaller ones
 
 
-def new_number() -> int:
-    """The number of a new stream."""
-    return next(_numbers)
-
-
 class Stream(torch.Stream):
     """Like ``torch.cuda.Stream``; an operation is finished when its call returns."""
 
-    def __new__(cls, device: _Which = None, priority: int = 0, **options: Any) -> Stream:
-        made_there = {"device_index": index_of(device), "device_type": _TYPES[in_use().name]}
-        options = {"stream_id": new_number(), **made_there} | options
-        made: Stream = super().__new__(cls, **options)
-        return made
+    def __new__(cls, device: _Which = None, priority: int = 0, **options: Any) -> Any:
+        if "stream_id" not in options:
+            options["stream_id"] = next(_numbers)
+        return super().__new__(
+            cls, **{"device_index": index_of(device), "device_type": _TYPES[in_use().name]} | options
+        )
 
     def record_event(self, event: torch.Event | None = None) -> torch.Event:
-        event = Event() if event is None else event
+        event = self._event() if event is None else event
         event.record(self)
         return event
+
+    def _event(self) -> torch.Event:
+        return Event()
 
     def __enter__(self) -> Stream:
         _open.before.append((in_use().current(), current_stream(self.device)))

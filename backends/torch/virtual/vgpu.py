@@ -5,7 +5,7 @@ torch looks up some of these functions by name: for seeds, saving and loading, a
 
 from __future__ import annotations
 
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -61,9 +61,7 @@ class device:  # noqa: N801  (torch.cuda.device is written so)
     def __enter__(self) -> None:
         self.prev_idx = exchange(self.idx)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         exchange(self.prev_idx)
 
 
@@ -104,9 +102,7 @@ def max_memory_allocated(device: _Which = None) -> int:
     return in_use().peak(index_of(device))
 
 
-def memory_reserved(device: _Which = None) -> int:
-    """The allocated bytes: freed memory is returned to the host immediately."""
-    return in_use().allocated(index_of(device))
+memory_reserved = memory_allocated  # freed memory is returned to the host immediately
 
 
 def reset_peak_memory_stats(device: _Which = None) -> None:

@@ -70,9 +70,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeEvent(void*) const override {}
   void synchronizeDevice(const DeviceIndex) const override {}
   double elapsedTime(void* a, void* b, const DeviceIndex) const override {
-    std::chrono::duration<double, std::milli> between =
-        *static_cast<Clock::time_point*>(b) - *static_cast<Clock::time_point*>(a);
-    return between.count();
+    auto at = [](void* event) { return *static_cast<Clock::time_point*>(event); };
+    return std::chrono::duration<double, std::milli>(at(b) - at(a)).count();
   }
 };
 
@@ -95,9 +94,8 @@ struct Draws final : GeneratorImpl {
   uint64_t get_offset() const override { return place[1]; }
   uint64_t current_seed() const override { return place[0]; }
   uint64_t seed() override {
-    uint64_t s = host.seed();
-    place[0] = s, place[1] = 0;
-    return s;
+    place[1] = 0;
+    return place[0] = host.seed();
   }
   void begin_at_place() {  // by splitmix64, so that neighbouring offsets have nothing in common
     uint64_t z = place[0] + 0x9e3779b97f4a7c15 * (place[1] + 1);

@@ -29,9 +29,7 @@ struct Aliases {
     return like(t, host_of(t.storage()), c10::DispatchKey::CPU);
   }
   Tensor in(const MaybeTensor& t) { return t ? in(*t) : Tensor(); }
-  Tensor out(const Tensor& t) {
-    return t.defined() ? like(t, virtual_of(t.storage(), here->index()), KEY) : t;
-  }
+  Tensor out(const Tensor& t) { return t.defined() ? like(t, virtual_of(t.storage(), here->index()), KEY) : t; }
 };
 
 inline Tensor biased(const Tensor& gates, const Tensor& bias) { return bias.defined() ? gates.add(bias) : gates; }

@@ -31,22 +31,20 @@ void check_dense(const std::optional<Layout>& layout, std::optional<bool> pin) {
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
 }
 
-ScalarType type_or_default(std::optional<ScalarType> type) {
-  return type.value_or(get_default_dtype_as_scalartype());
-}
+ScalarType known(std::optional<ScalarType> type) { return type.value_or(get_default_dtype_as_scalartype()); }
 
 Tensor empty(IntArrayRef size, std::optional<ScalarType> type, std::optional<Layout> layout, std::optional<Device> d,
              std::optional<bool> pin, std::optional<MemoryFormat> format) {
   check_dense(layout, pin);
   c10::OptionalDeviceGuard guard(d);
-  return at::detail::empty_generic(size, &memory, DispatchKeySet(KEY), type_or_default(type), format);
+  return at::detail::empty_generic(size, &memory, DispatchKeySet(KEY), known(type), format);
 }
 
 Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<ScalarType> type,
                      std::optional<Layout> layout, std::optional<Device> d, std::optional<bool> pin) {
   check_dense(layout, pin);
   c10::OptionalDeviceGuard guard(d);
-  return at::detail::empty_strided_generic(size, stride, &memory, DispatchKeySet(KEY), type_or_default(type));
+  return at::detail::empty_strided_generic(size, stride, &memory, DispatchKeySet(KEY), known(type));
 }
 
 // torch's lazy zeros have no memory, and only its own kernels can read them.
@@ -98,6 +96,12 @@ std::vector<std::string> questions() {
   return found;
 }
 
+// Adds ATen's operations with a kernel for that key.
+void note(std::set<std::string>& names, c10::DispatchKey key) {
+  for (const auto& name : c10::Dispatcher::singleton().getRegistrationsForDispatchKey(key))
+    if (name.getNamespace() == "aten") names.insert(toString(name).substr(6));
+}
+
 // Operations that torch would otherwise compose from others, which round differently from the CPU's, or compute
 // for its own devices alone.
 std::set<std::string> direct() {
@@ -110,8 +114,7 @@ std::set<std::string> direct() {
       if (op && name.getNamespace() == "aten" && op->hasKernelForDispatchKey(c10::DispatchKey::CPU))
         names.insert(toString(name).substr(6));
     }
-  for (const auto& name : all.getRegistrationsForDispatchKey(KEY))  // a build with CUDA has kernels of its own
-    if (name.getNamespace() == "aten") names.insert(toString(name).substr(6));
+  note(names, KEY);  // a build with CUDA has kernels of its own
   return names;
 }
 
@@ -125,20 +128,18 @@ auto boxed() {
 }
 
 // In a build with CUDA, operations that have a kernel for it, and for the CPU are composed of others, such as
-// _fused_rms_norm: composed here too, above autograd, since there is no kernel of the CPU's to differentiate.
-void compose(std::set<std::string>& names) {
-  auto& all = c10::Dispatcher::singleton();
+// _fused_rms_norm: composed here too, above autograd, since there is no kernel of the CPU's to differentiate. Returns
+// the names of all others.
+std::vector<std::string> not_composed(const std::set<std::string>& names) {
   auto autograd = c10::getAutogradKeyFromBackend(c10::toBackendComponent(KEY));
-  for (auto at = names.begin(); at != names.end();) {
-    auto op = all.findOp(torch::jit::parseName("aten::" + *at));
+  std::vector<std::string> others;
+  for (const auto& name : names) {
+    auto op = c10::Dispatcher::singleton().findOp(torch::jit::parseName("aten::" + name));
     bool composed = op && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-    if (composed && !op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) {
-      for (auto key : {KEY, autograd}) library("aten", key).impl(at->c_str(), boxed<&on_sizes>());
-      at = names.erase(at);
-    } else {
-      ++at;
-    }
+    if (!composed || op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) others.push_back(name);
+    else for (auto key : {KEY, autograd}) library("aten", key).impl(name.c_str(), boxed<&on_sizes>());
   }
+  return others;
 }
 
 // Kernels for CUDA of libraries, such as torchvision's, and of torch's other namespaces: the CPU's take their place.
@@ -158,23 +159,12 @@ void cover() {
 void register_operations() {
   library("_", KEY).fallback(boxed<&compute>());
   auto& ours = library("aten", KEY);
-  auto names = direct();
-  for (auto* name : {"as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "is_set_to"}) {
-    ours.impl(name, boxed<&on_sizes>());
-    names.erase(name);
-  }
-  for (auto* name : {"empty.memory_format", "empty_strided", "_efficientzerotensor", "native_dropout",
-           "native_dropout_backward", "record_stream", "_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl",
-           "_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward", "_softmax", "_log_softmax",
-           "_softmax_backward_data", "_log_softmax_backward_data"})
-    names.erase(name);
-  for (auto& name : questions()) {
-    ours.impl(name.c_str(), boxed<&no>());
-    names.erase(name);
-  }
-  compose(names);
-  for (const auto& name : names) ours.impl(name.c_str(), boxed<&compute>());
+  for (const auto& name : not_composed(direct())) ours.impl(name.c_str(), boxed<&compute>());
   cover();
+  // of two kernels, the later one counts
+  for (auto* name : {"as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "is_set_to"})
+    ours.impl(name, boxed<&on_sizes>());
+  for (auto& name : questions()) ours.impl(name.c_str(), boxed<&no>());
   ours.impl("empty.memory_format", &empty);
   ours.impl("empty_strided", &empty_strided);
   ours.impl("_efficientzerotensor", &zeros);
@@ -198,15 +188,10 @@ int64_t choose_attention(const Tensor& q, const Tensor& k, const Tensor& v, cons
 // on a build with CUDA.
 template <auto kernel>
 void register_kind(c10::DispatchKey kind, bool as_on_cpu) {
-  auto& all = c10::Dispatcher::singleton();
   auto key = c10::toRuntimePerBackendFunctionalityKey(kind, c10::toBackendComponent(KEY));
   std::set<std::string> names;
-  auto note = [&](c10::DispatchKey from) {
-    for (const auto& name : all.getRegistrationsForDispatchKey(from))
-      if (name.getNamespace() == "aten") names.insert(toString(name).substr(6));
-  };
-  note(key);
-  if (as_on_cpu) note(c10::toRuntimePerBackendFunctionalityKey(kind, c10::BackendComponent::CPUBit));
+  note(names, key);
+  if (as_on_cpu) note(names, c10::toRuntimePerBackendFunctionalityKey(kind, c10::BackendComponent::CPUBit));
   library("_", key).fallback(boxed<kernel>());
   auto& ours = library("aten", key);
   for (const auto& name : names) ours.impl(name.c_str(), boxed<kernel>());
@@ -220,9 +205,7 @@ void register_kinds() {
 // What Python needs: the memory of a virtual tensor as a CPU tensor, the way back, and an error to raise.
 Tensor host(const Tensor& x) { return like(x, host_of(x.storage()), c10::DispatchKey::CPU); }
 
-Tensor take(const Tensor& host, int64_t index) {
-  return like(host, virtual_of(host.storage(), index), KEY);
-}
+Tensor take(const Tensor& host, int64_t index) { return like(host, virtual_of(host.storage(), index), KEY); }
 
 void refresh(const Tensor& x) {  // after the CPU storage of its memory was given other memory
   auto* s = x.storage().unsafeGetStorageImpl();
@@ -254,6 +237,8 @@ struct Quiet : c10::WarningHandler {  // of torch, that kernels are replaced
 template <class F>
 const char* error_of(F call) {
   static thread_local std::string text;
+  Quiet quiet;
+  c10::WarningUtils::WarningHandlerGuard silence(&quiet);
   try {
     call();
     return nullptr;
@@ -278,8 +263,6 @@ EXPORT const char* xdevice_start(int n, int cuda, int64_t bytes, int enforced) {
     if (enforced)
       for (auto& each : accounting) each.limit = bytes;
     answer();
-    Quiet quiet;
-    c10::WarningUtils::WarningHandlerGuard silence(&quiet);
     register_operations();
     register_kinds();
     register_for_python();
@@ -293,11 +276,7 @@ EXPORT const char* xdevice_start(int n, int cuda, int64_t bytes, int enforced) {
 
 // After operations were added: those with a kernel for real GPUs get the CPU's. Returns an error, or a null pointer.
 EXPORT const char* xdevice_cover() {
-  return error_of([] {
-    Quiet quiet;
-    c10::WarningUtils::WarningHandlerGuard silence(&quiet);
-    cover();
-  });
+  return error_of([] { cover(); });
 }
 
 // Resizes a storage, whose values stay. Returns an error, or a null pointer.

@@ -8,19 +8,16 @@ import torch
 
 from xdevice.backends.torch.private_names import core, replace_name
 from xdevice.backends.torch.virtual import streams
-from xdevice.backends.torch.virtual.runtime import exchange, index_of
+from xdevice.backends.torch.virtual.runtime import exchange
 
 _CUDA = int(core._autograd.DeviceType.CUDA)
 
 
-class Stream(torch.Stream):
+class Stream(streams.Stream):
     """A queue that is always empty."""
 
-    def __new__(cls, device: Any = None, priority: int = 0, **options: Any) -> Stream:
-        if "stream_id" not in options:
-            options = {"stream_id": streams.new_number(), "device_index": index_of(device), "device_type": _CUDA}
-        found: Stream = super().__new__(cls, **options)
-        return found
+    __enter__: Any = torch.Stream.__enter__
+    __exit__: Any = torch.Stream.__exit__
 
     @property
     def cuda_stream(self) -> int:
@@ -41,10 +38,8 @@ class Stream(torch.Stream):
     def wait_event(self, event: torch.Event) -> None:
         """Does nothing: the event has happened."""
 
-    def record_event(self, event: torch.Event | None = None) -> torch.Event:
-        event = Event() if event is None else event
-        event.record(self)
-        return event
+    def _event(self) -> torch.Event:
+        return Event()
 
     def __repr__(self) -> str:
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x} (virtual)>"
