@@ -68,7 +68,8 @@ def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:
         return _of_uint64(vector, op)
     there = _reachable(vector)
     if op == "mean":
-        total = there.to(getattr(torch, summed_in(_word(there), dist.get_world_size())))
+        wide = summed_in(str(there.dtype).removeprefix("torch."), dist.get_world_size())
+        total = there.to(getattr(torch, wide))
         dist.all_reduce(total)
         return _waited((total / dist.get_world_size()).to(vector.device, vector.dtype))
     if op != "sum" and there.is_floating_point():
@@ -91,10 +92,6 @@ def _extreme(vector: torch.Tensor, op: str) -> torch.Tensor:
 def _in_order(bits: torch.Tensor) -> torch.Tensor:
     """The bits of floating-point numbers as integers of the same order, and back: the ends of their range are NaNs."""
     return torch.where(bits < 0, bits ^ torch.iinfo(bits.dtype).max, bits)
-
-
-def _word(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _of_uint64(vector: torch.Tensor, op: str) -> torch.Tensor:

@@ -15,17 +15,8 @@ from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit import keras
 
 _CPU = Device("cpu", 0)
-_DATA = (
-    torch.dtype,
-    torch.layout,
-    torch.memory_format,
-    torch.Size,
-    torch.finfo,
-    torch.iinfo,
-    torch.Stream,
-    torch.Event,
-    torch.Generator,
-)
+_DATA = torch.dtype, torch.layout, torch.memory_format, torch.Size, torch.finfo, torch.iinfo
+_TOOLS = torch.Stream, torch.Event, torch.Generator
 _known: dict[torch.device, Device] = {}
 
 
@@ -34,7 +25,7 @@ def role(cls: type) -> Role | None:
         return "tensor"
     if issubclass(cls, (torch.nn.Module, PackedSequence)):
         return "model"
-    if issubclass(cls, _DATA):
+    if issubclass(cls, (*_DATA, *_TOOLS)):
         return "data"
     return "device" if issubclass(cls, torch.device) else in_keras.role(cls)
 

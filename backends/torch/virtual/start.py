@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from xdevice.backends.torch.virtual import cuda, runtime
+from xdevice.backends.torch.virtual import cuda, runtime, vgpu
 from xdevice.backends.torch.virtual.compiled import plug_in
 from xdevice.backends.torch.virtual.in_python.devices import InPython
 from xdevice.backends.torch.virtual.runtime import Runtime
@@ -64,15 +64,10 @@ def _steps(made: Runtime) -> list[Callable[[], None]]:
         scatter_gather.replace,
         storages.replace,
         compile.replace,
-        _seed,
+        lambda: vgpu.manual_seed_all(torch.initial_seed()),
         _compute,
         _forget,
     ]
-
-
-def _seed() -> None:
-    for generator in runtime.in_use().generators:
-        generator.manual_seed(torch.initial_seed())
 
 
 def _compute() -> None:

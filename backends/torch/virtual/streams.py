@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -53,7 +54,7 @@ class Event(torch.Event):
     _timed: bool
     _at: float | None = None
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
         made: Event = super().__new__(cls, in_use().name, enable_timing=enable_timing, blocking=blocking)
         made._timed = enable_timing
         return made
@@ -95,16 +96,6 @@ def set_stream(stream: torch.Stream) -> None:
     _open.current[stream.device.index] = stream
 
 
-class stream:  # noqa: N801  (torch.cuda.stream is written so)
-    """Makes the stream and its device current within a ``with`` block; ``None`` changes nothing."""
-
-    def __init__(self, stream: Stream | None) -> None:
-        self.stream = stream
-
-    def __enter__(self) -> None:
-        if self.stream is not None:
-            self.stream.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        if self.stream is not None:
-            self.stream.__exit__(*error)
+def stream(stream: Stream | None) -> AbstractContextManager[Any]:
+    """A context in which the stream and its device are current; ``None`` changes nothing."""
+    return nullcontext() if stream is None else stream

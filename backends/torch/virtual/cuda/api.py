@@ -101,7 +101,7 @@ def _answers() -> dict[str, Callable[..., Any]]:
         "setMemoryFraction": _set_fraction,
         "getMemoryFraction": lambda index: _fractions.get(index, 1.0),
         "getCurrentStream": streams.current,
-        "getDefaultStream": streams.default,
+        "getDefaultStream": lambda index: (0, index, streams.CUDA),
         "setStream": streams.choose,
         "getCurrentRawStream": lambda index: streams.current(index)[0],
     }

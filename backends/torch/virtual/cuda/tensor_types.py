@@ -9,17 +9,9 @@ import torch
 from xdevice.backends.torch.private_names import own, replace_name
 
 _DTYPES = {
-    "Float": torch.float32,
-    "Double": torch.float64,
-    "Half": torch.float16,
-    "BFloat16": torch.bfloat16,
-    "Long": torch.int64,
-    "Int": torch.int32,
-    "Short": torch.int16,
-    "Char": torch.int8,
-    "Byte": torch.uint8,
-    "Bool": torch.bool,
+    name: getattr(torch, name.lower()) for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short")
 }
+_DTYPES |= {"Bool": torch.bool, "Char": torch.int8, "Byte": torch.uint8}
 
 
 class _Kind(type):
@@ -39,7 +31,6 @@ class _Kind(type):
 
 def replace() -> None:
     """Replace them, and `torch.set_default_tensor_type`."""
-    cuda: Any = torch.cuda
     for name, dtype in _DTYPES.items():
         full = f"torch.cuda.{name}Tensor"  # `Tensor.type` reads the name
         kind = _Kind(full, (), {"dtype": dtype, "is_cuda": True, "__module__": "torch.cuda"})
@@ -52,7 +43,7 @@ def replace() -> None:
             torch.set_default_device(None)
             plain(t)
             return
-        torch.set_default_dtype(getattr(cuda, name.rpartition(".")[2]).dtype)
+        torch.set_default_dtype(getattr(torch.cuda, name.rpartition(".")[2]).dtype)
         torch.set_default_device("cuda")
 
     replace_name("torch:set_default_tensor_type", set_default_tensor_type)

@@ -24,10 +24,6 @@ from xdevice.backends.torch.virtual.runtime import NAME, existing
 from xdevice.backends.torch.virtual.torch_parts import backward
 
 
-class _Current(threading.local):
-    index = 0
-
-
 class InPython:
     """Virtual GPUs without a plug-in: under PrivateUse1 only."""
 
@@ -38,13 +34,13 @@ class InPython:
     def __init__(self, count: int, capacity: int, limited: bool) -> None:
         self.count, self.capacity, self.limited = count, capacity, limited
         self.generators: list[torch.Generator] = []
-        self._current, self._used, self._forked = _Current(), False, False
+        self._current, self._used, self._forked = threading.local(), False, False
 
     def current(self) -> int:
-        return self._current.index
+        return getattr(self._current, "index", 0)
 
     def exchange(self, index: int) -> int:
-        before = self._current.index
+        before = self.current()
         if index >= 0:
             self._current.index, self._used = index, True
         return before

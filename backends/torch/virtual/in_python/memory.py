@@ -167,9 +167,7 @@ def _to_copy(
 
 
 def _readable(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.device.type != NAME:
-        return tensor
-    return lazy_like(to_host(tensor), tensor)
+    return lazy_like(to_host(tensor), tensor) if tensor.device.type == NAME else tensor
 
 
 def _zeros(size: Sequence[int], *, dtype: Any = None, device: Any = None, **options: Any) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 from xdevice.backends.torch.private_names import aten, kernels_of
 from xdevice.backends.torch.virtual import runtime
 
-Tensor = torch.Tensor
+Tensor, Maybe = torch.Tensor, torch.Tensor | None
 
 _FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION
 
@@ -19,45 +19,34 @@ def register() -> None:
     ours = kernels_of("aten")
     for key in (runtime.key(), f"Autograd{runtime.key()}"):
         ours.impl("scaled_dot_product_attention", _attention, key)
-    ours.impl("_nested_tensor_from_mask_left_aligned", _no_nested, runtime.key())
+    # TransformerEncoder shall not build a nested tensor, which virtual GPUs lack; the result is the same
+    ours.impl("_nested_tensor_from_mask_left_aligned", lambda *args: False, runtime.key())
 
 
 def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    q: Tensor, k: Tensor, v: Tensor, mask: Maybe = None, dropout: float = 0.0, causal: bool = False, **options: Any
 ) -> Tensor:
     """Attention by the algorithm that torch chooses on the CPU."""
-    _check_attention(query, key, value, attn_mask, is_causal)
-    args = query, key, value, attn_mask, dropout_p, is_causal
-    options = {"scale": scale, "enable_gqa": enable_gqa}
-    found: tuple[Tensor, ...]
-    fused = _gpus_only(dropout_p) or aten._fused_sdp_choice.default(*args, **options) == _FLASH
-    if attn_mask is not None and attn_mask.dtype == torch.bool:  # both algorithms below would add it as numbers
-        attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(~attn_mask, -torch.inf)
+    _check_attention(q, k, v, mask, causal)
+    choose, math = aten._fused_sdp_choice.default, aten._scaled_dot_product_attention_math.default
+    fused = _gpus_only(dropout) or choose(q, k, v, mask, dropout, causal, **options) == _FLASH
+    if mask is not None and mask.dtype == torch.bool:  # both algorithms below would add it as numbers
+        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
     if fused:
-        return _flash(query, key, value, attn_mask, dropout_p, is_causal, scale)
-    math = aten._scaled_dot_product_attention_math.default
-    found = math(query, key, value, attn_mask, dropout_p, is_causal, None, **options)
+        return _flash(q, k, v, mask, dropout, causal, options.get("scale"))
+    found: tuple[Tensor, ...] = math(q, k, v, mask, dropout, causal, None, **options)
     return found[0]
 
 
 def _flash(  # noqa: PLR0913, PLR0917  (torch's signature)
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, causal: bool, scale: float | None
+    q: Tensor, k: Tensor, v: Tensor, mask: Maybe, dropout: float, causal: bool, scale: float | None
 ) -> Tensor:
     """Attention by the kernel for a batch, which torch 2.15 chooses without a batch too."""
-    if query.dim() == 3:
+    if q.dim() == 3:
         mask = mask.unsqueeze(0) if mask is not None and mask.dim() == 3 else mask
-        one = _flash(query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0), mask, dropout, causal, scale)
-        return one.squeeze(0)
+        return _flash(q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), mask, dropout, causal, scale).squeeze(0)
     flash = aten._scaled_dot_product_flash_attention_for_cpu.default
-    found: tuple[Tensor, ...] = flash(query, key, value, dropout, causal, attn_mask=mask, scale=scale)
+    found: tuple[Tensor, ...] = flash(q, k, v, dropout, causal, attn_mask=mask, scale=scale)
     return found[0]
 
 
@@ -69,7 +58,7 @@ def _gpus_only(dropout_p: float) -> bool:
     return dropout_p == 0 and bool(allowed.mem_efficient_sdp_enabled() or allowed.cudnn_sdp_enabled())
 
 
-def _check_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool) -> None:
+def _check_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Maybe, is_causal: bool) -> None:
     """Raise torch's errors, which it raises in the operation that is replaced here."""
     dtypes, dims = [x.dtype for x in (query, key, value)], [x.dim() for x in (query, key, value)]
     if len(set(dtypes)) > 1:
@@ -91,8 +80,3 @@ def _check_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tenso
         )
     if is_causal:
         raise RuntimeError("Explicit attn_mask should not be set when is_causal=True")
-
-
-def _no_nested(*args: Any) -> bool:
-    """Tell TransformerEncoder not to build a nested tensor, which virtual GPUs lack; the result is the same."""
-    return False

@@ -7,23 +7,21 @@ import ctypes
 import os
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core, replace_name
+from xdevice.backends.torch.private_names import core, own, replace_name
 
 _raise_pending = ctypes.pythonapi.PyErr_Occurred  # ctypes raises the pending exception
 _NO_THREADS = "device_ready_queues_"  # in the engine's error, where it started before the devices were there
 _PRIVATE = core._autograd.DeviceType.PrivateUse1
-
-
 _ENGINE = "torch.autograd:Variable._execution_engine"
 
 
 def _engine() -> Any:
-    variable: Any = torch.autograd.Variable
-    return variable._execution_engine
+    return own.autograd.Variable._execution_engine
 
 
 class _Lost(threading.local):
@@ -78,17 +76,25 @@ class _Graph:
         engine.run_backward((self._y,), (self._gradient,), True, False, (), **wanted)
 
 
-class _Unproved:
+class _Wrapped:
+    """The autograd engine, to be run in another way."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+class _Unproved(_Wrapped):
     """The autograd engine until its first backward, before which it goes through a graph that computes nothing.
 
     The program's own graph would not do: the engine may be half through it before it needs a thread for a device.
     """
 
     def __init__(self, engine: Any, graphs: Sequence[_Graph]) -> None:
-        self._engine, self._graphs, self._lock = engine, graphs, threading.Lock()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
+        super().__init__(engine)
+        self._graphs, self._lock = graphs, threading.Lock()
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
         with self._lock:
@@ -97,23 +103,13 @@ class _Unproved:
         return _engine().run_backward(*args, **kwargs)
 
     def _proved(self) -> Any:
-        errors: list[RuntimeError] = []
-
-        def prove() -> None:
-            try:
-                self._graphs[-1].run(self._engine)
-            except RuntimeError as error:
-                errors.append(error)
-
-        # in a thread of its own, which has none of this one's modes: a tracer would record the graph, or fail
-        thread = threading.Thread(target=prove)
-        thread.start()
-        thread.join()
-        if not errors:
+        with ThreadPoolExecutor(1) as apart:  # without this thread's modes: a tracer would record the graph, or fail
+            error = apart.submit(self._graphs[-1].run, self._engine).exception()
+        if error is None:
             atexit.register(_wait, self._engine, self._graphs, os.getpid())
             return self._engine
-        if _NO_THREADS not in str(errors[0]):
-            raise errors[0]
+        if _NO_THREADS not in str(error):
+            raise error
         return _Engine(self._engine)
 
 
@@ -129,14 +125,8 @@ def _wait(engine: Any, graphs: Sequence[_Graph], process: int) -> None:
             graph.run(engine)
 
 
-class _Engine:
+class _Engine(_Wrapped):
     """The autograd engine, limited to one thread."""
-
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
         before = core._is_multithreading_enabled()

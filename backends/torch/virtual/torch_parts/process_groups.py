@@ -56,62 +56,55 @@ def _on_host(op: Any) -> Callable[..., Any]:
     names = [argument.name for argument in op._schema.arguments]
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        here = [_flat(_to_host(arg)) if flat else _to_host(arg) for arg in args]
+        here = [_mapped(lambda tensor: _flat(_to_host(tensor)) if flat else _to_host(tensor), arg) for arg in args]
         try:
             result = op(*here, **kwargs)
         except RuntimeError as error:
             if "No backend type associated with device type cpu" not in str(error):
                 raise
-            _serve_cpu(args[names.index("process_group")])
+            _serve_cpu(dist.ProcessGroup.unbox(args[names.index("process_group")]))
             result = op(*here, **kwargs)
         work = result[1] if returns_tensors else result
         if _coalesced and "process_group" in names:
-            _coalesced.get(_group(args[names.index("process_group")]).group_name, []).append(dist.Work.unbox(work))
+            group = dist.ProcessGroup.unbox(args[names.index("process_group")])
+            _coalesced.get(group.group_name, []).append(dist.Work.unbox(work))
         return (args[0], work) if returns_tensors else work
 
     return kernel
 
 
-_WHOLE = {
-    "_allgather_base_",
-    "_reduce_scatter_base_",
-    "allgather_into_tensor_coalesced_",
-    "reduce_scatter_tensor_coalesced_",
-}
+_WHOLE = {f"_{name}_base_" for name in ("allgather", "reduce_scatter")}
+_WHOLE |= {"allgather_into_tensor_coalesced_", "reduce_scatter_tensor_coalesced_"}
 """Collectives of one tensor for all processes: NCCL ignores its shape, and gloo splits its first dimension."""
 
 
-def _flat(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.view(-1) if value.is_contiguous() else value
-    return [_flat(item) for item in value] if isinstance(value, (list, tuple)) else value
+def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
+    """The value with each tensor in it changed."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_mapped(change, item) for item in value)
+    return change(value) if isinstance(value, torch.Tensor) else value
 
 
-def _group(boxed: Any) -> Any:
-    return dist.ProcessGroup.unbox(boxed)
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.view(-1) if tensor.is_contiguous() else tensor
 
 
-def _serve_cpu(boxed: Any) -> None:
+def _serve_cpu(group: Any) -> None:
     """Let gloo serve the CPU too, in a group that was made for virtual GPUs alone."""
-    group = _group(boxed)
     gloo = group._get_backend(torch.device(in_use().name))
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
 
 
-def _to_host(value: Any) -> Any:
-    if isinstance(value, torch.Tensor) and value.device.type == in_use().name:
-        alias = torch.ops.xdevice_virtual.host(value.detach())
-        alias._virtual = value.detach()  # for those who ask the future for its value
-        return alias
-    if isinstance(value, (list, tuple)):
-        return [_to_host(item) for item in value]
-    return value
+def _to_host(tensor: torch.Tensor) -> Any:
+    if tensor.device.type != in_use().name:
+        return tensor
+    alias: Any = torch.ops.xdevice_virtual.host(tensor.detach())
+    alias._virtual = tensor.detach()  # for those who ask the future for its value
+    return alias
 
 
 def _to_virtual(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)(_to_virtual(item) for item in value)
-    return getattr(value, "_virtual", value)
+    return _mapped(lambda tensor: getattr(tensor, "_virtual", tensor), value)
 
 
 def _replace_futures() -> None:
