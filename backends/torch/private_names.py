@@ -36,7 +36,7 @@ _registered: list[Any] = []  # registrations last as long as these objects
 
 def kernels_of(space: str, kind: str = "IMPL") -> Any:
     """A library for kernels of operations in that namespace; it lasts as long as the process."""
-    _registered.append(torch.library.Library(space, kind))
+    _registered.append(own.library.Library(space, kind))
     return _registered[-1]
 
 

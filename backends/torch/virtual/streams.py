@@ -21,7 +21,7 @@ _numbers = itertools.count(1 << 32)  # streams that C++ makes have smaller ones
 class Stream(torch.Stream):
     """Like ``torch.cuda.Stream``; an operation is finished when its call returns."""
 
-    def __new__(cls, device: _Which = None, priority: int = 0, **options: Any) -> Any:
+    def __new__(cls, device: _Which = None, priority: int = 0, **options: Any) -> Stream:
         if "stream_id" not in options:
             options["stream_id"] = next(_numbers)
         return super().__new__(
@@ -54,7 +54,7 @@ class Event(torch.Event):
     _timed: bool
     _at: float | None = None
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
         made: Event = super().__new__(cls, in_use().name, enable_timing=enable_timing, blocking=blocking)
         made._timed = enable_timing
         return made

@@ -9,7 +9,8 @@ import torch
 from xdevice.backends.torch.private_names import aten, kernels_of
 from xdevice.backends.torch.virtual import runtime
 
-Tensor, Maybe = torch.Tensor, torch.Tensor | None
+Tensor = torch.Tensor
+Maybe = torch.Tensor | None
 
 _FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION
 

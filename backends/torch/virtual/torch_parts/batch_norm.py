@@ -10,7 +10,8 @@ import torch
 from xdevice.backends.torch.private_names import kernels_of
 from xdevice.backends.torch.virtual import runtime
 
-Tensor, Maybe = torch.Tensor, torch.Tensor | None
+Tensor = torch.Tensor
+Maybe = torch.Tensor | None
 
 
 def _dims(x: Tensor) -> list[int]:
