@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from math import prod
 from typing import Any, NamedTuple, ParamSpec
 
 from xdevice.device import as_integer
@@ -183,7 +182,10 @@ def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Any, Any
         )
     if not owner.gradients.is_floating(value):
         raise ArgumentTypeError(f"the value is of {value.dtype}; return one of floating-point numbers")
-    if prod(value.shape) != 1:
+    size = 1  # not by math.prod, which torch.compile cannot trace
+    for length in value.shape:
+        size *= length
+    if size != 1:
         raise ArgumentError(
             f"the function returned a tensor of shape {tuple(value.shape)}; return one number, a sum say"
         )
