@@ -24,9 +24,9 @@ class Stream(torch.Stream):
     def __new__(cls, device: _Which = None, priority: int = 0, **options: Any) -> Stream:
         if "stream_id" not in options:
             options["stream_id"] = next(_numbers)
-        return super().__new__(
-            cls, **{"device_index": index_of(device), "device_type": _TYPES[in_use().name]} | options
-        )
+        there = {"device_index": index_of(device), "device_type": _TYPES[in_use().name]}
+        made: Stream = super().__new__(cls, **there | options)
+        return made
 
     def record_event(self, event: torch.Event | None = None) -> torch.Event:
         event = self._event() if event is None else event
