@@ -68,8 +68,8 @@ def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:
         return _of_uint64(vector, op)
     there = _reachable(vector)
     if op == "mean":
-        wide = summed_in(str(there.dtype).removeprefix("torch."), dist.get_world_size())
-        total = there.to(getattr(torch, wide))
+        name = summed_in(str(there.dtype).removeprefix("torch."), dist.get_world_size())
+        total = there.to(getattr(torch, name))
         dist.all_reduce(total)
         return _waited((total / dist.get_world_size()).to(vector.device, vector.dtype))
     if op != "sum" and there.is_floating_point():
