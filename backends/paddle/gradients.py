@@ -11,7 +11,8 @@ from paddle.autograd.py_layer import once_differentiable
 from xdevice.backends.paddle import placement
 from xdevice.errors import NotSupportedError
 
-_ONCE_DIFFERENTIABLE = once_differentiable(lambda: None).__code__
+_marked: Any = once_differentiable
+_ONCE_DIFFERENTIABLE = _marked(lambda: None).__code__
 """The code of every ``backward`` that is marked so."""
 
 

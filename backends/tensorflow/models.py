@@ -11,7 +11,9 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
-from tensorflow.python.trackable import data_structures
+from tensorflow.python.trackable import (
+    data_structures,  # pyright: ignore[reportAttributeAccessIssue]  # the stubs lack it
+)
 
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import (

@@ -11,7 +11,8 @@ from torch.autograd.function import once_differentiable
 from xdevice.backends.torch import in_keras
 from xdevice.errors import NotSupportedError
 
-_ONCE_DIFFERENTIABLE = once_differentiable(lambda: None).__code__
+_marked: Any = once_differentiable
+_ONCE_DIFFERENTIABLE = _marked(lambda: None).__code__
 """The code of every ``backward`` that is marked so."""
 
 
@@ -30,7 +31,8 @@ def value_and_gradients(
         found = torch.autograd.grad(value, variables, create_graph=nested, allow_unused=True, materialize_grads=True)
         once = _only_once(value.grad_fn) if nested else ""
         if once:
-            found = tuple(_Once.apply(gradient, value, once) for gradient in found)
+            checked: Any = _Once.apply
+            found = tuple(checked(gradient, value, once) for gradient in found)
     return value if nested else value.detach(), aux, list(found)
 
 

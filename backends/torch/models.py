@@ -168,7 +168,6 @@ def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any],
     return list(parts), keys, lambda new: definition.unflatten_fn(new, context), context
 
 
-def _copy_of(packed: PackedSequence) -> PackedSequence:
+def _copy_of(packed: Any) -> Any:
     """A copy with gradients; torch makes deep copies of leaves of its graph only."""
-    copied: PackedSequence = type(packed)(*(None if part is None else part.clone() for part in packed))
-    return copied
+    return type(packed)(*(None if part is None else part.clone() for part in packed))

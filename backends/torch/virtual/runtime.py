@@ -1,5 +1,8 @@
 """The virtual GPUs of this process: what a way of making them provides, and the one in use."""
 
+# the body of a Protocol's method is its docstring
+# pyright: reportReturnType=false
+
 from __future__ import annotations
 
 from typing import Any, Protocol

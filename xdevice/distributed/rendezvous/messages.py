@@ -47,6 +47,8 @@ class Fingerprint:
             case {"name": str(name), "count": int(count), "tensors": [*texts], "digest": str(digest)}:
                 if all(isinstance(text, str) for text in texts):
                     return cls(name, count, tuple(texts), digest)
+            case _:
+                pass
         return UNREADABLE
 
     def difference(self, zero: Fingerprint) -> str:
@@ -91,6 +93,8 @@ class Request:
             case {"waited": int() | float() as waited, "number": int(number), "payloads_of": [*ranks]}:
                 if all(isinstance(rank, int) for rank in ranks):
                     return cls(Fingerprint.read(message), waited, number, message.get("payload"), tuple(ranks))
+            case _:
+                pass
         return cls(UNREADABLE)
 
     def message(self) -> dict[str, Any]:

@@ -53,7 +53,8 @@ class Flat:
         while ahead:
             for node in ahead[-1]:
                 cls = type(node)
-                if skip and not skip.isdisjoint(named := next(names[-1])):
+                named = next(names[-1]) if skip else ()
+                if named and not skip.isdisjoint(named):
                     self.skipped.add(len(leaves))
                     container = None
                 else:

@@ -10,8 +10,7 @@ from xdevice.backends.torch.private_names import own, replace_name
 
 _DTYPES = {
     name: getattr(torch, name.lower()) for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short")
-}
-_DTYPES |= {"Bool": torch.bool, "Char": torch.int8, "Byte": torch.uint8}
+} | {"Bool": torch.bool, "Char": torch.int8, "Byte": torch.uint8}
 
 
 class _Kind(type):

@@ -73,8 +73,10 @@ def _on_host(op: Any) -> Callable[..., Any]:
     return kernel
 
 
-_WHOLE = {f"_{name}_base_" for name in ("allgather", "reduce_scatter")}
-_WHOLE |= {"allgather_into_tensor_coalesced_", "reduce_scatter_tensor_coalesced_"}
+_WHOLE = {f"_{name}_base_" for name in ("allgather", "reduce_scatter")} | {
+    "allgather_into_tensor_coalesced_",
+    "reduce_scatter_tensor_coalesced_",
+}
 """Collectives of one tensor for all processes: NCCL ignores its shape, and gloo splits its first dimension."""
 
 
