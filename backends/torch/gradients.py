@@ -28,8 +28,8 @@ def value_and_gradients(
         value, aux = call(variables)
         if not value.requires_grad:  # it depends on no variable
             return value, aux, [torch.zeros_like(p) for p in variables]
-        found = torch.autograd.grad(value, variables, create_graph=nested, allow_unused=True, materialize_grads=True)
         once = _only_once(value.grad_fn) if nested else ""
+        found = torch.autograd.grad(value, variables, create_graph=nested, allow_unused=True, materialize_grads=True)
         if once:
             checked: Any = _Once.apply
             found = tuple(checked(gradient, value, once) for gradient in found)
@@ -46,18 +46,22 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        raise NotSupportedError(f"torch has no gradients of gradients of {ctx.once}; differentiate another function")
+        raise _refused(ctx.once)
+
+
+def _refused(what: str) -> NotSupportedError:
+    return NotSupportedError(f"torch has no gradients of gradients of {what}; differentiate another function")
 
 
 def _only_once(node: Any) -> str:
-    """What of the operations can be differentiated once only; empty if there is none."""
+    """The operation that can be differentiated once only; empty if there is none."""
     seen, left = set[Any](), [node]
     while left:
         node = left.pop()
         if node is None or node in seen:
             continue
         if node.name() == "CompiledFunctionBackward":
-            return "what torch.compile has compiled"
+            raise _refused("what torch.compile has compiled")  # torch may refuse a graph of its first gradient, too
         backward = getattr(getattr(node, "_forward_cls", None), "backward", None)
         if getattr(backward, "__code__", None) is _ONCE_DIFFERENTIABLE:
             return f"{node.name().removesuffix('Backward')}, which is marked once_differentiable"
