@@ -24,8 +24,8 @@ from xdevice.errors import NotSupportedError
 
 _engine: Any = pywrap_tfe
 _tape: Any = backprop
-_lock = threading.Lock()
-_asking = 0  # how many threads ask a tape
+_lock = threading.RLock()  # tapes asked at once give operations one another's operands now and then (2.21)
+_asking = 0  # how many tapes are asked: one within another
 _thread = threading.local()
 _known: weakref.WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]] = weakref.WeakKeyDictionary()
 
@@ -99,13 +99,12 @@ def _beside_forward(value: Any) -> Generator[None, None, None]:
     with _lock:
         _asking += 1
         _engine.TFE_Py_RegisterGradientFunction(_gradient)
-    before, _thread.asks = getattr(_thread, "asks", False), True
-    try:
-        with scope(placement.device_of(value)):
-            yield
-    finally:
-        _thread.asks = before
-        with _lock:
+        before, _thread.asks = getattr(_thread, "asks", False), True
+        try:
+            with scope(placement.device_of(value)):
+                yield
+        finally:
+            _thread.asks = before
             _asking -= 1
             if not _asking:
                 _engine.TFE_Py_RegisterGradientFunction(_tape._gradient_function)
