@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from xdevice.distributed.barriers.leaders import FANOUT
-from xdevice.distributed.rendezvous.ports import block_size
+from xdevice.distributed.process_info import block_size
 
 
 class Network(NamedTuple):
