@@ -289,6 +289,6 @@ class Coordinator(threading.Thread):
             self.fail(message if rank is not None else message + self._ports_between_hosts(), rank, late=True)
 
     def _ports_between_hosts(self) -> str:
-        hosts = dict.fromkeys(peer.joined["host"] for peer in self.peers.values())
+        hosts = dict.fromkeys(self.peers[rank].joined["host"] for rank in sorted(self.peers))
         ports = f"; {block(self._port, self.world_size)}, and any that the engine opens, must be reachable"
         return f"{ports} between {', '.join(hosts)}" if len(hosts) > 1 else ""
