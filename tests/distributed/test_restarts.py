@@ -79,10 +79,10 @@ def test_a_kill_changes_no_bit(training, tmp_path):
             assert broken[part][name].tobytes() == values.tobytes(), (name, seen)
 
 
-def test_an_unreadable_checkpoint_is_passed_over(tmp_path, environment):
+def test_an_unreadable_checkpoint_is_passed_over(backend, tmp_path, environment):
     """By every process, for the one before it, which the next save does not overwrite with the unreadable one."""
     file = tmp_path / "net"
-    command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "--backend", "torch", str(EXAMPLES / "resume.py")]
+    command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "--backend", backend, str(EXAMPLES / "resume.py")]
     command += ["--checkpoint", str(file), "--every", "5", "--steps"]
     run = {"env": environment, "capture_output": True, "text": True, "timeout": 150, "check": True}
     subprocess.run([*command, "10"], **run)

@@ -116,7 +116,7 @@ placement: list[contract.Placement] = [
     cupy_placement,
 ]
 data: list[contract.Data] = [numpy_placement]
-trees: list[contract.Trees] = [torch_models, jax_models]
+trees: list[contract.Trees] = [torch_models, tensorflow_models, mxnet_models, jax_models]
 models: list[contract.Models] = [torch_models, tensorflow_models, paddle_models, mxnet_models, jax_models]
 compiling: list[contract.Compiling] = [tensorflow_compiling, jax_compiling]
 creation: list[contract.Creation] = [
