@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 import xdevice
+from xdevice.distributed.process_info import block_size
 from xdevice.distributed.rendezvous import ports
 from xdevice.machine import usable_threads
 
@@ -89,7 +90,7 @@ def test_a_module_is_started_as_python_m_does(tmp_path, launch):
 
 
 def test_two_launchers_make_one_job(script, start, tmp_path):
-    path, port = script(TELL), ports.free_block(ports.block_size(4))
+    path, port = script(TELL), ports.free_block(block_size(4))
     given = ["-n", 2, "--master-port", port, "--hosts", "127.0.0.1,localhost", "--token-file", "token"]
     nodes = [start(*given, "--node-rank", node, path) for node in range(2)]
     for node, launcher in enumerate(nodes):
@@ -192,7 +193,7 @@ def test_an_open_token_file_is_refused(script, launch, tmp_path, mode, text, say
 
 
 def test_the_ports_are_free_and_low():
-    count = ports.block_size(8)
+    count = block_size(8)
     first = ports.free_block(count)
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
         lowest = int(file.read().split()[0])
