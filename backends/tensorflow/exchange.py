@@ -12,7 +12,7 @@ from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 Array = np.ndarray[Any, Any]
 
-_Eager = type(tf.constant(0))  # it has no public name
+_Eager: Any = tf.__internal__.EagerTensor  # making a tensor to ask its type would start TensorFlow
 
 
 def to_numpy(tensor: Any) -> Array:
