@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         OutOfMemoryError,
         ScopeError,
         TracedTensorError,
+        TransferError,
         UnknownBackendError,
         UnknownPlacementError,
         VirtualDeviceError,
@@ -79,6 +80,8 @@ if TYPE_CHECKING:
     from xdevice.tensors.gradients import value_and_grad
     from xdevice.tensors.owning import backend_of
     from xdevice.tensors.placement import check_same_device, device_of, devices_of, is_same_device, to_device
+    from xdevice.tensors.transfers.guard import transfer_guard
+    from xdevice.tensors.transfers.watch import watch_transfers
 
 _HOMES = {
     "errors": (
@@ -86,7 +89,7 @@ _HOMES = {
         "DeviceFallbackWarning DeviceNotFoundError DeviceSpellingError DeviceTypeError DistributedError "
         "DistributedTimeoutError FileFormatError MisplacedError MixedDeviceError NotATensorError "
         "MissingNameError NotPortableWarning NotSupportedError OutOfMemoryError ScopeError TracedTensorError "
-        "UnknownBackendError UnknownPlacementError VirtualDeviceError XDeviceError"
+        "TransferError UnknownBackendError UnknownPlacementError VirtualDeviceError XDeviceError"
     ),
     "device": "Device",
     "framework.choosing": "backend use using",
@@ -105,6 +108,8 @@ _HOMES = {
     "tensors.convert": "convert",
     "tensors.gradients": "value_and_grad",
     "tensors.array_api.namespace": "namespace",
+    "tensors.transfers.guard": "transfer_guard",
+    "tensors.transfers.watch": "watch_transfers",
     "parallel.batches": "split_batch",
     "parallel.data_parallel": "data_parallel",
     "parallel.replicas": "Replicas replicate",
@@ -142,6 +147,7 @@ __all__ = [
     "ScopeError",
     "Timer",
     "TracedTensorError",
+    "TransferError",
     "UnknownBackendError",
     "UnknownPlacementError",
     "VirtualDeviceError",
@@ -186,12 +192,14 @@ __all__ = [
     "tensor",
     "to_device",
     "to_numpy",
+    "transfer_guard",
     "try_all_gpus",
     "try_gpu",
     "use",
     "using",
     "value_and_grad",
     "virtual_gpus",
+    "watch_transfers",
     "zeros",
 ]
 

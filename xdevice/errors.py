@@ -73,6 +73,10 @@ class ArgumentTypeError(ArgumentError, TypeError):
     """A shape, seed, size or option has an invalid type."""
 
 
+class TransferError(XDeviceError, RuntimeError):
+    """A copy between devices is forbidden here: `transfer_guard`."""
+
+
 class CopyNeededError(XDeviceError, ValueError):
     """``copy=False`` was given where a copy is needed."""
 

@@ -14,7 +14,8 @@ from rich.text import Text
 from xdevice._version import __version__
 from xdevice.cli.probe import probe_all
 from xdevice.hardware.diagnosis import driver_problem
-from xdevice.launcher.terminal import duration, printable, size, table, write, write_json
+from xdevice.kit.units import duration, size
+from xdevice.launcher.terminal import printable, table, write, write_json
 from xdevice.machine import gpus, host, same_gpu
 
 

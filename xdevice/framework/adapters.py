@@ -78,6 +78,7 @@ class Backend(str):
     linalg: contract.Linalg
     fft: contract.Fft
     storage: contract.Storage
+    transfers: contract.Transfers
     engine: contract.Engine
 
     def __new__(cls, name: str, module: str) -> Backend:

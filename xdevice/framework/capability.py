@@ -14,6 +14,7 @@ _NOUNS = {
     "mixing": "devices to mix",
     "engine": "engine for several processes",
     "storage": "such numbers to store",
+    "transfers": "transfers to watch",
 }  # capabilities with a name that does not say what is missing
 
 

@@ -6,20 +6,15 @@ watching, in ``backends/NAME/mixing.py``; nothing is watched while no strict blo
 
 from __future__ import annotations
 
-from _thread import RLock  # threading.RLock, without its 1 ms
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from xdevice.errors import ArgumentTypeError, BrokenBackendError, NotSupportedError
-from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import decided
+from xdevice.framework.watched import Watched
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_lock = RLock()
-_open = 0  # strict blocks in the whole process
-_watching: dict[Backend, AbstractContextManager[Any]] = {}
+_blocks = Watched(lambda owner: owner.mixing.forbid())
 
 
 class strict:  # noqa: N801  (reads as a verb: `with strict():`)
@@ -51,72 +46,17 @@ class strict:  # noqa: N801  (reads as a verb: `with strict():`)
     __slots__ = ()
 
     def __enter__(self) -> None:
-        global _open
-        with _lock:
-            _open += 1
-            try:
-                for owner in imported():
-                    watch(owner)
-                _check_watched(decided())
-            except BaseException:
-                self.__exit__()
-                raise
+        _blocks.open()
+        try:
+            _blocks.check(decided())
+        except BaseException:
+            _blocks.close()
+            raise
 
     def __exit__(self, *error: object) -> None:
-        global _open
-        with _lock:
-            _open -= 1
-            while not _open and _watching:
-                _watching.popitem()[1].__exit__(None, None, None)
+        _blocks.close()
 
     def __call__(self, fn: F) -> F:
-        from functools import wraps
-        from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+        from xdevice.kit.decorating import decorated  # loads `inspect`: only when it is needed
 
-        if not callable(fn) or isasyncgenfunction(fn) or isgeneratorfunction(fn):
-            raise ArgumentTypeError(f"strict() cannot decorate {fn!r}; decorate a function, or write `with strict():`")
-
-        @wraps(fn)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return fn(*args, **kwargs)
-
-        @wraps(fn)
-        async def await_call(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return await fn(*args, **kwargs)
-
-        return await_call if iscoroutinefunction(fn) else call  # type: ignore[return-value]  # wraps keeps it
-
-
-def _check_watched(owner: Backend | None) -> None:
-    """An error where the chosen framework has several devices, and its adapter cannot watch it."""
-    if owner is None or owner in _watching or owner not in imported():
-        return
-    try:
-        several = sum(map(owner.hardware.count, owner.hardware.kinds())) > 1
-    except (BrokenBackendError, NotSupportedError):
-        return
-    if several:
-        _ = owner.mixing.forbid  # raises the error, with the adapter's reason
-
-
-def watch(owner: Backend) -> None:
-    """Watch the framework's operations, if a strict block is open."""
-    if not _open or owner in _watching:
-        return
-    with _lock:
-        if not _open or owner in _watching:
-            return
-        try:
-            manager = owner.mixing.forbid()
-        except (BrokenBackendError, NotSupportedError):
-            return  # it has one device, or cannot be used
-        _watching[owner] = manager
-        manager.__enter__()
-
-
-def watch_loaded(owner: Backend, capability: str) -> None:
-    """Watch a framework that is first used while a strict block is open."""
-    if capability not in ("virtual", "mixing"):
-        watch(owner)
+        return decorated(fn, self, "strict()")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdevice.framework.mixing import watch_loaded
+from xdevice.framework.watched import watch_loaded
 from xdevice.hardware.devices import device_named
 from xdevice.hardware.scopes import enter, leave
 from xdevice.hardware.virtual import enable_requested
@@ -16,5 +16,5 @@ def install_hooks() -> Hooks:
         leave_scope=leave,
         device_named=device_named,  # ``device == obj``
         before_loading=enable_requested,  # before a framework is used, virtual GPUs that were asked for are made
-        after_loading=watch_loaded,  # a framework that is first used inside a strict block is watched
+        after_loading=watch_loaded,  # a framework that is first used inside a block that watches is watched
     )

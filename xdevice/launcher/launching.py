@@ -12,12 +12,13 @@ from collections.abc import Callable
 from xdevice.distributed.failures.errors import PEER_FAILED
 from xdevice.distributed.failures.timeouts import SETTLING
 from xdevice.errors import DistributedError
+from xdevice.kit.units import duration
 from xdevice.launcher.children import Signals
 from xdevice.launcher.output import Screen
 from xdevice.launcher.plan import Plan
 from xdevice.launcher.process_tree import ProcessTree
 from xdevice.launcher.reaper import Reaper
-from xdevice.launcher.terminal import duration, signal_name
+from xdevice.launcher.terminal import signal_name
 from xdevice.launcher.worker_group import Rank, WorkerGroup
 
 TIMED_OUT = 124

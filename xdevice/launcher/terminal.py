@@ -16,6 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from xdevice.kit.units import duration, size
 from xdevice.launcher.children import Child
 
 _ENDLESS = 10_000  # columns, where there is no terminal: nothing is wrapped or cut
@@ -73,24 +74,6 @@ def printable(text: str) -> str:
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return "\n".join(lines).translate(_CONTROL)
-
-
-def size(count: int | None) -> str:
-    """Bytes for people: ``310 MiB``."""
-    if count is None:
-        return "?"
-    number, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while number >= 1024 and len(units) > 1:
-        number, units = number / 1024, units[1:]
-    return f"{number:.0f} {units[0]}" if number >= 100 or units[0] in ("B", "KiB") else f"{number:.1f} {units[0]}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people: ``1.84 s``, ``2 min 05 s``."""
-    if seconds < 99.95:
-        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s"
 
 
 PERIOD = 10.0

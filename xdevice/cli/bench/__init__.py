@@ -20,8 +20,9 @@ from xdevice.cli.bench import figures, results
 from xdevice.device import parse
 from xdevice.errors import ArgumentError
 from xdevice.experiments import EXPERIMENTS, find, title
+from xdevice.kit.units import duration
 from xdevice.launcher.children import Child, run_all
-from xdevice.launcher.terminal import console, duration, ending, write
+from xdevice.launcher.terminal import console, ending, write
 from xdevice.machine import gpus, host
 
 PICTURES = (".png", ".svg", ".pdf")

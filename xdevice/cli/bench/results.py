@@ -13,8 +13,9 @@ from rich.text import Text
 
 from xdevice.cli.bench.figures import unit_of
 from xdevice.cli.probe import failure
+from xdevice.kit.units import duration, size
 from xdevice.launcher.children import Child
-from xdevice.launcher.terminal import duration, size, table
+from xdevice.launcher.terminal import table
 
 Answer = dict[str, Any]
 

@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from xdevice.cli.run.compare import Differ, Same
+from xdevice.kit.units import duration, size
 from xdevice.launcher.output_buffer import Line, Printed
-from xdevice.launcher.terminal import duration, exit_text, printable, signal_name, size, table
+from xdevice.launcher.terminal import exit_text, printable, signal_name, table
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 

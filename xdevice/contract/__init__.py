@@ -1,0 +1,40 @@
+"""What an adapter must provide: one Protocol per capability, in a module of that name or the one in `MODULES`.
+
+An adapter is a package of plain functions. It translates; the core decides. The core validates all
+arguments first: a device exists, a shape is a tuple of ints, a move is needed. A function that the
+framework cannot provide is left out, and the adapter's ``CANNOT`` gives the reason.
+"""
+
+from __future__ import annotations
+
+from xdevice.contract.computing import Call, Collectives, Differentiation, Fft, Gradients, Linalg, Maths, Storage
+from xdevice.contract.devices import Build, Hardware, Memory, MemoryStats, Mixing, Properties, Virtual
+from xdevice.contract.jobs import Engine, Job
+from xdevice.contract.tensors import Compiling, Creation, Data, Exchange, Models, Placement, Role, Sharing, Trees
+from xdevice.contract.transfers import Copy, Kind, Transfers, Watcher
+
+# fmt: off
+__all__ = [
+    "CAPABILITIES", "MODULES", "Build", "Call", "Collectives", "Compiling", "Copy", "Creation", "Data",
+    "Differentiation", "Engine", "Exchange", "Fft", "Gradients", "Hardware", "Job", "Kind", "Linalg", "Maths",
+    "Memory", "MemoryStats", "Mixing", "Models", "Placement", "Properties", "Role", "Sharing", "Storage", "Transfers",
+    "Trees", "Virtual", "Watcher",
+]
+# fmt: on
+
+
+def _methods(protocol: type) -> tuple[str, ...]:
+    return tuple(name for each in protocol.__mro__ for name in vars(each) if not name.startswith("_"))
+
+
+CAPABILITIES: dict[str, tuple[str, ...]] = {
+    p.__name__.lower(): _methods(p)
+    for p in (
+        *(Hardware, Placement, Trees, Data, Models, Creation, Exchange, Sharing, Memory, Gradients, Virtual, Mixing),
+        *(Compiling, Collectives, Maths, Linalg, Fft, Storage, Transfers, Engine),
+    )
+}
+"""Each capability with the functions that it may have."""
+
+MODULES = {"trees": "models", "data": "placement", "sharing": "exchange", "linalg": "maths.linalg", "fft": "maths.fft"}
+"""Where an adapter has the functions of a capability, if not in the module of that name."""

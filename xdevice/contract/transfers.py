@@ -1,0 +1,61 @@
+"""Copies between devices: each as it is about to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any, Literal, NamedTuple, Protocol
+
+from xdevice.device import Device
+
+Kind = Literal["copy", "number", "size", "index", "operand", "gradient", "print"]
+"""What makes the copy. Only ``copy`` is explicit: the program asks for it, by ``.to``, feeding or loading.
+
+``number``: Python reads values (``float(x)``, ``if x``, ``.item()``, ``tolist``, ``np.asarray``). ``size``: the
+result's shape, or a yes or no, depends on values, so the CPU waits (a mask as an index, ``nonzero``). ``index``: an
+index, or a value to write, from the host, sent each time. ``operand``: copied by the framework because another
+operand is elsewhere.
+``gradient``: in the backward pass. ``print``: a tensor is shown.
+"""
+
+
+class Copy(NamedTuple):
+    """One copy between the host and a device, or between two devices. The host is ``Device('cpu:0')``."""
+
+    kind: Kind
+    operation: str  # the framework's name of what makes it: "aten::copy_", "item"
+    nbytes: int
+    source: Device
+    target: Device
+    non_blocking: bool = False  # the program was told not to wait
+    pinned: bool = False  # the host's memory is page-locked
+    address: int = 0  # of the host's memory, where known: the same memory sent twice is seen by it
+
+
+class Watcher(Protocol):
+    """What an adapter tells of copies."""
+
+    def see(self, copy: Copy, of: Any = None) -> None:
+        """A copy is about to be made by this thread, or by one that works for the place ``of``, which `here` gave.
+
+        Raises `TransferError` where the copy is forbidden: then it must not be made.
+        """
+
+    def here(self) -> Any:
+        """This thread's place in the program and its levels, for a thread of the framework that will work for it."""
+
+    def stepped(self, optimizer: object) -> None:
+        """An optimizer has made a step."""
+
+
+class Transfers(Protocol):
+    """Seeing copies, and hiding them behind computing."""
+
+    def watch(self, watcher: Watcher) -> AbstractContextManager[Any]:
+        """A context, for the whole process, in which the watcher is told of each copy and each optimizer's step.
+
+        Leaving it leaves no trace: watching costs nothing while it is off.
+        """
+
+    def unseen(self) -> Iterable[str]:
+        """What it cannot see, a sentence each, for the report."""

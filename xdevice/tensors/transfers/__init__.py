@@ -1,0 +1,1 @@
+"""Copies between devices: seen (`watch_transfers`), forbidden (`transfer_guard`) and hidden (`prefetch`)."""

@@ -1,0 +1,154 @@
+"""Who makes a copy: the user's frames, without those of libraries and generated code."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import re
+import site
+import sys
+import sysconfig
+from functools import lru_cache
+from itertools import islice
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_LIBRARIES = tuple(
+    os.path.realpath(path) + os.sep
+    for path in {
+        *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+        _PACKAGE,
+        os.path.join(os.path.dirname(_PACKAGE), "backends"),  # of a checkout
+    }
+)
+_GENERATED = re.compile(r"<(?!ipython-input|stdin)|.*[/\\](?:__autograph_generated_file|(?:site|dist)-packages[/\\])")
+_ALLOW = re.compile(r"#\s*xdevice:\s*allow\b")
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_MOST = 12  # frames: a program that is deeper is cut at its outer end
+
+_users: dict[str, bool] = {}  # whether a file is the user's
+
+
+class Place(NamedTuple):
+    """A line of the user's program."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{shown(self.file)}:{self.line}"
+
+    @property
+    def source(self) -> str:
+        """The line's text; empty where the file cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+
+def shown(file: str) -> str:
+    """A file as a person writes it: relative where it is below the working directory."""
+    try:
+        relative = os.path.relpath(file)
+    except ValueError:  # another drive
+        return file
+    return file if relative.startswith("..") else relative
+
+
+def is_users(file: str) -> bool:
+    """Whether the file is the user's: no library's, none of ours, and not generated."""
+    known = _users.get(file)
+    if known is None:
+        path = os.path.realpath(file)
+        known = not _GENERATED.match(file) and not path.startswith(_LIBRARIES)
+        _users[file] = known
+    return known
+
+
+class Caller(NamedTuple):
+    """A frame of the user's, and the one that it called, if that is Python's."""
+
+    frame: FrameType
+    inner: FrameType | None
+
+
+def callers(frame: FrameType | None) -> list[Caller]:
+    """The user's frames from this one outwards, the innermost first."""
+    found: list[Caller] = []
+    inner: FrameType | None = None
+    while frame is not None and len(found) < _MOST:
+        if is_users(frame.f_code.co_filename):
+            found.append(Caller(frame, inner))
+        inner, frame = frame, frame.f_back
+    return found
+
+
+def calls_before(frame: FrameType | None) -> list[str]:
+    """The names of the functions of libraries between this frame and the user's innermost, from inside."""
+    names: list[str] = []
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return names
+
+
+def is_allowed(place: Place) -> bool:
+    """Whether the statement's line, or its last one, ends with ``# xdevice: allow``."""
+    first, last = statement(place)
+    return any(_ALLOW.search(linecache.getline(place.file, line)) for line in {first, place.line, last})
+
+
+@lru_cache(maxsize=4096)
+def statement(place: Place) -> tuple[int, int]:
+    """The first and the last line of the statement with that line; of a loop or a block, those of its head."""
+    found = [n for n in ast.walk(tree(place.file)) if isinstance(n, ast.stmt) and _holds(n, place.line)]
+    if not found:
+        return place.line, place.line
+    innermost = max(found, key=lambda n: (n.lineno, n.col_offset))
+    body = getattr(innermost, "body", None)
+    last = max(innermost.lineno, body[0].lineno - 1) if body else innermost.end_lineno
+    return innermost.lineno, last or innermost.lineno
+
+
+def _holds(node: ast.AST, line: int) -> bool:
+    return getattr(node, "lineno", line + 1) <= line <= (getattr(node, "end_lineno", 0) or 0)
+
+
+@lru_cache(maxsize=256)
+def tree(file: str) -> ast.Module:
+    """The file's syntax; an empty one where it cannot be read."""
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
+@lru_cache(maxsize=4096)
+def loops(place: Place) -> tuple[tuple[int, int], ...]:
+    """The first and last lines of the loops around a line, within its function, the innermost first."""
+    around = [node for node in ast.walk(tree(place.file)) if _holds(node, place.line)]
+    function = max((n.lineno for n in around if isinstance(n, _FUNCTIONS)), default=0)
+    found = [(n.lineno, n.end_lineno or n.lineno) for n in around if isinstance(n, _LOOPS) and n.lineno >= function]
+    return tuple(sorted(found, reverse=True))
+
+
+def called(code: CodeType, instruction: int) -> str:
+    """The name of the function or method that the instruction calls, ``tolist``; empty where it is not known."""
+    if sys.version_info < (3, 11):  # which do not know an instruction's columns
+        return ""
+    line, end, left, right = next(islice(code.co_positions(), instruction // 2, None))
+    if line is None or end is None or left is None or right is None:
+        return ""
+    lines = [text.encode() for text in linecache.getlines(code.co_filename)[line - 1 : end]]
+    if not lines:
+        return ""
+    lines[-1], lines[0] = lines[-1][:right], lines[0][left:] if len(lines) > 1 else lines[0][left:right]
+    try:
+        call = ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
+    except (SyntaxError, ValueError):
+        return ""
+    function = call.func if isinstance(call, ast.Call) else None
+    return getattr(function, "attr", getattr(function, "id", ""))

@@ -1,0 +1,141 @@
+"""``transfer_guard``: which copies a block, a function or a test may make."""
+
+from __future__ import annotations
+
+import logging
+from _thread import RLock  # threading.RLock, without its 1 ms
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
+
+from xdevice.contract import Copy
+from xdevice.errors import ArgumentError, ArgumentTypeError, TransferError, shortened
+from xdevice.tensors.transfers.watching import REMEDIES, Event, Listener, close_for, open_for
+
+Level = Literal["allow", "log", "forbid_implicit", "forbid"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Levels(NamedTuple):
+    """The level of each direction."""
+
+    host_to_device: Level = "allow"
+    device_to_host: Level = "allow"
+    device_to_device: Level = "allow"
+
+
+_NOTHING = Levels()
+_levels: ContextVar[Levels] = ContextVar("xdevice.transfer_guard", default=_NOTHING)
+_log = logging.getLogger("xdevice.transfers")
+
+
+class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("forbid"):`)
+    """Within a ``with`` block, or a decorated function, copies between devices are allowed, logged or forbidden.
+
+    ``"allow"``; ``"log"``: each is logged as a warning of the logger ``xdevice.transfers``; ``"forbid_implicit"``: a
+    copy that the program did not ask for (``float(x)``, ``if x``, ``print(x)``, ``.item()``, ``np.asarray(x)``, a mask
+    as an index, …) raises `TransferError` at its line; ``"forbid"``: every copy does. What is forbidden is not made.
+
+    A level holds for this thread or task, for the gradients that it computes, and not for others. Blocks may be nested
+    and reused: the innermost holds. A line that ends with ``# xdevice: allow`` may copy.
+
+    Parameters
+    ----------
+    level
+        For all directions.
+    host_to_device, device_to_host, device_to_device
+        For one direction, in place of ``level``.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such level.
+    ArgumentTypeError
+        A level is not a string; the decorated object is not a function.
+    NotSupportedError
+        On entering: the chosen framework has several devices, and its adapter cannot see copies.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.transfer_guard("forbid_implicit", device_to_device="forbid"):
+    ...     x = xdevice.ones(3)
+    """
+
+    __slots__ = ("_entered", "_levels")
+
+    def __init__(
+        self,
+        level: Level = "forbid",
+        *,
+        host_to_device: Level | None = None,
+        device_to_host: Level | None = None,
+        device_to_device: Level | None = None,
+    ) -> None:
+        given = (host_to_device, device_to_host, device_to_device)
+        self._levels = Levels(*(_checked(level if one is None else one) for one in given))
+        self._entered: list[Token[Levels]] = []
+
+    def __enter__(self) -> None:
+        _guard.open()
+        self._entered.append(_levels.set(self._levels))
+
+    def __exit__(self, *error: object) -> None:
+        _levels.reset(self._entered.pop())
+        _guard.close()
+
+    def __call__(self, fn: F) -> F:
+        from xdevice.kit.decorating import decorated  # loads `inspect`: only when it is needed
+
+        return decorated(fn, self, "transfer_guard()")
+
+
+class _Guard(Listener):
+    """Raises where a copy is forbidden; told of copies while any block is open in the process."""
+
+    forbids = True
+
+    def __init__(self) -> None:
+        self._lock, self._blocks = RLock(), 0
+
+    def open(self) -> None:
+        with self._lock:
+            if not self._blocks:
+                open_for(self)
+            self._blocks += 1
+
+    def close(self) -> None:
+        with self._lock:
+            self._blocks -= 1
+            if not self._blocks:
+                close_for(self)
+
+    def see(self, event: Event) -> None:
+        """Log the copy, or raise `TransferError`."""
+        levels = _levels.get() if event.context is None else event.context.get(_levels, _NOTHING)
+        copy = event.copy
+        level = levels[_direction(copy)]
+        if level == "allow" or event.allowed or (level == "forbid_implicit" and copy.kind == "copy"):
+            return
+        if level == "log":
+            _log.warning("%s", event.described())
+            return
+        raise TransferError(f"{event.described()}, which transfer_guard({level!r}) forbids; {REMEDIES[copy.kind]}")
+
+
+_guard = _Guard()
+
+
+def _direction(copy: Copy) -> int:
+    if copy.source.kind == "cpu":
+        return 0
+    return 1 if copy.target.kind == "cpu" else 2
+
+
+def _checked(level: object) -> Level:
+    if level not in LEVELS:
+        kind = ArgumentError if isinstance(level, str) else ArgumentTypeError
+        raise kind(f"no level {shortened(level)}; there are {', '.join(map(repr, LEVELS))}")
+    return level

@@ -1,0 +1,120 @@
+"""What a program copied: each line that copies, how often, and how often in a step or in a turn of its loop."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from types import FrameType
+
+from xdevice.contract import Copy, Kind
+from xdevice.device import Device
+from xdevice.tensors.transfers.callers import Caller, Place, loops
+from xdevice.tensors.transfers.watching import Event, Listener
+
+Loop = tuple[str, int]
+"""A loop: its file and first line."""
+
+_MOST = 64  # addresses that are kept for each line
+
+
+class Site:
+    """A line that makes copies of one kind, from one device to another."""
+
+    def __init__(self, event: Event) -> None:
+        copy = event.copy
+        self.place, self.owner, self.allowed = event.place, event.owner, event.allowed
+        self.kind: Kind = copy.kind
+        self.operation, self.source, self.target = copy.operation, copy.source, copy.target
+        self.copies = self.nbytes = self.pinned = self.non_blocking = 0
+        self.addresses: Counter[int] = Counter()
+        self.steps: Counter[int] = Counter()  # copies in each step
+        self.turns: dict[Loop, Counter[int]] = {}  # copies in each turn of each loop around the line
+
+    def add(self, copy: Copy, step: int, turns: dict[Loop, int]) -> None:
+        """One more copy."""
+        self.copies += 1
+        self.nbytes += copy.nbytes
+        self.pinned += copy.pinned
+        self.non_blocking += copy.non_blocking
+        self.steps[step] += 1
+        for loop, turn in turns.items():
+            self.turns.setdefault(loop, Counter())[turn] += 1
+        if copy.address and (copy.address in self.addresses or len(self.addresses) < _MOST):
+            self.addresses[copy.address] += 1
+
+
+class Recorder(Listener):
+    """Every copy, by line; steps by the first optimizer that makes one, turns of loops by the order of events."""
+
+    def __init__(self) -> None:
+        self.sites: dict[tuple[Place | None, Kind, Device, Device], Site] = {}
+        self.steps = 0
+        self.turns: Counter[Loop] = Counter()  # of each loop in which something was copied
+        self._optimizer: int | None = None
+        self._lock = threading.Lock()
+
+    def see(self, event: Event) -> None:
+        """Record a copy."""
+        copy = event.copy
+        key = event.place, copy.kind, copy.source, copy.target
+        with self._lock:
+            site = self.sites.get(key)
+            if site is None:
+                site = self.sites[key] = Site(event)
+            site.add(copy, self.steps, self._turned(event.callers))
+
+    def stepped(self, optimizer: object) -> None:
+        """Count a step, where it is that of the first optimizer seen."""
+        if self._optimizer is None:
+            self._optimizer = id(optimizer)
+        if self._optimizer == id(optimizer):
+            self.steps += 1
+
+    def _turned(self, callers: Sequence[Caller]) -> dict[Loop, int]:
+        """The turn of each loop around the callers' lines. Empty while a debugger traces, which has the marks' place.
+
+        A frame that is at an earlier instruction than at its last copy has gone round a loop, the innermost that
+        encloses both; so has one that is at the same instruction, within another call.
+        """
+        if sys.gettrace() is not None:
+            return {}
+        now: dict[Loop, int] = {}
+        for frame, inner in callers:
+            mark = frame.f_trace
+            around = [(frame.f_code.co_filename, first, last) for first, last in loops(_place(frame))]
+            if not isinstance(mark, _Mark):
+                begun = around
+            else:
+                shared = [loop for loop in around if loop[1] <= mark.line <= loop[2]]
+                has_gone_round = frame.f_lasti < mark.instruction or (
+                    frame.f_lasti == mark.instruction and _is_new(inner)
+                )
+                begun = [loop for loop in around if loop not in shared] + shared[:has_gone_round]
+            self.turns.update(loop[:2] for loop in begun)
+            now.update({loop[:2]: self.turns[loop[:2]] for loop in around})
+        for frame, inner in callers:
+            for each in (frame, inner):
+                if each is not None:
+                    each.f_trace = _Mark(each.f_lasti, each.f_lineno)
+        return now
+
+
+class _Mark:
+    """Left on a frame, as its trace function: where it was when it last made a copy. It goes with the frame."""
+
+    def __init__(self, instruction: int, line: int) -> None:
+        self.instruction, self.line = instruction, line
+
+    def __call__(self, *event: object) -> None:
+        """A debugger that begins later calls it, once."""
+
+
+def _is_new(inner: FrameType | None) -> bool:
+    """Whether a call is another one than at the last copy; one of a function in C always is."""
+    return inner is None or not isinstance(inner.f_trace, _Mark)
+
+
+def _place(frame: FrameType) -> Place:
+    return Place(frame.f_code.co_filename, frame.f_lineno)

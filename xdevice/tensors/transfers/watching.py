@@ -1,0 +1,170 @@
+"""The one place where copies are told: to reports, to guards, to a virtual bus."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import Context, copy_context
+from types import FrameType
+from typing import Any, NamedTuple
+
+from xdevice.contract import Copy, Kind
+from xdevice.device import Device
+from xdevice.framework.adapters import Backend, imported
+from xdevice.framework.choosing import decided
+from xdevice.framework.watched import Watched
+from xdevice.kit.units import size
+from xdevice.tensors.transfers.callers import Caller, Place, called, callers, calls_before, is_allowed
+
+WORDS: dict[Kind, str] = {
+    "copy": "a copy",
+    "number": "reads a number, so Python waits for the GPU",
+    "size": "its result's size depends on values, so Python waits for the GPU",
+    "index": "an index or a value from the host, sent each time",
+    "operand": "an operand on another device, copied in silence",
+    "gradient": "a copy in the backward pass",
+    "print": "shows a tensor, so Python waits for the GPU",
+}
+REMEDIES: dict[Kind, str] = {
+    "copy": "copy outside the block, or end the line with `# xdevice: allow`",
+    "number": "keep it on the device as a tensor, and read it after the block",
+    "size": "use a mask with where, whose result has a known shape",
+    "index": "make it on the device, once, before the block",
+    "operand": "to_device(x, device) before the block",
+    "gradient": "keep the forward pass on one device",
+    "print": "show it after the block",
+}
+"""What to write instead, for an error; a report knows more and says more."""
+
+
+def named(device: Device) -> str:
+    """``host``, or the device."""
+    return "host" if device.kind == "cpu" else str(device)
+
+
+class Event(NamedTuple):
+    """A copy, with the line of the program that makes it."""
+
+    copy: Copy
+    owner: str  # the framework
+    place: Place | None  # None where no line of the user's is on the stack
+    callers: tuple[Caller, ...]  # the innermost first; not to be kept, since frames keep what is in them
+    context: Context | None  # of the thread for which it is made, where that is another one
+    allowed: bool  # the line says so
+
+    def described(self) -> str:
+        """Where, what and how much: ``main.py:3: 4 B, gpu:0 → host: reads a number (.item)``."""
+        copy = self.copy
+        where = f"{self.place}: " if self.place else ""
+        route = f"{named(copy.source)} → {named(copy.target)}"
+        return f"{where}{size(copy.nbytes)}, {route}: {WORDS[copy.kind]} ({copy.operation})"
+
+
+class Listener:
+    """What is told of copies and steps."""
+
+    forbids = False  # whether it may raise: then it is told first
+
+    def see(self, event: Event) -> None:
+        """A copy is about to be made."""
+
+    def stepped(self, optimizer: object) -> None:
+        """An optimizer has made a step."""
+
+
+_guards: list[Listener] = []
+_recorders: list[Listener] = []
+_silent = threading.local()
+
+_READS = {"tolist", "item", "float", "int", "bool", "complex", "asarray", "array", "__array__", "__float__", "__bool__"}
+_SHOWS = {"__repr__", "__str__", "__format__"}
+_PRINTS = {"print", "str", "repr", "format"}
+
+
+class _Here(NamedTuple):
+    callers: tuple[Caller, ...]
+    context: Context
+
+
+class _Told:
+    """What one framework's adapter tells."""
+
+    def __init__(self, owner: Backend) -> None:
+        self._owner = str(owner)
+
+    def see(self, copy: Copy, of: Any = None) -> None:
+        """Tell the guards, then the recorders."""
+        if getattr(_silent, "on", False):
+            return
+        frame = sys._getframe(1)
+        own = tuple(callers(frame))
+        context = None
+        if of is not None:
+            context = of.context
+            if not own:
+                own, copy = of.callers, copy._replace(kind="gradient" if copy.kind == "copy" else copy.kind)
+        place = Place(own[0].frame.f_code.co_filename, own[0].frame.f_lineno) if own else None
+        if copy.kind in ("copy", "number") and copy.target.kind == "cpu":
+            copy = copy._replace(kind=_refined(copy.kind, frame, own))
+        event = Event(copy, self._owner, place, own, context, place is not None and is_allowed(place))
+        for listener in (*_guards, *_recorders):
+            listener.see(event)
+
+    def here(self) -> _Here:
+        """This thread's callers, and its context's variables."""
+        return _Here(tuple(callers(sys._getframe(1))), copy_context())
+
+    def stepped(self, optimizer: object) -> None:
+        """Tell the recorders."""
+        for listener in _recorders:
+            listener.stepped(optimizer)
+
+
+def _refined(kind: Kind, frame: FrameType, own: Sequence[Caller]) -> Kind:
+    """What a copy to the host that a library makes is for: to show a tensor, or to read its values."""
+    if not _SHOWS.isdisjoint(calls_before(frame)):
+        return "print"
+    name = called(own[0].frame.f_code, own[0].frame.f_lasti) if own else ""
+    return "print" if name in _PRINTS else "number" if name in _READS else kind
+
+
+def _manager(owner: Backend) -> AbstractContextManager[Any]:
+    return owner.transfers.watch(_Told(owner))
+
+
+_blocks = Watched(_manager)
+
+
+def open_for(listener: Listener) -> None:
+    """Tell the listener of every copy in the process, from now on."""
+    _blocks.open()
+    try:
+        _blocks.check(decided())
+    except BaseException:
+        _blocks.close()
+        raise
+    (_guards if listener.forbids else _recorders).append(listener)
+
+
+def close_for(listener: Listener) -> None:
+    """Tell it no more."""
+    (_guards if listener.forbids else _recorders).remove(listener)
+    _blocks.close()
+
+
+def watched() -> list[str]:
+    """The frameworks that are watched now."""
+    return [str(owner) for owner in imported() if owner in _blocks]
+
+
+@contextmanager
+def unwatched() -> Generator[None, None, None]:
+    """A block whose copies, by this thread, are told to nobody: those of a report itself."""
+    before = getattr(_silent, "on", False)
+    _silent.on = True
+    try:
+        yield
+    finally:
+        _silent.on = before
