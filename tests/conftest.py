@@ -3,7 +3,8 @@
 Run ``pytest --xdevice-backend=torch,numpy``: see ``xdevice/testing/plugin.py``. A framework's own tests are
 collected where it is tested; those of virtual GPUs where there are some, and those that assume a machine
 without a GPU where there are none. ``@pytest.mark.needs("model")`` keeps a test to the frameworks whose file in
-``tests/native`` has that function.
+``tests/native`` has that function. ``@pytest.mark.weekly`` is for what takes long and shows little that other tests
+do not: it runs with ``--weekly``, and ``but=`` names the parameters with which it always runs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,20 +25,25 @@ HERE = Path(__file__).parent
 
 # How processes meet: no framework takes part.
 SAME_EVERYWHERE = {"acceptor", "at_exit", "barrier", "coordinator", "fuzz", "shared_memory", "token"}
+FOR_ANY = {"core", "report", "rules"}  # of transfers, where nothing is copied
 WITH_LISTS = {"torch", "tensorflow", "paddle", "mxnet", "jax"}  # of the private names that virtual GPUs replace
-# What the core does between processes: one engine stands for all, and with --every-engine none does.
+# What the core does between processes: one engine stands for all, and with --weekly none does.
 ENGINE = "jax"
 ONE_ENGINE = dict.fromkeys(("explicit", "files", "restarts", "two_hosts"), ENGINE)
 RECIPES = {"clusters": "torch"}  # whose packages are installed there only
+WEEKLY = {"tensorflow": "huge"}  # promises, by a part of their names: its allocator waits ten seconds for memory
+
+NO_PARAMETERS = SimpleNamespace(params={})
 
 
 def pytest_addoption(parser):
-    text = "also what one engine stands for in other runs"
-    parser.getgroup("xdevice").addoption("--every-engine", action="store_true", help=text)
+    text = "also what is marked so, and what one engine stands for in other runs"
+    parser.getgroup("xdevice").addoption("--weekly", action="store_true", help=text)
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs(name): the framework's tests/native file has that function")
+    config.addinivalue_line("markers", "weekly(but=()): takes long; with --weekly, or with a parameter of that name")
     config.addinivalue_line("markers", "one_engine: what the core does between processes, whichever the engine")
     # A change is judged by the same examples as the one before it; --hypothesis-profile=default draws others each time.
     if config.pluginmanager.has_plugin("hypothesispytest") and not config.getoption("--hypothesis-profile"):
@@ -48,7 +55,7 @@ def pytest_configure(config):
 
 def engines_of(config):
     """The one engine that a file is run under, where it is one."""
-    return RECIPES if config.getoption("--every-engine") else RECIPES | ONE_ENGINE
+    return RECIPES if config.getoption("--weekly") else RECIPES | ONE_ENGINE
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -59,6 +66,8 @@ def pytest_ignore_collect(collection_path, config):
         return True if engines_of(config)[name] not in backends_of(config) else None
     if folder == "distributed" and name.startswith("quirks_"):
         return True if name.removeprefix("quirks_") not in backends_of(config) else None
+    if folder == "transfers" and name in WITH_LISTS | FOR_ANY:
+        return True if (name if name in WITH_LISTS else "numpy") not in backends_of(config) else None
     if folder == "virtual" and name == "together":
         return True if len(backends_of(config)) == 1 else None
     if folder not in ("quirks", "virtual") or name == collection_path.stem:
@@ -70,8 +79,9 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_collection_modifyitems(config, items):
     theirs = [item for item in items if all(has(item, mark.args[0]) for mark in item.iter_markers("needs"))]
-    if not config.getoption("--every-engine"):
+    if not config.getoption("--weekly"):
         theirs = [item for item in theirs if not item.get_closest_marker("one_engine") or stands_for_all(item)]
+        theirs = [item for item in theirs if not is_for_the_week(item)]
     if len(theirs) < len(items):
         config.hook.pytest_deselected(items=list(set(items) - set(theirs)))
         items[:] = theirs
@@ -80,6 +90,15 @@ def pytest_collection_modifyitems(config, items):
 def stands_for_all(item):
     """NumPy, too: it has none, and says so."""
     return item.callspec.params["xdevice_backend"] in (ENGINE, "numpy")
+
+
+def is_for_the_week(item):
+    given = {str(value) for value in getattr(item, "callspec", NO_PARAMETERS).params.values()}
+    if any(word in item.name for backend, word in WEEKLY.items() if backend in given):
+        return True
+    mark = item.get_closest_marker("weekly")
+    but = mark.kwargs.get("but", ()) if mark else ()
+    return mark is not None and given.isdisjoint([but] if isinstance(but, str) else but)
 
 
 def has(item, word):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.weekly
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 FEW = ("--rounds", "2", "--seconds", "0")
 WITHOUT_IVY = """

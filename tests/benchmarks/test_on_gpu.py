@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.weekly
+
 ON_GPU = Path(__file__).parents[2] / "benchmarks" / "on_gpu.py"
 PARTS = ["machine", "transfers", "memory", "tests", "overhead", "bench"]
 

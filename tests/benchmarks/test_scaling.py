@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.weekly
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 COUNTS = (2, 3, 8, 64, 1024)
 

@@ -40,6 +40,7 @@ def test_the_list_runs_no_experiment():
         assert re.search(rf"^{name} ", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.weekly
 def test_every_experiment_runs_everywhere(tmp_path):
     done, report = results(tmp_path, "--backend", "all")
     assert done.returncode == 0, done.stdout
@@ -75,6 +76,7 @@ def test_bytes_are_of_operands_and_results(tmp_path):
     assert moved["10 × 10 on the CPU"] == moved["in NumPy, on the CPU"] == 0
 
 
+@pytest.mark.weekly(but="torch")
 @pytest.mark.needs("gradient")  # all but NumPy, which has one device
 def test_virtual_gpus_are_called_virtual(tmp_path, backend):
     done, report = results(tmp_path, "parallel", "--backend", backend, XDEVICE_VIRTUAL_GPUS="2")

@@ -23,6 +23,7 @@ def test_a_framework_with_gpus_is_well(with_toy):
     assert found == {"subject": "toy", "state": "good", "reason": "1.5 sees gpu:0, gpu:1", "cure": None}
 
 
+@pytest.mark.weekly(but="jax")
 def test_virtual_gpus_are_not_real(backend, with_toy):
     done = with_toy("good", "doctor", "--backend", str(backend), "--json", nvml=False, XDEVICE_VIRTUAL_GPUS="2")
     reason = finding(done, str(backend))["reason"]

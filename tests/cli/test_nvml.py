@@ -63,6 +63,7 @@ def test_doctor_explains_unseen_gpus(doctor, env, reason, cure):
     assert reason in found["toy"]["reason"] and cure in found["toy"]["cure"]
 
 
+@pytest.mark.weekly(but="torch")
 def test_doctor_explains_each_framework(backend, doctor):
     state, status = ("wrong", 1) if facts_of(xdevice.backend()).gpu_kind else ("note", 0)
     found = doctor("--backend", str(backend), "--json", status=status)[backend]

@@ -111,6 +111,7 @@ def test_no_device_is_left_out_of_all(with_toy, tmp_path):
     assert "✓ toy" in named.stdout
 
 
+@pytest.mark.weekly
 def test_a_table_and_a_view_are_shown(script):
     done = run(script(WHERE))
     assert done.returncode == 0

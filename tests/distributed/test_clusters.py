@@ -68,6 +68,7 @@ def run(environment, tmp_path):
     return start
 
 
+@pytest.mark.weekly(but="torchrun.sh")
 @pytest.mark.parametrize(("recipe", "needs"), [
     ("torchrun.sh", "torch"),
     ("mpirun.sh", "mpirun"),
@@ -87,6 +88,7 @@ def test_a_recipe_makes_one_job(run, recipe, needs):
     assert set(params) == {"W1", "b1", "W2", "b2"}
 
 
+@pytest.mark.weekly
 def test_recipes_in_one_folder_train_apart(environment, tmp_path):
     steps = ["--steps", "1", "--every", "1"]
     for _ in range(2):
@@ -97,6 +99,7 @@ def test_recipes_in_one_folder_train_apart(environment, tmp_path):
     assert len(list(tmp_path.glob("*.safetensors"))) == 2
 
 
+@pytest.mark.weekly(but="torchrun.sh")
 @pytest.mark.parametrize("recipe", ["torchrun.sh", "mpirun.sh"])
 def test_a_recipe_goes_on_after_a_kill(environment, job_processes, tmp_path, recipe):
     beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

@@ -8,6 +8,7 @@ import time
 import pytest
 
 
+@pytest.mark.weekly(but="torch")
 @pytest.mark.needs("gradient")
 def test_two_hosts_make_one_job(backend, launch_on):
     ended = [(process.communicate(timeout=120), process.returncode) for process in launch_on(backend, "agrees")]
@@ -16,6 +17,7 @@ def test_two_hosts_make_one_job(backend, launch_on):
         assert f"[{rank}] agreed on 2" in stdout
 
 
+@pytest.mark.weekly(but="torch")
 @pytest.mark.needs("gradient")
 def test_a_cut_cable_ends_both_hosts(backend, hosts, launch_on):
     started = launch_on(backend, "computes")
@@ -51,6 +53,7 @@ def test_two_hosts_that_cannot_talk_are_not_blamed(backend, hosts, launch_on):
         assert not re.search(r"rank \d \(process", stderr), f"rank {rank} names one: {stderr}"
 
 
+@pytest.mark.weekly
 def test_a_transfer_longer_than_the_timeout_arrives(backend, hosts, launch_on):
     of_torch(backend)
     if shutil.which("tc") is None:

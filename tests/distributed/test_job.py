@@ -25,6 +25,7 @@ def test_results_agree_to_the_bit(backend, launch):
         assert "float32[3] on cpu at ['b|;'] where rank 0 gives float32[2] on cpu at ['b|;']" in differs
 
 
+@pytest.mark.weekly(but="torch")
 @has_engine
 def test_the_mean_of_equals_is_exact(backend, launch):
     done = launch(backend, "means_are_exact", n=3)

@@ -87,6 +87,7 @@ def run(launch, tmp_path):
     return run
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("trusts", ["0", "1"])  # memory, and TensorFlow's own cluster
 def test_devices_bits_and_no_service(run, trusts):
     done = run(WORKS, XDEVICE_VIRTUAL_GPUS="2", TF_CPP_MIN_LOG_LEVEL="0", XDEVICE_TRUST_NETWORK=trusts)

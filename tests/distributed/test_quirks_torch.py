@@ -24,6 +24,7 @@ dist.destroy_process_group()
 WORKER = Path(__file__).with_name("worker.py")
 
 
+@pytest.mark.weekly
 def test_a_lost_host_ends_the_job(hosts, launch_on):
     first, second = launch_on("torch", "waits")
     assert "ready" in first.stdout.readline() + second.stdout.readline()
@@ -80,6 +81,7 @@ with dist.process_group(8):
 """
 
 
+@pytest.mark.weekly
 def test_gloos_timeout_is_later_than_ours(launch, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(FREEZES, encoding="utf-8")

@@ -41,6 +41,7 @@ def text(output):
     return "".join(output["text"]) if output["output_type"] == "stream" else output["data"]
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_prints_what_is_kept(done, name):
     backend, folder = done

@@ -27,6 +27,7 @@ def text_and_examples(name):
     return text, re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
+@pytest.mark.weekly(but=("torch", "numpy"))
 def test_two_gpus_on_a_laptop(backend):
     text, (example, _) = text_and_examples("README.md")
     done = said(backend, example)
@@ -42,6 +43,7 @@ def test_two_gpus_on_a_laptop(backend):
     ]
 
 
+@pytest.mark.weekly(but=("torch", "numpy"))
 def test_the_ten_lines(backend):
     text, (_, example) = text_and_examples("README.md")
     done = said(backend, example)

@@ -40,6 +40,7 @@ def typed(command, folder):
     )
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.md")))
 def test_a_tutorial_does_what_it_says(page, tmp_path):
     blocks = BLOCK.findall((PAGES / page).read_text(encoding="utf-8"))

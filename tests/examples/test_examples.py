@@ -97,6 +97,7 @@ def test_the_lesson_without_a_gpu(backend):
     assert "its weight holds [0.5, -1.0, 2.0]" in lines
 
 
+@pytest.mark.weekly(but="torch")
 def test_each_experiment_times_all_of_its_work(backend):
     printed = output(backend, "cpu_or_gpu.py", "--scale", "0.001")
     line = r"^  (.+?) +(\d+) × +([\d.]+) µs \(([\d.]+) to ([\d.]+)\) +([\d.]+) × the CPU's speed$"
@@ -107,6 +108,7 @@ def test_each_experiment_times_all_of_its_work(backend):
     assert "there is no GPU" in printed
 
 
+@pytest.mark.weekly(but="torch")
 @pytest.mark.needs("gradient")
 def test_the_lesson_on_two_virtual_gpus(backend):
     printed = output(backend, "use_gpu.py", virtual=2)
@@ -135,6 +137,7 @@ def test_a_cuda_program_runs_unedited(backend):
     assert re.search(r"cuda:1 is a .*virtual", done.stdout)
 
 
+@pytest.mark.weekly(but="torch")
 @pytest.mark.needs("gradient")
 def test_experiments_time_the_cpu_and_a_gpu(backend):
     printed = output(backend, "cpu_or_gpu.py", "tiny", "transfer", "--scale", "0.001", virtual=2)
@@ -142,6 +145,7 @@ def test_experiments_time_the_cpu_and_a_gpu(backend):
     assert "on the CPU" in printed and "on virtual gpu:0" in printed
 
 
+@pytest.mark.weekly(but="torch")
 @pytest.mark.needs("gradient")
 def test_digits_on_a_virtual_gpu_as_on_the_cpu(backend):
     if "def trainer" in (EXAMPLES / "native" / f"{backend}.py").read_text(encoding="utf-8"):
@@ -162,6 +166,7 @@ ACCURACY = re.compile(r"^test accuracy ([\d.]+); \d+ samples/s$", re.MULTILINE)
 TWO_GPUS = ("copy_between_gpus.py", "auto_parallel.py", "model_parallel.py")
 
 
+@pytest.mark.weekly(but="torch")
 @pytest.mark.parametrize("script", TWO_GPUS)
 def test_two_virtual_gpus_or_the_reason_why_not(backend, script):
     arguments = ("--scale", "0.001") if script == "auto_parallel.py" else ()
@@ -204,6 +209,7 @@ def test_parallelism_times_each_gpu_and_both(backend):
     assert "virtual GPUs share this machine's" in printed
 
 
+@pytest.mark.weekly(but="torch")
 @on_two_gpus
 def test_lenet_learns_on_two_devices_as_on_one(backend, tmp_path):
     printed = output(backend, "train_multi_gpu.py", "--epochs", 2, "--plot", tmp_path / "loss.png")
@@ -213,6 +219,7 @@ def test_lenet_learns_on_two_devices_as_on_one(backend, tmp_path):
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.weekly(but="torch")
 @on_two_gpus
 def test_lenet_learns_in_two_processes_as_in_one(backend):
     command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "--backend", backend, "--time-limit", "170"]
@@ -232,6 +239,7 @@ def test_lenet_learns_in_two_processes_as_in_one(backend):
     assert float(ACCURACY.search(printed)[1]) > 0.7
 
 
+@pytest.mark.weekly(but="torch")
 def test_digits_need_gradients(backend):
     done = run(backend, "digits.py", "--epochs", "10")
     if "def trainer" in (EXAMPLES / "native" / f"{backend}.py").read_text(encoding="utf-8"):

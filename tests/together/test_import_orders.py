@@ -36,6 +36,7 @@ def test_all_six_in_this_order(order):
     assert "all is well" in done.stdout
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("first", ["import tensorflow", "import tensorflow, jax, torch", "import paddle, tensorflow"])
 def test_what_the_user_imported_does_no_harm(first):
     code = first + "\n" + USE_ALL

@@ -119,6 +119,7 @@ assert placement.role(type(keras.Input((2,)))) is None
     run_alone("numpy", code)
 
 
+@pytest.mark.weekly(but="torch")
 @pytest.mark.parametrize("framework", ON)
 def test_a_model_moves_with_its_training(framework):
     run(
@@ -143,6 +144,7 @@ assert not all(np.array_equal(a, b) for a, b in zip(before, values(model)))
     )
 
 
+@pytest.mark.weekly(but="torch")
 @pytest.mark.parametrize("framework", ON)
 def test_copies_keep_values_and_sharing(framework):
     run(

@@ -163,6 +163,7 @@ def test_a_mirrored_strategy_has_a_replica_on_each_gpu_and_gives_the_cpus_number
     assert scaled == loaded == "[3. 6.]"  # what was saved is loaded where there is no GPU
 
 
+@pytest.mark.weekly
 def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(keras_losses):
     with_gpus, alone, more = keras_losses(
         "tensorflow",

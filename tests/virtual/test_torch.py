@@ -933,6 +933,7 @@ SOME = re.findall(
 SPARSE = "mul@sparse_coo", "masked.sum@sparse_csr", "sgn@sparse_bsr"
 
 
+@pytest.mark.weekly
 def test_some_of_pytorchs_operations_agree_with_the_cpu_forward_and_backward():
     job = Path(__file__).with_name("opinfo_torch.py")
     command = [sys.executable, "-W", "ignore", str(job), "--samples", "2", "--ops", ",".join([*SOME, *SPARSE])]

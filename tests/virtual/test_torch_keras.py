@@ -34,6 +34,7 @@ def test_a_network_trains_on_the_virtual_gpu_that_keras_is_told():
     assert first[0] == second[0] == host[0]
 
 
+@pytest.mark.weekly
 def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(keras_losses):
     with_gpus, alone, more = keras_losses(
         "torch",
