@@ -60,21 +60,30 @@ def engines_of(config):
 
 def pytest_ignore_collect(collection_path, config):
     folder, name = collection_path.parent.name, collection_path.stem.removeprefix("test_")
-    if folder == "distributed" and name in SAME_EVERYWHERE:
-        return True if "numpy" not in backends_of(config) else None
-    if folder == "distributed" and name in engines_of(config):
-        return True if engines_of(config)[name] not in backends_of(config) else None
-    if folder == "distributed" and name.startswith("quirks_"):
-        return True if name.removeprefix("quirks_") not in backends_of(config) else None
-    if folder == "transfers" and name in WITH_LISTS | FOR_ANY:
-        return True if (name if name in WITH_LISTS else "numpy") not in backends_of(config) else None
+    if name == collection_path.stem:
+        return None
     if folder == "virtual" and name == "together":
         return True if len(backends_of(config)) == 1 else None
-    if folder not in ("quirks", "virtual") or name == collection_path.stem:
-        return None
-    frameworks = WITH_LISTS if name == "private_names" else {name.partition("_")[0]}  # test_torch_libraries: PyTorch's
     virtual = os.environ.get("XDEVICE_VIRTUAL_GPUS", "0") not in ("", "0")
-    return True if not frameworks & set(backends_of(config)) or virtual != (folder == "virtual") else None
+    if folder in ("quirks", "virtual") and virtual != (folder == "virtual"):
+        return True
+    only = frameworks_of(folder, name, config)
+    return True if only and only.isdisjoint(backends_of(config)) else None
+
+
+def frameworks_of(folder, name, config):
+    """The frameworks that a file is run under; none for all of them."""
+    if folder == "distributed" and name in SAME_EVERYWHERE:
+        return {"numpy"}
+    if folder == "distributed" and name in engines_of(config):
+        return {engines_of(config)[name]}
+    if folder == "distributed" and name.startswith("quirks_"):
+        return {name.removeprefix("quirks_")}
+    if folder == "transfers":
+        return {name} if name in WITH_LISTS else {"numpy"} if name in FOR_ANY else set()
+    if folder == "virtual" and name == "private_names":
+        return WITH_LISTS
+    return {name.partition("_")[0]} if folder in ("quirks", "virtual") else set()  # test_torch_libraries: PyTorch's
 
 
 def pytest_collection_modifyitems(config, items):
