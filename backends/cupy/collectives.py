@@ -1,7 +1,5 @@
 """Splitting, packing and reducing CuPy arrays, each on its own device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate

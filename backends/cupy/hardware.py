@@ -1,7 +1,5 @@
 """The GPUs that CuPy sees."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID

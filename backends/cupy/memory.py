@@ -1,7 +1,5 @@
 """Memory of CuPy's pool, and of the GPU."""
 
-from __future__ import annotations
-
 import cupy
 
 from xdevice.backends.cupy.hardware import count, native

@@ -1,7 +1,5 @@
 """Functions that compute where their arrays are: CuPy's own compute on the current device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any

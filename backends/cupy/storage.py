@@ -1,7 +1,5 @@
 """Raw bits of arrays; dtypes that NumPy lacks come from packages such as ml_dtypes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import cupy

@@ -3,8 +3,6 @@
 Each is one compiled computation, and queued: nothing here waits for a value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial

@@ -4,8 +4,6 @@ JAX lets every process see the devices of all. A collective is a computation ove
 compiled for every dtype and length: the vectors are parts of one long array, and XLA exchanges parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """The devices that JAX sees from this process."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 from importlib.metadata import distributions

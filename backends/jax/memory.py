@@ -1,7 +1,5 @@
 """What XLA's allocators know."""
 
-from __future__ import annotations
-
 import jax
 
 from xdevice.backends.jax.hardware import is_virtual, native

@@ -12,8 +12,6 @@ were. What it needs later stays missing: with NumPy 2 ``mx.np.pad`` (``numpy.com
 estimator's handlers (``numpy.Inf``) fail.
 """
 
-from __future__ import annotations
-
 import builtins
 import warnings
 from collections.abc import Generator

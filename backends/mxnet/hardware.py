@@ -1,7 +1,5 @@
 """The devices that MXNet sees."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What MXNet's storage manager knows."""
 
-from __future__ import annotations
-
 import mxnet as mx
 
 from xdevice.backends.mxnet.hardware import gpus, is_virtual, native

@@ -4,8 +4,6 @@ NumPy 2 writes ``np.int64(2)`` for a number in a tuple, where MXNet 1.9.1 expect
 no release will mend this. NumPy's own printing stays as it is.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from typing import Any

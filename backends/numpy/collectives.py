@@ -1,7 +1,5 @@
 """Splitting, packing and reducing NumPy arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

@@ -1,7 +1,5 @@
 """The CPU, the only device of NumPy."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,5 @@
 """Memory of NumPy, which keeps no statistics."""
 
-from __future__ import annotations
-
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 

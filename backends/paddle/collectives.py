@@ -1,7 +1,5 @@
 """Splitting, packing and reducing PaddlePaddle tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any

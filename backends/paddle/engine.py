@@ -3,8 +3,6 @@
 gloo works in the host's memory only, so vectors of other devices, virtual GPUs too, are copied there and back.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

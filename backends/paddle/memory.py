@@ -1,7 +1,5 @@
 """Memory statistics of PaddlePaddle's allocators."""
 
-from __future__ import annotations
-
 import paddle
 from paddle.base import core
 

@@ -4,8 +4,6 @@ A test compares the first two lists with what changes when virtual GPUs are enab
 and lacks on a build for the CPU what ``ADDED`` lists.
 """
 
-from __future__ import annotations
-
 from xdevice.kit.private_names import each
 
 LAST_TRIED = "3.3.1"

@@ -1,7 +1,5 @@
 """Raw bits of tensors whose dtype NumPy lacks; PaddlePaddle gives them as NumPy arrays of integers."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any

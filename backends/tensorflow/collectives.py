@@ -5,8 +5,6 @@ tf.concat and tf.split make of a single tensor is that tensor; values never chan
 memory with their whole.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """What TensorFlow's allocators know."""
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import is_running, is_virtual, native

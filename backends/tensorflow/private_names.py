@@ -3,8 +3,6 @@
 A test compares the first two lists with what changes when virtual GPUs are enabled.
 """
 
-from __future__ import annotations
-
 from xdevice.kit.private_names import each
 
 LAST_TRIED = "2.21.0"

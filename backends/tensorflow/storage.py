@@ -1,7 +1,5 @@
 """The bits of numbers that NumPy lacks, under TensorFlow: ml_dtypes, which it brings, gives NumPy dtypes for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

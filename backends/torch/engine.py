@@ -1,7 +1,5 @@
 """Several processes, by torch.distributed: gloo on the CPU, NCCL on GPUs."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Generator

@@ -1,7 +1,5 @@
 """The devices that PyTorch sees."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Sequence
 from contextlib import AbstractContextManager

@@ -3,8 +3,6 @@
 A copy that Keras makes is on Keras's own device, and so is what a layer computes: call it inside ``keras.device``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Memory statistics of PyTorch's allocators."""
 
-from __future__ import annotations
-
 import torch
 
 from xdevice.backends.torch.hardware import gpus, runtime

@@ -4,8 +4,6 @@ Replacements are made by `replace_name`, which takes names of this list only. `c
 GPUs are made, and ``xdevice doctor`` whenever it is run: a name that has gone, or takes other parameters, is told.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

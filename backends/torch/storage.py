@@ -1,7 +1,5 @@
 """Raw bits of PyTorch tensors whose dtype NumPy lacks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The command line: ``xdevice info``, ``doctor``, ``run``, ``bench``, ``launch``, ``virtual``."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 It needs neither rich nor psutil.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """``xdevice doctor``: why a framework does not see the GPU, one line each with what to type."""
 
-from __future__ import annotations
-
 import argparse
 from importlib.metadata import distributions
 from typing import Any

@@ -1,7 +1,5 @@
 """``xdevice info``: what the machine has, and what each framework sees of it."""
 
-from __future__ import annotations
-
 import argparse
 import platform
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``xdevice launch``: one script in many processes, on this host or on several."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """``xdevice launch --engine mpi``: MPI knows only the processes that its own launcher has started."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

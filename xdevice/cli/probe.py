@@ -1,7 +1,5 @@
 """Asking a framework for its version and devices, in a process of its own: it may crash, hang or print."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The script or module that a command is given."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The values of options: what argparse calls with the text that was typed."""
 
-from __future__ import annotations
-
 import argparse
 from typing import TypeVar
 

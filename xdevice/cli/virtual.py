@@ -1,7 +1,5 @@
 """``xdevice virtual``: whether every Python here applies ``XDEVICE_VIRTUAL_GPUS``, and plug-ins compiled in advance."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

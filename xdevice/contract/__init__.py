@@ -5,8 +5,6 @@ arguments first: a device exists, a shape is a tuple of ints, a move is needed. 
 framework cannot provide is left out, and the adapter's ``CANNOT`` gives the reason.
 """
 
-from __future__ import annotations
-
 from xdevice.contract.computing import Call, Collectives, Differentiation, Fft, Gradients, Linalg, Maths, Storage
 from xdevice.contract.devices import Build, Hardware, Memory, MemoryStats, Mixing, Properties, Virtual
 from xdevice.contract.jobs import Engine, Job

@@ -1,7 +1,5 @@
 """Messages between a process and rank 0: each is a line of JSON on a socket."""
 
-from __future__ import annotations
-
 import json
 import socket
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The group that this process belongs to: joined once, left once."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

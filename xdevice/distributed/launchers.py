@@ -4,8 +4,6 @@ Each launcher is known by variables that it alone sets. `process_info_in` is for
 an ``xdevice launch`` that something else has started on each host.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence

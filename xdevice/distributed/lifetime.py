@@ -1,7 +1,5 @@
 """Joining the processes of a job, and leaving them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import TracebackType
 

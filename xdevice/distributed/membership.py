@@ -1,7 +1,5 @@
 """A process's membership of its job: its barrier, and the control channel by which the others learn that it fails."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

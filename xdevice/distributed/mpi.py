@@ -3,8 +3,6 @@
 MPI knows the processes that its own ``mpirun`` has started, and no others.
 """
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

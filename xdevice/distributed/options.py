@@ -1,7 +1,5 @@
 """What `init` is given: seconds to wait, the engine, and this process's rank where no launcher tells it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field

@@ -1,7 +1,5 @@
 """Which process of which job this is: what is known before it has met the others."""
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import dataclass, field
 

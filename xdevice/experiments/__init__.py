@@ -6,8 +6,6 @@ computation depends on the one before it, so that waiting for the last waits for
 A new experiment is a generator of `Work`, its title in its docstring, listed below.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from xdevice.errors import ArgumentError

@@ -6,8 +6,6 @@ Each event is written at once to the file ANSWERS as a line of JSON, so that the
 crashes are kept. DEVICE may be empty.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

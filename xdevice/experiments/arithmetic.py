@@ -1,7 +1,5 @@
 """Large work, tiny work, and looking at each result: when is a device faster?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

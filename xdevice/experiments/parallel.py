@@ -4,8 +4,6 @@ A framework that queues its work needs one thread only. One that computes at onc
 blocks its caller, so here each device, and the copying, has its own thread.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context

@@ -1,7 +1,5 @@
 """What an experiment is made of: a setting, and pieces of work that are timed in turn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import quantiles

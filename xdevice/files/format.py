@@ -1,7 +1,5 @@
 """The safetensors format: the package that implements it, its names of dtypes, and our key in its metadata."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 from xdevice.errors import BackendNotInstalledError

@@ -3,8 +3,6 @@
 Loading returns exactly what was saved: a container, key or leaf that JSON cannot represent is an error.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Any
 

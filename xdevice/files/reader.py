@@ -1,7 +1,5 @@
 """Reading a file: everything in it is checked before it is used, and one tensor is read at a time."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Writing a file atomically: under another name first, which then replaces the file."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

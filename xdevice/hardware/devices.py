@@ -1,7 +1,5 @@
 """What devices there are: count them, name them, wait for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from xdevice.contract import Properties

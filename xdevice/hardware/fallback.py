@@ -1,7 +1,5 @@
 """The only functions that fall back to the CPU, `try_gpu` and `try_all_gpus`; they warn of a GPU that is not seen."""
 
-from __future__ import annotations
-
 import warnings
 
 from xdevice.device import Device, check_index

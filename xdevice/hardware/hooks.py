@@ -1,7 +1,5 @@
 """The hooks of the layers below: the one place that says which functions they are."""
 
-from __future__ import annotations
-
 from xdevice.framework.watched import watch_loaded
 from xdevice.hardware.devices import device_named
 from xdevice.hardware.scopes import enter, leave

@@ -7,8 +7,6 @@ it would leak into other tasks. So a new one is entered each time, and none is e
 block is in a coroutine or generator, which may be suspended inside it.
 """
 
-from __future__ import annotations
-
 import sys
 from contextlib import AbstractContextManager
 from contextvars import ContextVar

@@ -4,8 +4,6 @@ A virtual GPU has memory of its own, which is host memory, and a copy to it is a
 virtual GPUs before it is first used: the chosen one at once, any other when xdevice first uses it.
 """
 
-from __future__ import annotations
-
 import sys
 from _thread import RLock  # threading.RLock, without its 1 ms
 

@@ -1,7 +1,5 @@
 """Environment variables that a framework reads once, set while it does."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager

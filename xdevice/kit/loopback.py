@@ -5,8 +5,6 @@ through a pointer of their own, which the dynamic linker fills in. `loopback_onl
 turns "all interfaces" into loopback, so that there is no moment at which other hosts can connect.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct

@@ -1,7 +1,5 @@
 """How the mean over processes is computed, so that the mean of equal numbers is that number, bit for bit."""
 
-from __future__ import annotations
-
 _EXACT = (1, 2, 4)
 """Numbers of processes for which equal values add up exactly in any order; three, five and eight are not."""
 

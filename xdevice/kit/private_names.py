@@ -5,8 +5,6 @@ beside ``LAST_TRIED``, the last version of the framework with which its tests ha
 before it replaces anything; ``xdevice doctor`` calls `missing` for every framework that is installed.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Iterable

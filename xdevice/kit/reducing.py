@@ -1,7 +1,5 @@
 """Adding up vectors for frameworks whose functions write into an array that they are given, as NumPy's do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

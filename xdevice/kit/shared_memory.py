@@ -9,8 +9,6 @@ all users share. The folder is removed as soon as every process has opened what 
 the memory, and the system frees it with the last process, however that ends.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Bytes and seconds, for people and from them."""
 
-from __future__ import annotations
-
 import re
 
 _UNITS = {  # in lower case

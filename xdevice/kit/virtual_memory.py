@@ -1,7 +1,5 @@
 """How much memory each virtual GPU is to have: the environment variable ``XDEVICE_VIRTUAL_MEMORY``."""
 
-from __future__ import annotations
-
 import os
 
 from xdevice.errors import ArgumentError

@@ -4,8 +4,6 @@ It imports no framework and starts no engine. It tells each process its rank by 
 processes meet in `xdevice.distributed.init`.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

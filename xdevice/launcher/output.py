@@ -3,8 +3,6 @@
 All of it is bytes: what a process prints comes out unchanged, text or not.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import sys

@@ -1,7 +1,5 @@
 """What a launcher starts on its host, and which variables it sets for each process."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ session of such a process or of a leader, or if it has been seen as a descendant
 tree only by giving up its environment, its session and its parent before it is seen.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import uuid

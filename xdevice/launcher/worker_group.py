@@ -1,7 +1,5 @@
 """The worker group: the processes of a job on one host, started, watched, and stopped with their process trees."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import subprocess

@@ -1,7 +1,5 @@
 """The frameworks that a run of pytest is for: those named, or all that have a device on this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

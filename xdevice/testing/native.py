@@ -3,8 +3,6 @@
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location

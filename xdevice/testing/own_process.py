@@ -5,8 +5,6 @@
 asks for more memory than any machine has, and prints what came of it.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

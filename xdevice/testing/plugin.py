@@ -6,8 +6,6 @@ asks for one. The fixtures that are parametrised have names of their own, ``xdev
 these names, without any effect of the plugin.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Generator, Iterator

@@ -1,7 +1,5 @@
 """CuPy's functions under the array API standard's names, by array-api-compat."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

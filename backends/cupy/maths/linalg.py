@@ -1,7 +1,5 @@
 """CuPy's functions of the array API standard's extension ``linalg``, by array-api-compat."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

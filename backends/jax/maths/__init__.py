@@ -1,7 +1,5 @@
 """JAX's functions under the array API standard's names: ``jax.numpy`` itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import wraps
 from types import ModuleType

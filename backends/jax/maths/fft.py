@@ -1,7 +1,5 @@
 """JAX's functions of the array API standard's extension ``fft``: ``jax.numpy.fft`` itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any

@@ -4,8 +4,6 @@
 out the CPU (`lists`), and its own names for GPUs mean them where they stand in (`stand_in`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -4,8 +4,6 @@ The server adds floating-point numbers only. Integers are sent in those that hol
 arrive unchanged, 16 at a time as whole numbers to which every other process adds zero.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 from itertools import accumulate, pairwise

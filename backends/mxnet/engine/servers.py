@@ -1,7 +1,5 @@
 """What MXNet's workers need: a scheduler, and a parameter server on each host."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -5,8 +5,6 @@ it is never too late; what was on ``cpu(1)`` before is on ``gpu:0`` from then on
 they stand in (`stand_in`).
 """
 
-from __future__ import annotations
-
 import mxnet as mx
 
 from xdevice.backends.mxnet import hardware, placement, private_names

@@ -6,8 +6,6 @@ A key-value store keeps its weights on the CPU until the first gradient comes fr
 from a virtual GPU it does not, so what an updater is given is not looked at.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any

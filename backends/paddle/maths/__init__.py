@@ -1,7 +1,5 @@
 """PaddlePaddle's operations, for the array API standard."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any

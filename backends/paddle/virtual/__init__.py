@@ -4,8 +4,6 @@ PaddlePaddle loads plug-ins only while it is imported, so the adapter's ``__init
 here imports PaddlePaddle before `enable` is called. The device has no kernels of its own: PaddlePaddle uses the CPU's.
 """
 
-from __future__ import annotations
-
 from xdevice.backends.paddle.virtual import plug_in
 from xdevice.errors import VirtualDeviceError
 from xdevice.kit.private_names import check

@@ -3,8 +3,6 @@
 PaddlePaddle loads plug-ins only while it is imported, so all of this happens before.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

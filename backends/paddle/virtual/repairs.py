@@ -6,8 +6,6 @@ create tensors on the default device: build and step them within ``scope(device)
 model to the default device.
 """
 
-from __future__ import annotations
-
 from functools import wraps
 from typing import Any
 

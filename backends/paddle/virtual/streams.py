@@ -1,7 +1,5 @@
 """Streams, events and flags of virtual GPUs that stand in under PaddlePaddle."""
 
-from __future__ import annotations
-
 import sys
 import time
 from importlib import import_module

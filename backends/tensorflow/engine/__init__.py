@@ -4,8 +4,6 @@ TensorFlow's servers run whatever graph any process sends them, and graphs read 
 host none is started, unless the job trusts its network.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -7,8 +7,6 @@ The strategy makes the cluster; vectors then go through the collective operation
 half of what the strategy's own reduction takes, which traces a function for every shape.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import nullcontext
 from functools import cached_property, reduce

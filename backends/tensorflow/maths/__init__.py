@@ -1,7 +1,5 @@
 """TensorFlow's operations, for the array API standard: each is computed where its tensors are."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps

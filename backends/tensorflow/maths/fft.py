@@ -1,7 +1,5 @@
 """TensorFlow's Fourier transforms, for the array API standard's extension ``fft``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """TensorFlow's decompositions, for the array API standard's extension ``linalg``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

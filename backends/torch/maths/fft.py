@@ -1,7 +1,5 @@
 """PyTorch's functions of the array API standard's extension ``fft``, by array-api-compat."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any

@@ -10,8 +10,6 @@ While they stand in for real GPUs, the device type is CUDA's instead; that needs
 Virtual GPUs can be enabled at any time; existing tensors stay where they are.
 """
 
-from __future__ import annotations
-
 import torch
 
 from xdevice.backends.torch import hardware, in_keras, placement

@@ -3,8 +3,6 @@
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 import torch

@@ -1,7 +1,5 @@
 """Starting virtual GPUs: which way of making them is taken, and the steps in order."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 

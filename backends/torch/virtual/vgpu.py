@@ -3,8 +3,6 @@
 torch looks up some of these functions by name: for seeds, saving and loading, autocast and DataParallel.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The pictures of ``xdevice bench``: one for each experiment, fit for a slide."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The results of the processes of ``xdevice bench``, as tables and as JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

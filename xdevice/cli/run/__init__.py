@@ -1,7 +1,5 @@
 """``xdevice run``: one script under several frameworks, each in a process of its own, side by side."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -4,8 +4,6 @@ Two lines are equal if their words are, and their numbers are within a tolerance
 compared exactly. Spaces only separate.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from bisect import bisect_left, insort

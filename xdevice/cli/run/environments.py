@@ -1,7 +1,5 @@
 """The tox environments of the project in this folder: one per framework, named like it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Whether the frameworks can limit the memory of virtual GPUs: asked before a script runs."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 from collections.abc import Iterable

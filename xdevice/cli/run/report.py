@@ -1,7 +1,5 @@
 """The result of a run, as tables and as JSON."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass

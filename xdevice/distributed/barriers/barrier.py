@@ -6,8 +6,6 @@ then it starts its clock, and says which rank is late. It lets the processes in 
 processes call different things, and at the end of the job.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any

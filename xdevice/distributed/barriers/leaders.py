@@ -1,7 +1,5 @@
 """The tree of host leaders: the first process of each host, its *leader*, is connected to the leader above it."""
 
-from __future__ import annotations
-
 import selectors
 import socket
 import time

@@ -1,7 +1,5 @@
 """Barrier setup: a process opens the pipes of its host, and connections between the leaders of hosts."""
 
-from __future__ import annotations
-
 import select
 import socket
 import time

@@ -9,8 +9,6 @@ This module does not find out who is late or has gone. A process that waits for 
 coordinator, and a message from the coordinator ends the wait: see `Wait`.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import socket

@@ -4,8 +4,6 @@ At the end of a process that fails, its engine would wait for its peers, and the
 others of the failure, and ends the process where its frameworks take too long.
 """
 
-from __future__ import annotations
-
 import atexit
 import faulthandler
 import gc

@@ -1,7 +1,5 @@
 """The errors and the exit of a process that fails because of another one."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any, NoReturn

@@ -3,8 +3,6 @@
 The timeouts that a user chooses are added to these.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The watchdog thread of a process in a job: it receives failures, and ends a process whose engine hangs."""
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import selectors

@@ -3,8 +3,6 @@
 Such a connection costs a bounded number of bytes, descriptors and seconds, and is told nothing.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import selectors

@@ -7,8 +7,6 @@ they only say here that they have waited for a while, and later that they wait n
 failures, and the question where a process is.
 """
 
-from __future__ import annotations
-
 import selectors
 import socket
 import threading

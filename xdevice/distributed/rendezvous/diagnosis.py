@@ -1,7 +1,5 @@
 """Which rank has failed when the processes have waited too long for each other: rules over what each has reported."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from xdevice.distributed.failures.timeouts import ANSWER

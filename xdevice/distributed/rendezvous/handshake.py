@@ -10,8 +10,6 @@ bytes of both ends, so they cannot be replayed, and the role, so they cannot be 
 encrypted nor authenticated: the handshake keeps out other users, not an attacker who changes packets.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 import socket

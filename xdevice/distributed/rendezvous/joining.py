@@ -1,7 +1,5 @@
 """How a process joins its job: it connects to rank 0, authenticates itself, and sends a join message."""
 
-from __future__ import annotations
-
 import errno
 import os
 import time

@@ -1,7 +1,5 @@
 """The processes of a job as rank 0 knows them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from xdevice.distributed.channel import Channel

@@ -1,7 +1,5 @@
 """A job's block of ports: where one is free, and which of its ports are taken."""
 
-from __future__ import annotations
-
 import errno
 import random
 import socket

@@ -6,8 +6,6 @@ across hosts the user has to set ``XDEVICE_TOKEN``, or to give it to `init`. Wit
 beyond loopback.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import stat

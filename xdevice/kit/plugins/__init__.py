@@ -1,7 +1,5 @@
 """Plug-ins: shared libraries that are found where they were put, or compiled once and kept."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Compiling a plug-in into a folder: whole or not at all, and by one process at a time."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

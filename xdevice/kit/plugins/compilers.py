@@ -1,7 +1,5 @@
 """C++ compilers: g++ and clang++ on Linux and macOS, and Microsoft's on Windows."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -3,8 +3,6 @@
 A library that is loaded can do whatever the user can, so no folder counts in which another user could put one.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile

@@ -1,7 +1,5 @@
 """What a plug-in is compiled from."""
 
-from __future__ import annotations
-
 import hashlib
 import platform
 import sys

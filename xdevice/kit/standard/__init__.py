@@ -6,8 +6,6 @@ shapes and lists complete. What the standard asks for beyond that, and what can 
 functions, is written here once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Axes and shapes in the form that a framework's operations take: complete, and counted from 0."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The array API standard's functions of dtypes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

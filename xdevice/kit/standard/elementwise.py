@@ -1,7 +1,5 @@
 """Functions applied element by element: arithmetic, parts of complex numbers, bits, dtypes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from xdevice.errors import ArgumentTypeError

@@ -5,8 +5,6 @@ The adapter gives four *raw* transforms of stacks of vectors: ``fft`` and ``ifft
 ``norm="backward"``: the inverse ones are divided by the length.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The operations of a framework from which functions of the standard are composed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Products of vectors and matrices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from xdevice.errors import ArgumentError

@@ -1,7 +1,5 @@
 """Functions that search for numbers, or sort them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 # every field may be any framework's tensor
 # pyright: reportUntypedNamedTuple=false
 
-from __future__ import annotations
-
 from collections import namedtuple
 from typing import Any
 

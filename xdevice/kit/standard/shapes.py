@@ -1,7 +1,5 @@
 """Functions that change the shape of tensors, or join them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from xdevice.errors import ArgumentError

@@ -1,7 +1,5 @@
 """Functions along axes: spread, running sums and products, differences."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from xdevice.errors import ArgumentError

@@ -1,7 +1,5 @@
 """What every part of the suite shares: the framework tested, and its own calls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar

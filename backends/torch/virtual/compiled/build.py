@@ -1,7 +1,5 @@
 """How the plug-in is built: its source, and what a compiler has to find."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Virtual GPUs by the compiled plug-in, ``virtual_gpu.cc``."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from pathlib import Path

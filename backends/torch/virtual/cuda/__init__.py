@@ -4,8 +4,6 @@ No name is translated, so ``cuda:1``, ``.cuda()``, ``is_cuda``, autocast, lazy m
 pickles are torch's own. What ``torch.cuda`` asks of a build with CUDA is answered here.
 """
 
-from __future__ import annotations
-
 from xdevice.backends.torch.virtual.cuda import api, libraries, streams, tensor_types, unavailable
 
 STEPS = api.replace, unavailable.replace, streams.replace, libraries.replace, tensor_types.replace

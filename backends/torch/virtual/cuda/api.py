@@ -1,7 +1,5 @@
 """What ``torch.cuda`` asks of ``torch._C`` in a build with CUDA, answered for virtual GPUs."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What stands on ``torch.cuda`` and is replaced whole: profilers, cuDNN, libraries, sharing tensors."""
 
-from __future__ import annotations
-
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``torch.cuda.FloatTensor`` and the like, which a build for the CPU has and refuses to make."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

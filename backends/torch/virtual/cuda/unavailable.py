@@ -1,7 +1,5 @@
 """What ``torch.cuda`` has and virtual GPUs do not: each raises an error that says what to use instead."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NoReturn
 

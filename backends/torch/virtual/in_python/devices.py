@@ -4,8 +4,6 @@ torch's guard for devices written in Python reports one device, which is always 
 (torch/csrc/acc/Module.cpp), so the functions that ask it are replaced here.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import warnings

@@ -4,8 +4,6 @@ The C++ guard of a device written in Python always reports device 0 as current, 
 wrapped. Pinned memory needs an allocator in C++; here it is ordinary memory that is marked as pinned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from types import MethodType

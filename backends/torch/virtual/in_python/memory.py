@@ -5,8 +5,6 @@ back as a tensor over the same memory on that device: DLPack's number 12, "exten
 torch's PrivateUse1. The capsule keeps its source alive, so memory is freed with the last of both.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 import struct

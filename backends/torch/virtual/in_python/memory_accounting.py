@@ -4,8 +4,6 @@ torch keeps the Python object of a storage as long as the storage lives, so the 
 runs when the memory is freed, in any thread.
 """
 
-from __future__ import annotations
-
 import re
 import weakref
 from collections import deque

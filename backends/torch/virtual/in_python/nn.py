@@ -1,7 +1,5 @@
 """Convolution, dropout and softmax: operations that torch calls by other names, or with options, on GPUs alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ also has an offset, for DTensor, which sets a seed and an offset (16 bytes) in p
 decide what follows.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 from weakref import WeakValueDictionary

@@ -4,8 +4,6 @@ These functions compute the same with ordinary operations; shapes are (batch, fe
 along the features.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Attention by the algorithms that torch has for the CPU, where it would choose among those for GPUs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

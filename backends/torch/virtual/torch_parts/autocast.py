@@ -1,7 +1,5 @@
 """``torch.autocast("vgpu")``: the operations that CUDA's autocast runs in lower or in full precision."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

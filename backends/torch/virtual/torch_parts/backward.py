@@ -1,7 +1,5 @@
 """Backward on virtual GPUs: by autograd's threads where it has some for them, else in the calling thread."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import os

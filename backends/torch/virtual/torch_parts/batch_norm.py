@@ -3,8 +3,6 @@
 Inputs are (batch, channel, ...). Statistics are of single precision where the input is of half.
 """
 
-from __future__ import annotations
-
 import torch
 
 from xdevice.backends.torch.private_names import kernels_of

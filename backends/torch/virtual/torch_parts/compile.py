@@ -1,7 +1,5 @@
 """``torch.compile`` and ``torch.export``: inductor has no code for virtual GPUs, so their graphs run by aot_eager."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

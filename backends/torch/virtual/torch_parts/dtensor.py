@@ -1,7 +1,5 @@
 """DTensor on virtual GPUs: its random numbers, and how attention is sharded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -6,8 +6,6 @@ torch's own, and so do DistributedDataParallel, timeouts and asynchronous work. 
 CUDA's, gloo answers where a program asks for NCCL.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import wraps

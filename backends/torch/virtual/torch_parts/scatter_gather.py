@@ -1,7 +1,5 @@
 """The functions under DataParallel, which torch has for CUDA only."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

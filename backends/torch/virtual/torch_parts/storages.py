@@ -1,7 +1,5 @@
 """Storages made by themselves, as pickle and torch.load make them: torch refuses, crashes, or forgets the index."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """`data_parallel`: a training step on several devices is the step on one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

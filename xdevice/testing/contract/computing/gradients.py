@@ -1,7 +1,5 @@
 """Gradients: one functional interface, or a plain no."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Any
 

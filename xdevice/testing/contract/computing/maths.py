@@ -1,7 +1,5 @@
 """The array API standard's names: one network, and one loss, for every framework."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Many devices in one process: batches in parts, replicas and reductions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The functions of a namespace against the array API standard's reference implementation, by samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any

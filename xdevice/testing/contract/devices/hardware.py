@@ -1,7 +1,5 @@
 """What devices there are: counting, naming and choosing them."""
 
-from __future__ import annotations
-
 import operator
 import os
 import pickle

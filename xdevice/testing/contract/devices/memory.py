@@ -1,7 +1,5 @@
 """Memory, and running out of it."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import weakref

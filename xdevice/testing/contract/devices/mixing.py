@@ -1,7 +1,5 @@
 """`strict`: an operation on tensors of two devices is an error, and a correct program is none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """Scopes, in threads and tasks too."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """Several GPUs, real or virtual: devices of their own, with memory of their own."""
 
-from __future__ import annotations
-
 import gc
 import pickle
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Taking time."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

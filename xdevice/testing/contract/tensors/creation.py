@@ -1,7 +1,5 @@
 """New tensors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Out of the framework."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models: where they are, moving and copying them."""
 
-from __future__ import annotations
-
 import pytest
 
 from xdevice import DeviceNotFoundError, UnknownPlacementError, device_of, devices_of, to_device

@@ -1,7 +1,5 @@
 """Where tensors are, and moving them."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Tensors and trees on several GPUs, real or virtual: told apart, moved, and never aliased."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

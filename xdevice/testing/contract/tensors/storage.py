@@ -1,7 +1,5 @@
 """Files: what is saved comes back bit for bit, or nothing does."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import OrderedDict, defaultdict
