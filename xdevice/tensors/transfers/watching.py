@@ -78,9 +78,11 @@ _guards: list[Listener] = []
 _recorders: list[Listener] = []
 _silent = threading.local()
 
-_READS = {"tolist", "item", "float", "int", "bool", "complex", "asarray", "array", "__array__", "__float__", "__bool__"}
-_SHOWS = {"__repr__", "__str__", "__format__"}
-_PRINTS = {"print", "str", "repr", "format"}
+# functions of a library, and functions that the user's line calls
+_SHOWING, _SHOWS = {"__repr__", "__str__", "__format__"}, {"print", "str", "repr", "format"}
+_READING = {"item", "asscalar", "tolist", *(f"__{name}__" for name in ("array", "float", "int", "index", "bool", "complex"))}
+_READS = {"item", "tolist", "float", "int", "bool", "complex", "asarray", "array"}
+_INDEXING = {"__getitem__", "__setitem__"}
 
 
 class _Here(NamedTuple):
@@ -106,8 +108,8 @@ class _Told:
             if not own:
                 own, copy = of.callers, copy._replace(kind="gradient" if copy.kind == "copy" else copy.kind)
         place = Place(own[0].frame.f_code.co_filename, own[0].frame.f_lineno) if own else None
-        if copy.kind in ("copy", "number") and copy.target.kind == "cpu":
-            copy = copy._replace(kind=_refined(copy.kind, frame, own))
+        if copy.kind in ("copy", "number"):
+            copy = copy._replace(kind=_refined(copy, frame, own))
         event = Event(copy, self._owner, place, own, context, place is not None and is_allowed(place))
         for listener in (*_guards, *_recorders):
             listener.see(event)
@@ -122,12 +124,15 @@ class _Told:
             listener.stepped(optimizer)
 
 
-def _refined(kind: Kind, frame: FrameType, own: Sequence[Caller]) -> Kind:
-    """What a copy to the host that a library makes is for: to show a tensor, or to read its values."""
-    if not _SHOWS.isdisjoint(calls_before(frame)):
-        return "print"
+def _refined(copy: Copy, frame: FrameType, own: Sequence[Caller]) -> Kind:
+    """What a library makes the copy for: to show a tensor, to read its values, or to index one."""
+    within = calls_before(frame)
+    if copy.target.kind != "cpu":
+        return copy.kind if _INDEXING.isdisjoint(within) else "index"
     name = called(own[0].frame.f_code, own[0].frame.f_lasti) if own else ""
-    return "print" if name in _PRINTS else "number" if name in _READS else kind
+    if name in _SHOWS or not _SHOWING.isdisjoint(within):
+        return "print"
+    return "number" if name in _READS or not _READING.isdisjoint(within) else copy.kind
 
 
 def _manager(owner: Backend) -> AbstractContextManager[Any]:
