@@ -80,7 +80,8 @@ _silent = threading.local()
 
 # functions of a library, and functions that the user's line calls
 _SHOWING, _SHOWS = {"__repr__", "__str__", "__format__"}, {"print", "str", "repr", "format"}
-_READING = {"item", "asscalar", "tolist", *(f"__{name}__" for name in ("array", "float", "int", "index", "bool", "complex"))}
+_NUMBERS = ("array", "float", "int", "index", "bool", "complex")
+_READING = {"item", "asscalar", "tolist", *(f"__{name}__" for name in _NUMBERS)}
 _READS = {"item", "tolist", "float", "int", "bool", "complex", "asarray", "array"}
 _INDEXING = {"__getitem__", "__setitem__"}
 
