@@ -91,7 +91,7 @@ class _Here(NamedTuple):
     context: Context
 
 
-class _Told:
+class Told:
     """What one framework's adapter tells."""
 
     def __init__(self, owner: Backend) -> None:
@@ -137,7 +137,7 @@ def _refined(copy: Copy, frame: FrameType, own: Sequence[Caller]) -> Kind:
 
 
 def _manager(owner: Backend) -> AbstractContextManager[Any]:
-    return owner.transfers.watch(_Told(owner))
+    return owner.transfers.watch(Told(owner))
 
 
 _blocks = Watched(_manager)

@@ -1,0 +1,128 @@
+"""What a report says, in each of its formats."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import xdevice
+from xdevice.tensors.transfers import formats
+from xdevice.tensors.transfers.bus import Bus
+
+EPOCH = """
+    total_loss = 0
+    for _ in range(12):
+        loss = Tensor()
+        step()
+        total_loss += loss.item()
+    x = Tensor(25_000_000).to("gpu")
+    print_loss = loss.item()  # xdevice: allow
+"""
+
+
+def test_a_finding_is_a_line_with_what_to_write_under_it(reported):
+    assert str(reported(EPOCH)).splitlines()[:3] == [
+        (
+            "main.py:6  12 copies (1 a step), 48 B, gpu:0 → host: reads a number, so Python waits for the GPU"
+            "   | total_loss += loss.item()"
+        ),
+        "           add on the device, read once per epoch; at 25 GB/s and 10 µs a copy: 0.12 ms here",
+        'main.py:7  1 copy, 23.8 MiB, host → gpu:0: a copy   | x = Tensor(25_000_000).to("gpu")',
+    ]
+
+
+def test_the_last_line_says_the_totals_the_bus_and_what_is_allowed(reported):
+    said = str(reported(EPOCH, Bus.parsed("16GB/s,5us"))).splitlines()[3]
+    assert said == (
+        "in all 13 copies, 23.8 MiB: 1.6 ms at 16 GB/s and 5 µs a copy, a stated bus; "
+        "1 copy more allowed by `# xdevice: allow`"
+    )
+
+
+def test_what_can_be_mended_comes_first_and_the_worst_of_it_first(reported):
+    report = reported(
+        """
+        a, b = Tensor(), Tensor()
+        Tensor(10**9).to("gpu")
+        for _ in range(4):
+            print(a.item())
+            print(b.item(), b.item())
+        """
+    )
+    assert [(each.line, each.rule) for each in report] == [
+        (6, "number-per-step"),
+        (5, "number-per-step"),
+        (3, ""),
+    ]
+    assert len(report) == 3
+
+
+@pytest.mark.parametrize(
+    ("loop", "often", "per_step"),
+    [
+        ("for _ in range(4):\n    x.item(); step()", "1 a step", 1),
+        ("for _ in range(4):\n    x.item(); x.item(); step()", "2 a step", 2),
+        ("for i in range(40):\n    step()\n    if i % 10 == 0: x.item()", "1 every 10 steps", 0.1),
+        ("for _ in range(4):\n    x.item()", "1 each turn of the loop in line 2", None),
+        ("step()\nx.item()", "", None),
+        ("for _ in range(6):\n    step()\nfor _ in range(8):\n    x.item()", "1 each turn of the loop in line 4", None),
+        ("def read():\n    return x.item()\nread()\nread()\nread()", "", None),
+        ("def read():\n    return x.item()\nfor _ in range(3):\n    read()", "1 each turn of the loop in line 4", None),
+    ],
+)
+def test_a_step_is_not_claimed_where_none_is_known(reported, loop, often, per_step):
+    (finding,) = reported("x = Tensor()\n" + loop)
+    assert (finding.often, finding.per_step) == (often, per_step)
+
+
+def test_json_has_the_findings_and_the_totals(reported):
+    found = json.loads(reported(EPOCH).to_json())
+    assert (found["steps"], found["copies"], found["nbytes"], found["allowed"]) == (12, 13, 25_000_048, 1)
+    assert found["bus"] == {"bytes_per_second": 25e9, "seconds_per_copy": 1e-5}
+    first = found["findings"][0]
+    assert (first["line"], first["from"], first["to"], first["copies"]) == (6, "gpu:0", "host", 12)
+    assert (first["rule"], first["per_step"], first["kind"]) == ("sum-on-the-host", 1, "number")
+    assert first["estimate"] == pytest.approx(0.00012, rel=1e-3)
+
+
+def test_sarif_has_a_result_for_each_line_to_mend_and_each_rule(reported):
+    found = json.loads(formats.sarif(reported(EPOCH)))
+    assert found["version"] == "2.1.0"
+    (run,) = found["runs"]
+    (result,) = run["results"]
+    assert result["ruleId"] in {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    where = result["locations"][0]["physicalLocation"]
+    assert (where["artifactLocation"]["uri"], where["region"]["startLine"]) == ("main.py", 6)
+
+
+def test_github_gets_a_warning_for_each_line_to_mend(reported):
+    (line,) = formats.github(reported(EPOCH)).splitlines()
+    assert line.startswith("::warning file=main.py,line=6,title=sum-on-the-host::12 copies (1 a step), 48 B")
+
+
+def test_a_notebook_shows_a_table(reported):
+    shown = reported("x = Tensor()\nfor _ in range(4):\n    x.item() < 3")._repr_html_()
+    assert shown.count("<tr>") == 2
+    assert "x.item() &lt; 3" in shown and "main.py:3" in shown and "a stated bus" in shown
+
+
+def test_a_figure_has_a_bar_for_each_line(reported):
+    (axes,) = reported(EPOCH).plot().axes
+    assert len(axes.patches) == 2
+    assert "25 GB/s" in axes.get_xlabel()
+
+
+def test_without_a_gpu_it_says_what_to_type():
+    with xdevice.using("numpy"), xdevice.watch_transfers() as report:
+        xdevice.ones(3)
+    assert len(report) == 0
+    program = """
+        import numpy, xdevice
+        with xdevice.using("numpy"), xdevice.watch_transfers() as report:
+            xdevice.ones(3)
+        print(report)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert done.stdout == formats.NO_GPU + "\n"

@@ -1,0 +1,129 @@
+"""Each rule has a program that triggers it, and a twin that must not."""
+
+import pytest
+
+from xdevice.tensors.transfers.rules import RULES
+
+TRIGGERS = {
+    "numbers-one-by-one": (
+        """
+        params = [Tensor() for _ in range(10)]
+        for _ in range(4):
+            for p in params:
+                p.item()
+            step()
+        """,
+        """
+        loss = Tensor()
+        for _ in range(4):
+            loss.item()
+            step()
+        """,
+    ),
+    "sum-on-the-host": (
+        """
+        loss, total = Tensor(), 0
+        for _ in range(4):
+            total += loss.item()
+            step()
+        """,
+        """
+        loss, total = Tensor(), 0
+        for _ in range(4):
+            step()
+        total += loss.item()
+        """,
+    ),
+    "decision-on-the-host": (
+        """
+        loss = Tensor()
+        for _ in range(4):
+            if loss.item() > 3:
+                break
+        """,
+        """
+        loss = Tensor()
+        if loss.item() > 3:
+            loss = None
+        """,
+    ),
+    "number-per-step": (
+        """
+        losses, loss = [], Tensor()
+        for _ in range(4):
+            losses.append(loss.item())
+            step()
+        """,
+        """
+        losses, loss = [], Tensor()
+        for _ in range(4):
+            step()
+        losses.append(loss.item())
+        """,
+    ),
+    "shown-per-step": (
+        "for _ in range(4):\n    Tensor().does('print')\n",
+        "Tensor().does('print')\n",
+    ),
+    "size-from-values": (
+        "for _ in range(4):\n    Tensor().does('size')\n",
+        "Tensor().does('size')\n",
+    ),
+    "index-from-the-host": (
+        "for _ in range(4):\n    Tensor().does('index', back=True)\n",
+        "Tensor().does('index', back=True)\n",
+    ),
+    "operand-elsewhere": (
+        "Tensor().does('operand', back=True)\n",
+        "Tensor().to('gpu')\n",
+    ),
+    "gradient-crosses": (
+        "for _ in range(4):\n    Tensor().does('gradient')\n    step()\n",
+        "Tensor().does('gradient')\n",
+    ),
+    "made-on-the-host": (
+        "zeros(3).to('gpu')\n",
+        "x = zeros(3, device='cpu')\nx.to('gpu')\nzeros(3, device='cpu').to('gpu')\n",
+    ),
+    "same-memory-again": (
+        "x = Tensor()\nfor _ in range(4):\n    x.to('gpu')\n",
+        "for x in Tensor().to_fill(4):\n    x.to('gpu')\n",  # memory that the allocator gives again
+    ),
+    "moved-in-the-loop": (
+        "x = Tensor(address=0)\nfor _ in range(4):\n    x.to('gpu')\n",
+        "x = Tensor(address=0)\nx.to('gpu')\nfor x in [Tensor(address=0) for _ in range(4)]:\n    x.to('gpu')\n",
+    ),
+    "many-small": (
+        """
+        for batch in [[Tensor(8) for _ in range(6)] for _ in range(4)]:
+            moved = [x.to('gpu') for x in batch]
+            step()
+        """,
+        """
+        model = [Tensor(8) for _ in range(60)]
+        for each in model:
+            each.to('gpu')
+        for _ in range(4):
+            step()
+        """,
+    ),
+    "blocks-although-pinned": (
+        "for x in [Tensor(pinned=True) for _ in range(4)]:\n    x.to('gpu')\n    step()\n",
+        "for x in [Tensor(pinned=True) for _ in range(4)]:\n    x.to('gpu', non_blocking=True)\n    step()\n",
+    ),
+    "unpinned-batches": (
+        "for x in [Tensor() for _ in range(4)]:\n    x.to('gpu')\n    step()\n",
+        "for x in [Tensor() for _ in range(40)]:\n    x.to('gpu')\nfor _ in range(4):\n    step()\n",
+    ),
+    "fetched-per-step": (
+        "for _ in range(4):\n    Tensor().cpu()\n    step()\n",
+        "for _ in range(4):\n    step()\nTensor().cpu()\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", [rule.name for rule in RULES])
+def test_a_rule_has_a_program_that_triggers_it_and_a_twin_that_does_not(reported, rule):
+    guilty, innocent = TRIGGERS[rule]
+    assert rule in [finding.rule for finding in reported(guilty)]
+    assert rule not in [finding.rule for finding in reported(innocent)]

@@ -1,0 +1,220 @@
+"""What to write instead of a line that copies: rules as data. The first that applies to a line is its advice."""
+
+from collections.abc import Callable
+from functools import cached_property
+from statistics import median
+from typing import NamedTuple
+
+from xdevice.tensors.transfers import syntax
+from xdevice.tensors.transfers.bus import Bus
+from xdevice.tensors.transfers.recording import Recorder, Site
+from xdevice.tensors.transfers.watching import named
+
+_OFTEN = 3
+"""Copies at one line that are taken for repeated although no step or loop is known."""
+
+
+class Facts:
+    """A line and its program, as rules see them."""
+
+    def __init__(self, site: Site, program: Recorder, bus: Bus) -> None:
+        self.site, self.kind, self._program, self._bus = site, site.kind, program, bus
+        self.copies = site.copies
+        self.source, self.to = named(site.source), named(site.target)
+
+    @cached_property
+    def per_step(self) -> float | None:
+        """Copies in a step of the optimizer; below 1 where not every step copies. None where it is not known."""
+        counts, steps = list(self.site.steps.values()), self._program.steps
+        if steps < 2 or len(counts) < 2:
+            return None
+        if len(counts) * 2 >= steps:
+            return float(median(counts))
+        return self.copies / steps if max(counts) == 1 else None
+
+    @cached_property
+    def per_turn(self) -> tuple[int, float] | None:
+        """The first line of the innermost loop that copies in most of its turns, and the copies in a turn."""
+        for loop, turns in list(self.site.turns.items()):
+            if len(turns) >= 2 and len(turns) * 2 >= self._program.turns[loop]:
+                return loop[1], median(turns.values())
+        return None
+
+    @property
+    def often(self) -> str:
+        """How often, in words; empty where it is not known."""
+        if self.per_step is not None:
+            per_step = self.per_step
+            return f"{per_step:g} a step" if per_step >= 1 else f"1 every {1 / per_step:.0f} steps"
+        if self.per_turn is not None:
+            return f"{self.per_turn[1]:g} each turn of the loop in line {self.per_turn[0]}"
+        return ""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a step, or a turn of a loop, makes the copy."""
+        return self.per_step is not None or self.per_turn is not None
+
+    @property
+    def is_preparation(self) -> bool:
+        """Whether all was copied before the first of several steps, as a model is."""
+        return self._program.steps > 1 and self.per_step is None and set(self.site.steps) == {0}
+
+    @property
+    def is_read_often(self) -> bool:
+        """Whether values are read again and again."""
+        return self.repeats or self.copies >= _OFTEN
+
+    @property
+    def together(self) -> int:
+        """The copies that are made in one step, or in one turn."""
+        return int(self.per_step or (self.per_turn[1] if self.per_turn else 0))
+
+    @property
+    def period(self) -> str:
+        """``step``, or ``turn``."""
+        return "step" if self.per_step is not None else "turn"
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the program sends it from the host to a device."""
+        return self.kind == "copy" and self.source == "host"
+
+    @property
+    def is_sent_often(self) -> bool:
+        """Whether the program sends something in each step or turn, but for what it prepares."""
+        return self.is_sent and self.repeats and not self.is_preparation
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether the program asks for it on the host."""
+        return self.kind == "copy" and self.to == "host"
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a copy takes longer to begin than to make, on the stated bus."""
+        return self.site.nbytes / self.copies / self._bus.bandwidth < self._bus.latency
+
+    @property
+    def is_same_memory(self) -> bool:
+        """Whether every copy but the first sends memory that was sent before."""
+        addresses = self.site.addresses
+        return sum(addresses.values()) == self.copies > len(addresses) and self.copies >= 2 * len(addresses)
+
+    @cached_property
+    def factory(self) -> str:
+        """What makes the tensor that the line moves."""
+        return syntax.factory(self.site.place) if self.site.place else ""
+
+    @cached_property
+    def unchanged(self) -> str:
+        """What the line moves although the loop does not change it."""
+        return syntax.unchanged(self.site.place) if self.site.place else ""
+
+    @cached_property
+    def adds_up(self) -> bool:
+        """Whether the line is ``total += …``."""
+        return self.site.place is not None and syntax.adds_up(self.site.place)
+
+    @cached_property
+    def decides(self) -> bool:
+        """Whether the line is a condition."""
+        return self.site.place is not None and syntax.decides(self.site.place)
+
+
+class Rule(NamedTuple):
+    """A sort of copy that can be avoided."""
+
+    name: str
+    applies: Callable[[Facts], bool]
+    advice: str
+    """May name facts: ``{at.together}``."""
+
+
+RULES = (
+    Rule(
+        "numbers-one-by-one",
+        lambda at: at.kind == "number" and at.together >= 3,
+        "{at.together} in one {at.period}: stack them on the device, and read once",
+    ),
+    Rule(
+        "sum-on-the-host",
+        lambda at: at.kind == "number" and at.is_read_often and at.adds_up,
+        "add on the device, read once per epoch",
+    ),
+    Rule(
+        "decision-on-the-host",
+        lambda at: at.kind == "number" and at.is_read_often and at.decides,
+        "decide on the device, with where, or ask every 100 steps",
+    ),
+    Rule(
+        "number-per-step",
+        lambda at: at.kind == "number" and at.is_read_often,
+        "keep it on the device, read it after the loop or every 100 steps",
+    ),
+    Rule(
+        "shown-per-step",
+        lambda at: at.kind == "print" and at.is_read_often,
+        "show it after the loop or every 100 steps",
+    ),
+    Rule(
+        "size-from-values",
+        lambda at: at.kind == "size" and at.is_read_often,
+        "where(mask, x, 0) in place of x[mask]: its shape is known, so nothing waits",
+    ),
+    Rule(
+        "index-from-the-host",
+        lambda at: at.kind == "index" and at.is_read_often,
+        "make the index on {at.to}, once, before the loop",
+    ),
+    Rule("operand-elsewhere", lambda at: at.kind == "operand", "move the operand to {at.to} once, before it is used"),
+    Rule(
+        "gradient-crosses",
+        lambda at: at.kind == "gradient" and at.repeats,
+        "keep the forward pass on one device, so that the backward pass stays there",
+    ),
+    Rule(
+        "made-on-the-host",
+        lambda at: at.is_sent and bool(at.factory),
+        "made on the CPU, then sent: {at.factory}(…, device=…) makes it on {at.to}",
+    ),
+    Rule(
+        "same-memory-again",
+        lambda at: at.is_sent and at.is_same_memory and bool(at.unchanged),
+        "the same memory, sent {at.copies} times: send {at.unchanged} once, before the loop",
+    ),
+    Rule(
+        "moved-in-the-loop",
+        lambda at: at.kind == "copy" and at.repeats and not at.site.addresses and bool(at.unchanged),
+        "{at.unchanged} does not change in the loop: move it once, before the loop",
+    ),
+    Rule(
+        "many-small",
+        lambda at: at.kind == "copy" and at.repeats and not at.is_preparation and at.together >= 4 and at.is_small,
+        "{at.together} small copies in one {at.period}: pack them into one, and split it after the copy",
+    ),
+    Rule(
+        "blocks-although-pinned",
+        lambda at: at.is_sent_often and at.site.pinned == at.copies and not at.site.non_blocking,
+        "the memory is pinned: non_blocking=True lets the copy overlap with computing",
+    ),
+    Rule(
+        "unpinned-batches",
+        lambda at: at.is_sent_often and not at.site.pinned,
+        "pin the batches (pin_memory=True, non_blocking=True), or prefetch them: they travel while the device computes",
+    ),
+    Rule(
+        "fetched-per-step",
+        lambda at: at.is_fetched and at.repeats,
+        "keep it on the device, copy it once, after the loop",
+    ),
+)
+"""In order: a special case comes before the general one."""
+
+
+def advice(at: Facts) -> tuple[str, str]:
+    """The name of the first rule that applies, and what to write instead; empty where there is nothing to mend."""
+    for rule in RULES:
+        if rule.applies(at):
+            return rule.name, rule.advice.format(at=at)
+    return "", ""

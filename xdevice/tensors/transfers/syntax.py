@@ -1,0 +1,103 @@
+"""What a line of the program says about the copies that it makes: which object is moved, and whether it is new."""
+
+import ast
+from collections.abc import Iterator
+from functools import lru_cache
+
+from xdevice.tensors.transfers.callers import Place, loops, statement, tree
+
+_METHODS = {"to", "cuda", "gpu", "to_device", "as_in_context", "as_in_ctx", "copyto"}
+"""Methods that move their object."""
+_FUNCTIONS = {"to_device", "device_put", "to_tensor", "convert_to_tensor", "tensor", "as_tensor", "asarray"}
+"""Functions that move or convert their first argument."""
+_FACTORIES = {
+    *("zeros", "ones", "empty", "full", "eye", "arange", "linspace", "zeros_like", "ones_like", "full_like"),
+    *("rand", "randn", "randint", "randperm", "normal", "uniform", "rand_like", "randn_like"),
+}
+"""What makes a tensor of no data: it can be made anywhere."""
+_CHOOSES = {"device", "ctx", "place"}
+"""Arguments of a factory that choose the device."""
+
+
+def factory(place: Place) -> str:
+    """The factory whose result the line moves at once, ``torch.zeros`` in ``torch.zeros(3).cuda()``; else empty."""
+    for value in _moved(place):
+        if isinstance(value, ast.Call) and _name(value.func) in _FACTORIES:
+            return "" if _CHOOSES.intersection(word.arg or "" for word in value.keywords) else ast.unparse(value.func)
+    return ""
+
+
+@lru_cache(maxsize=1024)
+def unchanged(place: Place) -> str:
+    """What the line moves although the loop around it does not bind it; empty if there is none, or it is not known.
+
+    In a function without a loop it is an attribute, or a name that the function does not bind.
+    """
+    around = loops(place)
+    first, last = around[0] if around else _function(place)
+    bound = set(_bound(place.file, first, last))
+    for value in _moved(place):
+        calls = any(isinstance(node, ast.Call) for node in ast.walk(value))
+        roots = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
+        if not around and isinstance(value, ast.Attribute):
+            roots.discard("self")
+        if not calls and not isinstance(value, ast.Constant) and roots.isdisjoint(bound):
+            return ast.unparse(value)
+    return ""
+
+
+def adds_up(place: Place) -> bool:
+    """Whether the line is ``total += …``."""
+    return any(isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) for node in _statements(place))
+
+
+def decides(place: Place) -> bool:
+    """Whether the line is the condition of an ``if``, a ``while`` or an ``assert``."""
+    return any(isinstance(node, (ast.If, ast.While, ast.Assert)) for node in _statements(place))
+
+
+def _statements(place: Place) -> Iterator[ast.stmt]:
+    first, _ = statement(place)
+    return (n for n in ast.walk(tree(place.file)) if isinstance(n, ast.stmt) and n.lineno == first)
+
+
+def _moved(place: Place) -> Iterator[ast.expr]:
+    """The expressions that calls in the line move."""
+    for node in ast.walk(tree(place.file)):
+        if not isinstance(node, ast.Call) or not node.lineno <= place.line <= (node.end_lineno or node.lineno):
+            continue
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS and not _is_module(node):
+            yield node.func.value
+        elif _name(node.func) in _FUNCTIONS and node.args:
+            yield node.args[0]
+
+
+def _is_module(call: ast.Call) -> bool:
+    """Whether it is ``xdevice.to_device(x, d)``, a function, and not ``x.to_device(d)``."""
+    return _name(call.func) in _FUNCTIONS and len(call.args) > 1
+
+
+def _name(function: ast.expr) -> str:
+    return getattr(function, "attr", getattr(function, "id", ""))
+
+
+def _function(place: Place) -> tuple[int, int]:
+    """The lines of the innermost function around the line; of nothing, at the top of a file."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    around = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(tree(place.file))
+        if isinstance(node, kinds) and node.lineno <= place.line <= (node.end_lineno or node.lineno)
+    ]
+    return max(around, default=(0, 0))
+
+
+def _bound(file: str, first: int, last: int) -> Iterator[str]:
+    """The names that lines bind or change: arguments, and what is in the target of an assignment."""
+    for node in ast.walk(tree(file)):
+        if not first <= getattr(node, "lineno", 0) <= last:
+            continue
+        if isinstance(node, ast.arg):
+            yield node.arg
+        if isinstance(node, (ast.Name, ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+            yield from (inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))
