@@ -227,6 +227,10 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, "distributed"})
 
 
-_install_on_first_use(lambda: _load("xdevice.hardware.hooks").install_hooks())
+_install_on_first_use(
+    lambda: _load("xdevice.hardware.hooks").install_hooks(
+        lambda owner, bus: _load("xdevice.tensors.transfers.virtual_bus").attach(owner, bus)
+    )
+)
 if _environ.get("XDEVICE_VIRTUAL_GPUS", "0") not in ("", "0"):
     _load("xdevice.hardware.virtual").apply_environment()

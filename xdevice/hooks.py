@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Hooks:
-    """The functions that `device` and `framework.adapters` call, and that are above them."""
+    """The functions that `device`, `framework.adapters` and `hardware.virtual` call, and that are above them."""
 
-    __slots__ = ("after_loading", "before_loading", "device_named", "enter_scope", "leave_scope")
+    __slots__ = ("after_loading", "attach_bus", "before_loading", "device_named", "enter_scope", "leave_scope")
 
     def __init__(
         self,
@@ -25,9 +25,10 @@ class Hooks:
         device_named: Callable[[object], Any],
         before_loading: Callable[[Any, str], None],
         after_loading: Callable[[Any, str], None],
+        attach_bus: Callable[[Any, Any], None],
     ) -> None:
         self.enter_scope, self.leave_scope, self.device_named = enter_scope, leave_scope, device_named
-        self.before_loading, self.after_loading = before_loading, after_loading
+        self.before_loading, self.after_loading, self.attach_bus = before_loading, after_loading, attach_bus
 
 
 _hooks: Hooks | None = None

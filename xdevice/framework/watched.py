@@ -24,12 +24,12 @@ class Watched:
     def __contains__(self, owner: Backend) -> bool:
         return owner in self._entered
 
-    def open(self) -> None:
-        """Open a block."""
+    def open(self, first: Backend | None = None) -> None:
+        """Open a block; only this framework is watched at once, where one is given."""
         with self._lock:
             self._blocks += 1
             try:
-                for owner in imported():
+                for owner in imported() if first is None else [first]:
                     self.watch(owner)
             except BaseException:
                 self.close()

@@ -8,6 +8,7 @@ from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
 from xdevice.framework.adapters import Backend, find, imported
 from xdevice.framework.choosing import backend, decided
 from xdevice.framework.ownership import ownership_of
+from xdevice.hardware import virtual_bus
 from xdevice.hardware.traced import TracedDevice
 from xdevice.hardware.virtual import is_virtual
 from xdevice.machine import host_memory
@@ -210,13 +211,16 @@ def synchronize(*devices: DeviceLike) -> None:
     for device in wanted:
         require(chosen, device)
     chosen.hardware.synchronize(wanted)
+    virtual_bus.wait(wanted)
 
 
 def properties_of(owner: Backend, device: Device) -> Properties:
     """The properties of an existing device; a virtual one has the host's memory."""
     if not is_virtual(owner, device):
         return owner.hardware.properties(device)
-    name, total = f"virtual GPU {device.index}", host_memory()[0]
+    name, total, bus = f"virtual GPU {device.index}", host_memory()[0], virtual_bus.requested()
+    if bus is not None:
+        name += f", with a bus of {bus}"
     return {"name": name, "total_memory": total, "compute_capability": None, "uuid": None, "virtual": True}
 
 

@@ -1,5 +1,8 @@
 """The hooks of the layers below: the one place that says which functions they are."""
 
+from collections.abc import Callable
+from typing import Any
+
 from xdevice.framework.watched import watch_loaded
 from xdevice.hardware.devices import device_named
 from xdevice.hardware.scopes import enter, leave
@@ -7,12 +10,13 @@ from xdevice.hardware.virtual import enable_requested
 from xdevice.hooks import Hooks
 
 
-def install_hooks() -> Hooks:
-    """All that `device` and `framework` call of the layers above them."""
+def install_hooks(attach_bus: Callable[[Any, Any], None]) -> Hooks:
+    """All that `device`, `framework` and `hardware` call of the layers above them."""
     return Hooks(
         enter_scope=enter,  # ``with device:``
         leave_scope=leave,
         device_named=device_named,  # ``device == obj``
         before_loading=enable_requested,  # before a framework is used, virtual GPUs that were asked for are made
         after_loading=watch_loaded,  # a framework that is first used inside a block that watches is watched
+        attach_bus=attach_bus,  # the copies of a framework's virtual GPUs take the time of a bus
     )

@@ -12,6 +12,8 @@ from xdevice.errors import ArgumentError, VirtualDeviceError, shortened
 from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import decided
+from xdevice.hardware import virtual_bus
+from xdevice.hooks import hooks
 from xdevice.kit import virtual_request as request
 
 _enabled: dict[Backend, int] = {}  # the frameworks in use, and how many virtual GPUs each has
@@ -105,13 +107,15 @@ def _check_unchanged(before: request.Request, number: int, stand_in: bool) -> No
 
 
 def _enable(owner: Backend) -> None:
-    wanted = request.current()
+    wanted, bus = request.current(), virtual_bus.requested()
     owner.virtual.enable(wanted.number, wanted.force, wanted.stand_in)
     if wanted.stand_in and not request.warned():
         print(f"{wanted.number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr)
     _enabled[owner] = wanted.number
     owner.native_devices.clear()  # other objects stand for the devices from now on
     name_virtual()  # the request may have come from the environment
+    if bus is not None:
+        hooks().attach_bus(owner, bus)
 
 
 def apply_environment() -> None:

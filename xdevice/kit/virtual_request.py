@@ -15,7 +15,7 @@ ENV = "XDEVICE_VIRTUAL_GPUS"
 MOST = 64
 """The largest number that has been tried."""
 
-_WARNED = "XDEVICE_STAND_IN_WARNED"
+_WARNED = "XDEVICE_{}_WARNED"
 _AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
 
 STAND_IN, FORCE = "stand-in", "force"
@@ -72,10 +72,11 @@ def propagate(request: Request) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([_AT_START, *others])
 
 
-def warned() -> bool:
-    """Whether this process, or a parent, has said that virtual GPUs stand in; from now on it has."""
-    before = os.environ.get(_WARNED) == "1" or os.environ.get("XDEVICE_RANK", "0") != "0"
-    os.environ[_WARNED] = "1"
+def warned(of: str = "STAND_IN") -> bool:
+    """Whether this process, or a parent, has said that virtual GPUs stand in, or have a ``BUS``; from now on it has."""
+    name = _WARNED.format(of)
+    before = os.environ.get(name) == "1" or os.environ.get("XDEVICE_RANK", "0") != "0"
+    os.environ[name] = "1"
     return before
 
 

@@ -143,11 +143,11 @@ def _manager(owner: Backend) -> AbstractContextManager[Any]:
 _blocks = Watched(_manager)
 
 
-def open_for(listener: Listener) -> None:
-    """Tell the listener of every copy in the process, from now on."""
-    _blocks.open()
+def open_for(listener: Listener, first: Backend | None = None) -> None:
+    """Tell the listener of every copy in the process, from now on; of this framework's first, where one is given."""
+    _blocks.open(first)
     try:
-        _blocks.check(decided())
+        _blocks.check(first or decided())
     except BaseException:
         _blocks.close()
         raise
