@@ -17,7 +17,7 @@ class Hooks:
 
     __slots__ = ("after_loading", "attach_bus", "before_loading", "device_named", "enter_scope", "leave_scope")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (by name, one for each)
         self,
         *,
         enter_scope: Callable[..., None],

@@ -7,8 +7,8 @@ import pytest
 from xdevice.contract import Copy
 from xdevice.device import Device
 from xdevice.framework.adapters import find
+from xdevice.hardware.bus import DEFAULT
 from xdevice.tensors.transfers import watching
-from xdevice.tensors.transfers.bus import DEFAULT
 from xdevice.tensors.transfers.recording import Recorder
 from xdevice.tensors.transfers.report import Report
 

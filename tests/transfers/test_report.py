@@ -8,8 +8,8 @@ import textwrap
 import pytest
 
 import xdevice
+from xdevice.hardware.bus import Bus
 from xdevice.tensors.transfers import formats
-from xdevice.tensors.transfers.bus import Bus
 
 EPOCH = """
     total_loss = 0

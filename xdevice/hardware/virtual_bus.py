@@ -4,8 +4,6 @@ Each virtual GPU has a bus of its own, which carries one copy after the other. A
 been carried. One that does not leaves the bus busy; the next that blocks, and `synchronize`, wait for it.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable

@@ -5,7 +5,7 @@ from typing import Any
 
 from xdevice.errors import BrokenBackendError, NotSupportedError
 from xdevice.framework.adapters import find, imported
-from xdevice.tensors.transfers.bus import Bus
+from xdevice.hardware.bus import Bus
 from xdevice.tensors.transfers.finding import Finding
 from xdevice.tensors.transfers.recording import Recorder, Site
 from xdevice.tensors.transfers.rules import Facts, advice

@@ -5,8 +5,8 @@ from functools import cached_property
 from statistics import median
 from typing import NamedTuple
 
+from xdevice.hardware.bus import Bus
 from xdevice.tensors.transfers import syntax
-from xdevice.tensors.transfers.bus import Bus
 from xdevice.tensors.transfers.recording import Recorder, Site
 from xdevice.tensors.transfers.watching import named
 

@@ -1,7 +1,5 @@
 """Copies of virtual GPUs take the time of a bus, where the environment asks for one."""
 
-from __future__ import annotations
-
 import sys
 
 from xdevice.framework.adapters import Backend

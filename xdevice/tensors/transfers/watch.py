@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from xdevice.tensors.transfers.bus import DEFAULT, Bus
+from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.tensors.transfers.recording import Recorder
 from xdevice.tensors.transfers.report import Report
 from xdevice.tensors.transfers.watching import close_for, open_for, watched

@@ -1,0 +1,79 @@
+"""The bus of virtual GPUs: what its time is, and what waits for it. The clock is asked whether it went on enough."""
+
+import os
+import subprocess
+import sys
+from time import perf_counter
+
+import pytest
+
+import xdevice
+from xdevice import ArgumentError, Device
+from xdevice.hardware import virtual_bus
+from xdevice.hardware.bus import Bus
+
+SLOW = Bus(1e9, 0.01)  # 10 ms a copy
+FIRST, SECOND = Device("gpu", 6), Device("gpu", 7)  # of no framework: no other test waits for them
+
+
+def seconds(call):
+    began = perf_counter()
+    call()
+    return perf_counter() - began
+
+
+def carry(*devices, non_blocking=False):
+    virtual_bus.carry(SLOW, 10**7, devices, non_blocking=non_blocking)
+
+
+def test_a_copy_that_blocks_takes_its_time():
+    assert seconds(lambda: carry(FIRST)) >= 0.02
+
+
+def test_a_copy_that_does_not_block_is_waited_for_by_the_next_one_and_by_synchronize():
+    began = perf_counter()
+    for _ in range(3):
+        carry(FIRST, non_blocking=True)
+    virtual_bus.wait([SECOND])  # whose bus is free
+    virtual_bus.wait([FIRST])
+    assert perf_counter() - began >= 0.06
+    carry(FIRST, non_blocking=True)
+    assert seconds(lambda: carry(FIRST)) >= 0.02 and virtual_bus.wait([]) is None
+
+
+def test_a_copy_between_two_needs_both_buses():
+    began = perf_counter()
+    carry(FIRST, SECOND, non_blocking=True)
+    carry(SECOND)
+    assert perf_counter() - began >= 0.04
+
+
+@pytest.mark.parametrize("text", ["", " ", "0"])
+def test_there_is_no_bus_unless_it_is_asked_for(text, monkeypatch):
+    monkeypatch.setenv(virtual_bus.ENV, text)
+    assert virtual_bus.requested() is None
+
+
+@pytest.mark.parametrize("text", ["16GB", "16,10us", "16GB/s", "16GB/s,10", "fast", "-1GB/s,10us", "16GB/s,0us"])
+def test_a_bus_that_cannot_be_read_is_an_error(text, monkeypatch):
+    monkeypatch.setenv(virtual_bus.ENV, text)
+    with pytest.raises(ArgumentError, match=f"XDEVICE_VIRTUAL_BUS='{text}' is no bus; write a bandwidth"):
+        virtual_bus.requested()
+
+
+def test_a_bad_bus_is_an_error_each_time_that_a_framework_with_virtual_gpus_is_used(backend):
+    if "virtual" in getattr(xdevice.backend(backend).adapter, "CANNOT", {}):
+        assert backend == "numpy"  # its arrays are on the host: no bus is asked
+        return
+    code = """
+        import xdevice
+        for _ in range(2):
+            try:
+                xdevice.count()
+            except xdevice.ArgumentError as error:
+                print(error)
+    """
+    env = {**os.environ, "XDEVICE_BACKEND": backend, "XDEVICE_VIRTUAL_GPUS": "1", virtual_bus.ENV: "16GB"}
+    lines = "\n".join(line[8:] for line in code.splitlines())
+    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, env=env, timeout=300)
+    assert done.stdout.count("XDEVICE_VIRTUAL_BUS='16GB' is no bus") == 2, done.stderr

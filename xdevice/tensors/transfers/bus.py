@@ -1,4 +1,0 @@
-"""The bus, from where it is now: `xdevice.hardware.bus`."""
-
-from xdevice.hardware.bus import DEFAULT as DEFAULT
-from xdevice.hardware.bus import Bus as Bus
