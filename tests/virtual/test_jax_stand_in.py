@@ -113,6 +113,7 @@ def test_words_for_gpus_mean_them_as_backends_and_default_device_and_in_errors(p
     ]
 
 
+@pytest.mark.weekly
 def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(keras_losses):
     with_gpus, alone, more = keras_losses(
         "jax",
