@@ -49,7 +49,7 @@ def _import_safely() -> None:
         _stay_dynamic()
     if not hasattr(paddle, "signbit"):
         CANNOT.update(dict.fromkeys(("maths", "linalg", "fft"), _BEFORE_3))
-    if not before and virtual_request.current().number:
+    if not before and virtual_request.visible():
         paddle.device.set_device("cpu")  # otherwise new tensors are made on a virtual GPU
 
 
@@ -78,9 +78,8 @@ def _stay_dynamic() -> None:
 
 def _virtual_gpus() -> AbstractContextManager[Any]:
     """A context that provides virtual GPUs during the import, if requested and not too late."""
-    wanted = virtual_request.current()
-    possible = wanted.number and "paddle" not in sys.modules
-    return plug_in.in_place(wanted.number, wanted.force) if possible else nullcontext()
+    number = 0 if "paddle" in sys.modules else virtual_request.visible()
+    return plug_in.in_place(number, virtual_request.current().force) if number else nullcontext()
 
 
 _import_safely()

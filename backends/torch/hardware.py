@@ -97,7 +97,7 @@ def properties(device: Device) -> Properties:
 
 def gpus() -> tuple[str, int]:
     """The framework's name for its GPUs, and their number; asks NVML, so it creates no context."""
-    return _virtual if _virtual[1] else _real_gpus()
+    return _virtual if _virtual[1] and _virtual[0] != "cuda" else _real_gpus()
 
 
 @constant  # torch.compile cannot trace the questions

@@ -61,6 +61,32 @@ def test_standing_in_is_from_the_start(run):
     assert out.endswith("virtual GPUs that do not stand in; start again with stand_in=True first")
 
 
+@pytest.mark.parametrize(
+    ("value", "left"), [("1", 1), ("2,0", 2), ("0,1,2", 3), ("1,9,0", 1), ("0,0", 0), ("-1", 0), ("", 0), ("GPU-1b", 0)]
+)
+def test_cudas_variable_chooses_among_those_that_stand_in(run, value, left):
+    code = f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = {value!r}; xdevice.use('toy'); print(xdevice.count('gpu'))"
+    enabled = [f"enabled {left} False stand-in"] if left else []
+    assert run(code, XDEVICE_VIRTUAL_GPUS="3:stand-in").splitlines() == [*enabled, str(left)]
+    assert run(code, XDEVICE_VIRTUAL_GPUS="3").splitlines() == ["enabled 3 False", "3"]
+
+
+def test_cudas_variable_is_about_real_gpus_before_they_are_asked_for(run):
+    code = """
+        import contextlib, io, os
+        xdevice.use("toy")
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            xdevice.virtual_gpus(2, stand_in=True)
+        print(said.getvalue().splitlines()[0], "CUDA_VISIBLE_DEVICES" in os.environ)
+    """
+    said = (
+        "xdevice: CUDA_VISIBLE_DEVICES='5' was set for the machine's GPUs, which are real, and does not choose among "
+        "those that stand in; set it after they are asked for False"
+    )
+    assert run(code, CUDA_VISIBLE_DEVICES="5").splitlines() == ["enabled 2 False stand-in", said]
+
+
 def test_the_environments_suffix_is_checked(run):
     out = run(SHOW + "xdevice.use('toy'); show(xdevice.count)", XDEVICE_VIRTUAL_GPUS="2:standin")
     assert out == (

@@ -58,6 +58,8 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
     with _lock:
         before = request.current()
         _check_unchanged(before, number, stand_in)
+        if stand_in and not before.stand_in:
+            request.set_aside()
         replaced = request.make(number, force or before.force, stand_in or before.stand_in)
         try:
             chosen = decided()
@@ -107,11 +109,14 @@ def _check_unchanged(before: request.Request, number: int, stand_in: bool) -> No
 
 
 def _enable(owner: Backend) -> None:
-    wanted, bus = request.current(), virtual_bus.requested()
-    owner.virtual.enable(wanted.number, wanted.force, wanted.stand_in)
+    wanted, bus, number = request.current(), virtual_bus.requested(), request.visible()
+    if not number:
+        _enabled[owner] = 0  # the program has hidden all of them
+        return
+    owner.virtual.enable(number, wanted.force, wanted.stand_in)
     if wanted.stand_in and not request.warned():
-        print(f"{wanted.number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr)
-    _enabled[owner] = wanted.number
+        print(f"{number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr)
+    _enabled[owner] = number
     owner.native_devices.clear()  # other objects stand for the devices from now on
     name_virtual()  # the request may have come from the environment
     if bus is not None:

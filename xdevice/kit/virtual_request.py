@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from xdevice.device import as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 ENV = "XDEVICE_VIRTUAL_GPUS"
 MOST = 64
 """The largest number that has been tried."""
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 _WARNED = "XDEVICE_{}_WARNED"
 _AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
@@ -70,6 +73,32 @@ def propagate(request: Request) -> None:
     os.environ[ENV] = in_words(request)
     others = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder not in ("", _AT_START)]
     os.environ["PYTHONPATH"] = os.pathsep.join([_AT_START, *others])
+
+
+def visible() -> int:
+    """How many GPUs there are to be: of those that stand in, as many as ``CUDA_VISIBLE_DEVICES`` leaves.
+
+    As CUDA reads it: up to the first word that is no index, and none where an index is there twice.
+    """
+    number = current().number
+    if not current().stand_in:
+        return number
+    chosen: set[int] = set()
+    for word in os.environ[VISIBLE].split(",") if VISIBLE in os.environ else map(str, range(number)):
+        if not word.strip().isdecimal() or int(word) >= number:
+            break
+        if int(word) in chosen:
+            return 0
+        chosen.add(int(word))
+    return len(chosen)
+
+
+def set_aside() -> None:
+    """Take ``CUDA_VISIBLE_DEVICES`` away: what was set before somebody asked for virtual GPUs is about real ones."""
+    value = os.environ.pop(VISIBLE, None)
+    if value is not None:
+        text = "which are real, and does not choose among those that stand in; set it after they are asked for"
+        print(f"xdevice: {VISIBLE}={value!r} was set for the machine's GPUs, {text}", file=sys.stderr)
 
 
 def warned(of: str = "STAND_IN") -> bool:

@@ -62,6 +62,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         environment.setenv(ENV, wanted)
         early_config.add_cleanup(environment.undo)
         if virtual_request.is_in_environment():
+            if virtual_request.current().stand_in:
+                virtual_request.set_aside()
             apply_environment()
 
 

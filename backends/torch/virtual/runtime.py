@@ -25,6 +25,9 @@ class Runtime(Protocol):
     def start(self) -> None:
         """Register the devices with torch, and what computes on them."""
 
+    def visible(self) -> int:
+        """How many of them there are for the program, which hides others by ``CUDA_VISIBLE_DEVICES``."""
+
     def current(self) -> int:
         """This thread's current device, meant by a device type without an index."""
 
@@ -80,7 +83,7 @@ def exchange(index: int) -> int:
 
 def existing(index: int) -> int:
     """The index if the device exists; otherwise an error as CUDA raises it."""
-    name, count = in_use().name, in_use().count
+    name, count = in_use().name, in_use().visible()
     if not 0 <= index < count:
         word = "CUDA" if name == "cuda" else name
         raise RuntimeError(f"{word} error: invalid device ordinal {index}; there are {name}:0 to {name}:{count - 1}")

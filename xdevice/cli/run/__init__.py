@@ -32,6 +32,7 @@ def main(options: argparse.Namespace) -> int:
         number = request.checked(options.virtual_gpus, f"--virtual-gpus {options.virtual_gpus}")
         request.propagate(request.Request(number, False, options.stand_in, "--virtual-gpus"))
     if options.stand_in:
+        request.set_aside()
         return _run_once(program, options)
     names = environments.names(options.backend) if options.env else frameworks(options.backend)
     if options.virtual_gpus and not options.env:

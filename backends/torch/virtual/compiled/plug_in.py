@@ -13,7 +13,7 @@ from xdevice.backends.torch.virtual import streams, vgpu
 from xdevice.backends.torch.virtual.compiled import build
 from xdevice.backends.torch.virtual.runtime import NAME, in_use, known
 from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
-from xdevice.kit import plugins
+from xdevice.kit import plugins, virtual_request
 
 _NUMBER = ctypes.c_int64
 
@@ -24,6 +24,7 @@ class Compiled:
     def __init__(self, path: Path, name: str, count: int, capacity: int, limited: bool) -> None:
         self.name, self.count, self.capacity, self.limited = name, count, capacity, limited
         self.generators: list[torch.Generator] = []
+        self._visible = count
         self._library = plug_in = ctypes.PyDLL(str(path))  # its functions are too short to release the lock for
         plug_in.xdevice_start.argtypes = [ctypes.c_int, ctypes.c_int, _NUMBER, ctypes.c_int]
         plug_in.xdevice_limit.argtypes = [ctypes.c_int, _NUMBER]
@@ -41,6 +42,12 @@ class Compiled:
         self.reset_peak: Callable[[int], None] = plug_in.xdevice_forget_peak
         self.reset_total: Callable[[int], None] = plug_in.xdevice_forget_total
         self.limit: Callable[[int, int], None] = plug_in.xdevice_limit
+
+    def visible(self) -> int:
+        if self.name == "cuda" and not self.is_used():  # until then a program may change its mind
+            self._visible = min(self.count, virtual_request.visible())
+            self._library.xdevice_show(self._visible)
+        return self._visible
 
     def is_used(self) -> bool:
         return bool(self._library.xdevice_used())

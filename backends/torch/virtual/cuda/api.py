@@ -71,7 +71,7 @@ def _set_fraction(fraction: float, index: int) -> None:
 
 
 _NOTHING = """
-    init synchronize sleep emptyCache ipc_collect clearCublasWorkspaces set_sync_debug_mode
+    synchronize sleep emptyCache ipc_collect clearCublasWorkspaces set_sync_debug_mode
     record_memory_history record_memory_history_legacy
 """
 """What does nothing."""
@@ -84,7 +84,8 @@ def _answers() -> dict[str, Callable[..., Any]]:
         **dict.fromkeys(("setDevice", "exchangeDevice", "maybeExchangeDevice"), exchange),
         **dict.fromkeys(("getCompiledVersion", "get_sync_debug_mode"), _zero),
         **dict.fromkeys(("isHistoryEnabled", "isCurrentStreamCapturing"), lambda: False),
-        "getDeviceCount": lambda: virtual.count,
+        "getDeviceCount": virtual.visible,
+        "init": _init,
         "getDevice": virtual.current,
         "isInBadFork": virtual.is_forked,
         "hasPrimaryContext": lambda index: True,
@@ -103,6 +104,11 @@ def _answers() -> dict[str, Callable[..., Any]]:
         "setStream": streams.choose,
         "getCurrentRawStream": lambda index: streams.current(index)[0],
     }
+
+
+def _init() -> None:
+    if not compiled().visible():
+        raise RuntimeError("No CUDA GPUs are available")
 
 
 def _own(word: Callable[..., Any]) -> Callable[..., Any]:

@@ -34,6 +34,9 @@ class InPython:
         self.generators: list[torch.Generator] = []
         self._current, self._used, self._forked = threading.local(), False, False
 
+    def visible(self) -> int:
+        return self.count
+
     def current(self) -> int:
         return getattr(self._current, "index", 0)
 

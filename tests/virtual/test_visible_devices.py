@@ -1,0 +1,57 @@
+"""``CUDA_VISIBLE_DEVICES`` chooses among the virtual GPUs that stand in, as it does among real ones."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from xdevice.kit.virtual_request import ENV
+
+PROGRAM = """
+import os, sys
+os.environ["CUDA_VISIBLE_DEVICES"] = sys.argv[1]
+import {backend}
+print({asked})
+import xdevice
+xdevice.use("{backend}")
+print(xdevice.count("gpu"), xdevice.try_gpu(1))
+"""
+ASKED = {
+    "torch": "torch.cuda.is_available(), torch.cuda.device_count()",
+    "tensorflow": "[device.name[-5:] for device in tensorflow.config.list_physical_devices('GPU')]",
+    "paddle": "paddle.device.cuda.device_count(), str(paddle.ones([1]).place)",
+    "mxnet": "mxnet.context.num_gpus()",
+    "jax": "[device.platform for device in jax.devices()]",
+}
+ONE = {
+    "torch": "True 1",
+    "tensorflow": "['GPU:0']",
+    "paddle": "1 Place(gpu:0)",
+    "mxnet": "1",
+    "jax": "['gpu']",
+}
+NONE = {"torch": "False 0", "tensorflow": "[]", "paddle": "0 Place(cpu)", "mxnet": "0", "jax": "['cpu']"}
+
+
+@pytest.fixture
+def said(backend, tmp_path):
+    def run(value, **variables):
+        (tmp_path / "program.py").write_text(PROGRAM.format(backend=backend, asked=ASKED[backend]))
+        kept = {name: text for name, text in os.environ.items() if name not in (ENV, "CUDA_VISIBLE_DEVICES")}
+        command = [sys.executable, "-m", "xdevice", "run", "--virtual-gpus", "3", "--stand-in", "program.py", value]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=150, env=kept | variables, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout.splitlines(), done.stderr
+
+    return run
+
+
+def test_a_program_chooses_one(said, backend):
+    out, err = said("2", CUDA_VISIBLE_DEVICES="0,1")
+    assert out == [ONE[backend], "1 cpu:0"]
+    assert "CUDA_VISIBLE_DEVICES='0,1' was set for the machine's GPUs" in err
+
+
+def test_a_program_hides_all(said, backend):
+    assert said("-1")[0] == [NONE[backend], "0 cpu:0"]
