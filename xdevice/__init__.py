@@ -120,88 +120,18 @@ _HOMES = {
 
 _HOME_OF = {name: f"xdevice.{module}" for module, names in _HOMES.items() for name in names.split()}
 
-__all__ = [
-    "ArgumentError",
-    "ArgumentTypeError",
-    "AxisError",
-    "BackendNotInstalledError",
-    "Benchmark",
-    "BrokenBackendError",
-    "CopyNeededError",
-    "Device",
-    "DeviceFallbackWarning",
-    "DeviceNotFoundError",
-    "DeviceSpellingError",
-    "DeviceTypeError",
-    "DistributedError",
-    "DistributedTimeoutError",
-    "FileFormatError",
-    "MisplacedError",
-    "MissingNameError",
-    "MixedDeviceError",
-    "NotATensorError",
-    "NotPortableWarning",
-    "NotSupportedError",
-    "OutOfMemoryError",
-    "Replicas",
-    "ScopeError",
-    "Timer",
-    "TracedTensorError",
-    "TransferError",
-    "UnknownBackendError",
-    "UnknownPlacementError",
-    "VirtualDeviceError",
-    "XDeviceError",
-    "all_reduce",
-    "arange",
-    "as_device",
-    "available",
-    "backend",
-    "backend_of",
-    "check_same_device",
-    "convert",
-    "count",
-    "cpu",
-    "data_parallel",
-    "device_of",
-    "devices",
-    "devices_of",
-    "empty",
-    "empty_cache",
-    "find_batch_size",
-    "full",
-    "gpu",
-    "is_out_of_memory",
-    "is_same_device",
-    "load",
-    "memory_stats",
-    "namespace",
-    "native",
-    "num_gpus",
-    "ones",
-    "properties",
-    "rand",
-    "randn",
-    "replicate",
-    "save",
-    "scope",
-    "seed",
-    "split_batch",
-    "strict",
-    "synchronize",
-    "tensor",
-    "to_device",
-    "to_numpy",
-    "transfer_guard",
-    "try_all_gpus",
-    "try_gpu",
-    "use",
-    "using",
-    "value_and_grad",
-    "virtual_gpus",
-    "watch_transfers",
-    "zeros",
-]
+__all__ = ["ArgumentError", "ArgumentTypeError", "AxisError", "BackendNotInstalledError", "Benchmark"]
+__all__ += ["BrokenBackendError", "CopyNeededError", "Device", "DeviceFallbackWarning", "DeviceNotFoundError"]
+__all__ += ["DeviceSpellingError", "DeviceTypeError", "DistributedError", "DistributedTimeoutError", "FileFormatError"]
+__all__ += ["MisplacedError", "MissingNameError", "MixedDeviceError", "NotATensorError", "NotPortableWarning"]
+__all__ += ["NotSupportedError", "OutOfMemoryError", "Replicas", "ScopeError", "Timer", "TracedTensorError"]
+__all__ += ["TransferError", "UnknownBackendError", "UnknownPlacementError", "VirtualDeviceError", "XDeviceError"]
+__all__ += ["all_reduce", "arange", "as_device", "available", "backend", "backend_of", "check_same_device", "convert"]
+__all__ += ["count", "cpu", "data_parallel", "device_of", "devices", "devices_of", "empty", "empty_cache"]
+__all__ += ["find_batch_size", "full", "gpu", "is_out_of_memory", "is_same_device", "load", "memory_stats", "namespace"]
+__all__ += ["native", "num_gpus", "ones", "properties", "rand", "randn", "replicate", "save", "scope", "seed"]
+__all__ += ["split_batch", "strict", "synchronize", "tensor", "to_device", "to_numpy", "transfer_guard", "try_all_gpus"]
+__all__ += ["try_gpu", "use", "using", "value_and_grad", "virtual_gpus", "watch_transfers", "zeros"]
 
 
 def _load(module: str) -> ModuleType:
