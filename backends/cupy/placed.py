@@ -9,11 +9,8 @@ import cupy
 
 def placed(functions: Mapping[str, Any]) -> dict[str, Any]:
     """The functions of a module, each on the device of its first array; what is not a function stays as it is."""
-    return {name: _placed(_named(found)) if _is_function(found) else found for name, found in functions.items()}
-
-
-def _is_function(found: Any) -> bool:
-    return callable(found) and not isinstance(found, type)
+    made = {name: found for name, found in functions.items() if callable(found) and not isinstance(found, type)}
+    return {**functions, **{name: _placed(_named(found)) for name, found in made.items()}}
 
 
 def _placed(function: Callable[..., Any]) -> Callable[..., Any]:

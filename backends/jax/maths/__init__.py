@@ -9,10 +9,7 @@ import jax.numpy as jnp
 
 from xdevice.backends.jax.creation import check_width
 
-_TAKE_DTYPE = (
-    *("empty_like", "full_like", "ones_like", "zeros_like"),
-    *("cumulative_prod", "cumulative_sum", "prod", "sum"),
-)
+_TAKE_DTYPE = ["empty_like", "full_like", "ones_like", "zeros_like", "cumulative_prod", "cumulative_sum", "prod", "sum"]
 
 
 def namespace() -> Mapping[str, Any]:

@@ -29,12 +29,7 @@ def namespace() -> Mapping[str, Any]:
 
 def widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     """The operations, each for every dtype."""
-    return Widening("mxnet", dtypes, _is_refusal).all(raw)
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Whether an operation does not take the dtype."""
-    return isinstance(error, (mx.MXNetError, TypeError)) and any(words in str(error) for words in _REFUSALS)
+    return Widening("mxnet", dtypes, (mx.MXNetError, TypeError), _REFUSALS).all(raw)
 
 
 def module() -> Any:
@@ -138,14 +133,6 @@ def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _cumulative_sum(x: Any, axis: int) -> Any:
-    return _np.cumsum(x, axis=axis) if x.size else x.copy()  # of nothing MXNet 1.9.1 gives another shape
-
-
-def _sort(x: Any, axis: int, descending: bool) -> Any:
-    return _np.flip(_np.sort(x, axis=axis), axis) if descending else _np.sort(x, axis=axis)
-
-
 def _argsort(x: Any, axis: int, descending: bool) -> Any:
     """By NumPy, on the host: MXNet 1.9.1 gives equal numbers beyond the first 16 in any order."""
     numbers = x.asnumpy()
@@ -169,10 +156,6 @@ def _cumulative_prod(x: Any, axis: int) -> Any:
 def _shift(op: Callable[..., Any]) -> Callable[..., Any]:
     """A shift of bits, as a product with or a quotient by a power of 2: one that is finite."""
     return _in_floats(lambda x1, x2: _np.floor(op(x1, _np.power(2.0, _np.minimum(x2, 64.0)))))
-
-
-def _nonzero(x: Any, /) -> tuple[Any, ...]:
-    return tuple(_unstack(_npx.nonzero(x), 1))
 
 
 def _unstack(x: Any, axis: int) -> list[Any]:
@@ -246,10 +229,8 @@ _RAW: dict[str, Callable[..., Any]] = {
     "negative": lambda x, /: _np.negative(x),
     "sign": _sign,
     "bitwise_invert": lambda x, /: _np.bitwise_not(x),
-    "nonzero": _nonzero,
-    "empty_like": _like(_np.empty),
-    "ones_like": _like(_np.ones),
-    "zeros_like": _like(_np.zeros),
+    "nonzero": lambda x, /: tuple(_unstack(_npx.nonzero(x), 1)),
+    **{f"{name}_like": _like(getattr(_np, name)) for name in ("empty", "ones", "zeros")},
     "tril": lambda x, /, *, k=0: _as_bytes(_np.tril)(x, k),
     "triu": _triu,
     # of two tensors of one dtype
@@ -267,24 +248,20 @@ _RAW: dict[str, Callable[..., Any]] = {
     # along axes
     "all": _axes(_np.all, True),
     "any": _axes(_np.any, False),
-    "max": _axes(_np.max),
+    **{name: _axes(getattr(_np, name)) for name in ("max", "min", "sum")},
     "mean": _axes(_np.mean, float("nan")),
-    "min": _axes(_np.min),
     "prod": _axes(_np.prod, 1),
-    "sum": _axes(_np.sum),
-    "argmax": _extreme(_np.argmax),
-    "argmin": _extreme(_np.argmin),
+    **{name: _extreme(getattr(_np, name)) for name in ("argmax", "argmin")},
     "cumulative_prod": _cumulative_prod,
-    "cumulative_sum": _cumulative_sum,
-    "sort": _sort,
+    "cumulative_sum": lambda x, axis: _np.cumsum(x, axis=axis) if x.size else x.copy(),  # 1.9.1: another shape
+    "sort": lambda x, axis, down: _np.flip(_np.sort(x, axis=axis), axis) if down else _np.sort(x, axis=axis),
     "argsort": _argsort,
     # of shapes
     "concat": lambda arrays, axis: _np.concatenate(arrays, axis=axis),
-    "flip": _as_bytes(_np.flip),
+    **{name: _as_bytes(getattr(_np, name)) for name in ("flip", "roll")},
     "matmul": _in_floats(_np.matmul),
     "permute_dims": _as_bytes(_np.transpose),
     "repeat": _repeat,
-    "roll": _as_bytes(_np.roll),
     "stack": lambda arrays, axis: _np.stack(arrays, axis=axis),
     "tile": _tile,
     "unstack": _unstack,

@@ -20,19 +20,14 @@ def namespace() -> Mapping[str, Any]:
 
 def widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     """The operations, each for every dtype."""
-    return Widening("paddle", dtypes, _is_refusal).all(raw)
+    errors = (RuntimeError, TypeError, ValueError, NotImplementedError)
+    return Widening("paddle", dtypes, errors, _REFUSALS).all(raw)
 
 
 _copysign: Any = paddle.copysign
 _MOST_AXES = 9
 dtypes: Any = sys.modules[__name__]  # this module has what the kit asks of `Dtypes`
 _REFUSALS = ("is not registered", "the data type", "The data type", "dtype of input", "Unsupported", "not support")
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Whether an operation does not take the dtype."""
-    kinds = (RuntimeError, TypeError, ValueError, NotImplementedError)
-    return isinstance(error, kinds) and any(words in str(error) for words in _REFUSALS)
 
 
 def module() -> Any:
@@ -78,10 +73,6 @@ def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
 def _sum(x: Any, axes: Any, keepdims: bool) -> Any:
     name: Any = dtype_name(x)  # PaddlePaddle 3.0 takes the dtype's name only
     return paddle.sum(x, list(axes), name, keepdims)
-
-
-def _nonzero(x: Any, /) -> tuple[Any, ...]:
-    return tuple(paddle.unbind(paddle.nonzero(x), 1))
 
 
 def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
@@ -139,10 +130,9 @@ _RAW: dict[str, Callable[..., Any]] = {
     "negative": _negative,
     "sign": lambda x, /: paddle.sign(x),
     "bitwise_invert": lambda x, /: paddle.bitwise_not(x),
-    "nonzero": _nonzero,
+    "nonzero": lambda x, /: tuple(paddle.unbind(paddle.nonzero(x), 1)),
     **{name: _like(getattr(paddle, name)) for name in ("empty_like", "ones_like", "zeros_like")},
-    "tril": _triangle(paddle.tril),
-    "triu": _triangle(paddle.triu),
+    **{name: _triangle(getattr(paddle, name)) for name in ("tril", "triu")},
     # of two tensors of one dtype
     "equal": _equal,
     "not_equal": lambda x1, x2: paddle.logical_not(_equal(x1, x2)),
@@ -152,8 +142,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     # along axes
     **{name: _axes(getattr(paddle, name)) for name in ("all", "any", "max", "mean", "min", "prod")},
     "sum": _sum,
-    "argmax": _extreme(paddle.argmax),
-    "argmin": _extreme(paddle.argmin),
+    **{name: _extreme(getattr(paddle, name)) for name in ("argmax", "argmin")},
     "cumulative_prod": paddle.cumprod,
     "cumulative_sum": paddle.cumsum,
     "sort": lambda x, axis, descending: paddle.sort(x, axis, descending, stable=True),

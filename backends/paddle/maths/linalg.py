@@ -18,11 +18,9 @@ def module() -> Any:
     return paddle.linalg
 
 
+_SAME = ("cholesky", "det", "eig", "eigh", "eigvals", "inv", "slogdet", "solve")
 _RAW: dict[str, Callable[..., Any]] = {
-    **{
-        name: getattr(paddle.linalg, name)
-        for name in ["cholesky", "det", "eig", "eigh", "eigvals", "inv", "slogdet", "solve"]
-    },
+    **{name: getattr(paddle.linalg, name) for name in _SAME},
     "qr": lambda x, full: paddle.linalg.qr(x, "complete" if full else "reduced"),
     "svd": paddle.linalg.svd,
 }

@@ -30,13 +30,8 @@ def namespace() -> Mapping[str, Any]:
 def beside_and_widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     """The operations, each run where its first tensor is, and for every dtype."""
     beside = {name: _beside(operation) for name, operation in raw.items()}
-    return Widening("tensorflow", dtypes, _is_refusal).all(beside)
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Whether an operation does not take the dtype."""
-    kinds = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError, TypeError)
-    return isinstance(error, kinds) and any(words in str(error) for words in _REFUSALS)
+    errors = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError, TypeError)
+    return Widening("tensorflow", dtypes, errors, _REFUSALS).all(beside)
 
 
 def module() -> Any:
@@ -108,25 +103,14 @@ def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _argsort(x: Any, axis: int, descending: bool) -> Any:
-    return tf.cast(tf.argsort(x, axis, _direction(descending), stable=True), tf.int64)
-
-
 def _direction(descending: bool) -> str:
     return "DESCENDING" if descending else "ASCENDING"
 
 
-def _from_front(indices: Any, length: Any) -> Any:
-    """Indices counted from 0: TensorFlow knows no others."""
-    return tf.where(indices < 0, indices + tf.cast(length, indices.dtype), indices)
-
-
 def _take(x: Any, indices: Any, axis: int) -> Any:
-    return tf.gather(x, _from_front(indices, tf.shape(x)[axis]), axis=axis)
-
-
-def _nonzero(x: Any, /) -> tuple[Any, ...]:
-    return tuple(tf.unstack(tf.where(tf.cast(x, tf.bool)), len(x.shape), axis=1))
+    """By indices counted from 0: TensorFlow knows no others."""
+    length = tf.cast(tf.shape(x)[axis], indices.dtype)
+    return tf.gather(x, tf.where(indices < 0, indices + length, indices), axis=axis)
 
 
 def _searchsorted(ordered: Any, values: Any, right: bool) -> Any:
@@ -148,18 +132,6 @@ def _triangle(cut: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _trunc(x: Any) -> Any:
-    return tf.where(x < 0, tf.math.ceil(x), tf.floor(x))
-
-
-def _signbit(x: Any) -> Any:
-    return tf.bitcast(x, {2: tf.int16, 4: tf.int32, 8: tf.int64}[x.dtype.size]) < 0
-
-
-def _invert(x: Any, /) -> Any:
-    return tf.logical_not(x) if x.dtype == tf.bool else tf.bitwise.invert(x)
-
-
 _SAME = (
     "acos acosh add asin asinh atan atan2 atanh ceil conj cos cosh divide equal exp expm1 floor greater greater_equal "
     "imag less less_equal log log1p logical_and logical_not logical_or logical_xor maximum minimum multiply nextafter "
@@ -172,38 +144,29 @@ _RAW: dict[str, Callable[..., Any]] = {
     "abs": lambda x, /: tf.abs(x),
     "negative": lambda x, /: tf.negative(x),
     "sign": lambda x, /: tf.sign(x),
-    "bitwise_invert": _invert,
-    "nonzero": _nonzero,
-    "empty_like": _like(tf.zeros_like),
+    "bitwise_invert": lambda x, /: tf.logical_not(x) if x.dtype == tf.bool else tf.bitwise.invert(x),
+    "nonzero": lambda x, /: tuple(tf.unstack(tf.where(tf.cast(x, tf.bool)), len(x.shape), axis=1)),
+    **dict.fromkeys(("empty_like", "zeros_like"), _like(tf.zeros_like)),
     "ones_like": _like(tf.ones_like),
-    "zeros_like": _like(tf.zeros_like),
-    "tril": _triangle(_numpy.tril),
-    "triu": _triangle(_numpy.triu),
+    **{name: _triangle(getattr(_numpy, name)) for name in ("tril", "triu")},
     # of two tensors of one dtype
-    "bitwise_and": tf.bitwise.bitwise_and,
-    "bitwise_left_shift": tf.bitwise.left_shift,
-    "bitwise_or": tf.bitwise.bitwise_or,
-    "bitwise_right_shift": tf.bitwise.right_shift,
-    "bitwise_xor": tf.bitwise.bitwise_xor,
+    **{name: getattr(tf.bitwise, name) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
+    **{f"bitwise_{name}": getattr(tf.bitwise, name) for name in ("left_shift", "right_shift")},
     "floor_divide": tf.math.floordiv,
     "remainder": tf.math.floormod,
     "where": tf.where,
     # of floats
-    "isfinite": tf.math.is_finite,
-    "isinf": tf.math.is_inf,
-    "isnan": tf.math.is_nan,
-    "log10": _numpy.log10,
-    "log2": _numpy.log2,
-    "signbit": _signbit,
-    "trunc": _trunc,
+    **{f"is{name}": getattr(tf.math, f"is_{name}") for name in ("finite", "inf", "nan")},
+    **{name: getattr(_numpy, name) for name in ("log10", "log2")},
+    "signbit": lambda x: tf.bitcast(x, {2: tf.int16, 4: tf.int32, 8: tf.int64}[x.dtype.size]) < 0,
+    "trunc": lambda x: tf.where(x < 0, tf.math.ceil(x), tf.floor(x)),
     # along axes
     **{name: getattr(tf, f"reduce_{name}") for name in ("all", "any", "max", "mean", "min", "prod", "sum")},
-    "argmax": _extreme(tf.argmax),
-    "argmin": _extreme(tf.argmin),
+    **{name: _extreme(getattr(tf, name)) for name in ("argmax", "argmin")},
     "cumulative_prod": tf.math.cumprod,
     "cumulative_sum": tf.cumsum,
     "sort": lambda x, axis, descending: tf.sort(x, axis, _direction(descending)),
-    "argsort": _argsort,
+    "argsort": lambda x, axis, descending: tf.cast(tf.argsort(x, axis, _direction(descending), True), tf.int64),
     # of shapes
     **{name: getattr(tf, name) for name in ["broadcast_to", "concat", "expand_dims", "repeat", "reshape"]},
     **{name: getattr(tf, name) for name in ["roll", "squeeze", "stack", "tile", "matmul"]},

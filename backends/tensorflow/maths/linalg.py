@@ -23,11 +23,9 @@ def _svd(x: Any, full: bool) -> tuple[Any, Any, Any]:
     return u, s, tf.linalg.adjoint(v)
 
 
+_SAME = ("cholesky", "det", "eig", "eigh", "eigvals", "inv", "slogdet", "solve")
 _RAW: dict[str, Callable[..., Any]] = {
-    **{
-        name: getattr(tf.linalg, name)
-        for name in ["cholesky", "det", "eig", "eigh", "eigvals", "inv", "slogdet", "solve"]
-    },
+    **{name: getattr(tf.linalg, name) for name in _SAME},
     "qr": tf.linalg.qr,
     "svd": _svd,
 }

@@ -9,13 +9,8 @@ import torch
 
 
 def namespace() -> Mapping[str, Any]:
-    return {
-        **vars(xp),
-        "repeat": _repeat,
-        "take": _take,
-        "take_along_axis": _take_along_axis,
-        "unique_all": _unique_all,
-    }
+    own = {"repeat": _repeat, "take": _take, "take_along_axis": _take_along_axis, "unique_all": _unique_all}
+    return {**vars(xp), **own}
 
 
 def module() -> ModuleType:

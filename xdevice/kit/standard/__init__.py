@@ -54,7 +54,9 @@ def standard(raw: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     """Every function of the standard that can be made of these operations."""
     made: dict[str, Any] = {name: raw[name] for name in AS_THEY_ARE if name in raw}
     promote, operands = (promotion(dtypes, number) for number in (dtypes.number, dtypes.operand))
-    simple = {name: _binary(raw[name], operands, name in TO_REALS) for name in PROMOTED if name in raw}
+    simple = {
+        name: _binary(raw[name], operands, FLOAT if name in TO_REALS else None) for name in PROMOTED if name in raw
+    }
     simple |= {name: _of_bits(raw[name], raw[OF_BITS[name]], operands, dtypes) for name in OF_BITS}
     simple |= {name: _of_reals(raw[name], dtypes) for name in OF_REALS if name in raw}
     simple |= {name: _of_parts(raw, name, dtypes) for name in PARTED if name in raw}
@@ -70,8 +72,7 @@ def standard(raw: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     return data_types(dtypes) | methods | made  # the framework's own where it has one
 
 
-def _binary(op: Callable[..., Any], promote: Callable[..., list[Any]], to_reals: bool) -> Callable[..., Any]:
-    least = FLOAT if to_reals else None
+def _binary(op: Callable[..., Any], promote: Callable[..., list[Any]], least: str | None) -> Callable[..., Any]:
     return lambda x1, x2, /: op(*promote(x1, x2, least=least))
 
 

@@ -1,6 +1,9 @@
 """The array API standard's functions of dtypes."""
 
-from dataclasses import dataclass
+# a field may be any framework's dtype
+# pyright: reportUntypedNamedTuple=false
+
+from collections import namedtuple
 from typing import Any
 
 from xdevice.errors import ArgumentError, ArgumentTypeError
@@ -35,26 +38,8 @@ _FORMATS = {"bfloat16": (8, 128), "float16": (11, 16), "float32": (24, 128), "fl
 """IEEE 754: the bits of a number's significand, and the exponent that the largest number stays below."""
 
 
-@dataclass(frozen=True)
-class FloatInfo:
-    """What `finfo` returns."""
-
-    bits: int
-    eps: float
-    max: float
-    min: float
-    smallest_normal: float
-    dtype: Any
-
-
-@dataclass(frozen=True)
-class IntInfo:
-    """What `iinfo` returns."""
-
-    bits: int
-    max: int
-    min: int
-    dtype: Any
+FloatInfo = namedtuple("FloatInfo", "bits eps max min smallest_normal dtype")
+IntInfo = namedtuple("IntInfo", "bits max min dtype")
 
 
 def data_types(dtypes: Dtypes) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """Which dtype a result has, by the array API standard's rules."""
 
+# the body of a Protocol's method is its docstring
+# pyright: reportReturnType=false
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,27 +17,21 @@ class Dtypes(Protocol):
 
     def dtype(self, name: str) -> Any:
         """The framework's dtype of that NumPy name, or ``None`` if it has none."""
-        ...
 
     def name_of(self, dtype: Any) -> str:
         """NumPy's name for one of the framework's dtypes."""
-        ...
 
     def dtype_name(self, x: Any) -> str | None:
         """NumPy's name for the dtype of a tensor; ``None`` for anything else."""
-        ...
 
     def cast(self, x: Any, dtype: Any) -> Any:
         """The tensor in another dtype, on its device; gradients flow through."""
-        ...
 
     def number(self, value: Any, name: str, like: Any) -> Any:
         """A tensor of one number, on the device of another tensor."""
-        ...
 
     def operand(self, value: Any, name: str, like: Any) -> Any:
         """The same for an operation on two tensors, if some take a plain number at less cost."""
-        ...
 
 
 FLOAT, INTEGER, UNSIGNED = "float32", "int64", "uint64"

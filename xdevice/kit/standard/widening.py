@@ -36,12 +36,15 @@ _INDEXED = ("take", "take_along_axis")
 class Widening:
     """A framework's operations, each for every dtype.
 
-    An operation that refuses a dtype is tried with wider ones, and its result has the first dtype again.
+    An operation that refuses a dtype, by one of the ``errors`` with some of the ``words``, is tried with wider ones,
+    and its result has the first dtype again.
     Which one it took is remembered. If it takes none, the error is ours and names the operation and the dtype.
     """
 
-    def __init__(self, backend: str, dtypes: Dtypes, refused: Callable[[Exception], bool]) -> None:
-        self._backend, self._dtypes, self._refused = backend, dtypes, refused
+    def __init__(
+        self, backend: str, dtypes: Dtypes, errors: tuple[type[Exception], ...], words: tuple[str, ...]
+    ) -> None:
+        self._backend, self._dtypes, self._errors, self._words = backend, dtypes, errors, words
 
     def all(self, raw: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
         """All operations, widened."""
@@ -84,6 +87,9 @@ class Widening:
 
         call.__name__ = call.__qualname__ = name
         return call
+
+    def _refused(self, error: Exception) -> bool:
+        return isinstance(error, self._errors) and any(words in str(error) for words in self._words)
 
     def _to(self, x: Any, given: str, wanted: str) -> Any:
         """The tensor, or those in a list or tuple, in another dtype; anything else as it is."""
