@@ -215,6 +215,7 @@ time.sleep(30)
 """
 
 
+@pytest.mark.weekly
 def test_a_job_with_many_open_files(launch, tmp_path):
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 2000:
         pytest.skip("this system lets no process have 2000 open files")

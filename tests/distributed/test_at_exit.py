@@ -59,6 +59,7 @@ def test_a_rank_frozen_at_the_start(play):
     assert "the processes waited 2 s inside the start of the engine; rank 1 (process " in done.stderr
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("frozen", [0, 1])
 def test_an_engine_that_gives_up(play, frozen):
     done = play(f"""
@@ -92,6 +93,7 @@ def test_no_rank_is_named_while_all_answer(play, gives_up):
     assert "rank 0 (process" not in done.stderr and "rank 1 (process" not in done.stderr
 
 
+@pytest.mark.weekly
 def test_a_large_transfer_may_take_longer(play):
     done = play("""
         watched = member(1.0)

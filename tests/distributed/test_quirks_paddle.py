@@ -1,5 +1,7 @@
 """What is particular to PaddlePaddle in a job of several processes."""
 
+import pytest
+
 QUIRKS = """
 import os
 import numpy as np
@@ -55,6 +57,7 @@ with dist.process_group(32):
 """
 
 
+@pytest.mark.weekly
 def test_gloo_gives_up_early(launch, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(FREEZES, encoding="utf-8")

@@ -444,6 +444,7 @@ def test_the_plug_in_is_compiled_once_and_again_when_it_is_broken(tmp_path):
     assert run().stat().st_size > 1000
 
 
+@pytest.mark.weekly
 def test_two_processes_may_compile_at_once(tmp_path):
     results = []
     threads = [

@@ -7,12 +7,15 @@ import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 import xdevice
 from xdevice.kit.virtual_request import ENV
 
 PROJECT = Path(__file__).parents[2] / "plugins"
 
 
+@pytest.mark.weekly
 def test_a_wheel_carries_the_plug_in_to_where_nothing_is_compiled(tmp_path):
     clean = {name: value for name, value in os.environ.items() if name not in (ENV, "CXX")}
     compiled, out, site = tmp_path / "compiled", tmp_path / "out", tmp_path / "site"
