@@ -61,6 +61,21 @@ def test_standing_in_is_from_the_start(run):
     assert out.endswith("virtual GPUs that do not stand in; start again with stand_in=True first")
 
 
+def test_leniency_comes_from_the_environment_and_reaches_child_processes(run):
+    code = """
+        import os
+        from xdevice.kit import virtual_request
+        print(virtual_request.current().lenient, os.environ.get("XDEVICE_VIRTUAL_GPUS"))
+        xdevice.use("toy")
+        xdevice.virtual_gpus(2, stand_in=True)
+        print(virtual_request.current().lenient, os.environ["XDEVICE_VIRTUAL_GPUS"])
+    """
+    asked = "2:stand-in,lenient"
+    expected = [f"True {asked}", "enabled 2 False stand-in", f"True {asked}"]
+    assert run(code, XDEVICE_VIRTUAL_GPUS=asked).splitlines() == expected
+    assert run(code).splitlines() == ["False None", "enabled 2 False stand-in", "False 2:stand-in"]
+
+
 @pytest.mark.parametrize(
     ("value", "left"), [("1", 1), ("2,0", 2), ("0,1,2", 3), ("1,9,0", 1), ("0,0", 0), ("-1", 0), ("", 0), ("GPU-1b", 0)]
 )
@@ -87,10 +102,11 @@ def test_cudas_variable_is_about_real_gpus_before_they_are_asked_for(run):
     assert run(code, CUDA_VISIBLE_DEVICES="5").splitlines() == ["enabled 2 False stand-in", said]
 
 
-def test_the_environments_suffix_is_checked(run):
-    out = run(SHOW + "xdevice.use('toy'); show(xdevice.count)", XDEVICE_VIRTUAL_GPUS="2:standin")
+@pytest.mark.parametrize("word", ["standin", "lenient"])
+def test_the_environments_suffix_is_checked(run, word):
+    out = run(SHOW + "xdevice.use('toy'); show(xdevice.count)", XDEVICE_VIRTUAL_GPUS=f"2:{word}")
     assert out == (
-        "ArgumentError: XDEVICE_VIRTUAL_GPUS=2:standin has 'standin' after the number; "
+        f"ArgumentError: XDEVICE_VIRTUAL_GPUS=2:{word} has {word!r} after the number; "
         "write XDEVICE_VIRTUAL_GPUS=2 or XDEVICE_VIRTUAL_GPUS=2:stand-in"
     )
 

@@ -74,6 +74,14 @@ def test_a_foreign_script_runs_with_them(python, tmp_path):
     assert errors[0].startswith("xdevice: error: --stand-in goes with --virtual-gpus N, both before SCRIPT")
 
 
+def test_a_script_may_be_run_leniently(python, tmp_path):
+    (tmp_path / "foreign.py").write_text("import os, sys\nprint(os.environ['XDEVICE_VIRTUAL_GPUS'], sys.argv[1:])")
+    out, _ = python("-m", "xdevice", "run", "--lenient", "--virtual-gpus=2", "--stand-in", "foreign.py", "--lenient")
+    assert out == ["2:stand-in,lenient ['--lenient']"]
+    _, errors = python("-m", "xdevice", "run", "--lenient", "--virtual-gpus=2", "foreign.py", status=2)
+    assert errors[0].startswith("xdevice: error: --lenient goes with --virtual-gpus N --stand-in, all before SCRIPT")
+
+
 def test_another_sitecustomize_is_not_hidden(python, tmp_path):
     theirs = tmp_path / "theirs"
     theirs.mkdir()

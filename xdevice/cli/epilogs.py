@@ -8,6 +8,7 @@ run does not know goes to the script, and so does everything after --.
 own names for its GPUs, so that a script written for CUDA runs unedited. It then runs once, under the
 frameworks that it imports itself: options come before SCRIPT, and everything after it goes to the
 script. --backend NAME is for a script that imports no framework itself, such as one that imports Keras.
+--stand-in refuses what real GPUs refuse; --stand-in --lenient computes whatever the CPU can.
 
 Exit status: 0 if the script succeeds everywhere, 1 if it fails somewhere (with --strict also if
 outputs differ), 2 for a mistake in the command, 130 after Ctrl-C.

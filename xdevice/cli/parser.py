@@ -53,8 +53,8 @@ def _parse_around_script(parser: _Parser, arguments: list[str]) -> argparse.Name
         first = cut + 2 if arguments[cut + 1 : cut + 2] and arguments[cut + 1][:1] != "-" else cut + 1
         ours, theirs = arguments[:cut] + arguments[cut + 1 : first], arguments[first:]
     options, unknown = parser.parse_known_args(ours)
-    if options.stand_in:
-        parser.error(_STAND_IN_GOES)
+    if options.stand_in or options.lenient:
+        parser.error(_STAND_IN_GOES if options.stand_in else _LENIENT_GOES)
     if unknown and ours.index(unknown[0]) < ours.index(options.script):
         parser.error(f"unknown option {unknown[0]!r}")
     options.args = unknown + theirs
@@ -62,6 +62,7 @@ def _parse_around_script(parser: _Parser, arguments: list[str]) -> argparse.Name
 
 
 _STAND_IN_GOES = "--stand-in goes with --virtual-gpus N, both before SCRIPT"
+_LENIENT_GOES = "--lenient goes with --virtual-gpus N --stand-in, all before SCRIPT"
 
 
 def _parse_before_script(parser: _Parser, arguments: list[str], script: int) -> argparse.Namespace:
@@ -134,6 +135,7 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     add("--strict", action="store_true", help="exit with 1 also if outputs differ")
     add("--virtual-gpus", type=positive, metavar="N", help="give every framework that can have them N virtual GPUs")
     add("--stand-in", action="store_true", help="let them stand in for real GPUs; the script runs once, unedited")
+    add("--lenient", action="store_true", help="with --stand-in: compute what real GPUs refuse, where the CPU can")
     add("--env", choices=["tox"], metavar="tox", help="run each in its tox environment instead of the present one")
 
 

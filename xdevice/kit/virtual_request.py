@@ -21,17 +21,20 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 _WARNED = "XDEVICE_{}_WARNED"
 _AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
 
-STAND_IN, FORCE = "stand-in", "force"
-"""What may follow the number in the environment variable: ``2:stand-in``, ``2:stand-in,force``."""
+WORDS = STAND_IN, LENIENT, FORCE = "stand-in", "lenient", "force"
+"""What may follow the number in the environment variable: ``2:stand-in``, ``2:stand-in,lenient,force``."""
 
 
 class Request:
-    """How many GPUs (0 for none), whether they hide real ones, whether they stand in for them, and who asks."""
+    """How many GPUs (0 for none), whether they hide real ones, whether they stand in for them, and who asks.
 
-    __slots__ = ("force", "number", "source", "stand_in")
+    Those that stand in refuse what a GPU refuses, unless they are ``lenient``: these compute whatever the CPU can.
+    """
 
-    def __init__(self, number: int, force: bool, stand_in: bool, source: str) -> None:
-        self.number, self.force, self.stand_in, self.source = number, force, stand_in, source
+    __slots__ = ("force", "lenient", "number", "source", "stand_in")
+
+    def __init__(self, number: int, force: bool, stand_in: bool, source: str, *, lenient: bool = False) -> None:
+        self.number, self.force, self.stand_in, self.source, self.lenient = number, force, stand_in, source, lenient
 
 
 _made: Request | None = None
@@ -43,18 +46,18 @@ def current() -> Request:
 
 
 def parsed(text: str, name: str) -> Request:
-    """The request that the text, the value of ``name``, makes: ``2``, ``2:stand-in`` or ``2:stand-in,force``."""
+    """The request that the text, the value of ``name``, makes: ``2``, ``2:stand-in`` or ``2:stand-in,lenient``."""
     text = text.strip()
     source = f"{name}={text}"
     if text in ("", "0"):
         return Request(0, False, False, source)
     digits, colon, rest = text.partition(":")
     words = [word.strip() for word in rest.split(",")] if colon else []
-    wrong = [word for word in words if word not in (STAND_IN, FORCE)]
+    wrong = [word for word in words if word not in WORDS or (word == LENIENT and STAND_IN not in words)]
     if wrong:
         raise ArgumentError(f"{source} has {wrong[0]!r} after the number; write {name}=2 or {name}=2:{STAND_IN}")
     number = checked(int(digits) if digits.isascii() and digits.isdigit() else None, source, ArgumentError)
-    return Request(number, FORCE in words, STAND_IN in words, source)
+    return Request(number, FORCE in words, STAND_IN in words, source, lenient=LENIENT in words)
 
 
 def is_in_environment() -> bool:
@@ -64,7 +67,8 @@ def is_in_environment() -> bool:
 
 def in_words(request: Request) -> str:
     """The request as the environment variable's value."""
-    words = [word for word, given in ((STAND_IN, request.stand_in), (FORCE, request.force)) if given]
+    given = request.stand_in, request.lenient, request.force
+    words = [word for word, is_given in zip(WORDS, given, strict=True) if is_given]
     return f"{request.number}:{','.join(words)}" if words else str(request.number)
 
 
@@ -110,10 +114,13 @@ def warned(of: str = "STAND_IN") -> bool:
 
 
 def make(number: int, force: bool, stand_in: bool) -> Request | None:
-    """Replace the current request, and return it: `put_back` restores it if the new one cannot be met."""
+    """Replace the current request, and return it: `put_back` restores it if the new one cannot be met.
+
+    Whether they are lenient is for the environment to say.
+    """
     global _made
-    option = ", stand_in=True" if stand_in else ""
-    before, _made = _made, Request(number, force, stand_in, f"virtual_gpus({number}{option})")
+    source, lenient = f"virtual_gpus({number}{', stand_in=True' * stand_in})", current().lenient
+    before, _made = _made, Request(number, force, stand_in, source, lenient=lenient)
     return before
 
 

@@ -46,7 +46,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         type=_request,
         help=f"give every framework that can have them N virtual GPUs, as {ENV} does; 0: none; "
-        f"N:{STAND_IN}: they also answer to the framework's own names for its GPUs",
+        f"N:{STAND_IN}: they also answer to the framework's own names for its GPUs; "
+        f"N:{STAND_IN},lenient: and compute what real GPUs refuse",
     )
     group.addoption(
         "--xdevice-require", action="store_true", help="a test that needs more GPUs than there are fails, not skips"
