@@ -1,0 +1,247 @@
+"""Copies, each seen before JAX makes it.
+
+JAX's Python code reads arrays in one function and sends values in two, which are replaced for a block. A compiled
+function sends its arguments in C++, past them. There JAX's own transfer guard is asked: while it forbids implicit
+copies, C++ leaves a call with arguments from the host to the Python code, and makes all others itself. Compiled code
+is kept; only the shortcuts by which C++ finds it are others while watching, since an entry in their key differs.
+"""
+
+import sys
+import weakref
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache, wraps
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+
+from xdevice.backends.jax.hardware import as_device
+from xdevice.contract import Copy, Kind, Watcher
+from xdevice.device import Device
+
+_config: Any = import_module("jax._src.config")
+_pjit: Any = import_module("jax._src.pjit")
+_jaxlib: Any = import_module("jax._src.interpreters.pxla").xc
+_guard: Any = getattr(_config, "guard_lib", None) or _config.transfer_guard_lib  # what older versions call it
+_Array: Any = _jaxlib.ArrayImpl
+_settings: Any = getattr(_config, "config_ext", None)  # older versions lack it
+_watched: Any = _settings and _settings.Config("xdevice_watched", False, include_in_jit_key=True)
+
+_HOST = Device("cpu", 0)
+_HAS_BUFFERS = sys.version_info >= (3, 12)  # Python code can replace a class's __buffer__
+_READERS = "array", "asarray", "asanyarray", "ascontiguousarray"
+_LIBRARIES = {"jax", "jaxlib", "numpy", "xdevice", "contextlib", "functools"}
+_PASSED = {__name__, "contextlib", "functools", *(f"jax._src.{name}" for name in ("profiler", "traceback_util", "util"))}
+_MAKERS = {"jax._src.numpy.array_constructors", "jax._src.numpy.array_creation"}
+_METHODS = "jax._src.numpy.array_methods"
+_UPDATES = {"set", "add", "subtract", "multiply", "mul", "divide", "power", "min", "max", "apply", "get"}  # of x.at[i]
+
+
+def unseen() -> Iterable[str]:
+    yield "what a compiled function copies while it runs: for callbacks, and between the devices of sharded arrays"
+    yield "arguments from the host in a block of jax.transfer_guard('allow') or ('log') of the program's own"
+    yield "arrays that functions compiled ahead of time, by .lower().compile(), bring from another device"
+    if not _HAS_BUFFERS:
+        yield f"what reads arrays other than JAX and NumPy's {', '.join(_READERS)}, before Python 3.12"
+    if _watched is None:
+        yield "arrays that functions bring from another device, if they were called before the block"
+
+
+@contextmanager
+def watch(watcher: Watcher) -> Generator[None]:
+    told = _Told(watcher)
+    try:
+        with ExitStack() as stack:
+            for owner, name, new in _replacements(told):
+                stack.enter_context(_replaced(owner, name, new))
+            stack.enter_context(_guarded())
+            yield
+    finally:
+        told.close()
+
+
+@contextmanager
+def _guarded() -> Generator[None]:
+    """Let calls of compiled functions that send something pass through Python, in every thread."""
+    levels, forbidden = _guard.global_state(), _guard.TransferGuardLevel.DISALLOW
+    before, levels.host_to_device = levels.host_to_device, forbidden
+    _set_watched(True)
+    try:
+        yield
+    finally:
+        _set_watched(False)
+        if levels.host_to_device == forbidden:  # else the program has chosen another meanwhile
+            levels.host_to_device = before
+
+
+def _set_watched(on: bool) -> None:
+    if _watched is not None:
+        _watched.set_global(on)
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, new: Callable[[Any], Any]) -> Generator[None]:
+    before = vars(owner)[name]
+    ours = new(before)
+    setattr(owner, name, ours)
+    try:
+        yield
+    finally:
+        if vars(owner)[name] is ours:  # else another library has wrapped it meanwhile
+            setattr(owner, name, before)
+
+
+def _replacements(told: "_Told") -> Iterable[tuple[Any, str, Callable[[Any], Any]]]:
+    """What is replaced: its owner, its name, and what makes the new one of the old."""
+    yield _Array, "_value", lambda value: property(told.reading(value.__get__))
+    if _HAS_BUFFERS:
+        yield _Array, "__buffer__", told.reading
+    else:
+        yield from ((np, name, told.reading) for name in _READERS)
+    yield _jaxlib, "batched_device_put", told.putting
+    if hasattr(_jaxlib, "batched_copy_array_to_devices_with_sharding"):
+        yield _jaxlib, "batched_copy_array_to_devices_with_sharding", told.copying
+    yield _pjit, "_get_fastpath_data", _left_to_python
+
+
+class _Told:
+    """What a watcher is told, by functions that take the place of JAX's and NumPy's."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher: Watcher | None = watcher
+        self._level = _guard.global_state().host_to_device or _guard.TransferGuardLevel.ALLOW  # the program's
+        self._read: dict[int, weakref.ref[Any]] = {}
+
+    def close(self) -> None:
+        """Tell no more, where another library's wrapper keeps one of ours."""
+        self._watcher = None
+
+    def reading(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        """In place of a function that reads its first argument."""
+
+        @wraps(read)
+        def reading(*args: Any, **kwargs: Any) -> Any:
+            if args and type(args[0]) is _Array:
+                self._reads(args[0])
+            return read(*args, **kwargs)
+
+        return reading
+
+    def putting(self, put: Callable[..., Any]) -> Callable[..., Any]:
+        """In place of jaxlib's function that puts values, and arrays of one device, on devices."""
+
+        def batched_device_put(aval: Any, sharding: Any, xs: Any, devices: Any, *rest: Any, **options: Any) -> Any:
+            for x, native in zip(xs, devices, strict=False):
+                source = _places(x.sharding)[0] if type(x) is _Array else _HOST
+                self._sends(x, x.nbytes, source, _place(native, sharding.memory_kind))
+            here = _guard.thread_local_state()
+            own = here.host_to_device
+            if own is None:
+                here.host_to_device = self._level
+            try:
+                return put(aval, sharding, xs, devices, *rest, **options)
+            finally:
+                here.host_to_device = own
+
+        return batched_device_put
+
+    def copying(self, copy: Callable[..., Any]) -> Callable[..., Any]:
+        """In place of jaxlib's function that brings arrays to other devices, part by part."""
+
+        def batched_copy(arrays: Any, devices: Any, shardings: Any, *rest: Any) -> Any:
+            for array, sharding in zip(arrays, shardings, strict=False):
+                sources, targets = _places(array.sharding), _places(sharding)
+                for source, target in zip(sources, targets, strict=False):
+                    self._sends(array, _part(array, sources), source, target)
+            return copy(arrays, devices, shardings, *rest)
+
+        return batched_copy
+
+    def _reads(self, array: Any) -> None:
+        """The values come to the host; once, since JAX keeps what a GPU has sent."""
+        key, places = id(array), _places(array.sharding)
+        known = self._read.get(key)
+        if places == (_HOST,) or (known is not None and known() is array) or self._watcher is None:
+            return
+        if array.is_deleted() or array._npy_value is not None:
+            return
+        kind, name = _read_for(*_asked())
+        for source in places[:1] if array.is_fully_replicated else places:
+            if source != _HOST:
+                self._watcher.see(Copy(kind, name, _part(array, places), source, _HOST))
+        self._read[key] = weakref.ref(array, lambda _: self._read.pop(key, None))
+
+    def _sends(self, x: Any, nbytes: int, source: Device, target: Device) -> None:
+        if source == target or self._watcher is None:
+            return
+        kind, name = _sent_for(*_asked())
+        address = x.__array_interface__["data"][0] if isinstance(x, np.ndarray) and x.ndim else 0
+        self._watcher.see(Copy(kind, name, nbytes, source, target, address=address))
+
+
+def _left_to_python(shortcut: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of the function that lets C++ make the calls to come: not those that bring arrays from elsewhere."""
+
+    def get_fastpath_data(executable: Any, tree: Any, arguments: Any, results: Any, *rest: Any) -> Any:
+        shardings = {x.sharding for x in (*arguments, *results) if type(x) is _Array}
+        if len(shardings) > 1 and len({frozenset(sharding.device_set) for sharding in shardings}) > 1:
+            return None
+        return shortcut(executable, tree, arguments, results, *rest)
+
+    return get_fastpath_data
+
+
+@lru_cache(maxsize=4096)
+def _places(sharding: Any) -> tuple[Device, ...]:
+    """Where this process's parts of an array are, in their order."""
+    return tuple(_place(native, sharding.memory_kind) for native in sharding._addressable_device_assignment)
+
+
+@lru_cache(maxsize=4096)
+def _place(native: Any, memory: str | None) -> Device:
+    device = as_device(SingleDeviceSharding(native, memory_kind=memory))
+    return _HOST if device.kind == "cpu" or device.kind.endswith("host") else device
+
+
+def _part(array: Any, places: tuple[Device, ...]) -> int:
+    """The bytes of what one device has of an array."""
+    return int(array.nbytes if array.is_fully_replicated else array.nbytes // len(places))
+
+
+def _asked() -> tuple[str, str]:
+    """The module and the name of the function of JAX, or ours, that the program has called, if it is written in Python."""
+    found, frame = ("", ""), sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # who asks
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in _LIBRARIES:
+            break
+        if module not in _PASSED:
+            found = module, frame.f_code.co_name
+        frame = frame.f_back
+    return found
+
+
+def _read_for(module: str, name: str) -> tuple[Kind, str]:
+    """What values are read for, by the function that was called."""
+    shown = name.strip("_") or "asarray"
+    if module.startswith("xdevice.") or _guard.thread_local_state().explicit_device_get:
+        return "copy", shown
+    if module == "jax._src.pjit":
+        return "operand", "jit"  # an array that the function closes over is a constant of its code
+    is_method = module == _METHODS and name == "_item"
+    if name == "__getitem__" or (module.startswith("jax._src.numpy.") and not is_method):
+        return "size", shown
+    return "number", shown
+
+
+def _sent_for(module: str, name: str) -> tuple[Kind, str]:
+    """What values are sent for, by the function that was called."""
+    shown = "jit" if module == "jax._src.pjit" else name.removeprefix("_operator_").strip("_") or "device_put"
+    makes = module in _MAKERS or module.startswith("xdevice.")
+    if makes or _guard.thread_local_state().explicit_device_put:
+        return "copy", shown
+    if name == "__getitem__" or (module == _METHODS and name in _UPDATES):
+        return "index", shown
+    return "gradient" if module == "jax._src.api" else "operand", shown
