@@ -36,7 +36,19 @@ STAND_IN = (
 )
 """Replaced where virtual GPUs stand in."""
 
+_SEEN = "watch_transfers(): replaced for a block"
+_THROUGH = "watch_transfers(): calls that send something pass through Python"
+
 OTHERS = (
+    *each(_LIBRARY, "ArrayImpl._value ArrayImpl.copy_to_host_async", _SEEN),
+    *each(_LIBRARY, "ArrayImpl._npy_value", "watch_transfers(): whether JAX keeps what it has copied"),
+    *each("jax._src.interpreters.pxla:", "xc.batched_device_put", _SEEN),
+    *each("jax._src.interpreters.pxla:", "xc.batched_copy_array_to_devices_with_sharding", _SEEN, optional=True),
+    *each("jax._src.pjit:", "_get_fastpath_data", _THROUGH),
+    *each(
+        "jax._src.pjit:", "_cpp_pjit_cache*", "watch_transfers(): cleared where JAX has no config_ext", optional=True
+    ),
+    *each("jax._src.config:", "guard_lib transfer_guard_lib config_ext", _THROUGH, optional=True),
     *each(_BRIDGE, "process_index process_count", "lists of devices of this process"),
     *each("jax._src.core:", "trace_state_clean", "tells quickly that nothing is traced", optional=True),
     *each("jax._src.pjit:", "_run_python_pjit", "strict(): replaced for a block; JAX 0.10", optional=True),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, wraps
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,20 @@ _pjit: Any = import_module("jax._src.pjit")
 _jaxlib: Any = import_module("jax._src.interpreters.pxla").xc
 _guard: Any = getattr(_config, "guard_lib", None) or _config.transfer_guard_lib  # what older versions call it
 _Array: Any = _jaxlib.ArrayImpl
-_settings: Any = getattr(_config, "config_ext", None)  # older versions lack it
+_settings: Any = getattr(_config, "config_ext", None)  # None before JAX 0.4.36
 _watched: Any = _settings and _settings.Config("xdevice_watched", False, include_in_jit_key=True)
+_shortcuts: list[Any] = [cache for name, cache in vars(_pjit).items() if name.startswith("_cpp_pjit_cache")]
 
 _HOST = Device("cpu", 0)
 _HAS_BUFFERS = sys.version_info >= (3, 12)  # Python code can replace a class's __buffer__
 _READERS = "array", "asarray", "asanyarray", "ascontiguousarray"
 _LIBRARIES = {"jax", "jaxlib", "numpy", "xdevice", "contextlib", "functools"}
-_PASSED = {__name__, "contextlib", "functools", *(f"jax._src.{name}" for name in ("profiler", "traceback_util", "util"))}
+_PASSED = {
+    __name__,
+    "contextlib",
+    "functools",
+    *(f"jax._src.{name}" for name in ("profiler", "traceback_util", "util")),
+}
 _MAKERS = {"jax._src.numpy.array_constructors", "jax._src.numpy.array_creation"}
 _METHODS = "jax._src.numpy.array_methods"
 _UPDATES = {"set", "add", "subtract", "multiply", "mul", "divide", "power", "min", "max", "apply", "get"}  # of x.at[i]
@@ -45,8 +52,6 @@ def unseen() -> Iterable[str]:
     yield "arrays that functions compiled ahead of time, by .lower().compile(), bring from another device"
     if not _HAS_BUFFERS:
         yield f"what reads arrays other than JAX and NumPy's {', '.join(_READERS)}, before Python 3.12"
-    if _watched is None:
-        yield "arrays that functions bring from another device, if they were called before the block"
 
 
 @contextmanager
@@ -79,6 +84,9 @@ def _guarded() -> Generator[None]:
 def _set_watched(on: bool) -> None:
     if _watched is not None:
         _watched.set_global(on)
+        return
+    for cache in _shortcuts:
+        cache.clear()  # what is compiled stays
 
 
 @contextmanager
@@ -96,6 +104,7 @@ def _replaced(owner: Any, name: str, new: Callable[[Any], Any]) -> Generator[Non
 def _replacements(told: "_Told") -> Iterable[tuple[Any, str, Callable[[Any], Any]]]:
     """What is replaced: its owner, its name, and what makes the new one of the old."""
     yield _Array, "_value", lambda value: property(told.reading(value.__get__))
+    yield _Array, "copy_to_host_async", told.reading
     if _HAS_BUFFERS:
         yield _Array, "__buffer__", told.reading
     else:
@@ -211,8 +220,9 @@ def _part(array: Any, places: tuple[Device, ...]) -> int:
 
 
 def _asked() -> tuple[str, str]:
-    """The module and the name of the function of JAX, or ours, that the program has called, if it is written in Python."""
-    found, frame = ("", ""), sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # who asks
+    """The module and the name of the function of JAX, or ours, that the program has called; none of one in C."""
+    found = "", ""
+    frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # who asks
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module.partition(".")[0] not in _LIBRARIES:
@@ -226,7 +236,8 @@ def _asked() -> tuple[str, str]:
 def _read_for(module: str, name: str) -> tuple[Kind, str]:
     """What values are read for, by the function that was called."""
     shown = name.strip("_") or "asarray"
-    if module.startswith("xdevice.") or _guard.thread_local_state().explicit_device_get:
+    asks = module.startswith("xdevice.") or name == "copy_to_host_async"
+    if asks or _guard.thread_local_state().explicit_device_get:
         return "copy", shown
     if module == "jax._src.pjit":
         return "operand", "jit"  # an array that the function closes over is a constant of its code
