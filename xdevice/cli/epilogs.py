@@ -10,6 +10,10 @@ frameworks that it imports itself: options come before SCRIPT, and everything af
 script. --backend NAME is for a script that imports no framework itself, such as one that imports Keras.
 --stand-in refuses what real GPUs refuse; --stand-in --lenient computes whatever the CPU can.
 
+--watch-transfers says on stderr, when the script ends, which of its lines copy between the host and
+a device, and what to write instead. The script runs once, as with --stand-in, and keeps its exit
+status. A line that ends with # xdevice: allow may copy. Child processes are not watched.
+
 Exit status: 0 if the script succeeds everywhere, 1 if it fails somewhere (with --strict also if
 outputs differ), 2 for a mistake in the command, 130 after Ctrl-C.
 

@@ -37,7 +37,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def _parse_run(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
     ours, module = without_python(arguments)
-    if "--stand-in" in ours[: (script := script_position(ours))]:
+    if not {"--stand-in", "--watch-transfers"}.isdisjoint(ours[: (script := script_position(ours))]):
         options = _parse_before_script(parser, ours, script)
     else:
         options = _parse_around_script(parser, ours)
@@ -55,6 +55,9 @@ def _parse_around_script(parser: _Parser, arguments: list[str]) -> argparse.Name
     options, unknown = parser.parse_known_args(ours)
     if options.stand_in or options.lenient:
         parser.error(_STAND_IN_GOES if options.stand_in else _LENIENT_GOES)
+    if options.watch_transfers:
+        parser.error("--watch-transfers goes before SCRIPT")
+    _check_watching(parser, options)
     if unknown and ours.index(unknown[0]) < ours.index(options.script):
         parser.error(f"unknown option {unknown[0]!r}")
     options.args = unknown + theirs
@@ -68,10 +71,19 @@ _LENIENT_GOES = "--lenient goes with --virtual-gpus N --stand-in, all before SCR
 def _parse_before_script(parser: _Parser, arguments: list[str], script: int) -> argparse.Namespace:
     """The options of a run in which everything after the script is the script's, also what looks like ours."""
     options = parser.parse_args([argument for argument in arguments[: script + 1] if argument != "--"])
-    if not options.virtual_gpus:
+    if options.stand_in and not options.virtual_gpus:
         parser.error(_STAND_IN_GOES)
+    if options.lenient and not options.stand_in:
+        parser.error(_LENIENT_GOES)
+    _check_watching(parser, options)
     options.args = arguments[script + 1 :]
     return options
+
+
+def _check_watching(parser: _Parser, options: argparse.Namespace) -> None:
+    for name in ("bus", "max_copies", "format", "report"):
+        if getattr(options, name) is not None and not options.watch_transfers:
+            parser.error(f"--{name.replace('_', '-')} goes with --watch-transfers, both before SCRIPT")
 
 
 def _parser() -> _Parser:
@@ -136,6 +148,11 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     add("--virtual-gpus", type=positive, metavar="N", help="give every framework that can have them N virtual GPUs")
     add("--stand-in", action="store_true", help="let them stand in for real GPUs; the script runs once, unedited")
     add("--lenient", action="store_true", help="with --stand-in: compute what real GPUs refuse, where the CPU can")
+    add("--watch-transfers", action="store_true", help="say which lines copy between devices; the script runs once")
+    add("--bus", metavar="B", help="with it: what a copy is said to cost (25GB/s,10us)")
+    add("--max-copies", type=count, metavar="N", help="with it: exit with 1 if more copies are made")
+    add("--format", choices=["text", "json", "sarif", "github"], help="with it: of the report (text)")
+    add("--report", type=Path, metavar="FILE", help="with it: write the report into FILE, not on stderr")
     add("--env", choices=["tox"], metavar="tox", help="run each in its tox environment instead of the present one")
 
 

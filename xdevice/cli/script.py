@@ -66,7 +66,10 @@ def _is_python(path: str) -> bool:
         return file.read(2) == b"#!" and b"python" in file.read(512)
 
 
-_WITHOUT_VALUE = ("--stand-in", "--lenient", "--json", "--normalize", "--strict", "-h", "--help")
+_WITHOUT_VALUE = (
+    *("--stand-in", "--lenient", "--watch-transfers"),
+    *("--json", "--normalize", "--strict", "-h", "--help"),
+)
 
 
 def script_position(arguments: list[str]) -> int:

@@ -17,15 +17,18 @@ from xdevice.framework.adapters import ORDER, Backend, imported, registered
 from xdevice.kit.import_hook import ImportHook, WrappedLoader
 
 _hook: ImportHook | None = None
+_then: list[Callable[[Backend], None]] = []
 
 
 def watch(then: Callable[[Backend], None]) -> None:
     """Call ``then`` with each framework right after its import; at once for those that are imported already."""
     global _hook
-    if _hook is not None:
+    if then in _then:
         return
-    _hook = ImportHook(_is_framework, lambda name, own: _ByAdapter(own, registered()[name], then))
-    sys.meta_path.insert(0, _hook)
+    _then.append(then)
+    if _hook is None:
+        _hook = ImportHook(_is_framework, lambda name, own: _ByAdapter(own, registered()[name]))
+        sys.meta_path.insert(0, _hook)
     if not sys.modules.keys().isdisjoint(ORDER):  # else the registry need not be read, which takes 20 ms
         for owner in imported():
             _call(then, owner)
@@ -53,9 +56,9 @@ def _say(error: XDeviceError, owner: Backend) -> None:
 class _ByAdapter(WrappedLoader):
     """Lets the adapter import the framework; where it cannot, the framework is imported as without xdevice."""
 
-    def __init__(self, own: Any, owner: Backend, then: Callable[[Backend], None]) -> None:
+    def __init__(self, own: Any, owner: Backend) -> None:
         super().__init__(own)
-        self._owner, self._then, self._is_imported = owner, then, False
+        self._owner, self._is_imported = owner, False
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         try:
@@ -68,6 +71,7 @@ class _ByAdapter(WrappedLoader):
 
     def execute(self, module: ModuleType) -> None:
         if self._is_imported:
-            _call(self._then, self._owner)
+            for then in _then:
+                _call(then, self._owner)
         else:
             super().execute(module)

@@ -22,6 +22,8 @@ from xdevice.kit import virtual_request
 from xdevice.kit.virtual_request import ENV, MOST, STAND_IN
 from xdevice.testing.frameworks import backends_of, left_out, why_unusable
 
+pytest_plugins = ["xdevice.testing.transfers"]
+
 _waived = pytest.StashKey[dict[str, None]]()  # lines for the summary, in order
 
 pytest.register_assert_rewrite("xdevice.testing.contract")

@@ -56,7 +56,18 @@ class Array:
 
     def to(self, page):
         """These numbers on that page, always copied."""
+        if page is not self.page:
+            copied("to", self, page)
         return Array(self.numbers, page)
+
+    def __float__(self):
+        if self.page is not PAGES[0]:
+            copied("float", self, PAGES[0])
+        return float(self.numbers)
+
+
+def copied(operation, array, page):
+    """Called before numbers go to another page."""
 
 
 def refuse(operation, pages):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from xdevice.cli import script
+from xdevice.cli import script, watched
 from xdevice.cli.probe import frameworks
 from xdevice.cli.run import environments, limits
 from xdevice.cli.run.compare import Differ, compare
@@ -34,6 +34,7 @@ def main(options: argparse.Namespace) -> int:
         request.propagate(wanted)
     if options.stand_in:
         request.set_aside()
+    if options.stand_in or options.watch_transfers:
         return _run_once(program, options)
     names = environments.names(options.backend) if options.env else frameworks(options.backend)
     if options.virtual_gpus and not options.env:
@@ -61,12 +62,13 @@ def main(options: argparse.Namespace) -> int:
 def _run_once(program: list[str], options: argparse.Namespace) -> int:
     """Become the script's own process: its output, signals and exit status are as without xdevice."""
     if len(options.backend) > 1 or options.env or options.json:
-        raise ArgumentError("--stand-in runs a script once; leave out --env and --json, and name at most one --backend")
+        what = "--stand-in" if options.stand_in else "--watch-transfers"
+        raise ArgumentError(f"{what} runs a script once; leave out --env and --json, and name at most one --backend")
     for name in options.backend:
         os.environ["XDEVICE_BACKEND"] = str(backend(name))
         keras.choose(str(backend(name)))
     limits.check(options.backend or ([] if options.module else limits.imported_by(program[-1])))
-    command = [sys.executable, *program, *options.args]
+    command = [sys.executable, *(watched.by(options) if options.watch_transfers else []), *program, *options.args]
     if os.name != "nt":  # where the shell would not wait for a process that has been replaced
         sys.stdout.flush()
         os.execv(sys.executable, command)

@@ -11,11 +11,11 @@ import sys
 import sysconfig
 from functools import lru_cache
 from itertools import islice
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_LIBRARIES = tuple(
+_libraries = tuple(
     os.path.realpath(path) + os.sep
     for path in {
         *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -58,12 +58,20 @@ def shown(file: str) -> str:
     return file if relative.startswith("..") else relative
 
 
+def skip(*modules: ModuleType) -> None:
+    """Take these modules, or packages, for a library's, wherever they are: a framework and its adapter."""
+    global _libraries
+    paths = [os.path.realpath(module.__file__) for module in modules if module.__file__]
+    _libraries += tuple(os.path.dirname(path) + os.sep if path.endswith("__init__.py") else path for path in paths)
+    _users.clear()
+
+
 def is_users(file: str) -> bool:
     """Whether the file is the user's: no library's, none of ours, and not generated."""
     known = _users.get(file)
     if known is None:
         path = os.path.realpath(file)
-        known = not _GENERATED.match(file) and not path.startswith(_LIBRARIES)
+        known = not _GENERATED.match(file) and not path.startswith(_libraries)
         _users[file] = known
     return known
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from xdevice.errors import BrokenBackendError, NotSupportedError
-from xdevice.framework.adapters import find, imported
+from xdevice.framework.adapters import imported
 from xdevice.hardware.bus import Bus
 from xdevice.tensors.transfers.finding import Finding
 from xdevice.tensors.transfers.recording import Recorder, Site
@@ -63,8 +63,14 @@ class Contents:
 
     def unseen(self) -> list[str]:
         """What could not be seen, a sentence each."""
-        owners = [find(name) for name in self.frameworks]
-        return [each for owner in owners if owner.open("transfers").has("unseen") for each in owner.transfers.unseen()]
+        found = ["other processes"]
+        for owner in imported():
+            capability = owner.open("transfers")
+            if owner in self.frameworks and capability.has("unseen"):
+                found += capability.unseen()
+            elif not capability.has("watch") and _has_gpu(owner):
+                found.append(f"{owner}: {capability.why_not('watch')}")
+        return found
 
     def has_gpu(self) -> bool:
         """Whether any framework has a device besides the CPU: else nothing can cross."""

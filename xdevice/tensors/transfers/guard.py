@@ -75,7 +75,7 @@ class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("for
         device_to_device: Level | None = None,
     ) -> None:
         given = (host_to_device, device_to_host, device_to_device)
-        self._levels = Levels(*(_checked(level if one is None else one) for one in given))
+        self._levels = Levels(*(checked_level(level if one is None else one) for one in given))
         self._entered: list[Token[Levels]] = []
 
     def __enter__(self) -> None:
@@ -134,7 +134,8 @@ def _direction(copy: Copy) -> int:
     return 1 if copy.target.kind == "cpu" else 2
 
 
-def _checked(level: object) -> Level:
+def checked_level(level: object) -> Level:
+    """The level, if there is one of that name; an error that lists them if not."""
     if level not in LEVELS:
         kind = ArgumentError if isinstance(level, str) else ArgumentTypeError
         raise kind(f"no level {shortened(level)}; there are {', '.join(map(repr, LEVELS))}")

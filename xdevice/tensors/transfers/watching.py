@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 from xdevice.contract import Copy, Kind
 from xdevice.device import Device
+from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import decided
 from xdevice.framework.watched import Watched
 from xdevice.kit.units import size
-from xdevice.tensors.transfers.callers import Caller, Place, called, callers, calls_before, is_allowed
+from xdevice.tensors.transfers.callers import Caller, Place, called, callers, calls_before, is_allowed, skip
 
 WORDS: dict[Kind, str] = {
     "copy": "a copy",
@@ -137,6 +138,7 @@ def _refined(copy: Copy, frame: FrameType, own: Sequence[Caller]) -> Kind:
 
 
 def _manager(owner: Backend) -> AbstractContextManager[Any]:
+    skip(owner.framework, owner.adapter)
     return owner.transfers.watch(Told(owner))
 
 
@@ -152,6 +154,11 @@ def open_for(listener: Listener, first: Backend | None = None) -> None:
         _blocks.close()
         raise
     (_guards if listener.forbids else _recorders).append(listener)
+
+
+def watch_at_import() -> None:
+    """Watch each framework from its import on, for a program that knows nothing of xdevice; for the whole process."""
+    at_import.watch(_blocks.watch)
 
 
 def close_for(listener: Listener) -> None:

@@ -1,0 +1,106 @@
+"""``xdevice run --watch-transfers``: the script's own process, which reports its copies when the script ends."""
+
+import argparse
+import json
+import os
+import runpy
+import sys
+from io import open_code
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, NoReturn
+
+from xdevice.errors import XDeviceError
+from xdevice.hardware.bus import DEFAULT, Bus
+from xdevice.tensors.transfers.formats import FORMATS
+from xdevice.tensors.transfers.report import Report
+from xdevice.tensors.transfers.watch import watch_transfers
+from xdevice.tensors.transfers.watching import watch_at_import
+
+
+def by(options: argparse.Namespace) -> list[str]:
+    """What Python is given before a script, or ``-m`` and a module, for it to be watched."""
+    settings = {
+        "bus": Bus.parsed(options.bus, "--bus") if options.bus is not None else DEFAULT,
+        "format": options.format or "text",
+        "report": options.report and os.path.abspath(options.report),
+        "most": options.max_copies,
+    }
+    return ["-c", "from xdevice.cli.watched import main; main()", json.dumps(settings)]
+
+
+def main() -> None:
+    """Run the script as Python would, report, and end as the script has ended."""
+    settings, process = json.loads(sys.argv[1]), os.getpid()
+    del sys.argv[:2]
+    watch_at_import()
+    try:
+        watch = watch_transfers(Bus(*settings["bus"]))
+        report = watch.__enter__()
+    except XDeviceError as error:
+        _fail(str(error))
+    ended = _run()
+    watch.__exit__()
+    if os.getpid() != process:  # a fork that has come to its end
+        _end(ended)
+    if ended is not None and not isinstance(ended, SystemExit):
+        ended.__traceback__ = _from_script(ended.__traceback__)
+        sys.excepthook(type(ended), ended, ended.__traceback__)
+    _show(report, settings)
+    _end(ended)
+    most = settings["most"]
+    if most is not None and not report.has_gpu():
+        _fail(f"--max-copies {most} says nothing where no framework has a GPU; --virtual-gpus 2 gives it virtual ones")
+    if most is not None and report.copies > most:
+        _fail(f"{report.copies} copies are more than --max-copies {most}", 1)
+
+
+def _run() -> BaseException | None:
+    """Run the program in ``argv``, and return what it ended with."""
+    is_module = sys.argv[0] == "-m"
+    try:
+        if is_module:
+            del sys.argv[0]
+            sys.path[0] = os.getcwd()
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        else:
+            script = os.path.abspath(sys.argv[0])
+            sys.path[0] = os.path.dirname(os.path.realpath(script))
+            sys.modules["__main__"] = program = ModuleType("__main__")
+            program.__file__ = script
+            with open_code(script) as file:
+                code = compile(file.read(), script, "exec")
+            exec(code, vars(program))
+    except BaseException as error:  # KeyboardInterrupt, too: it is raised again, after the report
+        return error
+    return None
+
+
+def _from_script(traceback: TracebackType | None) -> TracebackType | None:
+    """The traceback without our frames and those of `runpy`."""
+    ours = (__file__, runpy.__file__, "<frozen runpy>")
+    while traceback is not None and traceback.tb_frame.f_code.co_filename in ours:
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _show(report: Report, settings: dict[str, Any]) -> None:
+    sys.stdout.flush()
+    text = FORMATS[settings["format"]](report)
+    if settings["report"]:
+        Path(settings["report"]).write_text(f"{text}\n", encoding="utf-8")
+    else:
+        print(text, file=sys.stderr)
+
+
+def _end(ended: BaseException | None) -> None:
+    """End as the script has ended, if by an exception; Python has shown it."""
+    if ended is not None:
+        if not isinstance(ended, SystemExit):
+            sys.excepthook = lambda *shown: None
+        raise ended
+
+
+def _fail(message: str, status: int = 2) -> NoReturn:
+    print(f"xdevice: error: {message}", file=sys.stderr)
+    sys.exit(status)

@@ -1,0 +1,68 @@
+"""The pytest plugin's part about copies between devices: the mark ``no_transfers`` and the fixture ``transfers``."""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from xdevice import ArgumentError, XDeviceError, transfer_guard, watch_transfers
+from xdevice.device import as_integer
+from xdevice.tensors.transfers.guard import Level, checked_level
+from xdevice.tensors.transfers.report import Report
+
+MARK = (
+    "no_transfers(level='forbid', max_copies=0, max_bytes=None): the test copies nothing between devices, with "
+    "'forbid_implicit' nothing that it does not ask for; or at most so many copies and bytes"
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark."""
+    config.addinivalue_line("markers", MARK)
+
+
+@pytest.fixture
+def transfers() -> Generator[Report, None, None]:
+    """The report of what the test copies between devices, as `watch_transfers` gives it."""
+    with watch_transfers() as report:
+        yield report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Hold a test to what its mark allows: without a budget, the line that copies raises `TransferError`."""
+    mark = item.get_closest_marker("no_transfers")
+    if mark is None:
+        return (yield)
+    try:
+        level, budget = _read(*mark.args, **mark.kwargs)
+    except (TypeError, XDeviceError) as error:
+        pytest.fail(f"@pytest.mark.no_transfers: {error}", pytrace=False)
+    if not any(budget.values()):
+        with transfer_guard(level):
+            return (yield)
+    with watch_transfers() as report:
+        result = yield
+    _hold(report, level, budget)
+    return result
+
+
+def _read(level: Level = "forbid", *, max_copies: Any = None, max_bytes: Any = None) -> tuple[Level, dict[str, int]]:
+    """The level, and what may be copied; empty where nothing may."""
+    budget: dict[str, int] = {}
+    for name, given in (("max_copies", max_copies), ("max_bytes", max_bytes)):
+        number = as_integer(given)
+        if given is not None and (number is None or number < 0):
+            raise ArgumentError(f"{name}={given!r} is not a whole number of 0 or more")
+        if number is not None:
+            budget[name] = number
+    return checked_level(level), budget
+
+
+def _hold(report: Report, level: Level, budget: dict[str, int]) -> None:
+    """Fail with the report, if more was copied than the budget."""
+    counted = [each for each in report if level == "forbid" or each.kind != "copy"]
+    copies, nbytes = sum(each.copies for each in counted), sum(each.nbytes for each in counted)
+    if copies > budget.get("max_copies", copies) or nbytes > budget.get("max_bytes", nbytes):
+        allowed = ", ".join(f"{name}={number}" for name, number in budget.items())
+        pytest.fail(f"{copies} copies, {nbytes} bytes, and no_transfers({allowed}):\n{report}", pytrace=False)
