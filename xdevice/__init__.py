@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from xdevice.hardware.virtual import virtual_gpus
     from xdevice.parallel.batches import split_batch
     from xdevice.parallel.data_parallel import data_parallel
+    from xdevice.parallel.prefetch import prefetch
     from xdevice.parallel.reducing import all_reduce
     from xdevice.parallel.replicas import Replicas, replicate
     from xdevice.tensors.array_api.namespace import namespace
@@ -112,6 +113,7 @@ _HOMES = {
     "tensors.transfers.watch": "watch_transfers",
     "parallel.batches": "split_batch",
     "parallel.data_parallel": "data_parallel",
+    "parallel.prefetch": "prefetch",
     "parallel.replicas": "Replicas replicate",
     "parallel.reducing": "all_reduce",
     "files.save_load": "load save",
@@ -129,9 +131,9 @@ __all__ += ["TransferError", "UnknownBackendError", "UnknownPlacementError", "Vi
 __all__ += ["all_reduce", "arange", "as_device", "available", "backend", "backend_of", "check_same_device", "convert"]
 __all__ += ["count", "cpu", "data_parallel", "device_of", "devices", "devices_of", "empty", "empty_cache"]
 __all__ += ["find_batch_size", "full", "gpu", "is_out_of_memory", "is_same_device", "load", "memory_stats", "namespace"]
-__all__ += ["native", "num_gpus", "ones", "properties", "rand", "randn", "replicate", "save", "scope", "seed"]
-__all__ += ["split_batch", "strict", "synchronize", "tensor", "to_device", "to_numpy", "transfer_guard", "try_all_gpus"]
-__all__ += ["try_gpu", "use", "using", "value_and_grad", "virtual_gpus", "watch_transfers", "zeros"]
+__all__ += ["native", "num_gpus", "ones", "prefetch", "properties", "rand", "randn", "replicate", "save", "scope"]
+__all__ += ["seed", "split_batch", "strict", "synchronize", "tensor", "to_device", "to_numpy", "transfer_guard"]
+__all__ += ["try_all_gpus", "try_gpu", "use", "using", "value_and_grad", "virtual_gpus", "watch_transfers", "zeros"]
 
 
 def _load(module: str) -> ModuleType:

@@ -9,14 +9,14 @@ from xdevice.contract.computing import Call, Collectives, Differentiation, Fft, 
 from xdevice.contract.devices import Build, Hardware, Memory, MemoryStats, Mixing, Properties, Virtual
 from xdevice.contract.jobs import Engine, Job
 from xdevice.contract.tensors import Compiling, Creation, Data, Exchange, Models, Placement, Role, Sharing, Trees
-from xdevice.contract.transfers import Copy, Kind, Transfers, Watcher
+from xdevice.contract.transfers import Copy, Kind, Lane, Lanes, Mark, Transfers, Watcher
 
 # fmt: off
 __all__ = [
     "CAPABILITIES", "MODULES", "Build", "Call", "Collectives", "Compiling", "Copy", "Creation", "Data",
-    "Differentiation", "Engine", "Exchange", "Fft", "Gradients", "Hardware", "Job", "Kind", "Linalg", "Maths",
-    "Memory", "MemoryStats", "Mixing", "Models", "Placement", "Properties", "Role", "Sharing", "Storage", "Transfers",
-    "Trees", "Virtual", "Watcher",
+    "Differentiation", "Engine", "Exchange", "Fft", "Gradients", "Hardware", "Job", "Kind", "Lane", "Lanes", "Linalg",
+    "Mark", "Maths", "Memory", "MemoryStats", "Mixing", "Models", "Placement", "Properties", "Role", "Sharing",
+    "Storage", "Transfers", "Trees", "Virtual", "Watcher",
 ]
 # fmt: on
 
@@ -29,10 +29,13 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
     p.__name__.lower(): _methods(p)
     for p in (
         *(Hardware, Placement, Trees, Data, Models, Creation, Exchange, Sharing, Memory, Gradients, Virtual, Mixing),
-        *(Compiling, Collectives, Maths, Linalg, Fft, Storage, Transfers, Engine),
+        *(Compiling, Collectives, Maths, Linalg, Fft, Storage, Transfers, Lanes, Engine),
     )
 }
 """Each capability with the functions that it may have."""
 
-MODULES = {"trees": "models", "data": "placement", "sharing": "exchange", "linalg": "maths.linalg", "fft": "maths.fft"}
+MODULES = {
+    "trees": "models", "data": "placement", "sharing": "exchange", "linalg": "maths.linalg", "fft": "maths.fft",
+    "lanes": "transfers.lanes",
+}  # fmt: skip
 """Where an adapter has the functions of a capability, if not in the module of that name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -59,3 +59,36 @@ class Transfers(Protocol):
 
     def unseen(self) -> Iterable[str]:
         """What it cannot see, a sentence each, for the report."""
+
+
+class Mark(Protocol):
+    """A place in a lane: what was queued before it."""
+
+    def wait(self) -> None:
+        """Wait until all of that is done."""
+
+    def join(self, tensors: Sequence[Any]) -> None:
+        """Let what this thread queues on the device from now on begin after it.
+
+        The memory of these tensors, which it brings, is used again only after what uses them then.
+        """
+
+
+class Lane(AbstractContextManager[Any], Protocol):
+    """A queue of copies from the host to one device, beside the work that is queued there.
+
+    As a context: this thread's copies are queued on it. It may be entered again.
+    """
+
+    def pinned(self, tensor: Any) -> Any:
+        """The tensor in page-locked memory of the host."""
+
+    def mark(self) -> Mark:
+        """The end of what is queued now."""
+
+
+class Lanes(Protocol):
+    """Copying beside computing."""
+
+    def lane(self, device: Device) -> Lane | None:
+        """A new lane to a real GPU; ``None`` where copies cannot have one of their own."""

@@ -79,6 +79,7 @@ class Backend(str):
     fft: contract.Fft
     storage: contract.Storage
     transfers: contract.Transfers
+    lanes: contract.Lanes
     engine: contract.Engine
 
     def __new__(cls, name: str, module: str) -> Backend:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, NotATensorError, NotSupportedError, XDeviceError, shortened
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, XDeviceError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership
 from xdevice.hardware.devices import require
@@ -16,6 +16,14 @@ from xdevice.tensors.trees import messages
 from xdevice.tensors.trees.leaves import is_weak, places, what_is
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
+
+
+class Shards(list[Any]):
+    """A batch in parts, one for each of the devices: what `prefetch` gives to a list of them."""
+
+    def __init__(self, parts: Iterable[Any], devices: Sequence[Device], sizes: Sequence[int]) -> None:
+        super().__init__(parts)
+        self.devices, self.sizes = list(devices), list(sizes)  # rows of each part
 
 
 def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
@@ -64,6 +72,19 @@ def shards(tree: Any, devices: Sequence[Device], non_blocking: bool) -> tuple[li
         flat.rebuild(parts[id(leaf)][k] if id(leaf) in parts else leaf for leaf in flat.leaves)
         for k in range(len(devices))
     ], sizes
+
+
+def split_arguments(batch: Sequence[Any], devices: Sequence[Device]) -> tuple[list[Any], list[int]]:
+    """A function's arguments for each device, and the number of their rows; `Shards` are split already."""
+    ready = [each for each in batch if isinstance(each, Shards)]
+    if not ready:
+        return shards(tuple(batch), devices, non_blocking=True)
+    if len(ready) < len(batch) or any(each.sizes != ready[0].sizes for each in ready):
+        raise ArgumentTypeError("a batch of prefetch comes alone; let prefetch move one tree of all that fn takes")
+    if ready[0].devices != list(devices):
+        there, here = (", ".join(map(str, each)) for each in (ready[0].devices, devices))
+        raise ArgumentError(f"the batch was prefetched to {there}, and is used on {here}; give both the same devices")
+    return list(zip(*ready, strict=True)), ready[0].sizes
 
 
 class _Rows:

@@ -13,7 +13,7 @@ from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import using
 from xdevice.hardware.scopes import scope
-from xdevice.parallel.batches import shards
+from xdevice.parallel.batches import split_arguments
 from xdevice.parallel.reducing import check_operation
 from xdevice.parallel.replicas import Replicas, check_alike, checked_devices
 from xdevice.parallel.vectors import Column, in_order, reduced, spread
@@ -34,6 +34,8 @@ def data_parallel(
     devices as by `split_batch`, and each device's result is weighted by its number of rows. ``fn`` runs once
     per device, within a `scope` of it, and in several threads where the framework supports that. Random
     numbers and statistics over the batch differ from those on one device.
+
+    What `prefetch` gives for the same devices is a batch that is split already: ``step(params, parts)``.
 
     ``params`` is a tree of tensors, which is copied to each device that it is not on; the loss and the
     gradients are on the parameters' own devices. Or it is `Replicas`, made by `replicate` for these devices and
@@ -101,7 +103,7 @@ class _Step:
         owner, parameters = parameters_in(flats[:1])
         for tensor in parameters:
             owner.collectives.kind(tensor)  # raises for one that is not a plain array
-        parts, sizes = shards(batch, self._devices, non_blocking=True)
+        parts, sizes = split_arguments(batch, self._devices)
         here = [parameters_in([flat])[1] for flat in flats] if replicated else spread(parameters, self._devices)
         how = How((0,), owner, self._has_aux)
         trees = flats if replicated else flats * len(parts)

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -87,6 +87,17 @@ _READS = {"item", "tolist", "float", "int", "bool", "complex", "asarray", "array
 _INDEXING = {"__getitem__", "__setitem__"}
 
 
+_stands_for: ContextVar[Place | None] = ContextVar("xdevice.transfers.place", default=None)
+
+
+def stand_for(frame: FrameType) -> None:
+    """Let the copies of this context, where no line of the user's makes them, be those of the line that called here.
+
+    A thread that works for the user keeps the line, and no frame, in which the user's objects would live on.
+    """
+    _stands_for.set(_line(callers(frame)))
+
+
 class _Here(NamedTuple):
     callers: tuple[Caller, ...]
     context: Context
@@ -109,7 +120,7 @@ class Told:
             context = of.context
             if not own:
                 own, copy = of.callers, copy._replace(kind="gradient" if copy.kind == "copy" else copy.kind)
-        place = Place(own[0].frame.f_code.co_filename, own[0].frame.f_lineno) if own else None
+        place = _line(own) or _stands_for.get()
         if copy.kind in ("copy", "number"):
             copy = copy._replace(kind=_refined(copy, frame, own))
         event = Event(copy, self._owner, place, own, context, place is not None and is_allowed(place))
@@ -135,6 +146,10 @@ def _refined(copy: Copy, frame: FrameType, own: Sequence[Caller]) -> Kind:
     if name in _SHOWS or not _SHOWING.isdisjoint(within):
         return "print"
     return "number" if name in _READS or not _READING.isdisjoint(within) else copy.kind
+
+
+def _line(own: Sequence[Caller]) -> Place | None:
+    return Place(own[0].frame.f_code.co_filename, own[0].frame.f_lineno) if own else None
 
 
 def _manager(owner: Backend) -> AbstractContextManager[Any]:

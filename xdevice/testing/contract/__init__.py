@@ -13,6 +13,7 @@ from xdevice.testing.contract.computing.data_parallel import DataParallel
 from xdevice.testing.contract.computing.gradients import Gradients
 from xdevice.testing.contract.computing.maths import Maths
 from xdevice.testing.contract.computing.parallel import Parallel
+from xdevice.testing.contract.computing.prefetching import Prefetching
 from xdevice.testing.contract.computing.standard import Standard
 from xdevice.testing.contract.devices.hardware import Hardware
 from xdevice.testing.contract.devices.memory import Memory
@@ -31,8 +32,8 @@ from xdevice.testing.contract.tensors.storage import Storage
 from xdevice.testing.contract.tensors.trees import Trees
 
 __all__ = ["Creation", "DataParallel", "Exchange", "Gradients", "Hardware", "Maths", "Memory", "Mixing", "Models"]
-__all__ += ["OpenWorld", "Parallel", "Placement", "Promises", "Scopes", "SeveralDevices", "SeveralPlacements"]
-__all__ += ["Standard", "Storage", "Suite", "Timing", "Trees", "needs"]
+__all__ += ["OpenWorld", "Parallel", "Placement", "Prefetching", "Promises", "Scopes", "SeveralDevices"]
+__all__ += ["SeveralPlacements", "Standard", "Storage", "Suite", "Timing", "Trees", "needs"]
 
 
 class Suite(
@@ -52,6 +53,7 @@ class Suite(
     Mixing,
     Parallel,
     DataParallel,
+    Prefetching,
     Storage,
     Maths,
     Standard,

@@ -1,0 +1,269 @@
+"""The thread behind `prefetch`: what it takes, in which order, and that it ends. No framework is needed for that."""
+
+import gc
+import subprocess
+import sys
+import textwrap
+import threading
+import weakref
+from collections import deque
+from contextvars import ContextVar
+from itertools import islice
+from threading import Event
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+import xdevice
+from xdevice import Device, device_of, prefetch
+from xdevice.contract import Copy
+from xdevice.framework.adapters import find
+from xdevice.parallel.ahead import Ahead, Placed
+from xdevice.tensors.transfers import watching
+
+
+class Batch:
+    """What can be collected, and seen to be."""
+
+    def __init__(self, number):
+        self.number = number
+
+
+def sent(batch):
+    return Placed(batch, True)
+
+
+def ahead(batches, size=2, place=sent):
+    return Ahead(batches, place, size)
+
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name == "xdevice.prefetch"]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    assert not threads()
+    yield
+    gc.collect()
+    assert not threads()
+
+
+@given(numbers=some.lists(some.integers()), size=some.integers(1, 5), travels=some.booleans())
+def test_the_batches_are_those_of_the_source(numbers, size, travels):
+    found = ahead(numbers, size, lambda batch: Placed(batch, travels))
+    assert list(found) == numbers == list(found) and len(found) == len(numbers)
+    assert list(ahead(iter(numbers), size)) == numbers
+
+
+@given(numbers=some.lists(some.integers(), min_size=1), taken=some.integers(0, 9), size=some.integers(1, 3))
+def test_no_more_are_taken_ahead_than_asked_for(numbers, taken, size):
+    source = deque(numbers)
+
+    def drained():
+        while source:
+            yield source.popleft()
+
+    batches = iter(ahead(drained(), size))
+    assert list(islice(batches, taken)) == numbers[:taken]
+    batches.close()
+    assert len(source) >= len(numbers) - taken - size
+
+
+def test_a_source_without_length_has_none():
+    with pytest.raises(TypeError, match="has no len"):
+        len(ahead(iter([1])))
+
+
+def test_the_next_batch_is_made_while_this_one_is_used():
+    is_made = Event()
+
+    def source():
+        yield 1
+        yield 2
+        is_made.set()
+
+    batches = iter(ahead(source()))
+    assert next(batches) == 1 and is_made.wait(60)
+    batches.close()
+
+
+@pytest.mark.parametrize("way", ["break", "raise", "forget", "cycle", "close"])
+def test_the_thread_ends_however_the_loop_is_left(way):
+    def loop():
+        batches = iter(ahead(range(100)))
+        for _ in batches:
+            assert threads()
+            if way == "raise":
+                raise KeyError
+            if way == "cycle":
+                own = [batches]
+                own.append(own)
+            if way == "close":
+                batches.close()
+                assert not threads()
+            break
+
+    if way == "raise":
+        with pytest.raises(KeyError):
+            loop()
+    else:
+        loop()
+    gc.collect()
+    assert not threads()
+
+
+def test_an_endless_source_ends_with_its_loop():
+    is_closed = []
+
+    def source():
+        try:
+            while True:
+                yield Batch(0)
+        finally:
+            is_closed.append(True)
+
+    for batch in ahead(source()):
+        del batch
+        break
+    gc.collect()
+    assert is_closed and not threads()
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), StopAsyncIteration(), SystemExit(3), MemoryError()])
+@pytest.mark.parametrize("where", [0, 1, 3])
+def test_the_sources_error_comes_at_its_turn_and_ends_the_loop(error, where):
+    def source():
+        yield from range(where)
+        raise error
+
+    found, batches = [], iter(ahead(source()))
+    with pytest.raises(type(error)) as raised:
+        deque(map(found.append, batches))
+    assert raised.value is error and found == list(range(where))
+    assert list(batches) == []
+
+
+def test_a_copy_that_fails_raises_its_error_in_the_loop():
+    def place(batch):
+        if batch == 2:
+            raise xdevice.OutOfMemoryError("too large")
+        return sent(batch)
+
+    found = []
+    with pytest.raises(xdevice.OutOfMemoryError, match="too large"):
+        deque(map(found.append, ahead(range(5), place=place)))
+    assert found == [0, 1]
+
+
+def test_nothing_but_the_consumer_keeps_a_batch():
+    alive = []
+
+    def made(i):
+        batch = Batch(i)
+        alive.append(weakref.ref(batch))
+        return batch
+
+    def source():
+        for i in range(6):
+            yield made(i)
+
+    for travels in (True, False):
+        alive.clear()
+        for batch in ahead(source(), 1, lambda batch, travels=travels: Placed(batch, travels)):
+            number = batch.number
+            del batch
+            assert all(ref() is None for ref in alive[: number + 1])
+
+
+def test_the_thread_has_the_callers_context():
+    variable = ContextVar("variable", default="default")
+    seen = []
+
+    def source():
+        for i in range(3):
+            seen.append((variable.get(), threading.current_thread().name))
+            yield i
+
+    token = variable.set("the caller's")
+    batches = iter(ahead(source()))
+    next(batches)
+    variable.reset(token)
+    assert list(batches) == [1, 2]
+    assert seen == [("the caller's", name) for name in ("MainThread", "xdevice.prefetch", "xdevice.prefetch")]
+
+
+def test_a_block_that_a_source_opens_is_left_where_it_was_entered():
+    def source():
+        with xdevice.transfer_guard("log"):
+            yield from range(3)
+
+    assert list(ahead(source())) == [0, 1, 2]
+
+
+def test_a_copy_of_the_thread_is_that_of_the_line_that_takes_the_batch():
+    places = []
+
+    class Recorder(watching.Listener):
+        def see(self, event):
+            places.append((event.place.source, threading.current_thread().name))
+
+    names = {"told": watching.Told(find("numpy")), "sent": sent}
+    names["copy"] = Copy("copy", "to", 8, Device("cpu", 0), Device("gpu", 0))
+    framework = "def place(batch):\n    told.see(copy)\n    return sent(batch)"
+    exec(compile(framework, "<framework>", "exec"), names)
+    recorder = Recorder()
+    with xdevice.using("numpy"):
+        watching.open_for(recorder)
+        try:
+            for _ in ahead(range(3), place=names["place"]):  # it is here
+                pass
+        finally:
+            watching.close_for(recorder)
+    assert [name for _, name in places] == ["MainThread", "xdevice.prefetch", "xdevice.prefetch"]
+    assert all(source.endswith("# it is here") for source, _ in places)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, True, "2", None])
+def test_a_size_that_is_none_is_an_error(size):
+    with pytest.raises(xdevice.ArgumentError, match="is not a number of batches; give an integer of 1 or more"):
+        prefetch([], "cpu", size)
+
+
+@pytest.mark.parametrize(("arguments", "error", "says"), [
+    ((5, "cpu"), TypeError, "5 cannot be iterated; pass a data loader"),
+    (([], "gpu:-1"), ValueError, "gpu:-1"),
+    (([], []), ValueError, "no device in the list"),
+    (([], 3), TypeError, "3 is not a device"),
+])  # fmt: skip
+def test_bad_arguments_are_errors_at_once(arguments, error, says):
+    with pytest.raises(error, match=says):
+        prefetch(*arguments)
+
+
+def test_batches_that_are_there_are_passed_on(backend):
+    source = [{"x": xdevice.ones(3, device="cpu"), "name": "a"}, [xdevice.ones(2, device="cpu")]]
+    found = []
+    for batch in prefetch(source, "cpu"):
+        assert not threads()
+        found.append(batch)
+    assert found[0] is source[0] and found[1] is source[1] and device_of(found) == Device("cpu")
+    halves = list(prefetch(source[:1] and [xdevice.ones((4, 2), device="cpu")], ["cpu", "cpu"]))
+    assert [tuple(half.shape) for half in halves[0]] == [(2, 2), (2, 2)] and not threads()
+
+
+def test_a_device_that_is_not_there_is_an_error_of_the_loop(backend):
+    with pytest.raises(xdevice.DeviceNotFoundError, match="gpu:63 does not exist"):
+        list(prefetch([xdevice.ones(2, device="cpu")], "gpu:63"))
+
+
+def test_a_program_may_end_while_the_thread_works():
+    code = """
+        import itertools, threading
+        from xdevice.parallel.ahead import Ahead, Placed
+        batches = iter(Ahead(itertools.count(), lambda batch: Placed(batch, True), 2))
+        print(next(batches), threading.active_count())
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0 2\n" and done.stderr == "" and done.returncode == 0

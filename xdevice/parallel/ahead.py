@@ -1,0 +1,141 @@
+"""Batches that a thread places while the consumer computes with earlier ones: the work behind `prefetch`.
+
+The thread starts with the first batch that travels; where nothing does, there is none. It knows nothing of the
+consumer, so that an iterator that is forgotten is collected, and stops it.
+"""
+
+import atexit
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import Context, copy_context
+from queue import SimpleQueue
+from threading import Semaphore, Thread, current_thread
+from typing import Any, Generic, NamedTuple, TypeVar
+from weakref import WeakSet
+
+from xdevice.contract import Mark
+
+T = TypeVar("T")
+
+_PATIENCE = 1.0
+"""Seconds that the consumer waits, when it leaves early, for a source that is making a batch."""
+
+
+class Placed(NamedTuple):
+    """A batch where it is to be; whether any of it travelled; and what is still under way, with its tensors."""
+
+    batch: Any
+    has_travelled: bool
+    under_way: Sequence[tuple[Mark, list[Any]]] = ()
+
+    def arrived(self) -> Any:
+        """The batch, for this thread to compute with."""
+        for mark, tensors in self.under_way:
+            mark.join(tensors)
+        return self.batch
+
+    def wait(self) -> None:
+        """Wait until it has arrived: the source may then write into its memory again."""
+        for mark, _ in self.under_way:
+            mark.wait()
+
+
+class Ahead(Generic[T]):
+    """The batches of an iterable, placed; as many times, and with the same length, as the iterable has."""
+
+    def __init__(self, batches: Iterable[Any], place: Callable[[Any], Placed], size: int) -> None:
+        self._batches, self._place, self._size = batches, place, size
+
+    def __len__(self) -> int:
+        return len(self._batches)  # type: ignore[arg-type]  # raises its own error where it has no length
+
+    def __iter__(self) -> Iterator[T]:
+        return _iterated(self._batches, self._place, self._size)
+
+
+def _iterated(batches: Iterable[Any], place: Callable[[Any], Placed], size: int) -> Iterator[Any]:
+    placed: Placed | None
+    context = copy_context()  # the source and the copies always run in this one, in whichever thread
+    source = context.run(iter, batches)
+    try:
+        while True:
+            placed = context.run(_next, source, place)
+            if placed.has_travelled:
+                break
+            batch, placed = [placed.batch], None
+            yield batch.pop()  # nothing here keeps what the consumer lets go of
+    except StopIteration:
+        return
+    from xdevice.tensors.transfers.watching import stand_for  # programs in which nothing travels never need it
+
+    context.run(stand_for, sys._getframe(1))
+    worker = _Worker(source, place, size, context)
+    del source
+    try:
+        while placed is not None:
+            batch, placed = [placed.arrived()], None
+            yield batch.pop()
+            placed = worker.next()
+    finally:
+        worker.stop()
+
+
+def _next(source: Iterator[Any], place: Callable[[Any], Placed]) -> Placed:
+    return place(next(source))
+
+
+class _Worker:
+    """A thread that places at most ``size`` batches more than were taken."""
+
+    def __init__(self, source: Iterator[Any], place: Callable[[Any], Placed], size: int, context: Context) -> None:
+        self._free, self._ready = Semaphore(size), SimpleQueue[Placed | BaseException | None]()
+        self._is_stopped = False
+        work = (self._work, source, place)
+        self._thread = Thread(target=context.run, args=work, name="xdevice.prefetch", daemon=True)
+        _running.add(self)
+        self._thread.start()
+
+    def next(self) -> Placed | None:
+        """The next batch; ``None`` at the end. Raises what the source or the copy has raised."""
+        found = self._ready.get()
+        self._free.release()
+        if not isinstance(found, BaseException):
+            return found
+        try:
+            raise found
+        finally:
+            del found  # which its traceback would keep alive
+
+    def stop(self) -> None:
+        """Let the thread end, and wait a while for the batch that it is making."""
+        self._is_stopped = True
+        self._free.release()
+        if current_thread() is not self._thread:  # which may be the one that collects the consumer's iterator
+            self._thread.join(_PATIENCE)
+
+    def _work(self, source: Iterator[Any], place: Callable[[Any], Placed]) -> None:
+        try:
+            while self._may_go_on():
+                self._one(_next(source, place))
+        except StopIteration:
+            self._ready.put(None)
+        except BaseException as error:
+            self._ready.put(error)
+
+    def _may_go_on(self) -> bool:
+        self._free.acquire()
+        return not self._is_stopped
+
+    def _one(self, placed: Placed) -> None:
+        self._ready.put(placed)
+        placed.wait()
+
+
+_running: WeakSet[_Worker] = WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """Before Python ends its threads wherever they are, which frameworks may not survive."""
+    for worker in list(_running):
+        worker.stop()
