@@ -52,6 +52,9 @@ class Runtime(Protocol):
     def reset_peak(self, index: int, /) -> None:
         """Let the peak be what is allocated now."""
 
+    def watch(self, whether: bool, /) -> None:
+        """Call `copies.look` before each operation that may copy between devices, or no longer."""
+
     def resize(self, storage: Any, size: int, /) -> None:
         """Resize a storage, whose values stay."""
 
@@ -63,6 +66,11 @@ def use(made: Runtime) -> None:
     """Let these be the virtual GPUs of this process."""
     global _in_use
     _in_use = made
+
+
+def is_in_use() -> bool:
+    """Whether there are virtual GPUs in this process."""
+    return _in_use is not None
 
 
 def in_use() -> Runtime:

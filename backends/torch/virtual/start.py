@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from xdevice.backends.torch.virtual import cuda, runtime, vgpu
+from xdevice.backends.torch.virtual import copies, cuda, runtime, vgpu
 from xdevice.backends.torch.virtual.compiled import plug_in
 from xdevice.backends.torch.virtual.in_python.devices import InPython
 from xdevice.backends.torch.virtual.runtime import Runtime
@@ -65,6 +65,7 @@ def _steps(made: Runtime) -> list[Callable[[], None]]:
         lambda: vgpu.manual_seed_all(torch.initial_seed()),
         _compute,
         _forget,
+        copies.begin,
     ]
 
 

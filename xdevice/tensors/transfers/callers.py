@@ -144,7 +144,7 @@ def loops(place: Place) -> tuple[tuple[int, int], ...]:
 
 
 def called(code: CodeType, instruction: int) -> str:
-    """The name of the function or method that the instruction calls, ``tolist``; empty where it is not known."""
+    """The function or method that the instruction calls, ``tolist``, or ``[]``; empty where it is not known."""
     if sys.version_info < (3, 11):  # which do not know an instruction's columns
         return ""
     line, end, left, right = next(islice(code.co_positions(), instruction // 2, None))
@@ -158,5 +158,7 @@ def called(code: CodeType, instruction: int) -> str:
         call = ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
     except (SyntaxError, ValueError):
         return ""
+    if isinstance(call, ast.Subscript):
+        return "[]"
     function = call.func if isinstance(call, ast.Call) else None
     return getattr(function, "attr", getattr(function, "id", ""))

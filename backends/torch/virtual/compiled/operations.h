@@ -16,8 +16,10 @@ struct Plan {
   int arguments = 0;
   int generator = -1;    // the position of this argument
   int indices = -1;      // of the argument with indices, which may be on the CPU, as on real GPUs
+  int size = -1;         // of the size of the result, where the program may know it
   bool seeded = false;   // draws random numbers, and takes no generator
   bool across = false;   // copies between devices
+  bool waits = false;    // may copy between devices, or wait for a number
   bool differs = false;  // makes more where a gradient is wanted
 };
 
@@ -32,9 +34,12 @@ inline Plan planned(const c10::OperatorHandle& op) {
     const auto* alias = arguments[i].alias_info();
     if (alias && alias->isWrite()) plan.written |= uint64_t(1) << std::min(i, 63);
     if (arguments[i].name() == "generator") plan.generator = i;
+    if (arguments[i].name() == "output_size" && name == "aten::repeat_interleave") plan.size = i;
     if (arguments[i].name() == "indices" && name.find("index") != std::string::npos) plan.indices = i;
   }
   plan.seeded = plan.generator < 0 && op.hasTag(Tag::nondeterministic_seeded);
+  plan.waits = plan.across || plan.indices >= 0 || op.hasTag(Tag::dynamic_output_shape) ||
+      op.hasTag(Tag::data_dependent_output);
   return plan;
 }
 
@@ -212,11 +217,34 @@ inline DispatchKeySet on_cpu(DispatchKeySet keys) {
       c10::toRuntimePerBackendFunctionalityKey(keys.highestFunctionalityKey(), c10::BackendComponent::CPUBit));
 }
 
+inline std::atomic<bool> watching = false;  // whether Python looks at what is about to run
+
+// Lets Python look at an operation that may copy between devices: it raises an error where that is forbidden.
+inline void look(const c10::OperatorHandle& op, const Plan& plan, const IValue* arguments) {
+  if (plan.across && arguments[0].toTensor().device() == arguments[1].toTensor().device()) return;
+  if (plan.size >= 0 && !arguments[plan.size].isNone()) return;
+  c10::List<std::optional<Tensor>> tensors;
+  auto add = [&](const IValue& v) {
+    if (v.isTensor() && v.toTensor().defined()) tensors.push_back(v.toTensor());
+    else if (v.isTensor() || v.isNone()) tensors.push_back(std::nullopt);
+  };
+  std::optional<bool> flag;  // the first one: non_blocking, accumulate
+  for (int i = 0; i < plan.arguments; ++i) {
+    if (arguments[i].isBool() && !flag) flag = arguments[i].toBool();
+    if (arguments[i].isTensor()) add(arguments[i]);
+    else if (i == plan.indices && arguments[i].isList()) for (const IValue& v : arguments[i].toListRef()) add(v);
+  }
+  static auto python = c10::Dispatcher::singleton().findSchemaOrThrow("xdevice_virtual::look", "");
+  Stack stack{op.schema().name(), tensors, flag.value_or(false)};
+  python.callBoxedForDispatchKey(c10::DispatchKey::CPU, stack);
+}
+
 inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   check_usable();
   Run run{op, plan_of(op)};
   const Plan& plan = run.plan;
   auto* arguments = stack->data() + (stack->size() - plan.arguments);
+  if (C10_UNLIKELY(plan.waits && watching.load(std::memory_order_relaxed))) look(op, plan, arguments);
   for (int i = 0; i < plan.arguments; ++i) run.to_host(arguments[i], i);
   if (run.stranger) mixed(op.schema().name(), run.here(), *run.stranger);
   if (plan.generator >= 0) run.give_generator(arguments[plan.generator]);

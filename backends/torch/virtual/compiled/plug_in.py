@@ -9,7 +9,7 @@ import torch
 
 from xdevice.backends.torch import mixing
 from xdevice.backends.torch.private_names import kernels_of, own, replace_name
-from xdevice.backends.torch.virtual import streams, vgpu
+from xdevice.backends.torch.virtual import copies, streams, vgpu
 from xdevice.backends.torch.virtual.compiled import build
 from xdevice.backends.torch.virtual.runtime import NAME, in_use, known
 from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
@@ -36,6 +36,7 @@ class Compiled:
         self.current: Callable[[], int] = plug_in.xdevice_current
         self.exchange: Callable[[int], int] = plug_in.xdevice_exchange
         self.use: Callable[[bool], None] = plug_in.xdevice_use
+        self.watch: Callable[[bool], None] = plug_in.xdevice_watch
         self.allocated: Callable[[int], int] = plug_in.xdevice_allocated
         self.peak: Callable[[int], int] = plug_in.xdevice_peak
         self.total: Callable[[int], int] = plug_in.xdevice_total
@@ -72,6 +73,7 @@ class Compiled:
                 "report it, with this line"
             )
         kernels_of("xdevice_virtual").impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
+        kernels_of("xdevice_virtual").impl("look", copies.look, "CPU")
         self.generators += [torch.Generator(f"{self.name}:{i}") for i in range(self.count)]  # the first: the defaults
 
 

@@ -216,6 +216,7 @@ void refresh(const Tensor& x) {  // after the CPU storage of its memory was give
 void register_for_python() {
   auto& ours = *new torch::Library(torch::Library::DEF, "xdevice_virtual", std::nullopt, __FILE__, __LINE__);
   ours.def("mixed(str operation, Device a, Device b) -> ()");
+  ours.def("look(str operation, Tensor?[] tensors, bool flag) -> ()");
   ours.def("host(Tensor x) -> Tensor");
   ours.def("take(Tensor host, int index) -> Tensor");
   ours.def("refresh(Tensor x) -> ()");
@@ -294,6 +295,7 @@ EXPORT int xdevice_used() { return used; }
 EXPORT int xdevice_forked() { return forked; }
 EXPORT void xdevice_use(int whether) { used = whether; }
 EXPORT void xdevice_show(int n) { count = n; }
+EXPORT void xdevice_watch(int whether) { watching = whether; }
 EXPORT int64_t xdevice_allocated(int index) { return accounting[index].now; }
 EXPORT int64_t xdevice_peak(int index) { return accounting[index].peak; }
 EXPORT int64_t xdevice_total(int index) { return accounting[index].total; }

@@ -55,6 +55,9 @@ class InPython:
     def is_forked(self) -> bool:
         return self._forked
 
+    def watch(self, whether: bool) -> None:
+        kernels.watching = memory.watching = whether
+
     def resize(self, storage: Any, size: int) -> None:
         if size != storage.nbytes():
             raise NotImplementedError(

@@ -11,6 +11,7 @@ import torch
 
 from xdevice.backends.torch import mixing
 from xdevice.backends.torch.private_names import core, overload_of, storage_of
+from xdevice.backends.torch.virtual import copies
 from xdevice.backends.torch.virtual.in_python import memory_accounting
 from xdevice.backends.torch.virtual.in_python.memory import (
     adopt,
@@ -26,12 +27,16 @@ from xdevice.backends.torch.virtual.runtime import NAME, in_use, index_of, known
 from xdevice.errors import mixed
 
 _CPU = torch.device("cpu")
+_WAITS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+
+watching = False
+"""Whether `copies.look` is called before an operation that may copy between devices."""
 
 
 class Plan:
     """Facts about an operation, looked up once."""
 
-    __slots__ = ("call", "generator", "indices", "lazy", "name", "seeded", "written")
+    __slots__ = ("call", "generator", "indices", "lazy", "name", "seeded", "waits", "written")
 
     def __init__(self, name: str, call: Callable[..., Any]) -> None:
         self.name, self.call = name, call
@@ -39,6 +44,7 @@ class Plan:
         self.indices: int | None = None  # the argument with indices, which may be on the CPU as on real GPUs
         self.generator: int | str | None = None
         self.seeded = False  # draws random numbers, and takes no generator
+        self.waits = False  # may copy between devices, or wait for a number
         self.lazy = False  # reads lazy conjugation and negation itself; else torch has resolved both before
 
 
@@ -52,6 +58,7 @@ def _planned(op: Any) -> Plan:
     plan.seeded = plan.generator is None and torch.Tag.nondeterministic_seeded in op.tags
     if "index" in schema.name:
         plan.indices = named.get("indices")
+    plan.waits = plan.indices is not None or not _WAITS.isdisjoint(op.tags)
     full = f"{schema.name}.{schema.overload_name}".removesuffix(".")
     plan.lazy = any(
         core._dispatch_has_kernel_for_dispatch_key(full, key)
@@ -105,6 +112,8 @@ class Call:
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         plan = self.plan
+        if watching and plan.waits:
+            _look(plan, args, kwargs)
         here = [self._host(arg, i) for i, arg in enumerate(args)]
         named = {name: self._host(arg, name) for name, arg in kwargs.items()}
         if self.stranger is not None:
@@ -230,6 +239,18 @@ class Call:
             f"Expected all tensors to be on the same device, but found at least two devices, {first} and {second}! "
             f"(when checking {self.plan.name})"
         )
+
+
+def _look(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if kwargs.get("output_size") is not None:  # which needs not be waited for
+        return
+    values = [*args, *kwargs.values()]
+    flag = next((value for value in values if isinstance(value, bool)), False)  # accumulate
+    tensors: list[torch.Tensor | None] = []
+    for i, value in enumerate(values):
+        each = value if i == plan.indices else [value] if isinstance(value, torch.Tensor) else []
+        tensors += each
+    copies.look(plan.name, tensors, flag)
 
 
 def _place(alias: torch.Tensor, tensor: torch.Tensor, storage: Any) -> torch.Tensor:

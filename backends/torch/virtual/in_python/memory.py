@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch.private_names import ON_CPU, aten, core, kernels_of, overload_of, storage_of
+from xdevice.backends.torch.virtual import copies
 from xdevice.backends.torch.virtual.in_python import factories, memory_accounting
 from xdevice.backends.torch.virtual.runtime import NAME, index_of
 
@@ -25,6 +26,9 @@ _DEVICE = 8  # where the device stands in a DLPack capsule: behind the address
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 _word = ctypes.c_uint64.from_address
+
+watching = False
+"""Whether `copies.look` is called before a copy."""
 
 
 def to_virtual(host: torch.Tensor, index: int) -> torch.Tensor:
@@ -153,6 +157,8 @@ def check_unshared(tensor: torch.Tensor) -> None:
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    if watching:
+        copies.look("aten::copy_", [target, source], non_blocking)
     _readable(target).copy_(_readable(source))
     return target
 
@@ -161,7 +167,7 @@ def _to_copy(
     tensor: torch.Tensor, *, pin_memory: Any = None, non_blocking: Any = False, **options: Any
 ) -> torch.Tensor:
     """Like torch's, without the pinned memory that torch uses for non-blocking copies to the host."""
-    return torch.empty_like(tensor, **options).copy_(tensor)
+    return torch.empty_like(tensor, **options).copy_(tensor, non_blocking)
 
 
 def _readable(tensor: torch.Tensor) -> torch.Tensor:

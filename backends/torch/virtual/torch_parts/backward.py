@@ -74,7 +74,7 @@ class _Graph:
         engine.run_backward((self._y,), (self._gradient,), True, False, (), **wanted)
 
 
-class _Wrapped:
+class Wrapped:
     """The autograd engine, to be run in another way."""
 
     def __init__(self, engine: Any) -> None:
@@ -84,7 +84,7 @@ class _Wrapped:
         return getattr(self._engine, name)
 
 
-class _Unproved(_Wrapped):
+class _Unproved(Wrapped):
     """The autograd engine until its first backward, before which it goes through a graph that computes nothing.
 
     The program's own graph would not do: the engine may be half through it before it needs a thread for a device.
@@ -96,9 +96,11 @@ class _Unproved(_Wrapped):
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
         with self._lock:
-            if _engine() is self:
-                replace_name(_ENGINE, self._proved())
-        return _engine().run_backward(*args, **kwargs)
+            if self._graphs:
+                self._engine, self._graphs = self._proved(), []
+            if _engine() is self:  # and not within another that has been wrapped around it
+                replace_name(_ENGINE, self._engine)
+        return self._engine.run_backward(*args, **kwargs)
 
     def _proved(self) -> Any:
         with ThreadPoolExecutor(1) as apart:  # without this thread's modes: a tracer would record the graph, or fail
@@ -123,7 +125,7 @@ def _wait(engine: Any, graphs: Sequence[_Graph], process: int) -> None:
             graph.run(engine)
 
 
-class _Engine(_Wrapped):
+class _Engine(Wrapped):
     """The autograd engine, limited to one thread."""
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:

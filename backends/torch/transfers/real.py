@@ -1,0 +1,44 @@
+"""Waiting for real GPUs: torch's sync-debug mode warns of each, and a warning may become an error. Untried."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from xdevice.contract import Copy
+from xdevice.device import Device
+
+_MESSAGE = "called a synchronizing CUDA operation"
+_COPIES = re.compile(r"\.(?:to|cuda|cpu|copy_|load_state_dict)\(")
+
+
+@contextmanager
+def watched(see: Callable[[Copy], None]) -> Generator[None]:
+    """Tell of each copy for which Python waits, once torch warns of it: its size is not known."""
+    mode, show = torch.cuda.get_sync_debug_mode(), warnings.showwarning
+
+    def showwarning(message: Warning | str, category: type[Warning], file: str, line: int, *rest: Any) -> None:
+        if _MESSAGE not in str(message):
+            show(message, category, file, line, *rest)
+            return
+        kind = "copy" if _COPIES.search(linecache.getline(file, line)) else "number"
+        see(Copy(kind, "cudaStreamSynchronize", 0, Device("gpu", torch.cuda.current_device()), Device("cpu", 0)))
+
+    warnings.filterwarnings("always", _MESSAGE)
+    ours = warnings.filters[0]
+    warnings.showwarning = showwarning
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(mode)
+        if warnings.showwarning is showwarning:
+            warnings.showwarning = show
+        if ours in warnings.filters:
+            warnings.filters.remove(ours)

@@ -1,0 +1,95 @@
+"""Copies between devices that virtual GPUs are about to make, and those that a real GPU would make there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.virtual import runtime
+from xdevice.backends.torch.virtual.runtime import NAME, known
+from xdevice.contract import Copy
+from xdevice.device import Device
+
+_HOST = Device("cpu", 0)
+_COUNT = 8  # bytes of a number of elements
+
+_see: Callable[[Copy], None] | None = None
+
+
+def watch(see: Callable[[Copy], None] | None) -> None:
+    """Tell this function of each copy before it is made, or nobody; an error that it raises is that of the operation."""
+    global _see
+    _see = see
+    if runtime.is_in_use():
+        begin()
+
+
+def begin() -> None:
+    """Let the virtual GPUs of this process tell, if they should."""
+    runtime.in_use().watch(_see is not None)
+
+
+def look(operation: str, tensors: Sequence[torch.Tensor | None], flag: bool) -> None:
+    """An operation that may copy is about to run on these tensors; the flag is its first: non_blocking, accumulate."""
+    see = _see
+    if see is None:
+        return
+    with core.DisableTorchFunction():  # subclasses and modes of the program have no part in this
+        found = [*_copies(operation, tensors, flag)]
+    for copy in found:
+        see(copy)
+
+
+def _copies(operation: str, tensors: Sequence[torch.Tensor | None], flag: bool) -> Iterator[Copy]:
+    first, *others = tensors
+    if operation.startswith("aten::copy_"):
+        if first is not None and others[0] is not None:
+            yield from _between(operation, others[0], first, flag)
+    elif first is None:
+        return
+    elif "index" in operation:
+        yield from _of_indices(operation, first, others, flag)
+    elif not first.is_cpu:
+        is_number = operation == "aten::_local_scalar_dense"
+        kind, size = ("number", first.element_size()) if is_number else ("size", _COUNT)
+        yield Copy(kind, operation, size, known(first.device), _HOST)
+
+
+def _between(operation: str, source: torch.Tensor, target: torch.Tensor, non_blocking: bool) -> Iterator[Copy]:
+    if source.device == target.device:
+        return
+    size = sum(part.numel() * part.element_size() for part in _parts(source))
+    host = next((tensor for tensor in (source, target) if tensor.is_cpu and tensor.layout is torch.strided), None)
+    pinned, address = (False, 0) if host is None else (host.is_pinned(), host.data_ptr())
+    yield Copy("copy", operation, size, known(source.device), known(target.device), non_blocking, pinned, address)
+
+
+def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (tensor._indices(), tensor._values()) if tensor.layout is torch.sparse_coo else (tensor,)
+
+
+def _of_indices(
+    operation: str, tensor: torch.Tensor, others: Sequence[torch.Tensor | None], accumulate: bool
+) -> Iterator[Copy]:
+    """Those of the host are sent, and a mask's number of elements is waited for."""
+    values = others[-1] if "put" in operation else None
+    indices = [each for each in (others if values is None else others[:-1]) if each is not None]
+    if values is not None and not accumulate and len(indices) == 1 and _is_mask(indices[0]) and _is_scalar(values):
+        indices = [each for each in indices if each.is_cpu]  # CUDA fills it, without waiting
+    for index in indices:
+        if index.is_cpu and not tensor.is_cpu:
+            size = index.numel() * index.element_size()
+            yield Copy("index", operation, size, _HOST, known(tensor.device), address=index.data_ptr())
+        elif not index.is_cpu and _is_mask(index):
+            yield Copy("size", operation, _COUNT, known(index.device), _HOST)
+
+
+def _is_mask(index: torch.Tensor) -> bool:
+    return index.dtype in (torch.bool, torch.uint8)
+
+
+def _is_scalar(values: torch.Tensor) -> bool:
+    """Whether it is a number of the program's. For CUDA, torch leaves one on the CPU."""
+    return values.numel() == 1 and (values.is_cpu or values.device.type == NAME)
