@@ -121,7 +121,7 @@ class Told:
             if not own:
                 own, copy = of.callers, copy._replace(kind="gradient" if copy.kind == "copy" else copy.kind)
         place = _line(own) or _stands_for.get()
-        if copy.kind in ("copy", "number"):
+        if copy.kind in ("copy", "number", "size"):
             copy = copy._replace(kind=_refined(copy, frame, own))
         event = Event(copy, self._owner, place, own, context, place is not None and is_allowed(place))
         for listener in (*_guards, *_recorders):
@@ -140,12 +140,13 @@ class Told:
 def _refined(copy: Copy, frame: FrameType, own: Sequence[Caller]) -> Kind:
     """What a library makes the copy for: to show a tensor, to read its values, or to index one."""
     within = calls_before(frame)
-    if copy.target.kind != "cpu":
-        return copy.kind if _INDEXING.isdisjoint(within) else "index"
     name = called(own[0].frame.f_code, own[0].frame.f_lasti) if own else ""
+    if copy.target.kind != "cpu":
+        return copy.kind if name != "[]" and _INDEXING.isdisjoint(within) else "index"
     if name in _SHOWS or not _SHOWING.isdisjoint(within):
         return "print"
-    return "number" if name in _READS or not _READING.isdisjoint(within) else copy.kind
+    is_read = copy.kind == "copy" and (name in _READS or not _READING.isdisjoint(within))
+    return "number" if is_read else copy.kind
 
 
 def _line(own: Sequence[Caller]) -> Place | None:
