@@ -137,6 +137,8 @@ kernel_for_dispatch_key_is_fallthrough -- which operations have kernels
 torch._C: _to_dlpack _from_dlpack _storage_Use_Count -- memory under another device's name
 torch._C: _acc.DeviceGuard _autograd.DeviceType -- devices that are written in Python
 torch._C: _is_multithreading_enabled _set_multithreading_enabled -- backward in one thread
+torch._C: _stash_obj_in_tls _get_obj_in_tls _is_key_in_tls DisableTorchFunction -- copies that are seen
+?torch._C:_remove_obj_from_tls -- copies that are seen, since PyTorch 2.13
 torch: _C._swap_tensor_impl _has_compatible_shallow_copy_type -- parameters that move in place
 torch.nn:Parameter. _backward_hooks _post_accumulate_grad_hooks -- parameters that move in place
 torch.nn.parameter:UninitializedTensorMixin._allowed_methods -- lazy modules, which move by vgpu

@@ -19,7 +19,7 @@ _see: Callable[[Copy], None] | None = None
 
 
 def watch(see: Callable[[Copy], None] | None) -> None:
-    """Tell this function of each copy before it is made, or nobody; an error that it raises is that of the operation."""
+    """Tell this function of each copy before it is made, or nobody; its error is that of the operation."""
     global _see
     _see = see
     if runtime.is_in_use():

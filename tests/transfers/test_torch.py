@@ -1,0 +1,44 @@
+"""Copies under PyTorch, seen on each sort of virtual GPUs, in a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SORTS = {"compiled": ("2", {}), "in_python": ("2", {"CXX": "absent"}), "stand_in": ("2:stand-in", {})}
+OPTIONS = "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning", "--xdevice-backend=torch"
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_copies_are_seen_and_refused(sort):
+    gpus, env = SORTS[sort]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *OPTIONS, f"--xdevice-virtual-gpus={gpus}", "copies_torch.py"],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env={**os.environ, **env},
+        cwd=Path(__file__).parent,
+    )
+    assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
+
+
+def test_there_is_nothing_to_see_without_a_gpu():
+    program = """
+import torch, xdevice
+from torch.optim import optimizer
+engine = torch.autograd.Variable._execution_engine
+with xdevice.watch_transfers() as report:
+    w = torch.ones(3, requires_grad=True)
+    w.sum().backward()
+    print(float(w.sum()), w[w > 0].tolist())
+print(len(report), torch.autograd.Variable._execution_engine is engine, len(optimizer._global_optimizer_post_hooks))
+with xdevice.watch_transfers() as report:
+    xdevice.virtual_gpus(1)
+    torch.ones(3).to("vgpu")
+print(len(report))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.stdout.splitlines() == ["3.0 [1.0, 1.0, 1.0]", "0 True 0", "1"], done.stderr
