@@ -1,7 +1,5 @@
 """New CuPy arrays."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any
 

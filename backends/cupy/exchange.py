@@ -1,7 +1,5 @@
 """CuPy arrays on the host."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

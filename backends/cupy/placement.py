@@ -1,7 +1,5 @@
 """The placement of CuPy arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import cupy

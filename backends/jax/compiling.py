@@ -1,7 +1,5 @@
 """``jax.jit`` and scopes."""
 
-from __future__ import annotations
-
 from xdevice.backends.jax import hardware
 
 

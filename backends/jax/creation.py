@@ -1,7 +1,5 @@
 """New JAX arrays."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

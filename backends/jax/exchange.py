@@ -1,7 +1,5 @@
 """JAX arrays as NumPy arrays, and memory shared with other frameworks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

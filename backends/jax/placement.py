@@ -1,7 +1,5 @@
 """Where JAX's arrays are, and moving them."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

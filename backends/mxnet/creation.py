@@ -1,7 +1,5 @@
 """New MXNet arrays: ``mx.np.ndarray``, whether or not NumPy's semantics are set."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

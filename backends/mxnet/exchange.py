@@ -1,7 +1,5 @@
 """MXNet's arrays out of MXNet."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

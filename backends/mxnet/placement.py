@@ -1,7 +1,5 @@
 """Where MXNet's arrays, parameters and symbols are, and moving them."""
 
-from __future__ import annotations
-
 import copy as copying
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """The placement of NumPy arrays: always the CPU. Scalars, and arrays of text, dates and objects, are plain data."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

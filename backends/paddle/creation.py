@@ -1,7 +1,5 @@
 """New PaddlePaddle tensors."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Gradients, by Paddle's autograd."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where PaddlePaddle's tensors are, and moving them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import paddle

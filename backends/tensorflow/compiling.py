@@ -1,7 +1,5 @@
 """``tf.function`` and scopes."""
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 

@@ -1,7 +1,5 @@
 """Where TensorFlow's tensors are, and moving them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """New PyTorch tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

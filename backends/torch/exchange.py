@@ -1,7 +1,5 @@
 """PyTorch tensors as NumPy arrays, and memory shared with other frameworks."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

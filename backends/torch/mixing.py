@@ -5,8 +5,6 @@ earlier, and all errors on real GPUs, are translated by a mode of the thread tha
 get torch's own error. Operations in which torch copies by itself, such as ``x[0] = y``, are allowed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from threading import get_ident

@@ -3,16 +3,11 @@
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import Any, Protocol, TypedDict
 
 from xdevice.device import Device
-
-if TYPE_CHECKING:
-    pass
 
 
 class Build(TypedDict):

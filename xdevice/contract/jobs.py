@@ -3,13 +3,8 @@
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    pass
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)

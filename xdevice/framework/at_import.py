@@ -3,8 +3,6 @@
 The adapter imports the framework, since it knows how, whichever module asks for it first.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from importlib import import_module

@@ -1,7 +1,5 @@
 """A capability of an adapter: its functions, and why it lacks the others."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

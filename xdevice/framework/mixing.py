@@ -4,8 +4,6 @@ Some frameworks raise an error, others copy silently. Each adapter has its own w
 watching, in ``backends/NAME/mixing.py``; nothing is watched while no strict block is open.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

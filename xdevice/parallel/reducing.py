@@ -1,7 +1,5 @@
 """Reductions over devices: `all_reduce`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tensors that travel together: one vector, and so one transfer, per framework, dtype and device."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

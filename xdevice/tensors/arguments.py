@@ -1,7 +1,5 @@
 """What a factory may be given: dtypes, numbers, arrays and shapes, or an error that says what to write."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """How a factory makes its tensor: under which framework, on which device, of which dtype; what was made is checked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ What can be known to fail is found before anything is moved: a device that does 
 forbidden. Where a framework fails in the middle, what it moved in place is moved back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The numbers that a new tensor is given: whether its dtype can hold them, and whether they are on one device."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """``backend_of``: the framework that owns a tensor, a model, or the tensors of a tree."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from xdevice.errors import ArgumentTypeError, XDeviceError

@@ -3,8 +3,6 @@
 The fast path of every question is one dictionary look-up by type and one call of the adapter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from types import ModuleType
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """``from_dlpack``: a tensor of another library, in the memory that it has."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

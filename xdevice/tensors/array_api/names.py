@@ -1,7 +1,5 @@
 """The names of the array API standard that a namespace has."""
 
-from __future__ import annotations
-
 CONSTANTS = {
     "e": 2.718281828459045,
     "inf": float("inf"),

@@ -3,8 +3,6 @@
 Each handler reads and writes by the methods of Python's own class, since a subclass may mean others by them.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict, defaultdict, deque
 from typing import Any
 

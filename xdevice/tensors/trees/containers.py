@@ -6,8 +6,6 @@ classes as what they are in Python: dicts, lists, tuples, sets, mappings, partia
 dataclasses, attrs and pydantic models, msgspec structs, `types.SimpleNamespace` and of all these.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections import OrderedDict, UserDict, UserList, deque
 from collections.abc import Mapping

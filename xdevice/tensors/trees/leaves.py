@@ -4,8 +4,6 @@ Nothing that might hold a tensor is passed over: an object of an unknown class i
 a tensor is found, or that cannot be searched, is named in an error.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """The long error messages: which tensor is where, by its path, and what to type next."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from typing import Any
 

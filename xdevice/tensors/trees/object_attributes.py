@@ -3,8 +3,6 @@
 They are read past the class's own ``__getattr__`` and ``__getattribute__``, which may raise or invent anything.
 """
 
-from __future__ import annotations
-
 import copy
 from types import MemberDescriptorType, SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Where the tensors of any tree are."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Classes registered as nodes of trees: with optree, or with a framework that keeps a registry of its own."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Searching an object of an unknown class for tensors."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import types

@@ -1,7 +1,5 @@
 """``torch.cuda.Stream`` and ``Event``; an operation is done when its call returns."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
