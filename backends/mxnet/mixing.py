@@ -11,8 +11,8 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
@@ -20,6 +20,7 @@ import mxnet as mx
 from mxnet import base  # whose library every operation goes through
 from mxnet._ffi._ctypes.types import TypeCode  # how an argument that is an array is marked
 
+from xdevice.backends.mxnet.calls import looking
 from xdevice.backends.mxnet.hardware import as_device
 from xdevice.device import Device
 from xdevice.errors import mixed
@@ -28,77 +29,53 @@ _base: Any = base
 _library: Any = _base._LIB
 _ARRAYS = mx.nd.NDArray, mx.np.ndarray
 _HOST = 1, 3, 5  # the numbers of cpu, cpu_pinned and cpu_shared
-_PREFIX = re.compile(r"^_(npi?_|npx_)?")  # an author writes `add`
-_COPIES = frozenset({"_copyto", "_npi_copyto", "_npi_copy", "_copy"})
+_PREFIX = re.compile(r"^_(npi?_|npx_|contrib_)?")
+COPIES = frozenset({"_copyto", "_npi_copyto", "_npi_copy", "_copy"})
 
 
-@contextmanager
-def forbid() -> Generator[None]:
-    watched = {
-        "MXImperativeInvokeEx": _operator,
-        "MXInvokeCachedOpEx": _graph,
-        "MXNetFuncCall": _function,
-        "MXAutogradBackwardEx": _backward,
-    }
-    held = [(_library, name, watch) for name, watch in watched.items()]
-    held += [(cls, name, _indexing) for cls in _ARRAYS for name in ("__getitem__", "__setitem__")]
-    before = [vars(holder).get(name) or getattr(holder, name) for holder, name, _ in held]
-    for (holder, name, watch), was in zip(held, before, strict=True):
-        setattr(holder, name, watch(was))
-    try:
-        yield
-    finally:
-        for (holder, name, _), was in zip(held, before, strict=True):
-            setattr(holder, name, was)
+def forbid() -> AbstractContextManager[None]:
+    looks: list[tuple[Any, str, Any]] = [
+        (_library, "MXImperativeInvokeEx", _check_operator),
+        (_library, "MXInvokeCachedOpEx", _check_graph),
+        (_library, "MXNetFuncCall", _check_function),
+        (_library, "MXAutogradBackwardEx", _check_backward),
+    ]
+    looks += [(cls, name, _check_index) for cls in _ARRAYS for name in ("__getitem__", "__setitem__")]
+    return looking(looks)
 
 
-def _indexing(run: Callable[..., Any]) -> Callable[..., Any]:
+def _check_index(array: Any, key: Any, *value: Any) -> None:
     """``x[key]`` and ``x[key] = value``: MXNet copies a key, and a value, to where the array is."""
-
-    def call(array: Any, key: Any, *value: Any) -> Any:
-        whole = key is Ellipsis or (isinstance(key, slice) and key == slice(None))
-        if not whole:
-            keys = key if isinstance(key, tuple) else (key,)
-            arrays: list[Any] = [part for part in (array, *keys, *value) if isinstance(part, mx.nd.NDArray)]
-            given = [one.handle.value for one in arrays]
-            if len(given) > 1 and _several(given):
-                raise mixed("indexing", _devices(given))
-        return run(array, key, *value)
-
-    return call
+    if key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
+        return
+    keys = key if isinstance(key, tuple) else (key,)
+    arrays: list[Any] = [part for part in (array, *keys, *value) if isinstance(part, mx.nd.NDArray)]
+    given = [one.handle.value for one in arrays]
+    if len(given) > 1 and _several(given):
+        raise mixed("indexing", _devices(given))
 
 
-def _operator(run: Callable[..., int]) -> Callable[..., int]:
-    def call(operator: Any, n: Any, inputs: Any, n_out: Any, outputs: Any, *rest: Any) -> int:
-        given = list(inputs[: n.value])
-        results = n_out._obj.value
-        if results:  # where to put them: arrays that were given as `out`
-            given += outputs._obj[:results]
-        if _several(given) and name_of(operator.value) not in _COPIES:
-            raise mixed(_PREFIX.sub("", name_of(operator.value)), _devices(given))
-        return run(operator, n, inputs, n_out, outputs, *rest)
-
-    return call
+def _check_operator(operator: Any, n: Any, inputs: Any, n_out: Any, outputs: Any, *_: Any) -> None:
+    given = [*inputs[: n.value], *results_of(n_out, outputs)]
+    if _several(given) and name_of(operator.value) not in COPIES:
+        raise mixed(shown(name_of(operator.value)), _devices(given))
 
 
-def _graph(run: Callable[..., int]) -> Callable[..., int]:
-    def call(graph: Any, n: Any, inputs: Any, *rest: Any) -> int:
-        given = inputs[: n.value]
-        if _several(given):
-            raise mixed("a hybridized block", _devices(given))
-        return run(graph, n, inputs, *rest)
-
-    return call
+def results_of(n_out: Any, outputs: Any) -> list[Any]:
+    """Where an operator is to put its results: the handles of arrays that were given as ``out``."""
+    return outputs._obj[: n_out._obj.value] if n_out._obj.value else []
 
 
-def _function(run: Callable[..., int]) -> Callable[..., int]:
-    def call(function: Any, values: Any, kinds: Any, n: Any, *rest: Any) -> int:
-        given = arrays_of(values, kinds, n.value)
-        if len(given) > 1 and _several(given):
-            raise mixed(function_name(function.value), _devices(given))
-        return run(function, values, kinds, n, *rest)
+def _check_graph(graph: Any, n: Any, inputs: Any, *_: Any) -> None:
+    given = inputs[: n.value]
+    if _several(given):
+        raise mixed("a hybridized block", _devices(given))
 
-    return call
+
+def _check_function(function: Any, values: Any, kinds: Any, n: Any, *_: Any) -> None:
+    given = arrays_of(values, kinds, n.value)
+    if len(given) > 1 and _several(given):
+        raise mixed(function_name(function.value), _devices(given))
 
 
 def arrays_of(values: Any, kinds: Any, count: int) -> list[Any]:
@@ -106,15 +83,16 @@ def arrays_of(values: Any, kinds: Any, count: int) -> list[Any]:
     return [values[i].v_handle for i in range(count) if kinds[i] == TypeCode.NDARRAYHANDLE]
 
 
-def _backward(run: Callable[..., int]) -> Callable[..., int]:
-    def call(n: int, heads: Any, gradients: Any, *rest: Any) -> int:
-        for i in range(n if isinstance(gradients, ctypes.Array) else 0):
-            pair = [heads[i], gradients[i]]
-            if all(pair) and _several(pair):
-                raise mixed("backward", _devices(pair))
-        return run(n, heads, gradients, *rest)
+def _check_backward(n: int, heads: Any, gradients: Any, *_: Any) -> None:
+    for pair in pairs_of(n, heads, gradients):
+        if _several(pair):
+            raise mixed("backward", _devices(pair))
 
-    return call
+
+def pairs_of(n: int, heads: Any, gradients: Any) -> list[tuple[Any, Any]]:
+    """The handles of the arrays to differentiate, each with that of the gradient that is given for it."""
+    given = gradients[:n] if isinstance(gradients, ctypes.Array) else ()
+    return [pair for pair in zip(heads[:n], given, strict=False) if all(pair)]
 
 
 def _several(handles: Iterable[Any]) -> bool:
@@ -146,6 +124,11 @@ def function_name(function: int) -> str:
     functions = [(name, each) for module in modules for name, each in vars(module).items()]
     known = {each.handle.value: name for name, each in functions if hasattr(each, "handle")}
     return known.get(function, "a function of mxnet.np")
+
+
+def shown(name: str) -> str:
+    """An operator's name as an author writes it: ``add``."""
+    return _PREFIX.sub("", name)
 
 
 @cache

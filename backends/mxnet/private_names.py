@@ -28,6 +28,7 @@ ADDED = ("str",)
 
 _LIBRARY = "mxnet.base:_LIB."
 _OPERATION = "every operation goes through it: strict() and virtual GPUs check the contexts of its arrays"
+_COPY = "copies that are watched go through it; replaced for a block"
 
 VIRTUAL: tuple[PrivateName, ...] = ()
 """Virtual GPUs that do not stand in replace nothing."""
@@ -48,6 +49,15 @@ STAND_IN = (
 OTHERS = (
     *(PrivateName(f"mxnet.{module}:str", "it writes contexts and NumPy 2's numbers", optional=True) for module in TEXT),
     *each(_LIBRARY, "MXInvokeCachedOpEx MXAutogradBackwardEx", _OPERATION),
+    *each(_LIBRARY, "MXNDArraySyncCopyToCPU MXNDArraySyncCopyFromCPU MXNDArraySaveRawBytes MXNDArraySave", _COPY),
+    *each(_LIBRARY, "MXNDArrayGetShapeEx MXNDArrayGetDType MXAutogradGetSymbol", "what a watched copy is of"),
+    *each("mxnet.ndarray.ndarray:", "_DTYPE_MX_TO_NP", "the bytes of a watched copy"),
+    *each(
+        "mxnet.gluon:Trainer.",
+        "_update",
+        "a step of the optimizer; replaced for a block",
+        ("self", "ignore_stale_grad"),
+    ),
     *each(_LIBRARY, "MXSymbolGetAtomicSymbolName", "the name of an operation"),
     *each("mxnet._ffi._ctypes.types:", "TypeCode.NDARRAYHANDLE", "which arguments are arrays"),
 )

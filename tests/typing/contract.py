@@ -38,6 +38,7 @@ from xdevice.backends.mxnet import memory as mxnet_memory
 from xdevice.backends.mxnet import mixing as mxnet_mixing
 from xdevice.backends.mxnet import models as mxnet_models
 from xdevice.backends.mxnet import placement as mxnet_placement
+from xdevice.backends.mxnet import transfers as mxnet_transfers
 from xdevice.backends.mxnet import virtual as mxnet_virtual
 from xdevice.backends.mxnet.maths import linalg as mxnet_linalg
 from xdevice.backends.numpy import collectives as numpy_collectives
@@ -193,3 +194,4 @@ storage: list[contract.Storage] = [
     cupy_storage,
 ]
 sharing: list[contract.Sharing] = [torch_exchange, tensorflow_exchange, paddle_exchange, jax_exchange, numpy_exchange]
+transfers: list[contract.Transfers] = [mxnet_transfers]

@@ -15,14 +15,14 @@ from types import CodeType, FrameType, ModuleType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_OURS = _PACKAGE, os.path.join(os.path.dirname(_PACKAGE), "backends")  # of a checkout
 _libraries = tuple(
     os.path.realpath(path) + os.sep
     for path in {
         *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
         *site.getsitepackages(),
         site.getusersitepackages(),
-        _PACKAGE,
-        os.path.join(os.path.dirname(_PACKAGE), "backends"),  # of a checkout
+        *_OURS,
     }
 )
 _GENERATED = re.compile(r"<(?!ipython-input|stdin)|.*[/\\](?:__autograph_generated_file|(?:site|dist)-packages[/\\])")
@@ -95,10 +95,11 @@ def callers(frame: FrameType | None) -> list[Caller]:
 
 
 def calls_before(frame: FrameType | None) -> list[str]:
-    """The names of the functions of libraries between this frame and the user's innermost, from inside."""
+    """The names of the functions of libraries between this frame and the user's innermost, from inside; not ours."""
     names: list[str] = []
     while frame is not None and not is_users(frame.f_code.co_filename):
-        names.append(frame.f_code.co_name)
+        if not frame.f_code.co_filename.startswith(_OURS):
+            names.append(frame.f_code.co_name)
         frame = frame.f_back
     return names
 

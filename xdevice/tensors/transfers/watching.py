@@ -142,7 +142,8 @@ def _refined(copy: Copy, frame: FrameType, own: Sequence[Caller]) -> Kind:
     within = calls_before(frame)
     name = called(own[0].frame.f_code, own[0].frame.f_lasti) if own else ""
     if copy.target.kind != "cpu":
-        return copy.kind if name != "[]" and _INDEXING.isdisjoint(within) else "index"
+        is_index = name == "[]" or not _INDEXING.isdisjoint(within[-1:])  # a factory may assign, too
+        return "index" if is_index else copy.kind
     if name in _SHOWS or not _SHOWING.isdisjoint(within):
         return "print"
     is_read = copy.kind == "copy" and (name in _READS or not _READING.isdisjoint(within))
