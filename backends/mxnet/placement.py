@@ -35,6 +35,14 @@ def device_of(tensor: Any) -> Device:
         return _known.setdefault((where.device_typeid, where.device_id), holder(where))
 
 
+def device_at(kind: int, index: int) -> Device:
+    """The device of a context of that type, in MXNet's numbers, and index."""
+    try:
+        return _known[kind, index]
+    except KeyError:
+        return _known.setdefault((kind, index), holder(mx.Context(mx.Context.devtype2str[kind], index)))
+
+
 def holder(context: mx.Context) -> Device:
     """The device whose memory an array is in, as its context tells."""
     if is_virtual() and context.device_type == "gpu" and not stands_in():

@@ -17,9 +17,8 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, base
 
-from xdevice.backends.mxnet import mixing
+from xdevice.backends.mxnet import mixing, placement
 from xdevice.backends.mxnet.calls import looking
-from xdevice.backends.mxnet.hardware import as_device
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
 
@@ -128,8 +127,7 @@ class _Recorded(threading.local):
 
 
 def _place(array: Any) -> Device:
-    kind, index = mixing.context_of(array)
-    return as_device(mx.Context(mx.Context.devtype2str[kind], index))
+    return placement.device_at(*mixing.context_of(array))
 
 
 def _nbytes(array: Any) -> int:

@@ -104,6 +104,7 @@ def calls_before(frame: FrameType | None) -> list[str]:
     return names
 
 
+@lru_cache(maxsize=4096)
 def is_allowed(place: Place) -> bool:
     """Whether the statement's line, or its last one, ends with ``# xdevice: allow``."""
     first, last = statement(place)
@@ -144,6 +145,7 @@ def loops(place: Place) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(found, reverse=True))
 
 
+@lru_cache(maxsize=4096)
 def called(code: CodeType, instruction: int) -> str:
     """The function or method that the instruction calls, ``tolist``, or ``[]``; empty where it is not known."""
     if sys.version_info < (3, 11):  # which do not know an instruction's columns

@@ -92,7 +92,8 @@ class Recorder(Listener):
                     frame.f_lasti == mark.instruction and _is_new(inner)
                 )
                 begun = [loop for loop in around if loop not in shared] + shared[:has_gone_round]
-            self.turns.update(loop[:2] for loop in begun)
+            for loop in begun:
+                self.turns[loop[:2]] += 1
             now.update({loop[:2]: self.turns[loop[:2]] for loop in around})
         for frame, inner in callers:
             for each in (frame, inner):
