@@ -24,7 +24,8 @@ from xdevice.device import Device
 
 _config: Any = import_module("jax._src.config")
 _pjit: Any = import_module("jax._src.pjit")
-_jaxlib: Any = import_module("jax._src.interpreters.pxla").xc
+_pxla: Any = import_module("jax._src.interpreters.pxla")
+_jaxlib: Any = _pxla.xc
 _guard: Any = getattr(_config, "guard_lib", None) or _config.transfer_guard_lib  # what older versions call it
 _Array: Any = _jaxlib.ArrayImpl
 _settings: Any = getattr(_config, "config_ext", None)  # None before JAX 0.4.36
@@ -112,7 +113,8 @@ def _replacements(told: "_Told") -> Iterable[tuple[Any, str, Callable[[Any], Any
     yield _jaxlib, "batched_device_put", told.putting
     if hasattr(_jaxlib, "batched_copy_array_to_devices_with_sharding"):
         yield _jaxlib, "batched_copy_array_to_devices_with_sharding", told.copying
-    yield _pjit, "_get_fastpath_data", _left_to_python
+    yield _pjit, "_get_fastpath_data", _shortcut_through_python
+    yield _pxla, "shard_args", _unmarked
 
 
 class _Told:
@@ -190,16 +192,38 @@ class _Told:
         self._watcher.see(Copy(kind, name, nbytes, source, target, address=address))
 
 
-def _left_to_python(shortcut: Callable[..., Any]) -> Callable[..., Any]:
-    """In place of the function that lets C++ make the calls to come: not those that bring arrays from elsewhere."""
+class _Marked(_pxla.Layout if hasattr(_pxla, "Layout") else object):  # type: ignore[misc]  # JAX's, an Any
+    """The layout of an argument from the host, by which C++ leaves it to Python; the one that it has anyhow."""
+
+
+def _shortcut_through_python(shortcut: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of the function that lets C++ make the calls to come: it is to leave to Python what sends something."""
 
     def get_fastpath_data(executable: Any, tree: Any, arguments: Any, results: Any, *rest: Any) -> Any:
         shardings = {x.sharding for x in (*arguments, *results) if type(x) is _Array}
         if len(shardings) > 1 and len({frozenset(sharding.device_set) for sharding in shardings}) > 1:
-            return None
-        return shortcut(executable, tree, arguments, results, *rest)
+            return None  # arrays are brought together
+        data = shortcut(executable, tree, arguments, results, *rest)
+        if not hasattr(data, "in_device_local_layouts"):
+            return data  # older versions: the guard is asked at each call
+        inputs = zip((*getattr(data, "const_args", ()), *arguments), data.kept_var_bitvec, strict=True)
+        sent = [x for x, is_used in inputs if is_used]
+        return data._replace(in_device_local_layouts=list(map(_marked, sent, data.in_device_local_layouts)))
 
     return get_fastpath_data
+
+
+def _marked(x: Any, layout: Any) -> Any:
+    return _Marked(tuple(range(np.ndim(x)))) if layout is None and type(x) is not _Array else layout
+
+
+def _unmarked(shard: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of the function that sends arguments."""
+
+    def shard_args(shardings: Any, layouts: Any, *rest: Any, **options: Any) -> Any:
+        return shard(shardings, [None if type(x) is _Marked else x for x in layouts], *rest, **options)
+
+    return shard_args
 
 
 @lru_cache(maxsize=4096)
@@ -249,7 +273,8 @@ def _read_for(module: str, name: str) -> tuple[Kind, str]:
 
 def _sent_for(module: str, name: str) -> tuple[Kind, str]:
     """What values are sent for, by the function that was called."""
-    shown = "jit" if module == "jax._src.pjit" else name.removeprefix("_operator_").strip("_") or "device_put"
+    is_call = module in ("jax._src.pjit", "jax._src.interpreters.pxla")
+    shown = "jit" if is_call else name.removeprefix("_operator_").strip("_") or "device_put"
     makes = module in _MAKERS or module.startswith("xdevice.")
     if makes or _guard.thread_local_state().explicit_device_put:
         return "copy", shown

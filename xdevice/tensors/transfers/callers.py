@@ -31,7 +31,10 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictC
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _MOST = 12  # frames: a program that is deeper is cut at its outer end
 
+_MOST_CALLS = 4096
+
 _users: dict[str, bool] = {}  # whether a file is the user's
+_calls: dict[tuple[int, int], tuple[CodeType, str]] = {}  # not by the code itself, whose hash is slow
 
 
 class Place(NamedTuple):
@@ -145,9 +148,18 @@ def loops(place: Place) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(found, reverse=True))
 
 
-@lru_cache(maxsize=4096)
 def called(code: CodeType, instruction: int) -> str:
     """The function or method that the instruction calls, ``tolist``, or ``[]``; empty where it is not known."""
+    key = id(code), instruction
+    known = _calls.get(key)
+    if known is None:
+        if len(_calls) > _MOST_CALLS:
+            _calls.clear()
+        known = _calls[key] = code, _named_at(code, instruction)  # the code is kept, so that its id stays its own
+    return known[1]
+
+
+def _named_at(code: CodeType, instruction: int) -> str:
     if sys.version_info < (3, 11):  # which do not know an instruction's columns
         return ""
     line, end, left, right = next(islice(code.co_positions(), instruction // 2, None))
