@@ -1,0 +1,296 @@
+"""Copies that TensorFlow makes between devices, as they are about to be made.
+
+Seen are the reading of values, copies that are asked for, what is made of NumPy arrays and lists, operands that are
+elsewhere than the operation runs, and what a `tf.function` is given. TensorFlow keeps the copy of an operand for as
+long as the operand lives, so that it is told once.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.data.ops import iterator_ops  # what gives the batches of a dataset
+from tensorflow.python.framework import constant_op, ops  # what makes tensors of arrays; what reads and copies them
+
+from xdevice.backends.tensorflow.functions import steps_of, targets_of
+from xdevice.backends.tensorflow.operations import (
+    DIMENSIONS,
+    HOST,
+    INDICES,
+    Operand,
+    here,
+    is_function,
+    looked_at,
+    operands,
+    replaced,
+    spoken,
+    takes_indices,
+)
+from xdevice.backends.tensorflow.placement import placed, variable_of
+from xdevice.contract import Copy, Kind, Watcher
+from xdevice.device import Device
+
+_Eager: Any = tf.__internal__.EagerTensor
+_ops: Any = ops
+_constants: Any = constant_op
+_iterators: Any = iterator_ops
+
+_SIZES = frozenset({"DynamicPartition", "SegmentSum", "Unique", "UniqueV2", "UniqueWithCounts", "Where"})
+"""Operations whose results' sizes depend on values: on a GPU they read the size back."""
+_COUNTS = frozenset({"AssignAddVariableOp", "AssignVariableOp"})
+_MAKES = frozenset({"cast", "constant", "convert_to_tensor_v2_with_dispatch", "identity", "identity_n", "read_value"})
+"""Functions of TensorFlow by which a program asks for a tensor, and so for its copy."""
+_FEEDS = ("tensorflow.python.data.", "tensorflow.python.ops.variables")
+_COMPUTES = ("keras.src.ops", "xdevice.backends.tensorflow.maths", "xdevice.kit.standard")
+_LOOPS = ("keras.src.backend.tensorflow.trainer", "tensorflow.python.data.", "tf_keras.src.engine.")
+"""Where a boolean that is read says whether there is another batch, which is known on the host."""
+_BETWEEN = frozenset({"error_handler", "new_func", "op_dispatch_handler", "wrapped", "wrapper"})  # decorators'
+_LIBRARIES = frozenset({"contextlib", "functools", "keras", "numpy", "tensorflow", "tf_keras", "xdevice"})
+
+
+@contextmanager
+def watch(watcher: Watcher) -> Generator[None, None, None]:
+    seen = _Seen(watcher)
+    base = _ops._EagerTensorBase
+    with ExitStack() as stack:
+        for owner, name, make in (
+            (base, "_numpy", seen.reading),
+            (base, "_copy_nograd", seen.copying),
+            (_constants, "convert_to_eager_tensor", seen.making),
+            (_iterators.OwnedIterator, "_next_internal", seen.feeding),
+            (np, "asarray", seen.exporting),
+            (np, "array", seen.exporting),
+        ):
+            stack.enter_context(replaced(owner, name, make))
+        stack.enter_context(looked_at(seen.operation))
+        yield
+
+
+def unseen() -> list[str]:
+    return [
+        "what a tf.function copies inside, Keras's compiled training included: it is placed when it is traced",
+        "arrays that NumPy makes of a tensor otherwise than by np.asarray and np.array: np.sum(x), memoryview(x)",
+        "operations that have no kernel for a GPU and run on the CPU, tf.print excepted",
+        "a few int32 that are read, as most of a GPU's kernels keep these in the host's memory",
+    ]
+
+
+class _Seen:
+    """What is told to one watcher, and which operands have been copied."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._copies: dict[tuple[int, Device], Any] = {}
+
+    def _see(self, copy: Copy) -> None:
+        if copy.source is not copy.target and copy.nbytes:
+            self._watcher.see(copy)
+
+    def reading(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        """``EagerTensor._numpy``, by which TensorFlow reads values."""
+
+        def numpy(tensor: Any) -> Any:
+            source = placed(tensor.backing_device)
+            if source is not HOST and not _is_kept(tensor.dtype, tensor.shape):
+                calls = _calls(sys._getframe(1))
+                if not (tensor.dtype == tf.bool and any(module.startswith(_LOOPS) for module, _ in calls)):
+                    kind: Kind = "copy" if _asked(calls) else "number"
+                    self._see(Copy(kind, calls[0][1].strip("_") if calls else "numpy", _size(tensor), source, HOST))
+            return read(tensor)
+
+        return numpy
+
+    def copying(self, copy: Callable[..., Any]) -> Callable[..., Any]:
+        """``EagerTensor._copy_nograd``, by which we copy, and TensorFlow's gradient of a copy."""
+
+        def copy_nograd(tensor: Any, ctx: Any = None, device_name: Any = None) -> Any:
+            target = placed(device_name) if device_name else here()
+            kind: Kind = "gradient" if _is_backward(_calls(sys._getframe(1))) else "copy"
+            self._see(Copy(kind, "copy", _size(tensor), placed(tensor.backing_device), target))
+            return copy(tensor, ctx, device_name)
+
+        return copy_nograd
+
+    def making(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        """``convert_to_eager_tensor``, for what is no tensor yet. Python's numbers are copied once, and kept."""
+
+        @wraps(make)
+        def convert(value: Any, ctx: Any, dtype: Any = None) -> Any:
+            target = here()
+            if target is not HOST and isinstance(value, (np.ndarray, np.generic, list, tuple)):
+                nbytes = _size_made(value, dtype)
+                calls = _calls(sys._getframe(1))
+                if nbytes and not (
+                    isinstance(value, np.ndarray) and any("_eager_fallback" in name for _, name in calls)
+                ):
+                    address = value.ctypes.data if isinstance(value, np.ndarray) else 0
+                    self._see(Copy(_kind_made(calls), "convert_to_tensor", nbytes, HOST, target, address))
+            return make(value, ctx, dtype)
+
+        return convert
+
+    def feeding(self, give: Callable[..., Any]) -> Callable[..., Any]:
+        """``OwnedIterator._next_internal``: batches are made on the host."""
+
+        def next_internal(iterator: Any) -> Any:
+            batch = give(iterator)
+            for tensor in tf.nest.flatten(batch, expand_composites=True):
+                if type(tensor) is _Eager:
+                    self._see(Copy("copy", "IteratorGetNext", _size(tensor), HOST, placed(tensor.backing_device)))
+            return batch
+
+        return next_internal
+
+    def exporting(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        """``np.asarray`` and ``np.array``, which ask a tensor for its memory and no function of it."""
+
+        @wraps(make)
+        def export(*args: Any, **kwargs: Any) -> Any:
+            given = args[0] if args else None
+            for tensor in given if isinstance(given, (list, tuple)) else (given,):
+                if type(tensor) is _Eager and np.dtype(tensor.dtype.as_numpy_dtype).kind in "biufc":
+                    self._see(Copy("number", make.__name__, _size(tensor), placed(tensor.backing_device), HOST))
+            return make(*args, **kwargs)
+
+        return export
+
+    def operation(self, operation: str, arguments: Any, places: set[str]) -> None:
+        """An operation, with TensorFlow's names of the devices where its arguments are."""
+        target = here()
+        if any(placed(place) is not target for place in places) or (target is not HOST and takes_indices(operation)):
+            self._operands(operation, arguments, target)
+        if target is not HOST and operation in _SIZES:
+            self._see(Copy("size", operation, 8, target, HOST))
+        elif target is not HOST and operation == "StringFormat":
+            for _, operand in operands(operation, arguments):
+                self._see(Copy("print", operation, operand.nbytes, operand.place, HOST))
+        elif operation in _COUNTS:
+            self._counted(arguments)
+        elif is_function(operation):
+            for optimizer in steps_of(operation, arguments):
+                self._watcher.stepped(optimizer)
+
+    def _operands(self, operation: str, arguments: Any, scope: Device) -> None:
+        """Tell of the operands that are elsewhere than the operation runs."""
+        given = list(operands(operation, arguments))
+        if is_function(operation):
+            crossing = [(o, t) for i, o in given if not o.is_handle for t in targets_of(operation, i, scope)]
+        else:  # it runs beside a variable that it is given
+            target = next((o.place for _, o in given if o.is_handle), scope)
+            crossing = [(o, target) for _, o in given]
+        for operand, target in crossing:
+            if operand.place is target or _is_small(operand) or (id(operand.value), target) in self._copies:
+                continue
+            calls = _calls(sys._getframe(1))
+            array = operand.value.ctypes.data if isinstance(operand.value, np.ndarray) else 0
+            kind = _kind(operation, operand, target, calls)
+            self._see(Copy(kind, spoken(operation), operand.nbytes, operand.place, target, array))
+            if type(operand.value) is _Eager:
+                self._keep(operand.value, target)
+
+    def _keep(self, tensor: Any, target: Device) -> None:
+        """Remember that TensorFlow has the tensor's copy, until the tensor goes."""
+        key, copies = (id(tensor), target), self._copies
+        copies[key] = weakref.ref(tensor, lambda _: copies.pop(key, None))
+
+    def _counted(self, arguments: Any) -> None:
+        """Tell of the optimizer that now sets the number of its steps."""
+        handle, value = arguments[:2]
+        if getattr(value, "dtype", None) != tf.int64 or value.shape.rank:
+            return
+        for frame in _frames(sys._getframe(1)):
+            owner = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
+            if hasattr(type(owner), "iterations") and variable_of(owner.iterations)._handle is handle:
+                self._watcher.stepped(owner)
+                return
+
+
+def _size(tensor: Any) -> int:
+    if tensor.dtype in (tf.string, tf.resource, tf.variant):
+        return 0
+    return int(tensor.dtype.size * tensor.shape.num_elements())
+
+
+def _size_made(value: Any, dtype: Any) -> int:
+    """The size of the tensor that is made of an array or a list; zero of text and int32, which stay on the host."""
+    leaf, count = value, 1
+    while isinstance(leaf, (list, tuple)) and leaf:
+        leaf, count = leaf[0], count * len(leaf)
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        count, likely = count * leaf.size, leaf.dtype
+    else:
+        likely = {int: tf.int32, float: tf.float32, bool: tf.bool, complex: tf.complex128}.get(type(leaf))
+    made = tf.as_dtype(dtype or likely) if likely is not None else tf.string
+    return 0 if made in (tf.int32, tf.string) else count * made.size
+
+
+def _is_small(operand: Operand) -> bool:
+    """Whether it is an integer, or a shape, that TensorFlow's kernels take from the host."""
+    if operand.name in INDICES:
+        return False
+    kept = operand.is_kept and not isinstance(operand.value, np.ndarray)
+    return kept or operand.is_shape or (operand.is_scalar and operand.dtype in (tf.int32, tf.int64))
+
+
+def _is_kept(dtype: Any, shape: Any) -> bool:
+    """Whether values read are few int32, which most of a GPU's kernels keep in the host's memory."""
+    return bool(dtype == tf.int32 and (not shape.rank or (shape.rank == 1 and shape[0] <= DIMENSIONS)))
+
+
+def _frames(frame: Any) -> Iterable[Any]:
+    """The frames of libraries from this one outwards, to the program's own."""
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in _LIBRARIES or module.startswith("xdevice.testing"):
+            return
+        yield frame
+        frame = frame.f_back
+
+
+def _calls(frame: Any) -> list[tuple[str, str]]:
+    """The module and the name of each function of a library from this frame outwards."""
+    return [(each.f_globals["__name__"], each.f_code.co_name) for each in _frames(frame)]
+
+
+def _outermost(calls: list[tuple[str, str]]) -> tuple[str, str]:
+    """The function that the program called, without its decorators."""
+    return next((call for call in reversed(calls) if call[1] not in _BETWEEN), ("", ""))
+
+
+def _is_backward(calls: list[tuple[str, str]]) -> bool:
+    return any(name == "imperative_grad" for _, name in calls)
+
+
+def _asked(calls: list[tuple[str, str]]) -> bool:
+    """Whether the program asks xdevice for a copy, and not for computing."""
+    return _outermost(calls)[0].startswith("xdevice.") and not any(m.startswith(_COMPUTES) for m, _ in calls)
+
+
+def _kind_made(calls: list[tuple[str, str]]) -> Kind:
+    module, name = _outermost(calls)
+    feeds = module.startswith(_FEEDS) or (
+        module.startswith(("keras.", "tf_keras.")) and not module.startswith(_COMPUTES)
+    )
+    if _is_backward(calls):
+        return "gradient"
+    return "copy" if name in _MAKES or feeds or _asked(calls) else "index"
+
+
+def _kind(operation: str, operand: Operand, target: Device, calls: list[tuple[str, str]]) -> Kind:
+    if _is_backward(calls):
+        return "gradient"
+    if operation == "AssignVariableOp" or _asked(calls):
+        return "copy"
+    if operation == "Identity":
+        if _outermost(calls)[1] in _MAKES:
+            return "copy"
+        if target is HOST:
+            return "number"
+    return "index" if operand.is_kept else "operand"
