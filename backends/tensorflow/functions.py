@@ -1,7 +1,5 @@
 """What a `tf.function` does with its arguments, by its definition: where it needs them, and whose steps it counts."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Iterator
@@ -33,16 +31,21 @@ def steps_of(function: str, arguments: Any) -> Iterator[object]:
             yield optimizer
 
 
-def _counting(handles: set[int]) -> Iterator[Any]:
+def counter_of(optimizer: object) -> Any:
+    """The handle of the variable in which an optimizer of Keras counts its steps; None for any other object."""
+    counter = getattr(optimizer, "_iterations", None) if _is_optimizer(type(optimizer)) else None
+    return getattr(variable_of(counter), "_handle", None)
+
+
+def _is_optimizer(cls: type) -> bool:
+    return all(any(name in vars(each) for each in cls.__mro__) for name in ("iterations", "apply_gradients"))
+
+
+def _counting(handles: set[int]) -> list[Any]:
     """The optimizers that count their steps in one of these variables."""
     found = gc.get_objects()
-    kinds = {type(each) for each in found}
-    counts = {
-        k for k in kinds if all(any(word in vars(c) for c in k.__mro__) for word in ("iterations", "apply_gradients"))
-    }
-    for each in found:
-        if type(each) in counts and id(getattr(variable_of(each.iterations), "_handle", None)) in handles:
-            yield each
+    kinds = {kind for kind in {type(each) for each in found} if _is_optimizer(kind)}
+    return [each for each in found if type(each) in kinds and id(counter_of(each)) in handles]
 
 
 @lru_cache(maxsize=1024)

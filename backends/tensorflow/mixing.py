@@ -4,8 +4,6 @@ While a strict block is open, each operation is checked before it runs, those of
 what a `tf.function` is given; not what it does inside.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from typing import Any
 

@@ -5,8 +5,6 @@ TensorFlow, in every thread. While anything looks, these are replaced. Operation
 when it is traced, and are not seen.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -24,7 +22,7 @@ from xdevice.backends.tensorflow.hardware import count, is_virtual
 from xdevice.backends.tensorflow.placement import placed, role, variable_of
 from xdevice.device import Device
 
-Look = Callable[[str, Any, "set[str]"], None]
+Look = Callable[[str, Any, set[str]], None]
 """What is called with an operation's name, its arguments, and TensorFlow's names of the devices where these are."""
 
 HOST = Device("cpu", 0)

@@ -61,7 +61,8 @@ STAND_IN = (
 )
 """Replaced where virtual GPUs stand in."""
 
-_EVERY_OPERATION = "strict(): every operation goes through it; replaced for a block"
+_EVERY_OPERATION = "strict() and copies: every operation goes through it; replaced for a block"
+_COPIES = "copies are seen; replaced for a block"
 _BESIDE = "gradients beside the forward pass"
 
 OTHERS = (
@@ -84,8 +85,12 @@ OTHERS = (
     ),
     *each(f"{_PYTHON}pywrap_tfe:", "TFE_Py_RegisterGradientFunction", _BESIDE),
     *each(f"{_PYTHON}pywrap_tfe:TFE_Py_", "FastPathExecute Execute ExecuteCancelable", _EVERY_OPERATION),
-    *each(f"{_PYTHON}eager.core:", "_FallbackException", "strict(): an operation that takes the long way"),
-    *each(f"{_PYTHON}framework.op_def_registry:", "get", "strict(): what an operation calls its arguments"),
+    *each(f"{_PYTHON}eager.core:", "_FallbackException", "an operation that takes the long way"),
+    *each(f"{_PYTHON}framework.op_def_registry:", "get", "what an operation calls its arguments"),
+    *each(_OPS, "_EagerTensorBase._numpy", _COPIES, ("self",)),
+    *each(f"{_PYTHON}framework.constant_op:", "convert_to_eager_tensor", _COPIES, ("value", "ctx", "dtype")),
+    *each(f"{_PYTHON}data.ops.iterator_ops:", "OwnedIterator._next_internal", _COPIES, ("self",)),
+    *each(_CONTEXT, "get_function_def", "which devices and variables a function uses", ("name",)),
     *each(_OPS, "EagerTensor._copy", "a copy to another device", ("ctx", "device_name")),
     *each(_OPS, "EagerTensor._handle_data", "the shape of a variable"),
     *each(f"{_PYTHON}ops.resource_variable_ops:", "BaseResourceVariable ResourceVariable", "what is a variable"),

@@ -5,8 +5,6 @@ elsewhere than the operation runs, and what a `tf.function` is given. TensorFlow
 long as the operand lives, so that it is told once.
 """
 
-from __future__ import annotations
-
 import sys
 import weakref
 from collections.abc import Callable, Generator, Iterable
@@ -19,7 +17,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import iterator_ops  # what gives the batches of a dataset
 from tensorflow.python.framework import constant_op, ops  # what makes tensors of arrays; what reads and copies them
 
-from xdevice.backends.tensorflow.functions import steps_of, targets_of
+from xdevice.backends.tensorflow.functions import counter_of, steps_of, targets_of
 from xdevice.backends.tensorflow.operations import (
     DIMENSIONS,
     HOST,
@@ -33,7 +31,7 @@ from xdevice.backends.tensorflow.operations import (
     spoken,
     takes_indices,
 )
-from xdevice.backends.tensorflow.placement import placed, variable_of
+from xdevice.backends.tensorflow.placement import placed
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
 
@@ -125,13 +123,10 @@ class _Seen:
         def convert(value: Any, ctx: Any, dtype: Any = None) -> Any:
             target = here()
             if target is not HOST and isinstance(value, (np.ndarray, np.generic, list, tuple)):
-                nbytes = _size_made(value, dtype)
-                calls = _calls(sys._getframe(1))
-                if nbytes and not (
-                    isinstance(value, np.ndarray) and any("_eager_fallback" in name for _, name in calls)
-                ):
-                    address = value.ctypes.data if isinstance(value, np.ndarray) else 0
-                    self._see(Copy(_kind_made(calls), "convert_to_tensor", nbytes, HOST, target, address))
+                nbytes, calls, is_array = _size_made(value, dtype), _calls(sys._getframe(1)), type(value) is np.ndarray
+                if nbytes and not (is_array and any("_eager_fallback" in name for _, name in calls)):
+                    address = value.ctypes.data if is_array else 0
+                    self._see(Copy(_kind_made(calls), "convert_to_tensor", nbytes, HOST, target, address=address))
             return make(value, ctx, dtype)
 
         return convert
@@ -189,9 +184,9 @@ class _Seen:
             if operand.place is target or _is_small(operand) or (id(operand.value), target) in self._copies:
                 continue
             calls = _calls(sys._getframe(1))
-            array = operand.value.ctypes.data if isinstance(operand.value, np.ndarray) else 0
+            address = operand.value.ctypes.data if isinstance(operand.value, np.ndarray) else 0
             kind = _kind(operation, operand, target, calls)
-            self._see(Copy(kind, spoken(operation), operand.nbytes, operand.place, target, array))
+            self._see(Copy(kind, spoken(operation), operand.nbytes, operand.place, target, address=address))
             if type(operand.value) is _Eager:
                 self._keep(operand.value, target)
 
@@ -207,7 +202,7 @@ class _Seen:
             return
         for frame in _frames(sys._getframe(1)):
             owner = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
-            if hasattr(type(owner), "iterations") and variable_of(owner.iterations)._handle is handle:
+            if counter_of(owner) is handle:
                 self._watcher.stepped(owner)
                 return
 

@@ -1,0 +1,34 @@
+"""Copies under TensorFlow, seen on each sort of virtual GPUs, in a process of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+OPTIONS = "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"
+
+
+@pytest.mark.parametrize("gpus", ["2", "2:stand-in"])
+def test_copies_are_seen_and_refused(gpus):
+    options = *OPTIONS, "--xdevice-backend=tensorflow", f"--xdevice-virtual-gpus={gpus}"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "copies_tensorflow.py"],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=Path(__file__).parent,
+    )
+    assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
+
+
+def test_there_is_nothing_to_see_without_a_gpu():
+    program = """
+import numpy as np, tensorflow as tf, xdevice
+with xdevice.watch_transfers() as report:
+    x = tf.constant(np.ones(3))
+    print(float(tf.reduce_sum(x)), np.asarray(x + 1.0).tolist(), tf.function(lambda y: y[y > 0])(x).numpy().tolist())
+print(len(report))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.stdout.splitlines() == ["3.0 [2.0, 2.0, 2.0] [1.0, 1.0, 1.0]", "0"], done.stderr
