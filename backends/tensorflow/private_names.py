@@ -20,12 +20,21 @@ _MEMORY = "it counts the tensors on the virtual GPU"
 _ASKED = "it answers for virtual GPUs as for CUDA's"
 _NCCL = "the default is a reduction by NCCL, which logical CPUs lack"
 
+_BOTH = each(
+    f"{_PYTHON}framework.func_graph:FuncGraph.",
+    "capture_call_time_value",
+    "a branch of a graph gets the keys of collectives",
+    ("closure", "spec"),
+)
+
 VIRTUAL = (
+    *_BOTH,
     *each(f"{_DISTRIBUTE}mirrored_strategy:", "all_local_devices", "MirroredStrategy() uses the virtual GPUs alone"),
 )
 """Replaced by virtual GPUs that do not stand in."""
 
 STAND_IN = (
+    *_BOTH,
     *each(_CONTEXT, "_initialize_physical_devices", "GPUs are listed", ("self", "reinitialize")),
     *each(_CONTEXT, "_initialize_logical_devices", "logical CPUs are listed as GPUs", ("self",)),
     *each(_CONTEXT, "config", "the runtime gets logical CPUs in place of the GPUs"),

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import ops
 
 import xdevice
 from xdevice import Device, cpu, device_of, to_device
@@ -104,6 +105,7 @@ import tensorflow as tf
 settings = lambda: (tf.config.get_soft_device_placement(), tf.config.experimental.get_device_policy())
 theirs, environment = settings(), dict(os.environ)
 from tensorflow.python.eager import context
+from tensorflow.python.framework import ops
 import xdevice
 xdevice.use("tensorflow")
 counts = [xdevice.count(kind) for kind in ("cpu", "gpu", "tpu", "quantum")]
@@ -732,3 +734,11 @@ def test_autograph_leaves_errors_as_they_are():
 
     with pytest.raises(xdevice.DeviceNotFoundError, match="gpu:7 does not exist"):
         made()
+
+
+def test_tensorflow_feeds_no_branch_what_is_known_when_its_function_is_called():
+    when_called = (lambda: tf.constant(1)), tf.TensorSpec([], tf.int32)
+    inner = tf.function(lambda: ops.get_default_graph().capture_call_time_value(*when_called), autograph=False)
+    outer = tf.function(lambda x: tf.cond(x, inner.get_concrete_function(), lambda: 0), autograph=False)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="You must feed a value for placeholder"):
+        outer(tf.constant(True))  # mended: _feed_control_flow in backends/tensorflow/virtual may go

@@ -163,6 +163,51 @@ def test_a_mirrored_strategy_has_a_replica_on_each_gpu_and_gives_the_cpus_number
     assert scaled == loaded == "[3. 6.]"  # what was saved is loaded where there is no GPU
 
 
+# the loop of TensorFlow's tutorials on distribution: weights and slots are made in the first call of a tf.function
+LOOP = """
+    import os
+    "XDEVICE_VIRTUAL_GPUS" in os.environ and __import__("xdevice")
+    import numpy as np, tensorflow as tf
+    tf.keras.utils.set_random_seed(0)
+    strategy = tf.distribute.MirroredStrategy()
+    x = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
+    batches = tf.data.Dataset.from_tensor_slices((x, x.sum(1, keepdims=True))).batch(16)
+    data = strategy.experimental_distribute_dataset(batches)
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(8, "relu"), tf.keras.layers.Dense(1)])
+        optimizer = tf.keras.optimizers.Adam(0.01)
+        error = tf.keras.metrics.MeanAbsoluteError()
+    def train_step(batch):
+        x, y = batch
+        with tf.GradientTape() as tape:
+            predicted = model(x, training=True)
+            loss = tf.nn.compute_average_loss(tf.reduce_mean((predicted - y) ** 2, 1), global_batch_size=16)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        error.update_state(y, predicted)
+        return loss
+    @tf.function
+    def step(batch):
+        return strategy.reduce("SUM", strategy.run(train_step, args=(batch,)), axis=None)
+    @tf.function
+    def epoch(data):
+        total = 0.0
+        for batch in data:
+            total += step(batch)
+        return total
+    print(strategy.num_replicas_in_sync)
+    print(*(float(step(batch)) for batch in data), float(epoch(data)), float(error.result()))
+"""
+
+
+def test_a_loop_whose_weights_are_made_in_its_first_step_has_the_cpus_numbers(program):
+    ran = program(LOOP), program(LOOP, gpus=False, XDEVICE_VIRTUAL_GPUS="2"), program(LOOP, gpus=False)
+    assert [replicas for replicas, _ in ran] == ["2", "2", "1"]
+    stands_in, virtual, alone = ([float(x) for x in losses.split()] for _, losses in ran)
+    assert stands_in == pytest.approx(alone, rel=1e-4)
+    assert virtual == pytest.approx(alone, rel=1e-4)
+
+
 @pytest.mark.weekly
 def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(keras_losses):
     with_gpus, alone, more = keras_losses(

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute import mirrored_strategy
+from tensorflow.python.framework import func_graph
 
 from xdevice.backends.tensorflow import private_names
 from xdevice.backends.tensorflow.hardware import is_running, name_virtual, named
@@ -45,6 +46,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     for word in {physical.device_type for physical in real}:
         tf.config.set_visible_devices([], word)
     name_virtual(n, stand_in=stand_in)
+    _feed_control_flow()
     if stand_in:
         from xdevice.backends.tensorflow.virtual import stand_in as gpus_of_tf  # it replaces parts of TensorFlow
 
@@ -54,6 +56,24 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     _leave_out_the_cpu()
     for i in range(n):
         spell(Device("gpu", i), _names(i + 1))
+
+
+def _feed_control_flow() -> None:
+    """Let a branch of a graph have what is known only when its function is called, such as a collective's key.
+
+    TensorFlow 2.21 puts it in the branch, where nothing feeds it: "You must feed a value for placeholder" ends custom
+    loops that make weights or an optimizer's slots in the first call under a `MirroredStrategy`.
+    """
+    kind: Any = func_graph.FuncGraph
+    capture = kind.capture_call_time_value
+
+    def capture_in_function(self: Any, closure: Any, spec: Any, *args: Any, **kwargs: Any) -> Any:
+        while getattr(self, "is_control_flow_graph", False):
+            self = self.outer_graph
+        with self.as_default():
+            return capture(self, closure, spec, *args, **kwargs)
+
+    kind.capture_call_time_value = capture_in_function
 
 
 def _leave_out_the_cpu() -> None:
