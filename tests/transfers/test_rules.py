@@ -73,6 +73,10 @@ TRIGGERS = {
         "for _ in range(4):\n    Tensor().does('index', back=True)\n",
         "Tensor().does('index', back=True)\n",
     ),
+    "number-from-python": (
+        "for _ in range(4):\n    Tensor().does('operand', back=True)\n",
+        "for x in Tensor().to_fill(4):\n    x.to('gpu')\n",
+    ),
     "operand-elsewhere": (
         "Tensor().does('operand', back=True)\n",
         "Tensor().to('gpu')\n",
@@ -83,7 +87,7 @@ TRIGGERS = {
     ),
     "made-on-the-host": (
         "zeros(3).to('gpu')\n",
-        "x = zeros(3, device='cpu')\nx.to('gpu')\nzeros(3, device='cpu').to('gpu')\n",
+        "x = zeros(3)\nx.to('gpu')\n",
     ),
     "same-memory-again": (
         "x = Tensor()\nfor _ in range(4):\n    x.to('gpu')\n",
@@ -127,3 +131,23 @@ def test_a_rule_has_a_program_that_triggers_it_and_a_twin_that_does_not(reported
     guilty, innocent = TRIGGERS[rule]
     assert rule in [finding.rule for finding in reported(guilty)]
     assert rule not in [finding.rule for finding in reported(innocent)]
+
+
+def test_a_number_that_is_read_after_a_loop_is_read_where_it_should_be(reported):
+    report = reported(
+        """
+        def epoch():
+            loss = Tensor()
+            for _ in range(4):
+                loss.item()
+            return loss.item()
+
+        for _ in range(5):
+            epoch()
+            loss = Tensor()
+            for _ in range(3):
+                pass
+            loss.item()
+        """
+    )
+    assert {each.line: each.rule for each in report} == {5: "number-per-step", 6: "", 13: ""}

@@ -18,6 +18,8 @@ NO_GPU = (
     "SCRIPT runs a script on two virtual ones"
 )
 
+_FEW = 2  # sentences on what is not seen
+
 
 def text(report: Contents) -> str:
     """One finding a line, under it what to write instead; a last line with the totals, and what they leave out."""
@@ -37,9 +39,10 @@ def summary(report: Contents) -> list[str]:
         return [NO_GPU]
     took = f": {time(report.estimate)} at {report.bus}, a stated bus" if report.copies else ""
     accepted = f"; {number(report.allowed)} more allowed by `# xdevice: allow`" if report.allowed else ""
-    unseen = "; ".join(sentence.rstrip(".") for sentence in report.unseen())
     total = f"in all {number(report.copies)}, {size(report.nbytes)}{took}{accepted}"
-    return [total, *([f"not seen: {unseen}"] if unseen else [])]
+    unseen = report.unseen()
+    more = f"; {len(unseen) - _FEW} more in to_json()" if len(unseen) > _FEW else ""
+    return [total, f"not seen: {'; '.join(sentence.rstrip('.') for sentence in unseen[:_FEW])}{more}"]
 
 
 def json(report: Contents) -> str:

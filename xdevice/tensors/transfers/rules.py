@@ -10,6 +10,8 @@ from xdevice.tensors.transfers import syntax
 from xdevice.tensors.transfers.recording import Recorder, Site
 from xdevice.tensors.transfers.watching import named
 
+_NUMBER = 8
+"""Bytes of the largest number."""
 _OFTEN = 3
 """Copies at one line that are taken for repeated although no step or loop is known."""
 
@@ -61,9 +63,16 @@ class Facts:
         return self._program.steps > 1 and self.per_step is None and set(self.site.steps) == {0}
 
     @property
-    def is_read_often(self) -> bool:
-        """Whether values are read again and again."""
-        return self.repeats or self.copies >= _OFTEN
+    def is_rare(self) -> bool:
+        """Whether at least ten steps come before it, or a loop: as good as can be."""
+        if self.per_step is not None:
+            return self.per_step <= 0.1
+        return self.site.place is not None and syntax.follows_loop(self.site.place)
+
+    @property
+    def is_often(self) -> bool:
+        """Whether it is done again and again."""
+        return (self.repeats or self.copies >= _OFTEN) and not self.is_rare
 
     @property
     def together(self) -> int:
@@ -89,6 +98,17 @@ class Facts:
     def is_fetched(self) -> bool:
         """Whether the program asks for it on the host."""
         return self.kind == "copy" and self.to == "host"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether single numbers are copied."""
+        return self.site.nbytes <= self.copies * _NUMBER
+
+    @property
+    def is_read(self) -> bool:
+        """Whether numbers are read, again and again."""
+        reads = self.kind == "number" or (self.is_fetched and self.is_number)
+        return reads and self.is_often
 
     @property
     def is_small(self) -> bool:
@@ -134,38 +154,50 @@ class Rule(NamedTuple):
 RULES = (
     Rule(
         "numbers-one-by-one",
-        lambda at: at.kind == "number" and at.together >= 3,
+        lambda at: at.is_read and at.together >= 3,
         "{at.together} in one {at.period}: stack them on the device, and read once",
     ),
     Rule(
         "sum-on-the-host",
-        lambda at: at.kind == "number" and at.is_read_often and at.adds_up,
+        lambda at: at.is_read and at.adds_up,
         "add on the device, read once per epoch",
     ),
     Rule(
         "decision-on-the-host",
-        lambda at: at.kind == "number" and at.is_read_often and at.decides,
+        lambda at: at.is_read and at.decides,
         "decide on the device, with where, or ask every 100 steps",
     ),
     Rule(
         "number-per-step",
-        lambda at: at.kind == "number" and at.is_read_often,
+        lambda at: at.is_read,
         "keep it on the device, read it after the loop or every 100 steps",
     ),
     Rule(
         "shown-per-step",
-        lambda at: at.kind == "print" and at.is_read_often,
+        lambda at: at.kind == "print" and at.is_often,
         "show it after the loop or every 100 steps",
     ),
     Rule(
         "size-from-values",
-        lambda at: at.kind == "size" and at.is_read_often,
+        lambda at: at.kind == "size" and at.is_often,
         "where(mask, x, 0) in place of x[mask]: its shape is known, so nothing waits",
     ),
     Rule(
         "index-from-the-host",
-        lambda at: at.kind == "index" and at.is_read_often,
+        lambda at: at.kind == "index" and at.is_often,
         "make the index on {at.to}, once, before the loop",
+    ),
+    Rule(
+        "number-from-python",
+        lambda at: (
+            at.source == "host"
+            and at.kind in ("copy", "operand")
+            and at.repeats
+            and at.is_number
+            and not at.factory
+            and not at.unchanged
+        ),
+        "a number of Python's, sent each time: make it on {at.to} before the loop, or compile the step",
     ),
     Rule("operand-elsewhere", lambda at: at.kind == "operand", "move the operand to {at.to} once, before it is used"),
     Rule(
@@ -205,7 +237,7 @@ RULES = (
     ),
     Rule(
         "fetched-per-step",
-        lambda at: at.is_fetched and at.repeats,
+        lambda at: at.is_fetched and at.repeats and not at.is_rare,
         "keep it on the device, copy it once, after the loop",
     ),
 )

@@ -15,15 +15,13 @@ _FACTORIES = {
     *("rand", "randn", "randint", "randperm", "normal", "uniform", "rand_like", "randn_like"),
 }
 """What makes a tensor of no data: it can be made anywhere."""
-_CHOOSES = {"device", "ctx", "place"}
-"""Arguments of a factory that choose the device."""
 
 
 def factory(place: Place) -> str:
     """The factory whose result the line moves at once, ``torch.zeros`` in ``torch.zeros(3).cuda()``; else empty."""
     for value in _moved(place):
         if isinstance(value, ast.Call) and _name(value.func) in _FACTORIES:
-            return "" if _CHOOSES.intersection(word.arg or "" for word in value.keywords) else ast.unparse(value.func)
+            return ast.unparse(value.func)
     return ""
 
 
@@ -54,6 +52,18 @@ def adds_up(place: Place) -> bool:
 def decides(place: Place) -> bool:
     """Whether the line is the condition of an ``if``, a ``while`` or an ``assert``."""
     return any(isinstance(node, (ast.If, ast.While, ast.Assert)) for node in _statements(place))
+
+
+def follows_loop(place: Place) -> bool:
+    """Whether a loop of the same function, and of the same turn of a loop around both, has ended before the line."""
+    around, function = loops(place), _function(place)
+    begins = around[0][0] if around else function[0]
+    return any(
+        isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+        and begins < node.lineno <= (node.end_lineno or node.lineno) < place.line
+        and _function(Place(place.file, node.lineno)) == function
+        for node in ast.walk(tree(place.file))
+    )
 
 
 def _statements(place: Place) -> Iterator[ast.stmt]:
