@@ -25,6 +25,11 @@ def factory(place: Place) -> str:
     return ""
 
 
+def moves(place: Place) -> bool:
+    """Whether a call in the line moves something."""
+    return any(True for _ in _moved(place))
+
+
 @lru_cache(maxsize=1024)
 def unchanged(place: Place) -> str:
     """What the line moves although the loop around it does not bind it; empty if there is none, or it is not known.
