@@ -14,7 +14,7 @@ import _needed  # noqa: F401  (says what is not installed)
 import numpy as np
 
 import xdevice
-from xdevice import cpu, namespace, ones, tensor, to_device, try_gpu, value_and_grad, zeros
+from xdevice import cpu, device_of, namespace, ones, tensor, to_device, try_gpu, value_and_grad, zeros
 
 INPUTS, BATCH, BATCHES, EPOCHS, RATE = 16, 32, 12, 3, 0.05
 
@@ -22,23 +22,25 @@ INPUTS, BATCH, BATCHES, EPOCHS, RATE = 16, 32, 12, 3, 0.05
 def train(params, batches, scale, device):
     """One epoch, as many write it."""
     total = 0.0
-    for x, y in batches:
-        x, y = to_device(x, device), to_device(y, device)
+    for points, values in batches:
+        x, y = to_device(points, device), to_device(values, device)
         shift = to_device(ones((BATCH, 1)), device)
         factors = to_device(scale, device)
-        loss, gradients = value_and_grad(mean_square)(params, x * factors, shift, y)
-        params = {name: params[name] - RATE * gradients[name] for name in params}
+        with device:
+            loss, gradients = value_and_grad(mean_square)(params, x * factors, shift, y)
+            params = {name: params[name] - RATE * gradients[name] for name in params}
         total += float(loss)
     return params, total / BATCHES
 
 
 def train_mended(params, batches, factors, shift):
     """The same epoch, on what is on the device already; the loss is read once."""
-    total = zeros((), like=shift)
-    for x, y in batches:
-        loss, gradients = value_and_grad(mean_square)(params, x * factors, shift, y)
-        params = {name: params[name] - RATE * gradients[name] for name in params}
-        total = total + loss
+    total = 0.0
+    with device_of(shift):
+        for x, y in batches:
+            loss, gradients = value_and_grad(mean_square)(params, x * factors, shift, y)
+            params = {name: params[name] - RATE * gradients[name] for name in params}
+            total = total + loss
     return params, float(total) / BATCHES
 
 
@@ -68,14 +70,14 @@ def main():
     batches, scale = data()
     params = {"w": zeros((INPUTS, 1), device=device), "b": zeros((1, 1), device=device)}
     if mended:
-        batches, scale, shift = to_device((batches, scale), device) + (ones((BATCH, 1), device=device),)
-    with device:
-        for epoch in range(EPOCHS):
-            if mended:
-                params, loss = train_mended(params, batches, scale, shift)
-            else:
-                params, loss = train(params, batches, scale, device)
-            print(f"epoch {epoch}: loss {loss:.4f} on {device}")
+        batches, scale = to_device((batches, scale), device)
+    shift = ones((BATCH, 1), device=device)
+    for epoch in range(EPOCHS):
+        if mended:
+            params, loss = train_mended(params, batches, scale, shift)
+        else:
+            params, loss = train(params, batches, scale, device)
+        print(f"epoch {epoch}: loss {loss:.4f} on {device}")
 
 
 if __name__ == "__main__":

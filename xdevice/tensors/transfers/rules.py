@@ -105,6 +105,12 @@ class Facts:
         return self.site.nbytes <= self.copies * _NUMBER
 
     @property
+    def is_own_number(self) -> bool:
+        """Whether the framework sends single numbers that the line does not ask it to move."""
+        moved = self.site.place is not None and syntax.moves(self.site.place)
+        return self.source == "host" and self.is_number and (self.kind == "operand" or (self.is_sent and not moved))
+
+    @property
     def is_read(self) -> bool:
         """Whether numbers are read, again and again."""
         reads = self.kind == "number" or (self.is_fetched and self.is_number)
@@ -189,14 +195,7 @@ RULES = (
     ),
     Rule(
         "number-from-python",
-        lambda at: (
-            at.source == "host"
-            and at.kind in ("copy", "operand")
-            and at.repeats
-            and at.is_number
-            and not at.factory
-            and not at.unchanged
-        ),
+        lambda at: at.is_own_number and at.repeats,
         "a number of Python's, sent each time: make it on {at.to} before the loop, or compile the step",
     ),
     Rule("operand-elsewhere", lambda at: at.kind == "operand", "move the operand to {at.to} once, before it is used"),
