@@ -5,10 +5,12 @@ a test asks for them.
 """
 
 import ast
+import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -74,6 +76,7 @@ def test_what_is_missing_is_said_first(script, needs):
         ("two_gpus.py", set()),
         ("model_parallel.py", {"numpy"}),
         ("digits.py", {"numpy"}),
+        ("transfers.py", {"numpy"}),
         ("train_multi_gpu.py", {"numpy"}),
     ],
 )
@@ -273,3 +276,46 @@ def test_bad_arguments_are_named(command, message):
     assert done.returncode != 0
     assert message in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+def watched(backend, *arguments):
+    """The losses that the example prints, and its report."""
+    options = ["run", "--watch-transfers", "--format", "json", "--virtual-gpus", "2", "--backend", backend]
+    env = {key: value for key, value in os.environ.items() if not key.startswith("XDEVICE")}
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        done = subprocess.run(
+            [sys.executable, "-m", "xdevice", *options, "--report", report, EXAMPLES / "transfers.py", *arguments],
+            env={**env, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"},
+            capture_output=True,
+            encoding="utf-8",
+            timeout=180,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout, json.loads(report.read_text(encoding="utf-8"))
+
+
+# The line that is slow, what the report says of it, and how often it copies in three epochs of twelve batches.
+SLOW = {
+    "x, y = to_device(points, device), to_device(values, device)": ("unpinned-batches", 72),
+    "shift = to_device(ones((BATCH, 1)), device)": ("made-on-the-host", 36),
+    "factors = to_device(scale, device)": ("same-memory-again|moved-in-the-loop", 36),
+    "total += float(loss)": ("sum-on-the-host", 36),
+}
+
+
+@on_two_gpus
+def test_the_report_leads_from_the_slow_loop_to_the_mended_one(backend):
+    losses, report = watched(backend)
+    found = {finding["source"]: finding for finding in report["findings"] if finding["rule"]}
+    assert SLOW.keys() <= found.keys()
+    for line, (rule, copies) in SLOW.items():
+        assert re.fullmatch(rule, found[line]["rule"]) and found[line]["copies"] == copies
+    mended, after = watched(backend, "--mended")
+    assert [float(n) for n in re.findall(r"loss (\S+) on gpu:0", mended)] == pytest.approx(
+        [float(n) for n in re.findall(r"loss (\S+) on gpu:0", losses)], rel=1e-3
+    )
+    # What is left is numbers that JAX sends, unless a step is compiled.
+    assert {finding["rule"] for finding in after["findings"]} <= {"", "number-from-python"}
+    assert after["nbytes"] < report["nbytes"] / 2
