@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         NotSupportedError,
         OutOfMemoryError,
         ScopeError,
+        TooLateError,
         TracedTensorError,
         TransferError,
         UnknownBackendError,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from xdevice.hardware.fallback import try_all_gpus, try_gpu
     from xdevice.hardware.memory import empty_cache, find_batch_size, is_out_of_memory, memory_stats
     from xdevice.hardware.scopes import scope
+    from xdevice.hardware.sharing import share_gpus
     from xdevice.hardware.timing import Benchmark, Timer
     from xdevice.hardware.virtual import virtual_gpus
     from xdevice.parallel.batches import split_batch
@@ -90,7 +92,7 @@ _HOMES = {
         "DeviceFallbackWarning DeviceNotFoundError DeviceSpellingError DeviceTypeError DistributedError "
         "DistributedTimeoutError FileFormatError MisplacedError MixedDeviceError NotATensorError "
         "MissingNameError NotPortableWarning NotSupportedError OutOfMemoryError ScopeError TracedTensorError "
-        "TransferError UnknownBackendError UnknownPlacementError VirtualDeviceError XDeviceError"
+        "TooLateError TransferError UnknownBackendError UnknownPlacementError VirtualDeviceError XDeviceError"
     ),
     "device": "Device",
     "framework.choosing": "backend use using",
@@ -101,6 +103,7 @@ _HOMES = {
     "hardware.virtual": "virtual_gpus",
     "hardware.scopes": "scope",
     "hardware.memory": "empty_cache find_batch_size is_out_of_memory memory_stats",
+    "hardware.sharing": "share_gpus",
     "hardware.timing": "Benchmark Timer",
     "tensors.placement": "check_same_device device_of devices_of is_same_device to_device",
     "tensors.owning": "backend_of",
@@ -126,14 +129,15 @@ __all__ = ["ArgumentError", "ArgumentTypeError", "AxisError", "BackendNotInstall
 __all__ += ["BrokenBackendError", "CopyNeededError", "Device", "DeviceFallbackWarning", "DeviceNotFoundError"]
 __all__ += ["DeviceSpellingError", "DeviceTypeError", "DistributedError", "DistributedTimeoutError", "FileFormatError"]
 __all__ += ["MisplacedError", "MissingNameError", "MixedDeviceError", "NotATensorError", "NotPortableWarning"]
-__all__ += ["NotSupportedError", "OutOfMemoryError", "Replicas", "ScopeError", "Timer", "TracedTensorError"]
-__all__ += ["TransferError", "UnknownBackendError", "UnknownPlacementError", "VirtualDeviceError", "XDeviceError"]
-__all__ += ["all_reduce", "arange", "as_device", "available", "backend", "backend_of", "check_same_device", "convert"]
-__all__ += ["count", "cpu", "data_parallel", "device_of", "devices", "devices_of", "empty", "empty_cache"]
-__all__ += ["find_batch_size", "full", "gpu", "is_out_of_memory", "is_same_device", "load", "memory_stats", "namespace"]
-__all__ += ["native", "num_gpus", "ones", "prefetch", "properties", "rand", "randn", "replicate", "save", "scope"]
-__all__ += ["seed", "split_batch", "strict", "synchronize", "tensor", "to_device", "to_numpy", "transfer_guard"]
-__all__ += ["try_all_gpus", "try_gpu", "use", "using", "value_and_grad", "virtual_gpus", "watch_transfers", "zeros"]
+__all__ += ["NotSupportedError", "OutOfMemoryError", "Replicas", "ScopeError", "Timer", "TooLateError"]
+__all__ += ["TracedTensorError", "TransferError", "UnknownBackendError", "UnknownPlacementError", "VirtualDeviceError"]
+__all__ += ["XDeviceError", "all_reduce", "arange", "as_device", "available", "backend", "backend_of"]
+__all__ += ["check_same_device", "convert", "count", "cpu", "data_parallel", "device_of", "devices", "devices_of"]
+__all__ += ["empty", "empty_cache", "find_batch_size", "full", "gpu", "is_out_of_memory", "is_same_device", "load"]
+__all__ += ["memory_stats", "namespace", "native", "num_gpus", "ones", "prefetch", "properties", "rand", "randn"]
+__all__ += ["replicate", "save", "scope", "seed", "share_gpus", "split_batch", "strict", "synchronize", "tensor"]
+__all__ += ["to_device", "to_numpy", "transfer_guard", "try_all_gpus", "try_gpu", "use", "using", "value_and_grad"]
+__all__ += ["virtual_gpus", "watch_transfers", "zeros"]
 
 
 def _load(module: str) -> ModuleType:

@@ -113,6 +113,10 @@ class VirtualDeviceError(XDeviceError, RuntimeError):
     """Virtual GPUs are not possible: it is too late, real GPUs exist, or their number is already fixed."""
 
 
+class TooLateError(XDeviceError, RuntimeError):
+    """The framework has been used, and what is asked of it has to be asked before; the message names it."""
+
+
 class DistributedError(XDeviceError, RuntimeError):
     """Another process of the job failed, ended, or made a different call; the message names its rank."""
 

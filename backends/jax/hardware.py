@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax._src import core  # which alone tells cheaply that nothing is traced
+from jax._src import core, xla_bridge  # which alone tell cheaply that nothing is traced, and that JAX has started
 from jax._src.interpreters.batching import BatchTrace  # whether jax.vmap maps is told nowhere else
 from jax.core import Tracer
 
@@ -116,6 +116,11 @@ def name_virtual(n: int) -> None:
     """From now on the host devices behind the first are GPUs."""
     global _virtual
     _virtual = n
+
+
+def has_started() -> bool:
+    """Whether JAX has looked for devices, and taken their memory."""
+    return bool(xla_bridge.backends_are_initialized())
 
 
 def is_virtual() -> bool:

@@ -1,10 +1,13 @@
 """What XLA's allocators know."""
 
+import os
+
 import jax
 
-from xdevice.backends.jax.hardware import is_virtual, native
+from xdevice.backends.jax.hardware import has_started, is_virtual, native
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
+from xdevice.errors import TooLateError
 
 # From XLA, CUDA, cuBLAS and cuDNN.
 _WORDS = ("RESOURCE_EXHAUSTED", "CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
@@ -41,6 +44,19 @@ def _living_on(device: Device) -> int:
 
 def empty_cache(device: Device | None) -> None:
     pass  # XLA keeps its memory until the process ends
+
+
+def share(fraction: float | None) -> dict[str, str]:
+    if has_started():
+        raise TooLateError(
+            "jax has been used, and has taken the GPUs' memory; call share_gpus() before it looks for devices"
+        )
+    settings = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    if fraction is not None:  # the newer name, where it is used: XLA refuses both
+        newer = "XLA_CLIENT_MEM_FRACTION"
+        settings[newer if newer in os.environ else "XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{fraction:g}"
+    os.environ.update(settings)
+    return settings
 
 
 def is_out_of_memory(error: BaseException) -> bool:

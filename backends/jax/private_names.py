@@ -49,6 +49,7 @@ OTHERS = (
         "jax._src.pjit:", "_cpp_pjit_cache*", "watch_transfers(): cleared where JAX has no config_ext", optional=True
     ),
     *each("jax._src.config:", "guard_lib transfer_guard_lib config_ext", _THROUGH, optional=True),
+    *each(_BRIDGE, "backends_are_initialized", "share_gpus(): whether JAX has taken memory"),
     *each(_BRIDGE, "process_index process_count", "lists of devices of this process"),
     *each("jax._src.core:", "trace_state_clean", "tells quickly that nothing is traced", optional=True),
     *each("jax._src.pjit:", "_run_python_pjit", "strict(): replaced for a block; JAX 0.10", optional=True),

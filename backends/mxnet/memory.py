@@ -1,5 +1,7 @@
 """What MXNet's storage manager knows."""
 
+import os
+
 import mxnet as mx
 
 from xdevice.backends.mxnet.hardware import gpus, is_virtual, native
@@ -24,6 +26,14 @@ def memory_stats(device: Device) -> MemoryStats:
 def empty_cache(device: Device | None) -> None:
     for each in [Device("gpu", i) for i in range(0 if is_virtual() else gpus())] if device is None else [device]:
         native(each).empty_cache()
+
+
+def share(fraction: float | None) -> dict[str, str]:
+    if fraction is None:
+        return {}  # MXNet takes memory when it is needed
+    settings = {"MXNET_GPU_MEM_POOL_RESERVE": str(round(100 * (1 - fraction)))}  # the percentage that it leaves
+    os.environ.update(settings)  # read when a GPU is first used; whether one was, MXNet does not tell
+    return settings
 
 
 def is_out_of_memory(error: BaseException) -> bool:

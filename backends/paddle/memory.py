@@ -3,9 +3,10 @@
 import paddle
 from paddle.base import core
 
-from xdevice.backends.paddle.hardware import is_virtual, properties
+from xdevice.backends.paddle.hardware import is_virtual, properties, real_gpus
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
+from xdevice.errors import TooLateError
 
 # Paddle's allocators raise MemoryError; these are messages of the libraries that it calls (2 is
 # cudaErrorMemoryAllocation), of a wrapper that raises it again, and of the plug-in, whose C_FAILED means nothing else.
@@ -36,6 +37,17 @@ def memory_stats(device: Device) -> MemoryStats:
 def empty_cache(device: Device | None) -> None:
     if device is None or device.kind == "gpu":
         paddle.device.cuda.empty_cache()  # of every GPU; does nothing in a CPU build
+
+
+def share(fraction: float | None) -> dict[str, str]:
+    if core.host_memory_stat_peak_value("Allocated", 0):
+        raise TooLateError("paddle has been used, and has its allocators; call share_gpus() before its first tensor")
+    settings = {"FLAGS_allocator_strategy": "auto_growth"}
+    if fraction is not None and not is_virtual() and real_gpus():
+        least = min(properties(Device("gpu", i))["total_memory"] or 0 for i in range(real_gpus()))
+        settings["FLAGS_gpu_memory_limit_mb"] = str(int(fraction * least) >> 20)
+    paddle.set_flags(settings)
+    return settings
 
 
 def is_out_of_memory(error: BaseException) -> bool:

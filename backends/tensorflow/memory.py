@@ -1,10 +1,14 @@
 """What TensorFlow's allocators know."""
 
+import os
+
 import tensorflow as tf
 
+from xdevice import machine
 from xdevice.backends.tensorflow.hardware import is_running, is_virtual, native
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
+from xdevice.errors import NotSupportedError, TooLateError
 
 # From the CUDA driver, cuBLAS, and TensorFlow where a copy to the GPU does not fit there.
 _WORDS = ("OUT_OF_MEMORY", "out of memory", "ALLOC_FAILED", "failed to allocate", "Dst tensor is not initialized")
@@ -21,6 +25,32 @@ def memory_stats(device: Device) -> MemoryStats:
 
 def empty_cache(device: Device | None) -> None:
     pass  # TensorFlow reuses freed memory and has no means to give it back before the process ends
+
+
+def share(fraction: float | None) -> dict[str, str]:
+    if is_running():
+        raise TooLateError(
+            "tensorflow has been used, and has taken the GPUs' memory; call share_gpus() before its first tensor"
+        )
+    settings: dict[str, str] = {}
+    for gpu in [] if is_virtual() else tf.config.get_visible_devices("GPU"):
+        if fraction is None:
+            tf.config.experimental.set_memory_growth(gpu, True)
+            settings[f"set_memory_growth({gpu.name})"] = "True"
+        else:  # a limited device cannot be told to grow; the variable tells it
+            limit = _part(fraction)
+            tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=limit)])
+            os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = settings["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+            settings[f"memory_limit({gpu.name})"] = f"{limit} MiB"
+    return settings
+
+
+def _part(fraction: float) -> int:
+    """That part of a GPU's memory, of the smallest one's, in MiB: TensorFlow is told no fractions."""
+    totals = [gpu["total_memory"] for gpu in machine.gpus()["gpus"] if gpu["total_memory"] is not None]
+    if not totals:
+        raise NotSupportedError("tensorflow is told a limit in bytes; pip install nvidia-ml-py, which knows the memory")
+    return int(fraction * min(totals)) >> 20
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -26,6 +26,11 @@ def is_hidden(kind: str) -> bool:
     return bool(_virtual[1]) and kind in ("cuda", "xpu", "mps") and kind != _virtual[0]
 
 
+def is_virtual() -> bool:
+    """Whether GPUs here are virtual."""
+    return bool(_virtual[1])
+
+
 def build() -> Build:
     compute, toolkit = "cpu", None
     if torch.version.hip:

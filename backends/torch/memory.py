@@ -1,8 +1,10 @@
 """Memory statistics of PyTorch's allocators."""
 
+from typing import Any
+
 import torch
 
-from xdevice.backends.torch.hardware import gpus, runtime
+from xdevice.backends.torch.hardware import gpus, is_virtual, runtime
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 
@@ -50,6 +52,20 @@ def empty_cache(device: Device | None) -> None:
             cuda.empty_cache()
     else:
         getattr(torch, kind).empty_cache()
+
+
+def share(fraction: float | None) -> dict[str, str]:
+    kind, seen = gpus()
+    if fraction is None or kind != "cuda" or is_virtual():
+        return {}  # PyTorch takes memory when it is needed
+
+    def limit() -> None:
+        for i in range(seen):
+            torch.cuda.set_per_process_memory_fraction(fraction, i)
+
+    cuda: Any = torch.cuda
+    cuda._lazy_call(limit)  # now, or when CUDA starts, which would be too early for a program that is to fork
+    return {"torch.cuda.set_per_process_memory_fraction": f"{fraction:g}"} if seen else {}
 
 
 def is_out_of_memory(error: BaseException) -> bool:

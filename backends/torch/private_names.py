@@ -152,6 +152,7 @@ torch.jit._builtins: _register_builtin _find_builtin -- TorchScript, which canno
 torch._C: _len_torch_function_stack _pop_torch_function_stack _push_on_torch_function_stack \
 -- strict blocks that are left in any order
 torch._C:_jit_override_can_fuse_on_gpu -- TorchScript without fused kernels
+torch.cuda:_lazy_call(callable) -- share_gpus(): a limit for when CUDA starts
 torch.cuda:_queued_calls -- checks of CUDA's versions, which are left out
 torch.distributed:Backend. backend_capability default_device_backend_map -- groups by gloo
 torch.distributed:ProcessGroup. _get_backend _register_backend _set_default_backend -- groups by gloo

@@ -6,7 +6,7 @@ framework cannot provide is left out, and the adapter's ``CANNOT`` gives the rea
 """
 
 from xdevice.contract.computing import Call, Collectives, Differentiation, Fft, Gradients, Linalg, Maths, Storage
-from xdevice.contract.devices import Build, Hardware, Memory, MemoryStats, Mixing, Properties, Virtual
+from xdevice.contract.devices import Allocation, Build, Hardware, Memory, MemoryStats, Mixing, Properties, Virtual
 from xdevice.contract.jobs import Engine, Job
 from xdevice.contract.tensors import Compiling, Creation, Data, Exchange, Models, Placement, Role, Sharing, Trees
 from xdevice.contract.transfers import Copy, Kind, Lane, Lanes, Mark, Transfers, Watcher
@@ -28,14 +28,27 @@ def _methods(protocol: type) -> tuple[str, ...]:
 CAPABILITIES: dict[str, tuple[str, ...]] = {
     p.__name__.lower(): _methods(p)
     for p in (
-        *(Hardware, Placement, Trees, Data, Models, Creation, Exchange, Sharing, Memory, Gradients, Virtual, Mixing),
-        *(Compiling, Collectives, Maths, Linalg, Fft, Storage, Transfers, Lanes, Engine),
+        *(
+            Hardware,
+            Placement,
+            Trees,
+            Data,
+            Models,
+            Creation,
+            Exchange,
+            Sharing,
+            Memory,
+            Allocation,
+            Gradients,
+            Virtual,
+        ),
+        *(Virtual, Mixing, Compiling, Collectives, Maths, Linalg, Fft, Storage, Transfers, Lanes, Engine),
     )
 }
 """Each capability with the functions that it may have."""
 
 MODULES = {
     "trees": "models", "data": "placement", "sharing": "exchange", "linalg": "maths.linalg", "fft": "maths.fft",
-    "lanes": "transfers.lanes",
+    "lanes": "transfers.lanes", "allocation": "memory",
 }  # fmt: skip
 """Where an adapter has the functions of a capability, if not in the module of that name."""

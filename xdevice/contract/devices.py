@@ -76,6 +76,16 @@ class Memory(Protocol):
         """Whether this one error is the framework's word for no memory left."""
 
 
+class Allocation(Protocol):
+    """How much of the GPUs' memory the framework takes."""
+
+    def share(self, fraction: float | None) -> dict[str, str]:
+        """Take memory when it is needed, and at most that fraction of each GPU's; the settings made, with their values.
+
+        Raises `TooLateError` if the framework has taken its memory already.
+        """
+
+
 class Virtual(Protocol):
     """GPUs that are not there: devices of their own, backed by host memory."""
 

@@ -70,6 +70,7 @@ class Backend(str):
     exchange: contract.Exchange
     sharing: contract.Sharing
     memory: contract.Memory
+    allocation: contract.Allocation
     gradients: contract.Gradients
     virtual: contract.Virtual
     mixing: contract.Mixing

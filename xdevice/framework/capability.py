@@ -13,6 +13,7 @@ _NOUNS = {
     "engine": "engine for several processes",
     "storage": "such numbers to store",
     "transfers": "transfers to watch",
+    "allocation": "memory of GPUs to share",
 }  # capabilities with a name that does not say what is missing
 
 
