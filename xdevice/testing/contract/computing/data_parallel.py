@@ -70,11 +70,36 @@ told: ContextVar[str] = ContextVar("told", default="nothing")
 
 
 @all_need("collectives.pack", "creation.ones", "creation.tensor")
-class DataParallel(Promises):
+class StepRefusals(Promises):
+    """What is refused with gradients or without."""
+
+    @pytest.mark.parametrize(
+        ("call", "says"),
+        [
+            (lambda: data_parallel(loss, []), "no device in the list"),
+            (lambda: data_parallel(5, twice()), "5 cannot be called"),  # type: ignore[arg-type]  # what is tested
+            (lambda: data_parallel(loss, twice(), reduction="avg"), "no operation 'avg'; there are 'mean', 'sum'"),
+        ],
+    )
+    def test_a_malformed_step_is_an_error(self, backend: str, call: Any, says: str) -> None:
+        with pytest.raises(ArgumentError, match=says):
+            call()
+
+    @needs("exchange.to_numpy")
+    def test_data_parallel_needs_gradients(self, backend: str) -> None:
+        step = data_parallel(lambda w, x: total(x @ w), twice())
+        if self.has(backend, "gradients.value_and_gradients"):
+            assert to_numpy(step(rows(3), rows(4))[0]).size == 1
+        else:
+            with pytest.raises(NotSupportedError, match=f"{backend} has no gradients: "):
+                step(rows(3), rows(4))
+
+
+@all_need("collectives.pack", "creation.ones", "creation.tensor", "exchange.to_numpy", "gradients.value_and_gradients")
+class DataParallel(StepRefusals):
     """`data_parallel`, or a plain no."""
 
     @pytest.mark.parametrize("places", WHERE)
-    @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_many_devices_equal_one(self, backend: str, places: str) -> None:
         params, data, expected = on_one()
         step = data_parallel(loss, PLACES[places]())
@@ -85,7 +110,6 @@ class DataParallel(Promises):
             assert devices_of([value, gradients]) == {home()}
 
     @pytest.mark.parametrize("places", WHERE)
-    @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_replicas_have_equal_gradients(self, backend: str, places: str) -> None:
         params, data, expected = on_one()
         devices = [as_device(place) for place in PLACES[places]()]
@@ -98,7 +122,6 @@ class DataParallel(Promises):
             check_equal(tree, expected[1])
             assert values(tree["in"]) == values(gradients[0]["in"])
 
-    @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_a_sum_over_rows_is_added_up(self, backend: str) -> None:
         params, data = parameters(), batch(7)
         expected = value_and_grad(lambda p, x, y: loss(p, x, y) * 7)(params, *data)
@@ -107,7 +130,6 @@ class DataParallel(Promises):
         assert to_numpy(value) == pytest.approx(to_numpy(expected[0]), rel=1e-5)
         check_equal(gradients, expected[1])
 
-    @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_step_arguments_may_be_trees(self, backend: str) -> None:
         def of_tree(params: Any, both: Any, factor: float) -> Any:
             return loss(params, both["x"], both["y"]) * factor, both["x"].shape[0]
@@ -117,7 +139,6 @@ class DataParallel(Promises):
         assert to_numpy(value) == pytest.approx(3 * to_numpy(loss(params, x, y)), rel=1e-5)
         assert auxes == [3, 2]
 
-    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
     def test_uneven_parts_are_weighted_exactly(self, backend: str) -> None:
         try:
             w, x = (tensor(np.linspace(0.1, 1, n).reshape(-1, k), dtype="float64") for n, k in ((3, 1), (21, 3)))
@@ -129,7 +150,6 @@ class DataParallel(Promises):
         assert to_numpy(gradient) == pytest.approx(2 * to_numpy(x).T @ product / 7, rel=1e-14)
 
     @pytest.mark.parametrize("places", WHERE)
-    @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_a_step_passes_none_by(self, backend: str, places: str) -> None:
         devices = PLACES[places]()
         with scope(home()):
@@ -140,7 +160,6 @@ class DataParallel(Promises):
         for found in (gradients, *replicas):
             assert found["off"] is None and to_numpy(found["w"]) == pytest.approx(to_numpy(gradients["w"]), rel=1e-6)
 
-    @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_a_step_leaves_its_arguments_unchanged(self, backend: str) -> None:
         params, data = parameters(), batch()
         before = values(params["in"]), values(data[0])
@@ -149,7 +168,6 @@ class DataParallel(Promises):
         assert value_and_grad(loss)(params, *data)[1].keys() == params.keys()
 
     @on_several
-    @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_step_gradients_are_with_parameters(self, backend: str) -> None:
         params, data, expected = on_one()
         params["bias"] = to_device(params["bias"], SECOND)
@@ -160,7 +178,6 @@ class DataParallel(Promises):
         check_equal(gradients, expected[1])
 
     @on_several
-    @needs("gradients.value_and_gradients")
     def test_a_step_runs_in_its_devices_scope(self, backend: str) -> None:
         def where(params: Any, x: Any) -> Any:
             made = ones(3)
@@ -171,7 +188,6 @@ class DataParallel(Promises):
         (_, seen), _ = data_parallel(where, [FIRST, SECOND], has_aux=True)(params, x)
         assert seen == [(FIRST,) * 3, (SECOND,) * 3]
 
-    @needs("gradients.value_and_gradients")
     def test_a_step_copies_the_context(self, backend: str) -> None:
         token = told.set("all")
         try:
@@ -182,7 +198,6 @@ class DataParallel(Promises):
         assert seen == ["all"] * 3
 
     @pytest.mark.parametrize("failing", [3, 2])
-    @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_a_step_error_is_raised_unchanged(self, backend: str, failing: int) -> None:
         error = KeyError("of the function's own")
 
@@ -197,7 +212,7 @@ class DataParallel(Promises):
         assert caught.value is error
         assert to_numpy(step(rows(3), rows(5), False)[0]).size == 1
 
-    @needs("gradients.value_and_gradients", "collectives.threads", "exchange.to_numpy")
+    @needs("collectives.threads")
     def test_steps_run_in_several_threads(self, backend: str) -> None:
         if choosing.backend().collectives.threads() is None:
             return  # it says that it cannot
@@ -212,7 +227,6 @@ class DataParallel(Promises):
 
             assert list(pool.map(take, range(6))) == [pytest.approx(expected)] * 6
 
-    @needs("gradients.value_and_gradients")
     def test_a_nested_step_is_refused(self, backend: str) -> None:
         step = data_parallel(lambda w, x: total(x @ w), twice())
         for differentiated in (value_and_grad, lambda fn: data_parallel(fn, [home()])):
@@ -223,18 +237,6 @@ class DataParallel(Promises):
                 value_and_grad(copied)(ones(1))
 
     @pytest.mark.parametrize(
-        ("call", "says"),
-        [
-            (lambda: data_parallel(loss, []), "no device in the list"),
-            (lambda: data_parallel(5, twice()), "5 cannot be called"),  # type: ignore[arg-type]  # what is tested
-            (lambda: data_parallel(loss, twice(), reduction="avg"), "no operation 'avg'; there are 'mean', 'sum'"),
-        ],
-    )
-    def test_a_malformed_step_is_an_error(self, backend: str, call: Any, says: str) -> None:
-        with pytest.raises(ArgumentError, match=says):
-            call()
-
-    @pytest.mark.parametrize(
         ("params", "data", "says"),
         [
             (parameters, list, "no tensor to split"),
@@ -243,31 +245,19 @@ class DataParallel(Promises):
             (lambda: replicate(parameters(), [home()]), batch, "1 replicas for 2 devices"),
         ],
     )
-    @needs("gradients.value_and_gradients")
     def test_a_step_with_bad_data_is_an_error(self, backend: str, params: Any, data: Any, says: str) -> None:
         with pytest.raises(XDeviceError, match=says):
             data_parallel(loss, twice())(params(), *data())
 
     @on_several
-    @needs("gradients.value_and_gradients")
     def test_replicas_elsewhere_are_an_error(self, backend: str) -> None:
         step = data_parallel(loss, [FIRST, SECOND])
         with pytest.raises(ArgumentError, match="replica 0 is on gpu:1, and was to be on gpu:0"):
             step(replicate(parameters(), [SECOND, FIRST]), *batch())
 
-    @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_a_plain_list_of_replicas_is_an_error(self, backend: str) -> None:
         plain = [{"w": rows(3), "b": rows(3)} for _ in twice()]
         with pytest.raises(ArgumentTypeError, match=r"a plain list of 2: .* make them with replicate"):
             data_parallel(lambda params, x: total(x @ params["w"]), twice())(plain, rows(4))
         found, _ = data_parallel(lambda layers, x: total(x @ layers[0]["w"]), twice())(plain, rows(4))
         assert to_numpy(found).size == 1  # any other list is computed with
-
-    @needs("exchange.to_numpy")
-    def test_data_parallel_needs_gradients(self, backend: str) -> None:
-        step = data_parallel(lambda w, x: total(x @ w), twice())
-        if self.has(backend, "gradients.value_and_gradients"):
-            assert to_numpy(step(rows(3), rows(4))[0]).size == 1
-        else:
-            with pytest.raises(NotSupportedError, match=f"{backend} has no gradients: "):
-                step(rows(3), rows(4))

@@ -27,16 +27,32 @@ def of_loss() -> tuple[dict[str, Any], Any]:
 
 
 @all_need("creation.ones")
-class Gradients(Promises):
+class GradientRefusals(Promises):
+    """What is refused with gradients or without."""
+
+    @pytest.mark.parametrize("argnums", [-1, 1.0, True, "0", None])
+    def test_bad_argnums_are_an_error(self, argnums: Any) -> None:
+        with pytest.raises(ArgumentError, match=f"argnums={argnums!r}"):
+            value_and_grad(total, argnums)
+
+    @needs("exchange.to_numpy")
+    def test_no_gradients_is_said_clearly(self, backend: str) -> None:
+        if self.has(backend, "gradients.value_and_gradients"):
+            assert to_numpy(value_and_grad(total)(ones(2))[1]).tolist() == [2, 2]
+        else:
+            with pytest.raises(NotSupportedError, match=f"{backend} has no gradients: "):
+                value_and_grad(total)(ones(2))
+
+
+@all_need("creation.ones", "creation.tensor", "exchange.to_numpy", "gradients.value_and_gradients")
+class Gradients(GradientRefusals):
     """`value_and_grad`, or a plain no."""
 
-    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
     def test_value_and_gradient_match_calculus(self, backend: str) -> None:
         value, gradient = value_and_grad(total)(tensor([1.0, -2.0, 3.0]))
         assert to_numpy(value).item() == 14
         assert to_numpy(gradient).tolist() == [2, -4, 6]
 
-    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
     def test_a_gradient_has_its_arguments_structure(self, backend: str) -> None:
         weights = {"a": [tensor([1.0, 2.0])], "unused": (ones((2, 3)),)}
         _, gradient = value_and_grad(lambda w: total(w["a"][0]))(weights)
@@ -44,13 +60,11 @@ class Gradients(Promises):
         assert to_numpy(gradient["unused"][0]).tolist() == [[0, 0, 0], [0, 0, 0]]
         assert type(gradient["unused"]) is tuple
 
-    @needs("gradients.value_and_gradients", "exchange.to_numpy")
     def test_a_constant_has_zero_gradients(self, backend: str) -> None:
         value, gradient = value_and_grad(lambda w, x: total(x))(ones(2), ones(3))
         assert to_numpy(value).item() == 3
         assert to_numpy(gradient).tolist() == [0, 0]
 
-    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
     def test_argnums_and_has_aux_combine(self, backend: str) -> None:
         both = value_and_grad(lambda x, k, y: (total(x * y), k), argnums=(2, 0), has_aux=True)
         (value, aux), (dy, dx) = both(tensor([1.0, 2.0]), "kept", tensor([3.0, 1.0]))
@@ -59,14 +73,12 @@ class Gradients(Promises):
         assert to_numpy(dy).tolist() == [6, 8]
         assert to_numpy(dx).tolist() == [18, 4]
 
-    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
     def test_a_tensor_given_twice_has_two_gradients(self, backend: str) -> None:
         x = tensor([1.0, 2.0])
         _, (first, second) = value_and_grad(lambda pair: total(pair[0] + pair[1] * 2))([x, x])
         assert to_numpy(first).tolist() == [6, 12]
         assert to_numpy(second).tolist() == [12, 24]
 
-    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
     def test_the_value_is_detached(self, backend: str) -> None:
         x = tensor([1.0, 2.0])
         step = value_and_grad(total)
@@ -86,13 +98,11 @@ class Gradients(Promises):
             (total, list, "0 positional arguments were given"),
         ],
     )
-    @needs("gradients.value_and_gradients")
     def test_a_nondifferentiable_call_is_an_error(self, backend: str, fn: Any, args: Any, says: str) -> None:
         with pytest.raises(XDeviceError, match=says):
             value_and_grad(fn)(*args())
 
     @pytest.mark.parametrize("dtype", ["int32", "bool", "complex64"])
-    @needs("gradients.value_and_gradients", "creation.ones", "creation.tensor")
     def test_a_value_of_no_floats_is_an_error(self, backend: str, dtype: str) -> None:
         try:
             value = tensor([1], dtype=dtype)
@@ -101,7 +111,6 @@ class Gradients(Promises):
         with pytest.raises(ArgumentTypeError, match=r"the value is of .*; return one of floating-point numbers"):
             value_and_grad(lambda x: value)(ones(2))
 
-    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
     def test_none_among_parameters_stays(self, backend: str) -> None:
         value, gradient = value_and_grad(lambda w: total(w["w"]))({"w": tensor([1.0, 2.0]), "off": None, "in": [None]})
         assert to_numpy(value).item() == 5
@@ -110,21 +119,7 @@ class Gradients(Promises):
         with pytest.raises(NotATensorError, match="no tensor"):
             value_and_grad(total)([None])
 
-    @pytest.mark.parametrize("argnums", [-1, 1.0, True, "0", None])
-    def test_bad_argnums_are_an_error(self, argnums: Any) -> None:
-        with pytest.raises(ArgumentError, match=f"argnums={argnums!r}"):
-            value_and_grad(total, argnums)
-
-    @needs("exchange.to_numpy")
-    def test_no_gradients_is_said_clearly(self, backend: str) -> None:
-        if self.has(backend, "gradients.value_and_gradients"):
-            assert to_numpy(value_and_grad(total)(ones(2))[1]).tolist() == [2, 2]
-        else:
-            with pytest.raises(NotSupportedError, match=f"{backend} has no gradients: "):
-                value_and_grad(total)(ones(2))
-
     @on_several
-    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
     def test_gradients_are_on_their_parameters_device(self, backend: str) -> None:
         weights = {"a": tensor([1.0, 2.0], device=FIRST), "b": tensor([3.0, 1.0], device=SECOND)}
 
@@ -139,14 +134,12 @@ class Gradients(Promises):
         assert [to_numpy(gradients[name]).tolist() for name in "ab"] == [[18, 4], [6, 8]]
 
     @on_several
-    @needs("gradients.value_and_gradients", "creation.tensor")
     def test_zero_gradients_are_on_their_device(self, backend: str) -> None:
         first, second = tensor([1.0, 2.0], device=FIRST), tensor([3.0], device=SECOND)
         with FIRST:
             _, gradients = value_and_grad(lambda a, b: total(a), argnums=(0, 1))(first, second)
         assert [device_of(gradient) for gradient in gradients] == [FIRST, SECOND]
 
-    @needs("gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
     def test_second_order_is_right_or_refused(self, backend: str) -> None:
         def inner(w: Any) -> Any:
             return value_and_grad(total)(w)[1]
@@ -158,7 +151,7 @@ class Gradients(Promises):
         assert to_numpy(value).item() == 20
         assert to_numpy(gradient).tolist() == [8, 16]
 
-    @needs("gradients.value_and_gradients", "compiled_loss", "creation.tensor", "exchange.to_numpy")
+    @needs("compiled_loss")
     def test_a_compiled_function_compiles_once(self, backend: str, native: Any) -> None:
         loss, compilations = native.compiled_loss()
         params, x = of_loss()
@@ -169,7 +162,7 @@ class Gradients(Promises):
             assert to_numpy(gradient["b"]).tolist() == [34]
         assert len(compilations) == 1
 
-    @needs("gradients.value_and_gradients", "compiled_loss", "creation.tensor", "exchange.to_numpy")
+    @needs("compiled_loss")
     def test_compiled_functions_take_keywords(self, backend: str, native: Any) -> None:
         loss, _ = native.compiled_loss()
         params = {"w": tensor([[2.0]], device=home()), "b": tensor([[0.5]], device=home())}  # of one shape
@@ -179,9 +172,7 @@ class Gradients(Promises):
             assert list(gradient) == names and to_numpy(value).item() == 48.5
             assert {name: to_numpy(gradient[name]).item() for name in names} == {"w": 44, "b": 18}
 
-    @needs(
-        "gradients.value_and_gradients", "collectives.reduce", "compiled_loss", "creation.tensor", "exchange.to_numpy"
-    )
+    @needs("collectives.reduce", "compiled_loss")
     def test_compiled_training_on_several_devices(self, backend: str, native: Any) -> None:
         loss, compilations = native.compiled_loss()
         params, x = of_loss()
@@ -195,7 +186,7 @@ class Gradients(Promises):
             before = len(compilations)
         assert 0 < before <= 2  # a framework may compile it for each thread
 
-    @needs("gradients.value_and_gradients", "compiled_loss", "creation.tensor", "exchange.to_numpy")
+    @needs("compiled_loss")
     def test_compiled_second_order_right_or_refused(self, backend: str, native: Any) -> None:
         loss, _ = native.compiled_loss()
         params, x = of_loss()
@@ -213,7 +204,6 @@ class Gradients(Promises):
         assert to_numpy(value).item() == 19396
         assert to_numpy(gradient).tolist() == [[9584], [13600]]
 
-    @needs("gradients.value_and_gradients")
     def test_repeated_argnums_are_an_error(self, backend: str) -> None:
         with pytest.raises(ArgumentError, match="twice"):
             value_and_grad(total, argnums=(0, 0))

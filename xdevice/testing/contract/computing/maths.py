@@ -12,7 +12,7 @@ from xdevice.framework import choosing
 from xdevice.hardware import scopes
 from xdevice.tensors.array_api.names import NAMES
 from xdevice.tensors.array_api.namespace import namespace
-from xdevice.testing.contract.promises import FIRST, FIXED, SECOND, Promises, home, needs, on_several
+from xdevice.testing.contract.promises import FIRST, FIXED, SECOND, Promises, all_need, home, needs, on_several
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 4)).astype("float32")
@@ -62,10 +62,10 @@ def arguments(device: Any = None) -> Any:
     return weights, tensor(X, device=device), tensor(Y, dtype="int32", device=device)
 
 
+@all_need("creation.dtype", "creation.tensor", "exchange.to_numpy", "maths.namespace")
 class Maths(Promises):
     """`namespace`: the array API standard's names."""
 
-    @needs("maths.namespace", "creation.dtype")
     def test_a_name_exists_or_says_why_not(self, backend: str) -> None:
         missing = [name for name in NAMES if name not in dir(namespace())]
         for name in missing:
@@ -75,7 +75,6 @@ class Maths(Promises):
         assert len(missing) < len(NAMES) - 60
         assert all(hasattr(namespace(), name) for name in dir(namespace()))
 
-    @needs("maths.namespace", "creation.tensor")
     def test_a_namespace_follows_its_tensor(self, backend: str) -> None:
         x = tensor([1.0])
         with using("numpy"):
@@ -85,7 +84,6 @@ class Maths(Promises):
         assert backend in repr(found)
         assert pickle.loads(pickle.dumps(found)) is found
 
-    @needs("maths.namespace", "creation.tensor")
     def test_a_namespace_takes_several_tensors(self, backend: str) -> None:
         x = tensor([1.0])
         assert namespace(x, None, 2.0, tensor(1.0)) is namespace(x)
@@ -97,22 +95,17 @@ class Maths(Promises):
         with pytest.raises(NotATensorError):
             namespace(x, "text")
 
-    @needs("maths.namespace", "creation.tensor", "exchange.to_numpy")
     def test_a_network_matches_numpy(self, backend: str) -> None:
         assert to_numpy(loss(*arguments())) == pytest.approx(expected(WEIGHTS), rel=1e-5)
 
-    @needs("maths.namespace", "gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
+    @needs("gradients.value_and_gradients")
     def test_a_network_has_gradients(self, backend: str) -> None:
         value, gradients = value_and_grad(loss)(*arguments())
         assert to_numpy(value).item() == pytest.approx(expected(WEIGHTS), rel=1e-5)
         for which, place in [(0, (0, 0)), (0, (3, 5)), (1, (2,)), (2, (4, 1)), (3, (0,))]:
             assert to_numpy(gradients[which])[place] == pytest.approx(slope(which, place), abs=1e-4)
 
-    @needs(
-        "maths.namespace",
-        "exchange.to_numpy",
-        *FIXED,
-    )
+    @needs(*FIXED)
     def test_new_arrays_follow_scope_and_dtype(self, backend: str) -> None:
         xp = namespace()
         with scopes.scope(home()):
@@ -124,7 +117,6 @@ class Maths(Promises):
             assert to_numpy(xp.astype(xp.arange(2), dtype)).dtype == "float32"
             assert to_numpy(xp.zeros_like(xp.arange(2), dtype=dtype)).dtype == "float32"
 
-    @needs("maths.namespace", "creation.tensor")
     def test_asarray_returns_a_tensor_itself(self, backend: str) -> None:
         xp, x = namespace(), tensor([1.0, 2.0])
         assert xp.asarray(x) is x
@@ -133,7 +125,6 @@ class Maths(Promises):
         with pytest.raises(CopyNeededError):
             xp.asarray([1.0], copy=False)
 
-    @needs("maths.namespace", "creation.dtype")
     def test_native_names_work_with_a_warning(self, backend: str) -> None:
         xp = pickle.loads(pickle.dumps(namespace()))
         vars(xp).pop("einsum", None)
@@ -145,7 +136,6 @@ class Maths(Promises):
             _ = xp.matmull
 
     @on_several
-    @needs("maths.namespace", "creation.tensor")
     def test_results_stay_on_their_device(self, backend: str) -> None:
         weights, x, y = arguments(SECOND)
         xp = namespace(x)
@@ -159,7 +149,7 @@ class Maths(Promises):
                 assert device_of(xp.zeros((2,))) is scope
 
     @on_several
-    @needs("maths.namespace", "gradients.value_and_gradients", "creation.tensor", "exchange.to_numpy")
+    @needs("gradients.value_and_gradients")
     def test_network_gradients_are_with_weights(self, backend: str) -> None:
         weights, x, y = arguments(SECOND)
         _, gradients = value_and_grad(loss)(weights, x, y)

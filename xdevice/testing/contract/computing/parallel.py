@@ -28,11 +28,11 @@ def values(x: Any) -> Any:
     return to_numpy(x).tolist()
 
 
-@all_need("collectives.pack", "creation.tensor")
+@all_need("collectives.pack", "creation.ones", "creation.tensor", "exchange.to_numpy")
 class Parallel(Promises):
     """`split_batch`, `replicate` and `all_reduce`."""
 
-    @needs("collectives.split", "exchange.to_numpy")
+    @needs("collectives.split")
     @pytest.mark.parametrize(("n", "k", "sizes"), [(10, 4, [3, 3, 2, 2]), (4, 4, [1] * 4), (5, 1, [5]), (7, 2, [4, 3])])
     def test_a_batch_is_split_in_order(self, backend: str, n: int, k: int, sizes: list[int]) -> None:
         batch = rows(n)
@@ -40,7 +40,7 @@ class Parallel(Promises):
         assert [part.shape[0] for part in parts] == sizes
         assert np.concatenate([to_numpy(part) for part in parts]).tolist() == values(batch)
 
-    @needs("collectives.split", "exchange.to_numpy")
+    @needs("collectives.split")
     def test_a_tree_is_split_leaf_by_leaf(self, backend: str) -> None:
         x = rows(3)
         batch = {"x": x, "again": [x], "y": (tensor([1, 2, 3]),), "name": "three", "none": None}
@@ -92,14 +92,14 @@ class Parallel(Promises):
         assert first["rate"] is second["rate"] is rate
 
     @on_several
-    @needs("collectives.split", "exchange.to_numpy")
+    @needs("collectives.split")
     def test_each_part_is_on_its_device(self, backend: str) -> None:
         batch = {"x": rows(5), "y": tensor([1, 2, 3, 4, 5])}
         parts = split_batch(batch, [FIRST, SECOND, home()])
         assert [devices_of(part) for part in parts] == [{FIRST}, {SECOND}, {home()}]
         assert [value for part in parts for value in values(part["y"])] == [1, 2, 3, 4, 5]
 
-    @needs("address", "exchange.to_numpy")
+    @needs("address")
     def test_replicas_share_no_memory(self, backend: str, native: Native) -> None:
         with scope(home()):
             x = rows(64)
@@ -117,18 +117,17 @@ class Parallel(Promises):
             assert replica["n"] == 3
         assert replicas[0]["x"] is not replicas[1]["x"]
 
-    @needs("gradients.value_and_gradients", "creation.ones", "exchange.to_numpy")
+    @needs("gradients.value_and_gradients")
     def test_a_replica_is_ready_for_gradients(self, backend: str) -> None:
         (replica,) = replicate([tensor([1.0, 2.0]), tensor([1, 2])], [home()])
         assert values(value_and_grad(total)(replica[0])[1]) == [2, 4]
         assert values(replica[1]) == [1, 2]
 
-    @needs("parameter", "is_frozen", "exchange.to_numpy")
+    @needs("parameter", "is_frozen")
     def test_frozen_parameters_replicate(self, backend: str, native: Native) -> None:
         frozen = native.parameter(frozen=True)
         assert values(replicate(frozen, [home()])[0]) == values(frozen)
 
-    @needs("creation.ones")
     def test_a_bad_replication_is_an_error(self, backend: str) -> None:
         with pytest.raises(NotATensorError):
             replicate({"a": 5}, [home()])
@@ -136,13 +135,11 @@ class Parallel(Promises):
             replicate(ones(2), [])
 
     @on_several
-    @needs("exchange.to_numpy")
     def test_each_replica_is_on_its_device(self, backend: str) -> None:
         replicas = replicate([rows(2)], [FIRST, SECOND, FIRST, home()])
         assert [device_of(replica) for replica in replicas] == [FIRST, SECOND, FIRST, home()]
         assert [values(replica[0]) for replica in replicas] == [values(rows(2))] * 4
 
-    @needs("exchange.to_numpy")
     @pytest.mark.parametrize(("op", "result"), [("sum", [6, 3]), ("mean", [2, 1]), ("max", [3, 4]), ("min", [1, -2])])
     def test_a_reduction_is_on_every_device(self, backend: str, op: str, result: list[float]) -> None:
         given = [tensor([1.0, 4.0]), tensor([3.0, -2.0]), tensor([2.0, 1.0])]
@@ -151,7 +148,6 @@ class Parallel(Promises):
         assert [str(x.dtype) for x in found] == [str(given[0].dtype)] * 3
         assert [values(x) for x in given] == [[1, 4], [3, -2], [2, 1]]
 
-    @needs("exchange.to_numpy")
     @pytest.mark.parametrize(("op", "result"), [("sum", [4, 2]), ("max", [3, 4]), ("min", [1, -2])])
     @pytest.mark.parametrize("dtype", ["int32", "int64", "float16"])
     def test_a_reduction_keeps_the_dtype(self, backend: str, op: str, result: list[float], dtype: str) -> None:
@@ -163,7 +159,6 @@ class Parallel(Promises):
         assert [values(x) for x in found] == [result] * 2
         assert str(found[0].dtype) == str(given[0].dtype)
 
-    @needs("creation.ones", "exchange.to_numpy")
     def test_trees_are_reduced_leaf_by_leaf(self, backend: str) -> None:
         def tree(x: float) -> Any:
             return {"w": ones(2, 3) * x, "n": [tensor([int(x)])], "empty": ones(0, 2), "number": tensor(x), "lr": None}
@@ -176,7 +171,6 @@ class Parallel(Promises):
             assert values(found["number"]) == 3
             assert found["lr"] is None
 
-    @needs("exchange.to_numpy")
     def test_shared_leaves_are_reduced_by_place(self, backend: str) -> None:
         a, b, c = tensor([1.0]), tensor([10.0]), tensor([100.0])
         first, second = all_reduce([[a, a, a], [b, c, b]])
@@ -184,7 +178,7 @@ class Parallel(Promises):
         assert [values(x) for x in second] == [[11], [101], [11]]
         assert second[0] is second[2]
 
-    @needs("address", "exchange.to_numpy")
+    @needs("address")
     def test_reduced_results_share_no_memory(self, backend: str, native: Native) -> None:
         with scope(home()):
             x = rows(64)
@@ -193,13 +187,11 @@ class Parallel(Promises):
             assert len({native.address(one) for one in held}) == len(held)
             assert to_numpy(held[-1]) == pytest.approx(to_numpy(x) * len(given))
 
-    @needs("creation.ones")
     def test_a_reduction_keeps_the_container(self, backend: str) -> None:
         replicas = replicate([ones(2)], twice())
         assert type(all_reduce(replicas)) is Replicas
         assert type(all_reduce(list(replicas))) is list
 
-    @needs("creation.ones")
     @pytest.mark.parametrize(
         ("given", "op", "says"),
         [
@@ -223,7 +215,6 @@ class Parallel(Promises):
             all_reduce(given(), op)
 
     @on_several
-    @needs("exchange.to_numpy")
     def test_a_reduction_returns_to_each_device(self, backend: str) -> None:
         places = [FIRST, SECOND, home(), FIRST]
         found = all_reduce([tensor([1.0, i], device=place) for i, place in enumerate(places)])
@@ -231,7 +222,6 @@ class Parallel(Promises):
         assert [values(x) for x in found] == [[4, 6]] * 4
 
     @on_several
-    @needs("creation.ones", "exchange.to_numpy")
     def test_a_spread_tree_is_reduced_in_place(self, backend: str) -> None:
         trees = [[ones(2, device=FIRST), ones(3, device=SECOND)], [ones(2, device=SECOND), ones(3, device=SECOND)]]
         first, second = all_reduce(trees)
@@ -239,7 +229,6 @@ class Parallel(Promises):
         assert [values(x) for x in (*first, *second)] == [[2] * 2, [2] * 3] * 2
 
     @on_several
-    @needs("creation.ones")
     def test_a_tree_is_packed_by_device_and_dtype(self, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
         trees = [
             {"floats": [ones(n + 1, device=place) for n in range(9)], "n": tensor([1, 2], dtype="int32", device=place)}

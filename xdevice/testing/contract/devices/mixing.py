@@ -9,7 +9,7 @@ import pytest
 
 from xdevice import cpu, device_of, devices, gpu, ones, strict, synchronize, tensor, to_device, to_numpy
 from xdevice.errors import MixedDeviceError, NotSupportedError
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, at_home, home, needs, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, all_on_several, at_home, home, needs
 from xdevice.testing.native import Native
 
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -36,8 +36,8 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 @all_need("creation.ones")
-class Mixing(Promises):
-    """Mixing devices under `strict`."""
+class OneDevice(Promises):
+    """`strict` where nothing can be mixed, or the framework cannot tell."""
 
     @needs("exchange.to_numpy")
     def test_strict_allows_one_device_or_refuses(self, backend: str) -> None:
@@ -50,8 +50,12 @@ class Mixing(Promises):
             made = square(None) @ square(None) * 2 + 1
         assert np.array_equal(to_numpy(made), expected)
 
-    @on_several
-    @needs("mixing.forbid")
+
+@all_on_several
+@all_need("creation.ones", "exchange.to_numpy", "mixing.forbid")
+class Mixing(OneDevice):
+    """Mixing devices under `strict`."""
+
     @pytest.mark.parametrize("operation", OPERATIONS)
     @pytest.mark.parametrize("pair", PAIRS, ids=[f"{a}-{b}" for a, b in PAIRS])
     def test_strict_error_names_both_devices(self, backend: str, operation: str, pair: tuple[Any, Any]) -> None:
@@ -62,16 +66,12 @@ class Mixing(Promises):
         assert error.value.devices == set(pair)
         assert all(str(device) in str(error.value) for device in pair)
 
-    @on_several
-    @needs("mixing.forbid")
     @pytest.mark.parametrize("scope", [cpu(), FIRST, SECOND], ids=str)
     def test_a_scope_is_no_excuse(self, backend: str, scope: Any) -> None:
         x, y = square(FIRST), square(SECOND)
         with scope, strict(), pytest.raises(MixedDeviceError):
             _ = x + y
 
-    @on_several
-    @needs("mixing.forbid", "exchange.to_numpy")
     def test_strict_error_leaves_tensors_unchanged(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
         with strict(), pytest.raises(MixedDeviceError):
@@ -79,15 +79,11 @@ class Mixing(Promises):
         assert (device_of(x), device_of(y)) == (FIRST, SECOND)
         assert to_numpy(x).tolist() == to_numpy(y).tolist() == [[1, 1], [1, 1]]
 
-    @on_several
-    @needs("mixing.forbid")
     def test_it_holds_in_other_threads(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
         with strict(), ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError):  # a framework may use own words
             pool.submit(lambda: x + y).result()
 
-    @on_several
-    @needs("mixing.forbid")
     def test_strict_in_a_thread_covers_that_thread(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
 
@@ -98,8 +94,7 @@ class Mixing(Promises):
         with ThreadPoolExecutor(1) as pool, pytest.raises(MixedDeviceError):
             pool.submit(work).result()
 
-    @on_several
-    @needs("mixing.forbid", "mixing_gradient")
+    @needs("mixing_gradient")
     def test_it_holds_in_backward(self, backend: str, native: Native) -> None:
         with gpu(0):
             backward = native.mixing_gradient(square(FIRST), square(SECOND))
@@ -107,8 +102,6 @@ class Mixing(Promises):
             backward()
         assert error.value.devices == {FIRST, SECOND}
 
-    @on_several
-    @needs("mixing.forbid", "exchange.to_numpy")
     def test_strict_works_as_a_decorator(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
 
@@ -121,8 +114,6 @@ class Mixing(Promises):
             add(x, y)
         assert to_numpy(add(y, y)).tolist() == [[2, 2], [2, 2]]
 
-    @on_several
-    @needs("mixing.forbid", "exchange.to_numpy")
     def test_strict_blocks_nest(self, backend: str) -> None:
         x, y = square(FIRST), square(SECOND)
         block = strict()
@@ -133,8 +124,6 @@ class Mixing(Promises):
                 _ = x + y
         assert outcome(lambda: x + y) is not MixedDeviceError
 
-    @on_several
-    @needs("mixing.forbid", "exchange.to_numpy")
     @pytest.mark.parametrize("operation", OPERATIONS)
     def test_strict_ends_with_its_block(self, backend: str, operation: str) -> None:
         def mix() -> Any:
@@ -148,8 +137,7 @@ class Mixing(Promises):
         assert outcome(mix) == before
         assert before is not MixedDeviceError
 
-    @on_several
-    @needs("mixing.forbid", "creation.tensor", "exchange.to_numpy")
+    @needs("creation.tensor")
     def test_strict_allows_explicit_moves(self, backend: str) -> None:
         with strict():
             x = tensor([[1.0, 2.0], [3.0, 4.0]], device=FIRST)
@@ -164,8 +152,7 @@ class Mixing(Promises):
         assert (device_of(y), device_of(total)) == (SECOND, home())
         assert to_numpy(total).tolist() == [[4.5, 7.0], [10.5, 15.0]]
 
-    @on_several
-    @needs("mixing.forbid", "gradient")
+    @needs("gradient")
     def test_strict_allows_gradients_across_devices(self, backend: str, native: Native) -> None:
         def there_and_back(x: Any) -> Any:
             return to_device(to_device(x, FIRST), SECOND)
@@ -173,8 +160,7 @@ class Mixing(Promises):
         with gpu(1), strict():
             assert native.gradient(there_and_back) == [2.0, 2.0, 2.0]
 
-    @on_several
-    @needs("mixing.forbid", "model", "output")
+    @needs("model", "output")
     def test_strict_covers_model_inputs(self, backend: str, native: Native) -> None:
         model = to_device(at_home(native.model), SECOND)
         x, y = (ones((4, 3), device=device) for device in (FIRST, SECOND))

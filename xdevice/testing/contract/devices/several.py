@@ -15,13 +15,14 @@ from xdevice.hardware.devices import as_device, count, synchronize
 from xdevice.hardware.virtual import virtual_gpus
 from xdevice.tensors.creation import arange, full, ones, rand, randn, seed, tensor, zeros
 from xdevice.tensors.placement import device_of, to_device
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_on_several, home, needs
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, all_on_several, home, needs
 from xdevice.testing.contract.tensors.creation import FACTORIES
 from xdevice.testing.native import Native
 from xdevice.testing.own_process import huge_allocation
 
 
 @all_on_several
+@all_need("creation.ones", "exchange.to_numpy")
 class SeveralDevices(Promises):
     """Several GPUs: there, told apart, and made on."""
 
@@ -63,7 +64,6 @@ class SeveralDevices(Promises):
     def test_a_gpu_pickles_as_itself(self, backend: str) -> None:
         assert pickle.loads(pickle.dumps(SECOND)) is SECOND
 
-    @needs("creation.ones")
     def test_a_gpu_out_of_range_error_lists_gpus(self, backend: str) -> None:
         missing = hardware.gpu(count("gpu"))
         x = ones(2, device=SECOND)
@@ -79,7 +79,7 @@ class SeveralDevices(Promises):
             assert device_of(made) == as_device(device)
             assert type(made) is type(native.ones())
 
-    @needs("creation.arange", "creation.full", "creation.tensor", "creation.zeros", "exchange.to_numpy")
+    @needs("creation.arange", "creation.full", "creation.tensor", "creation.zeros")
     def test_values_are_equal_on_each_device(self, backend: str) -> None:
         for device in (FIRST, SECOND):
             assert to_numpy(zeros((2, 2), device=device)).tolist() == [[0, 0], [0, 0]]
@@ -88,7 +88,7 @@ class SeveralDevices(Promises):
             assert to_numpy(tensor([[1, 2], [3, 4]], device=device)).tolist() == [[1, 2], [3, 4]]
             assert to_numpy(tensor(np.arange(6.0)[::-2], device=device)).tolist() == [5, 3, 1]
 
-    @needs("creation.ones", "creation.zeros")
+    @needs("creation.zeros")
     def test_scopes_on_two_devices_nest(self, backend: str, native: Native) -> None:
         before = device_of(native.ones())
         with hardware.gpu(1):
@@ -101,7 +101,6 @@ class SeveralDevices(Promises):
             assert device_of(native.ones()) == SECOND
         assert device_of(native.ones()) == before
 
-    @needs("creation.ones")
     def test_the_scope_of_a_thread_is_its_own(self, backend: str) -> None:
         def work() -> Any:
             with using(backend), SECOND:
@@ -111,7 +110,7 @@ class SeveralDevices(Promises):
             assert pool.submit(work).result() == SECOND
             assert device_of(ones(2)) == FIRST
 
-    @needs("creation.tensor", "exchange.to_numpy")
+    @needs("creation.tensor")
     def test_a_computation_stays_on_its_device(self, backend: str) -> None:
         for device in (FIRST, SECOND):
             x = tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
@@ -120,7 +119,7 @@ class SeveralDevices(Promises):
                     assert device_of(made) == device
             assert to_numpy(x).tolist() == [[1, 2], [3, 4]]
 
-    @needs("creation.seed", "creation.rand", "creation.randn", "exchange.to_numpy")
+    @needs("creation.seed", "creation.rand", "creation.randn")
     def test_a_seed_covers_every_device(self, backend: str) -> None:
         def drawn() -> list[Any]:
             seed(7)
@@ -131,7 +130,6 @@ class SeveralDevices(Promises):
         assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
         assert all(len(set(values.tolist())) > 40 for values in first)
 
-    @needs("creation.ones", "exchange.to_numpy")
     def test_synchronize_takes_any_devices(self, backend: str) -> None:
         x = ones((50, 50), device=SECOND)
         with SECOND:
@@ -141,11 +139,10 @@ class SeveralDevices(Promises):
         synchronize()
         assert to_numpy(y).sum() == 50**3
 
-    @needs("creation.ones", "exchange.to_numpy")
     def test_a_huge_gpu_allocation_is_out_of_memory(self, backend: str) -> None:
         assert huge_allocation(backend, str(SECOND)) == "out of memory"
 
-    @needs("creation.ones", "exchange.to_numpy", "memory.empty_cache", "memory.memory_stats")
+    @needs("memory.empty_cache", "memory.memory_stats")
     def test_memory_is_told_of_each_device(self, backend: str) -> None:
         gc.collect()
         before: Any = {device: memory_stats(device) for device in (FIRST, SECOND)}

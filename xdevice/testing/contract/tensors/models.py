@@ -4,14 +4,14 @@ import pytest
 
 from xdevice import DeviceNotFoundError, UnknownPlacementError, device_of, devices_of, to_device
 from xdevice.framework import choosing
-from xdevice.testing.contract.promises import Promises, at_home, home, needs, same_values
+from xdevice.testing.contract.promises import Promises, all_need, at_home, home, needs, same_values
 from xdevice.testing.native import Native
 
 
+@all_need("model")
 class Models(Promises):
     """Where models are, and moving them as their framework moves them."""
 
-    @needs("model")
     def test_a_model_is_where_its_tensors_are(self, backend: str, native: Native) -> None:
         model = at_home(native.model)
         assert device_of(model) == home()
@@ -20,7 +20,6 @@ class Models(Promises):
         named = dict(choosing.backend().models.tensors_of(model))
         assert len(named) >= 6, "a dense layer's two and a batch norm's four"
 
-    @needs("model")
     def test_a_model_already_there_is_returned(self, backend: str, native: Native) -> None:
         model = at_home(native.model)
         before = native.parameters(model)
@@ -28,7 +27,6 @@ class Models(Promises):
         assert to_device([model], home())[0] is model
         assert all(a is b for a, b in zip(before, native.parameters(model), strict=True))
 
-    @needs("model")
     def test_a_model_stays_if_the_device_is_missing(self, backend: str, native: Native) -> None:
         model = at_home(native.model)
         before = native.parameters(model)
@@ -37,7 +35,7 @@ class Models(Promises):
         assert device_of(model) == home()
         assert all(a is b for a, b in zip(before, native.parameters(model), strict=True))
 
-    @needs("model", "exchange.to_numpy")
+    @needs("exchange.to_numpy")
     def test_a_copied_model_has_own_parameters(self, backend: str, native: Native) -> None:
         model = at_home(native.model)
         copied = to_device(model, home(), copy=True)
@@ -46,7 +44,6 @@ class Models(Promises):
             assert a is not b
             assert same_values(a, b)
 
-    @needs("model")
     def test_a_copied_tree_keeps_model_and_parameters(self, backend: str, native: Native) -> None:
         model = at_home(native.model)
         copied = to_device({"net": model, "parameters": native.parameters(model)}, home(), copy=True)

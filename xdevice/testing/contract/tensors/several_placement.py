@@ -11,7 +11,17 @@ from xdevice.framework import choosing
 from xdevice.hardware import devices as hardware
 from xdevice.tensors import creation
 from xdevice.tensors.creation import arange, full, ones
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_on_several, at_home, home, needs, same_values
+from xdevice.testing.contract.promises import (
+    FIRST,
+    SECOND,
+    Promises,
+    all_need,
+    all_on_several,
+    at_home,
+    home,
+    needs,
+    same_values,
+)
 from xdevice.testing.contract.tensors.trees import shape_of, trees
 from xdevice.testing.native import Native
 
@@ -20,10 +30,10 @@ EACH_WAY = pytest.mark.parametrize(("source", "target"), WAYS, ids=[f"{a}-{b}" f
 
 
 @all_on_several
+@all_need("creation.ones", "exchange.to_numpy")
 class SeveralPlacements(Promises):
     """Tensors, parameters, trees and models over several GPUs."""
 
-    @needs("exchange.to_numpy")
     @EACH_WAY
     @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "bool"])
     def test_a_move_keeps_values_and_dtype(self, backend: str, source: Any, target: Any, dtype: str) -> None:
@@ -36,7 +46,7 @@ class SeveralPlacements(Promises):
             assert same_values(x, moved)
 
     @EACH_WAY
-    @needs("address", "creation.ones")
+    @needs("address")
     def test_each_device_has_memory_of_its_own(self, backend: str, native: Native, source: Any, target: Any) -> None:
         x = ones((64,), device=source)
         moved = to_device(x, target)
@@ -45,7 +55,7 @@ class SeveralPlacements(Promises):
         assert len({native.address(tensor) for tensor in (x, moved, copied)}) == 3
 
     @EACH_WAY
-    @needs("write", "creation.ones", "exchange.to_numpy")
+    @needs("write")
     def test_writes_stay_on_their_device(self, backend: str, native: Native, source: Any, target: Any) -> None:
         x = ones((64,), device=source)
         moved = to_device(x, target)
@@ -55,7 +65,6 @@ class SeveralPlacements(Promises):
         assert [to_numpy(tensor).sum() for tensor in (x, moved)] == [3 * 64, 2 * 64]
         assert (device_of(x), device_of(moved)) == (source, target)
 
-    @needs("creation.ones")
     def test_already_on_the_gpu_is_returned(self, backend: str) -> None:
         x = ones(3, device=SECOND)
         for spelling in (SECOND, "gpu:1", "CUDA:1", "/device:GPU:1", hardware.native(SECOND)):
@@ -64,7 +73,6 @@ class SeveralPlacements(Promises):
         tree = {"x": x, "y": [x, 1]}
         assert to_device(tree, SECOND) is tree
 
-    @needs("creation.ones")
     @EACH_WAY
     def test_copy_false_across_devices_is_an_error(self, backend: str, source: Any, target: Any) -> None:
         x = ones(3, device=source)
@@ -79,7 +87,7 @@ class SeveralPlacements(Promises):
 
         assert at_home(lambda: native.gradient(around)) == [2.0, 2.0, 2.0]
 
-    @needs("creation.ones", "cpu")
+    @needs("cpu")
     def test_devices_of_lists_several(self, backend: str) -> None:
         x, y, z = (ones(2, device=device) for device in (FIRST, SECOND, cpu()))
         assert devices_of({"x": x, "all": [y, (z,)]}) == {FIRST, SECOND, cpu()}
@@ -89,7 +97,6 @@ class SeveralPlacements(Promises):
         assert is_same_device(y, [y], SECOND, "gpu:1", hardware.native(SECOND))
         assert check_same_device(y, {"y": y}) is SECOND
 
-    @needs("creation.ones")
     def test_mixed_devices_error_names_paths(self, backend: str) -> None:
         x, y = ones(2, device=FIRST), ones(2, device=SECOND)
         with pytest.raises(MixedDeviceError, match=r"gpu:0: argument 0\['a'\]\[1\].*gpu:1: argument 1") as error:
@@ -98,7 +105,6 @@ class SeveralPlacements(Promises):
         with pytest.raises(MixedDeviceError, match=r"gpu:0: \['x'\].*gpu:1: \['y'\]\[0\]"):
             device_of({"x": x, "y": [y]})
 
-    @needs("creation.ones")
     @pytest.mark.parametrize("which", range(17))
     def test_every_kind_of_tree_moves(self, backend: str, which: int) -> None:
         tree = trees(ones((2, 3), device=FIRST))[which]
@@ -107,7 +113,7 @@ class SeveralPlacements(Promises):
         assert type(moved) is type(tree)
         assert shape_of(moved) == shape_of(tree)
 
-    @needs("creation.full", "exchange.to_numpy")
+    @needs("creation.full")
     def test_a_spread_tree_is_gathered(self, backend: str) -> None:
         x, y = full((2,), 1.0, device=FIRST), full((2,), 2.0, device=SECOND)
         z = full((2,), 3.0, device=home())
@@ -119,7 +125,7 @@ class SeveralPlacements(Promises):
         assert [to_numpy(t).tolist() for t in (moved["x"], moved["z"][0])] == [[1.0, 1.0], [3.0, 3.0]]
         assert devices_of(tree) == {FIRST, SECOND, home()}
 
-    @needs("creation.arange", "exchange.to_numpy")
+    @needs("creation.arange")
     def test_tensors_read_back_from_each_device(self, backend: str) -> None:
         for device in (FIRST, SECOND):
             x = arange(5, device=device)
@@ -127,7 +133,7 @@ class SeveralPlacements(Promises):
             array[:] = -1
             assert to_numpy(x).tolist() == [0, 1, 2, 3, 4]
 
-    @needs("parameter", "exchange.to_numpy")
+    @needs("parameter")
     def test_a_parameter_moves_with_its_values(self, backend: str, native: Native) -> None:
         parameter = at_home(native.parameter)
         values = to_numpy(parameter)
@@ -136,7 +142,7 @@ class SeveralPlacements(Promises):
             assert device_of(moved) == device
             assert np.array_equal(to_numpy(moved), values)
 
-    @needs("model", "exchange.to_numpy")
+    @needs("model")
     def test_a_model_moves_whole_and_back(self, backend: str, native: Native) -> None:
         model = at_home(native.model)
         values = [to_numpy(parameter) for parameter in native.parameters(model)]
@@ -147,7 +153,7 @@ class SeveralPlacements(Promises):
             moved = [to_numpy(parameter) for parameter in native.parameters(model)]
             assert all(np.array_equal(a, b) for a, b in zip(values, moved, strict=True))
 
-    @needs("model", "output", "creation.ones", "exchange.to_numpy")
+    @needs("model", "output")
     def test_keep_restores_a_moved_model(self, backend: str, native: Native) -> None:
         model, models = at_home(native.model), choosing.backend().models
         values = [to_numpy(parameter) for parameter in native.parameters(model)]
@@ -164,7 +170,7 @@ class SeveralPlacements(Promises):
         with SECOND:
             assert device_of(native.output(model, ones((4, 3)))) == SECOND  # it computes where it was put back
 
-    @needs("model", "output", "exchange.to_numpy")
+    @needs("model", "output")
     def test_a_model_computes_where_it_is(self, backend: str, native: Native) -> None:
         model, data = at_home(native.model), np.arange(12, dtype="float32").reshape(4, 3)
         with home():

@@ -11,7 +11,7 @@ import pytest
 
 from xdevice import device_of, load, ones, save, tensor, to_device, to_numpy, zeros
 from xdevice.errors import ArgumentError, ArgumentTypeError, DeviceNotFoundError, FileFormatError, NotSupportedError
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, on_several
 
 DTYPES = (
     *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "bool"),
@@ -68,7 +68,7 @@ def written(tensors: dict[str, tuple[str, np.ndarray[Any, Any]]], **more: Any) -
     return len(head).to_bytes(8, "little") + head + data
 
 
-@all_need("creation.tensor", "creation.zeros", "exchange.to_numpy")
+@all_need("creation.ones", "creation.tensor", "creation.zeros", "exchange.to_numpy")
 class Storage(Promises):
     """`save` and `load`."""
 
@@ -98,7 +98,6 @@ class Storage(Promises):
             seen.add(dtype)
         assert "float32" in seen
 
-    @needs("creation.ones")
     def test_files_keep_containers_and_sharing(self, backend: str, tmp_path: Path) -> None:
         shared = ones((2, 3))
         tree = {
@@ -121,7 +120,6 @@ class Storage(Promises):
             *("layer.weight", "layer.bias", "layers.1.0", "layer.weight#2", "3.z")
         }
 
-    @needs("creation.ones")
     def test_a_failed_save_keeps_the_old_file(self, backend: str, tmp_path: Path) -> None:
         around: list[Any] = []
         around.append([around])
@@ -141,14 +139,12 @@ class Storage(Promises):
                 save(tree, tmp_path / "file")
         assert (tmp_path / "file").read_bytes() == before and os.listdir(tmp_path) == ["file"]
 
-    @needs("creation.ones")
     def test_a_missing_folder_is_an_os_error(self, backend: str, tmp_path: Path) -> None:
         with pytest.raises(OSError, match="cannot be written"):
             save(ones(2), tmp_path / "none" / "file")
         with pytest.raises(FileNotFoundError):
             load(tmp_path / "file")
 
-    @needs("creation.ones")
     @pytest.mark.parametrize("kept", [0, 7, 30, -1])
     def test_a_damaged_file_is_an_error(self, backend: str, tmp_path: Path, kept: int) -> None:
         save({"w": ones((4, 4))}, tmp_path / "file")
@@ -195,7 +191,6 @@ class Storage(Promises):
             with pytest.raises(NotSupportedError, match=r"'a\.0' is of complex128, which safetensors does not"):
                 save({"a": [wide]}, tmp_path / "file")
 
-    @needs("creation.ones")
     def test_load_follows_device_and_scope(self, backend: str, tmp_path: Path) -> None:
         save(ones(2), tmp_path / "file")
         with home():
@@ -204,7 +199,6 @@ class Storage(Promises):
             load(tmp_path / "file", device="gpu:77")
 
     @on_several
-    @needs("creation.ones")
     def test_a_file_knows_no_device(self, backend: str, tmp_path: Path) -> None:
         save({"a": ones(2, device=FIRST), "b": tensor([1, 2], device=SECOND)}, tmp_path / "file")
         assert device_of(load(tmp_path / "file", device=SECOND)) == SECOND
