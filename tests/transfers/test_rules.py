@@ -151,3 +151,16 @@ def test_a_number_that_is_read_after_a_loop_is_read_where_it_should_be(reported)
         """
     )
     assert {each.line: each.rule for each in report} == {5: "number-per-step", 6: "", 13: ""}
+
+
+def test_a_loop_that_updates_parameters_is_part_of_a_step(reported):
+    report = reported(
+        """
+        parameters, total = [Tensor(), Tensor()], 0
+        for _ in range(4):
+            for p in parameters:
+                p.nbytes += 1
+            total += Tensor().item()
+        """
+    )
+    assert [each.rule for each in report] == ["sum-on-the-host"]

@@ -60,13 +60,17 @@ def decides(place: Place) -> bool:
 
 
 def follows_loop(place: Place) -> bool:
-    """Whether a loop of the same function, and of the same turn of a loop around both, has ended before the line."""
+    """Whether a loop of the same function, and of the same turn of a loop around both, has ended before the line.
+
+    A loop over parameters does not count: an update by hand is part of a step.
+    """
     around, function = loops(place), _function(place)
     begins = around[0][0] if around else function[0]
     return any(
         isinstance(node, (ast.For, ast.AsyncFor, ast.While))
         and begins < node.lineno <= (node.end_lineno or node.lineno) < place.line
         and _function(Place(place.file, node.lineno)) == function
+        and "param" not in ast.unparse(getattr(node, "iter", node)).lower()
         for node in ast.walk(tree(place.file))
     )
 
