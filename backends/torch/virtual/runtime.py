@@ -3,6 +3,7 @@
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
 
+from functools import cache
 from typing import Any, Protocol
 
 import torch
@@ -110,6 +111,7 @@ def index_of(device: torch.device | str | int | None) -> int:
     return in_use().current() if device.index is None else existing(device.index)
 
 
+@cache
 def known(device: torch.device) -> Device:
     """The `Device` of a torch device."""
     if device.type == in_use().name:
