@@ -65,6 +65,7 @@ def test_what_can_be_mended_comes_first_and_the_worst_of_it_first(reported):
         ("for _ in range(4):\n    x.item(); step()", "1 a step", 1),
         ("for _ in range(4):\n    x.item(); x.item(); step()", "2 a step", 2),
         ("for i in range(40):\n    step()\n    if i % 10 == 0: x.item()", "1 every 10 steps", 0.1),
+        ("for i in range(40):\n    step()\n    if i % 2 == 0: x.item()", "1 every 2 steps", 0.5),
         ("for _ in range(4):\n    x.item()", "1 each turn of the loop in line 2", None),
         ("step()\nx.item()", "", None),
         ("for _ in range(6):\n    step()\nfor _ in range(8):\n    x.item()", "1 each turn of the loop in line 4", None),

@@ -30,7 +30,7 @@ class Facts:
         counts, steps = list(self.site.steps.values()), self._program.steps
         if steps < 2 or len(counts) < 2:
             return None
-        if len(counts) * 2 >= steps:
+        if len(counts) * 2 > steps:
             return float(median(counts))
         return self.copies / steps if max(counts) == 1 else None
 
