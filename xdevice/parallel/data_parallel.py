@@ -17,7 +17,15 @@ from xdevice.parallel.batches import split_arguments
 from xdevice.parallel.reducing import check_operation
 from xdevice.parallel.replicas import Replicas, check_alike, checked_devices
 from xdevice.parallel.vectors import Column, in_order, reduced, spread
-from xdevice.tensors.gradients import Call, How, differentiate, differentiating, parameters_in, with_tensors
+from xdevice.tensors.gradients import (
+    Call,
+    How,
+    differentiate,
+    differentiating,
+    parameters_in,
+    tell_ended,
+    with_tensors,
+)
 from xdevice.tensors.placement import device_of
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
@@ -114,6 +122,7 @@ class _Step:
             if not replicated and _may_be_replicas(params, len(self._devices)):
                 raise _plain_list(params, error) from error
             raise
+        tell_ended(self._fn)
         homes = [self._devices[0] if replicated else owner.placement.device_of(tensor) for tensor in parameters]
         places = range(1, len(calls)) if replicated else ()
         columns: list[Column] = list(zip(*[[*gradients, value] for value, _, gradients in found], strict=True))

@@ -15,6 +15,7 @@ from xdevice.tensors.trees.tree import Flat, flatten
 P = ParamSpec("P")
 
 _nested = ContextVar("xdevice.value_and_grad", default=False)  # within another call: it needs more care
+_listeners: list[Callable[[Callable[..., Any]], None]] = []
 
 
 def value_and_grad(
@@ -72,6 +73,7 @@ def value_and_grad(
         owner, parameters = parameters_in(flats)
         call = Call(fn, args, kwargs, How(chosen, owner, has_aux), flats)
         value, aux, gradients = differentiate(call, parameters)
+        tell_ended(fn)
         trees = with_tensors(flats, gradients)
         return (value, aux) if has_aux else value, tuple(trees) if isinstance(argnums, tuple) else trees[0]
 
@@ -125,6 +127,18 @@ def differentiate(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[Any
         return call.how.owner.gradients.value_and_gradients(call, parameters, nested)
     finally:
         _nested.reset(token)
+
+
+def listen(listener: Callable[[Callable[..., Any]], None]) -> None:
+    """From now on call the listener with each function that has been differentiated, if not within another's."""
+    _listeners.append(listener)
+
+
+def tell_ended(fn: Callable[..., Any]) -> None:
+    """Tell the listeners."""
+    if _listeners and not differentiating():
+        for listener in _listeners:
+            listener(fn)
 
 
 def differentiating() -> bool:

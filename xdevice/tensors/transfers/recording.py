@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
+from typing import Any
 
 from xdevice.contract import Copy, Kind
 from xdevice.device import Device
@@ -46,13 +47,18 @@ class Site:
 
 
 class Recorder(Listener):
-    """Every copy, by line; steps by the first optimizer that makes one, turns of loops by the order of events."""
+    """Every copy, by line; turns of loops by the order of events.
+
+    Steps are those of the first optimizer that makes one; of the first function that `value_and_grad` or
+    `data_parallel` differentiates, while there is no optimizer.
+    """
 
     def __init__(self) -> None:
         self.sites: dict[tuple[Place | None, Kind, Device, Device], Site] = {}
         self.steps = 0
         self.turns: Counter[Loop] = Counter()  # of each loop in which something was copied
-        self._optimizer: int | None = None
+        self._stepping: int | None = None  # the optimizer, or the function's code
+        self._by_hand = False
         self._lock = threading.Lock()
 
     def see(self, event: Event) -> None:
@@ -67,10 +73,24 @@ class Recorder(Listener):
 
     def stepped(self, optimizer: object) -> None:
         """Count a step, where it is that of the first optimizer seen."""
-        if self._optimizer is None:
-            self._optimizer = id(optimizer)
-        if self._optimizer == id(optimizer):
-            self.steps += 1
+        with self._lock:
+            if self._by_hand:  # the steps before were parts of its first
+                self.steps, self._by_hand, self._stepping = 0, False, None
+                for site in self.sites.values():
+                    site.steps = Counter({0: site.copies})
+            self._count(id(optimizer))
+
+    def stepped_by_hand(self, fn: Callable[..., Any]) -> None:
+        """Count a step, where no optimizer has made one and it is that of the first function seen."""
+        with self._lock:
+            self._by_hand = self._by_hand or self._stepping is None
+            if self._by_hand:
+                self._count(id(getattr(fn, "__code__", fn)))  # a lambda may be made for each step
+
+    def _count(self, stepping: int) -> None:
+        if self._stepping is None:
+            self._stepping = stepping
+        self.steps += self._stepping == stepping
 
     def _turned(self, callers: Sequence[Caller]) -> dict[Loop, int]:
         """The turn of each loop around the callers' lines. Empty while a debugger traces, which has the marks' place.

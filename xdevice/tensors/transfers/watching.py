@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context, ContextVar, copy_context
 from types import FrameType
@@ -17,6 +17,7 @@ from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import decided
 from xdevice.framework.watched import Watched
 from xdevice.kit.units import size
+from xdevice.tensors.gradients import listen
 from xdevice.tensors.transfers.callers import Caller, Place, called, callers, calls_before, is_allowed, skip
 
 WORDS: dict[Kind, str] = {
@@ -73,6 +74,9 @@ class Listener:
 
     def stepped(self, optimizer: object) -> None:
         """An optimizer has made a step."""
+
+    def stepped_by_hand(self, fn: Callable[..., Any]) -> None:
+        """A function has been differentiated, by which a program may make a step without an optimizer."""
 
 
 _guards: list[Listener] = []
@@ -135,6 +139,15 @@ class Told:
         """Tell the recorders."""
         for listener in _recorders:
             listener.stepped(optimizer)
+
+
+def stepped_by_hand(fn: Callable[..., Any]) -> None:
+    """Tell the recorders that the function has been differentiated."""
+    for listener in _recorders:
+        listener.stepped_by_hand(fn)
+
+
+listen(stepped_by_hand)
 
 
 def _refined(copy: Copy, frame: FrameType, own: Sequence[Caller]) -> Kind:
