@@ -68,6 +68,8 @@ def test_what_can_be_mended_comes_first_and_the_worst_of_it_first(reported):
         ("for i in range(40):\n    step()\n    if i % 2 == 0: x.item()", "1 every 2 steps", 0.5),
         ("for _ in range(4):\n    x.item()", "1 each turn of the loop in line 2", None),
         ("step()\nx.item()", "", None),
+        ("for i in range(40):\n    if i % 10 == 0:\n        x.item()", "", None),
+        ("for i in range(40):\n    if x.item() < 0:\n        break", "1 each turn of the loop in line 2", None),
         ("for _ in range(6):\n    step()\nfor _ in range(8):\n    x.item()", "1 each turn of the loop in line 4", None),
         ("def read():\n    return x.item()\nread()\nread()\nread()", "", None),
         ("def read():\n    return x.item()\nfor _ in range(3):\n    read()", "1 each turn of the loop in line 4", None),

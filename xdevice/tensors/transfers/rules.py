@@ -37,6 +37,8 @@ class Facts:
     @cached_property
     def per_turn(self) -> tuple[int, float] | None:
         """The first line of the innermost loop that copies in most of its turns, and the copies in a turn."""
+        if self.site.place is None or syntax.is_conditional(self.site.place):
+            return None  # turns in which nothing is copied are not counted
         for loop, turns in list(self.site.turns.items()):
             if len(turns) >= 2 and len(turns) * 2 >= self._program.turns[loop]:
                 return loop[1], median(turns.values())
@@ -64,14 +66,15 @@ class Facts:
 
     @property
     def is_rare(self) -> bool:
-        """Whether at least ten steps come before it, or a loop: as good as can be."""
-        if self.per_step is not None:
-            return self.per_step <= 0.1
-        return self.site.place is not None and syntax.follows_loop(self.site.place)
+        """Whether ten steps or a loop come before it, or an ``if``, which may let only some turns pass."""
+        place = self.site.place
+        if self.per_step is not None or place is None:
+            return self.per_step is not None and self.per_step <= 0.1
+        return syntax.follows_loop(place) or syntax.is_conditional(place)
 
     @property
     def is_often(self) -> bool:
-        """Whether it is done again and again."""
+        """Whether it is done again and again, as far as is known."""
         return (self.repeats or self.copies >= _OFTEN) and not self.is_rare
 
     @property

@@ -59,6 +59,18 @@ def decides(place: Place) -> bool:
     return any(isinstance(node, (ast.If, ast.While, ast.Assert)) for node in _statements(place))
 
 
+def is_conditional(place: Place) -> bool:
+    """Whether an ``if`` in the loop, or in the function, decides whether the line runs: not each turn need run it."""
+    around = loops(place)
+    first, _ = around[0] if around else _function(place)
+    return any(
+        isinstance(node, ast.If)
+        and first <= node.lineno <= (node.test.end_lineno or node.lineno) < place.line <= (node.end_lineno or 0)
+        and _function(Place(place.file, node.lineno)) == _function(place)
+        for node in ast.walk(tree(place.file))
+    )
+
+
 def follows_loop(place: Place) -> bool:
     """Whether a loop of the same function, and of the same turn of a loop around both, has ended before the line.
 
