@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import accumulate, pairwise
@@ -61,7 +62,7 @@ def pack(tensors: Sequence[Any]) -> Any:
 
 
 def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
-    ends = list(accumulate((_size(tensor) for tensor in like), initial=0))
+    ends = list(accumulate((math.prod(tensor.shape) for tensor in like), initial=0))
     with plain():
         parts = [vector[start:end].copy() for start, end in pairwise(ends)]
         return [_shaped(part, tensor) for part, tensor in zip(parts, like, strict=True)]
@@ -115,10 +116,6 @@ def plain() -> Generator[None]:
     """Outside any graph, and with scalars and empty arrays, which MXNet otherwise takes for unknown ones."""
     with mx.util.np_shape(True), autograd.pause(autograd.is_training()):
         yield
-
-
-def _size(tensor: Any) -> int:
-    return int(np.prod(tensor.shape))
 
 
 def _shaped(part: Any, tensor: Any) -> Any:

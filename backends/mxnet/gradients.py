@@ -32,7 +32,10 @@ def value_and_gradients(
         with autograd.record(training):
             value, aux = call(variables)
         found = _gradients(value, variables, training)
-    return value.detach(), aux, [_like(p, g) for p, g in zip(variables, found, strict=True)]
+    in_np = [
+        dense(g).as_np_ndarray() if isinstance(v, mx.np.ndarray) else g for v, g in zip(variables, found, strict=True)
+    ]
+    return value.detach(), aux, in_np
 
 
 def _gradients(value: Any, variables: list[Any], training: bool) -> list[Any]:
@@ -49,7 +52,3 @@ def _gradients(value: Any, variables: list[Any], training: bool) -> list[Any]:
             nothing = variable.as_np_ndarray().reshape(-1)[:0].sum()
             value = value + nothing.as_in_ctx(value.ctx).astype(value.dtype)
     return list(autograd.grad(value, variables, train_mode=training))
-
-
-def _like(variable: Any, gradient: Any) -> Any:
-    return dense(gradient).as_np_ndarray() if isinstance(variable, mx.np.ndarray) else gradient

@@ -9,7 +9,7 @@ import re
 import socket
 import time
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import paddle
@@ -78,15 +78,12 @@ def _join(job: Job, timeout: float) -> None:
     by_nccl = paddle.is_compiled_with_cuda() and not is_virtual() and real_gpus() >= together
     _gpu = Device("gpu", job.local_rank) if by_nccl else None
     _wait_for_master(job, timeout)
-    with environment(_settings(job, timeout)), _quietly(), _on_loopback(job):
+    # rank 0's store would listen on all interfaces, also where all processes are on one host (Paddle 3.3.1)
+    here_only = loopback_only(_LIBRARY) if job.rank == 0 and is_loopback(job.hosts[0]) else nullcontext()
+    with environment(_settings(job, timeout)), _quietly(), here_only:
         dist.init_parallel_env()
         _hosts = _dist.new_group(backend="gloo") if by_nccl else None
     paddle.device.set_device(default)  # the engine has made its own the default
-
-
-def _on_loopback(job: Job) -> AbstractContextManager[None]:
-    """Keep rank 0's store from listening on all interfaces where all processes are on one host (Paddle 3.3.1)."""
-    return loopback_only(_LIBRARY) if job.rank == 0 and is_loopback(job.hosts[0]) else nullcontext()
 
 
 def _settings(job: Job, timeout: float) -> dict[str, str]:

@@ -43,7 +43,9 @@ def _only_once(node: Any) -> str:
         if node.name() in ("Dy2StGradNode", "GradNodeBase"):  # the latter before 3.3
             return "what paddle.jit.to_static has compiled"
         layer = node.name().removeprefix("GradNodePyLayer_")
-        if layer != node.name() and any(_is_marked(cls) for cls in _layers(layer)):
+        if layer != node.name() and any(
+            getattr(cls.backward, "__code__", None) is _ONCE_DIFFERENTIABLE for cls in _layers(layer)
+        ):
             return f"{layer}, which is marked once_differentiable"
         seen.add(node.node_ptr())
         left += node.next_functions
@@ -56,10 +58,6 @@ def _layers(name: str) -> list[Any]:
     for cls in found:  # grows while it is walked
         found += cls.__subclasses__()
     return [cls for cls in found if cls.__name__ == name]
-
-
-def _is_marked(layer: Any) -> bool:
-    return getattr(layer.backward, "__code__", None) is _ONCE_DIFFERENTIABLE
 
 
 def _variable(parameter: Any, nested: bool) -> Any:

@@ -90,9 +90,8 @@ def _of_virtual(name: str, tried: dict[str, Any]) -> dict[str, Any]:
     if tried["compiles"]:
         reason = "work, and can stand in for real ones, by a plug-in that is compiled at the first use"
         return _finding(subject, "good", reason, "xdevice virtual build compiles it now")
-    return _finding(
-        subject, "note", f"work, and cannot stand in: {tried['reason']}" if tried["works"] else tried["reason"]
-    )
+    reason = f"work, and cannot stand in: {tried['reason']}" if tried["works"] else tried["reason"]
+    return _finding(subject, "note", reason)
 
 
 def _finding(subject: str, state: str, reason: str, cure: str | None = None) -> dict[str, Any]:

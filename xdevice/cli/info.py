@@ -51,10 +51,8 @@ def _machine(machine: dict[str, Any]) -> Table:
         driver = machine["drivers"].get(gpu["maker"])
         free = f" ({size(gpu['free_memory'])} free)" if gpu["free_memory"] is not None else ""
         name = gpu["name"] or f"{gpu['maker'].upper()} GPU"
-        found.add_row(
-            f"GPU {gpu['index']}", f"{name}, {f'driver {driver}' if driver else 'no known driver'}",
-            size(gpu["total_memory"]) + free,
-        )  # fmt: skip
+        about = f"{name}, {f'driver {driver}' if driver else 'no known driver'}"
+        found.add_row(f"GPU {gpu['index']}", about, size(gpu["total_memory"]) + free)
     if not machine["gpus"]:
         found.add_row("GPU", Text("none found", style="dim"), "")
     if machine["driver_error"]:
@@ -78,7 +76,8 @@ def _answered(backends: list[dict[str, Any]]) -> Table:
         built = " ".join(filter(None, (backend["compute"], backend["toolkit"])))
         head = [backend["name"], backend["version"] or "?", built or "?", duration(backend["import_seconds"])]
         for device in backend["devices"] or [{"device": "none", "name": (backend["problem"] or {}).get("reason")}]:
-            found.add_row(*head, device["device"], _about(device), _memory(device))
+            memory = "" if device["device"].startswith(("cpu", "none")) else size(device.get("total_memory"))
+            found.add_row(*head, device["device"], _about(device), memory)
             head = [""] * 4
     return found
 
@@ -105,10 +104,6 @@ def _about(device: dict[str, Any]) -> str:
     if device.get("machine_gpu") is not None:
         notes.append(f"the machine's GPU {device['machine_gpu']}")
     return ", ".join(filter(None, notes))
-
-
-def _memory(device: dict[str, Any]) -> str:
-    return "" if device["device"].startswith(("cpu", "none")) else size(device.get("total_memory"))
 
 
 def _plural(number: int, word: str) -> str:

@@ -58,7 +58,8 @@ class WorkerGroup:
         """Start them all."""
         for rank in self.plan.ranks:
             try:
-                logs = {name: self._log(rank, name) for name in ("out", "err")}
+                folder = self.plan.logs
+                logs = {name: Log(folder / f"rank-{rank}.{name}") if folder else None for name in ("out", "err")}
                 process = self._started(rank)
             except OSError as error:  # too many processes or files, no memory
                 raise DistributedError(f"rank {rank} could not be started: {error}") from error
@@ -88,9 +89,6 @@ class WorkerGroup:
         finally:
             if before is not None:
                 os.sched_setaffinity(0, before)
-
-    def _log(self, rank: int, name: str) -> Log | None:
-        return Log(self.plan.logs / f"rank-{rank}.{name}") if self.plan.logs else None
 
     def watch(self) -> None:
         """Watch them until all have ended, one has failed, or they are to end."""

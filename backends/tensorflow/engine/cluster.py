@@ -115,13 +115,17 @@ def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
             total = all_reduce(tf.cast(arrived(vector, ring.device), summed_in(dtype.name, ring.size)), "sum")
             return arrived(tf.cast(total / tf.cast(ring.size, total.dtype), dtype), here)
     if op != "sum" and dtype not in _REDUCED:
-        return _folded(all_gather(vector), op)
+        vectors = all_gather(vector)
+        with apart(here):
+            return arrived(reduce(_ELEMENTWISE[op], vectors), here)
     with apart(ring.device):
         there = _reducible(arrived(vector, ring.device))
         found = tf.raw_ops.CollectiveReduceV2(
             input=there, **ring.matching(op, there), ordering_token=[], merge_op=_MERGE[op], final_op="Id"
         )
-        return arrived(_as(found, dtype), here)
+        if dtype.is_complex:
+            return arrived(tf.bitcast(tf.reshape(found, [-1, 2]), dtype), here)
+        return arrived(tf.cast(found, dtype), here)
 
 
 def broadcast(vector: tf.Tensor, root: int) -> tf.Tensor:
@@ -154,16 +158,6 @@ def _reducible(vector: tf.Tensor) -> tf.Tensor:
     if vector.dtype.is_complex:
         return tf.reshape(tf.bitcast(vector, vector.dtype.real_dtype), [-1])
     return vector if vector.dtype in _REDUCED else tf.cast(vector, tf.int64)
-
-
-def _as(reduced: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    return tf.bitcast(tf.reshape(reduced, [-1, 2]), dtype) if dtype.is_complex else tf.cast(reduced, dtype)
-
-
-def _folded(vectors: list[tf.Tensor], op: str) -> tf.Tensor:
-    device = device_of(vectors[0])
-    with apart(device):
-        return arrived(reduce(_ELEMENTWISE[op], vectors), device)
 
 
 def _words(vector: tf.Tensor) -> tf.Tensor:

@@ -39,9 +39,7 @@ def main(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         children = [_child(framework, names, options, Path(folder)) for framework in chosen]
         with Progress(Path(folder), len(names)) as progress:
-            interrupted = run_all(
-                children, 1, options.timeout, progress
-            )  # one at a time: they do not disturb each other
+            interrupted = run_all(children, 1, options.timeout, progress)  # one at a time, undisturbed
         found = [results.answer(child, results.read(Path(folder, child.name)), names) for child in children]
     write(*results.rendered(found))
     if options.json:

@@ -47,7 +47,9 @@ def main(options: argparse.Namespace) -> int:
     ]
     if not interrupted:
         with Progress(program[-1], quiet=options.json) as progress:
-            interrupted = run_all(children, options.jobs or _jobs(), options.timeout, progress)
+            interrupted = run_all(
+                children, options.jobs or max(1, (usable_threads() or 2) // 2), options.timeout, progress
+            )
     ended = {child.name: child for child in (*children, *failed)}
     report = _report(program[-1], [_run(ended[name]) for name in names], options)
     if options.json:
@@ -73,10 +75,6 @@ def _run_once(program: list[str], options: argparse.Namespace) -> int:
         sys.stdout.flush()
         os.execv(sys.executable, command)
     return subprocess.call(command)
-
-
-def _jobs() -> int:
-    return max(1, (usable_threads() or 2) // 2)
 
 
 def _pythons(names: Sequence[str], options: argparse.Namespace) -> tuple[dict[str, str], list[Child], int | None]:

@@ -49,17 +49,10 @@ class Report:
 
 def as_json(report: Report, interrupted: bool) -> dict[str, Any]:
     """The report as JSON can hold it; the keys are stable."""
-    return {
-        "script": report.script,
-        "args": report.args,
-        "interrupted": interrupted,
-        "tolerance": report.tolerance,
-        "normalize": report.normalize,
-        "runs": [_run_as_json(run) for run in report.runs],
-        "compared": report.compared,
-        "agree": report.agree if report.compared else None,
-        "output": [_part_as_json(part) for part in report.view],
-    }
+    asked = {"script": report.script, "args": report.args, "interrupted": interrupted, "tolerance": report.tolerance}
+    runs, output = [_run_as_json(run) for run in report.runs], [_part_as_json(part) for part in report.view]
+    agreement = {"compared": report.compared, "agree": report.agree if report.compared else None}
+    return {**asked, "normalize": report.normalize, "runs": runs, **agreement, "output": output}
 
 
 def rendered(report: Report) -> Iterator[RenderableType]:
@@ -79,18 +72,9 @@ def rendered(report: Report) -> Iterator[RenderableType]:
 
 
 def _run_as_json(run: Run) -> dict[str, Any]:
-    return {
-        "backend": run.name,
-        "status": run.status,
-        "exit_status": run.exit_status,
-        "signal": signal_name(run.exit_status),
-        "seconds": round(run.seconds, 3),
-        "peak_memory": run.peak_memory,
-        "stdout": run.stdout,
-        "stderr": run.stderr,
-        "cut": run.cut,
-        "binary": run.binary,
-    }
+    ended = {"signal": signal_name(run.exit_status), "seconds": round(run.seconds, 3), "peak_memory": run.peak_memory}
+    printed = {"stdout": run.stdout, "stderr": run.stderr, "cut": run.cut, "binary": run.binary}
+    return {"backend": run.name, "status": run.status, "exit_status": run.exit_status, **ended, **printed}
 
 
 def _part_as_json(part: Same | Differ) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from xdevice.tensors.trees.registered_nodes import RegisteredHandler
 from xdevice.tensors.trees.search import DATA, HINT, is_pythons, is_text, tensors_in
 
 _MADE_IN_PYTHON = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
+_ESTIMATOR = ("fit", "get_params", "set_params")  # scikit-learn's conventions
 _ARRAYS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__", "__array__")  # numbers of another library
 
 
@@ -155,15 +156,10 @@ def _check_data(leaf: Any) -> None:
 def _check_nothing_inside(leaf: Any) -> None:
     kind = type(leaf).__name__
     for path, tensor, owned in tensors_in(leaf):
-        if owned.backend == "numpy" and _is_estimator(type(leaf)):
+        if owned.backend == "numpy" and all(hasattr(type(leaf), name) for name in _ESTIMATOR):
             continue  # it computes on the host, wherever the other tensors are
         found = f"{kind}{path} is a {owned.role} ({type(tensor).__name__})"
         raise NotATensorError(f"{found}, and xdevice cannot rebuild {kind} objects; {HINT}")
-
-
-def _is_estimator(cls: type) -> bool:
-    """Whether the class is an estimator by scikit-learn's conventions."""
-    return all(hasattr(cls, name) for name in ("fit", "get_params", "set_params"))
 
 
 def _can_be_searched(leaf: Any) -> bool:
