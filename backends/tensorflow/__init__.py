@@ -17,9 +17,7 @@ from xdevice.errors import XDeviceError
 
 setattr(XDeviceError, "ag_pass_through", True)  # noqa: B010 - without it AutoGraph raises a StagingError in their place
 
-CANNOT: dict[str, str] = {
-    "data": "every tensor counts as numbers",
-}
+CANNOT: dict[str, str] = {"data": "every tensor counts as numbers"}
 """What this framework cannot do, and why."""
 
 GPU_BUILD = "pip install --force-reinstall 'tensorflow[and-cuda]' on Linux; macOS needs tensorflow-metal beside it"

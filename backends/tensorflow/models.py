@@ -16,14 +16,7 @@ from tensorflow.python.trackable import (
 )
 
 from xdevice.backends.tensorflow.hardware import scope
-from xdevice.backends.tensorflow.placement import (
-    device_of,
-    fresh_variable,
-    role,
-    role_in_keras,
-    value_apart,
-    variable_of,
-)
+from xdevice.backends.tensorflow.placement import device_of, keras_role, new_variable, role, value_apart, variable_of
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.kit import keras
@@ -35,7 +28,7 @@ _WRAPPERS: Any = (data_structures._DictWrapper, data_structures._TupleWrapper, _
 
 
 def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
-    if role_in_keras(type(model)) is None:
+    if keras_role(type(model)) is None:
         for path, found in model._flatten(predicate=_holds_values, with_path=True):
             yield from _inside(".".join(map(str, path)), found)
         return
@@ -58,7 +51,7 @@ def move_model(model: Any, device: Device) -> Any:
         for holder in _holders(model):
             keras.forget_compiled(holder)
         _check_untraced([variable._handle for variable in variables])
-    moved = [fresh_variable(variable, value_apart(variable, device), device) for variable in variables]
+    moved = [new_variable(variable, value_apart(variable, device), device) for variable in variables]
     for variable, new in zip(variables, moved, strict=True):  # not before all are there: memory may run out
         variable._handle = new._handle
     return model
@@ -70,7 +63,7 @@ def keep(model: Any) -> Callable[[], None]:
     def put_back() -> None:
         for variable, device in kept:
             if device_of(variable) is not device:
-                variable._handle = fresh_variable(variable, value_apart(variable, device), device)._handle
+                variable._handle = new_variable(variable, value_apart(variable, device), device)._handle
 
     return put_back
 
@@ -85,14 +78,14 @@ def copy_models(models: list[Any]) -> list[Any]:
     for old, new in zip(chain(*before), chain(*after), strict=True):
         new.assign(old)
         if device_of(new) is not device_of(old):
-            variable_of(new)._handle = fresh_variable(variable_of(new), new, device_of(old))._handle
+            variable_of(new)._handle = new_variable(variable_of(new), new, device_of(old))._handle
     return copied
 
 
 def _copied(models: list[Any]) -> list[Any]:
     """Keras's as it copies them, other modules all at once."""
-    ours = [model for model in models if role_in_keras(type(model)) is not None]
-    others = [model for model in models if role_in_keras(type(model)) is None]
+    ours = [model for model in models if keras_role(type(model)) is not None]
+    others = [model for model in models if keras_role(type(model)) is None]
     found = dict(zip(map(id, ours), keras.copies(ours), strict=True))
     try:
         found |= zip(map(id, others), copy.deepcopy(others), strict=True)
@@ -110,12 +103,12 @@ def _inside(path: str, found: Any) -> Iterator[tuple[str, Any]]:
 
 def _holds_values(part: Any) -> bool:
     """Whether a part of a `tf.Module` is a variable, or what Keras has, into which TensorFlow does not look."""
-    return isinstance(part, tf.Variable) or role_in_keras(type(part)) is not None
+    return isinstance(part, tf.Variable) or keras_role(type(part)) is not None
 
 
 def _holders(model: Any) -> list[Any]:
     """The model if it is Keras's, else the Keras layers in it."""
-    if role_in_keras(type(model)) is not None:
+    if keras_role(type(model)) is not None:
         return [model]
     return list(model._flatten(predicate=lambda part: hasattr(part, "_flatten_layers")))
 

@@ -37,7 +37,7 @@ def role(cls: type) -> Role | None:
         return "model"
     if issubclass(cls, _DATA):
         return "data"
-    return "device" if issubclass(cls, _DEVICES) else role_in_keras(cls)
+    return "device" if issubclass(cls, _DEVICES) else keras_role(cls)
 
 
 def device_of(tensor: Any) -> Device:
@@ -68,7 +68,7 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
         # tf.identity leaves int32 and strings on the host, and raises under the "explicit" device policy
         name = native(device).removeprefix("/")
         return _moved_apart(tensor, device) if _on_host(tensor.backing_device, name) else tensor._copy(None, name)
-    return _with_variable(tensor, lambda variable: fresh_variable(variable, value_apart(variable, device), device))
+    return _with_variable(tensor, lambda variable: new_variable(variable, value_apart(variable, device), device))
 
 
 def copy(tensor: Any) -> Any:
@@ -83,7 +83,7 @@ def copy(tensor: Any) -> Any:
         here = device_of(tensor)
         with scope(here):
             return arrived(_clone(tensor), here)
-    return _with_variable(tensor, lambda variable: fresh_variable(variable, copy(variable.read_value())))
+    return _with_variable(tensor, lambda variable: new_variable(variable, copy(variable.read_value())))
 
 
 def arrived(tensor: Any, device: Device) -> Any:
@@ -98,7 +98,7 @@ def value_apart(variable: tf.Variable, device: Device) -> Any:
     return copy(value) if _on_host(variable.device, native(device)) else value
 
 
-def fresh_variable(variable: tf.Variable, value: Any, device: Device | None = None) -> tf.Variable:
+def new_variable(variable: tf.Variable, value: Any, device: Device | None = None) -> tf.Variable:
     """Another variable like that one, with the value; on its device, or another."""
     words = ("trainable", "dtype", "constraint", "synchronization", "aggregation", "shape")
     like: dict[str, Any] = {word: getattr(variable, word) for word in words}
@@ -111,7 +111,7 @@ def variable_of(tensor: Any) -> Any:
     return tensor if isinstance(tensor, tf.Variable) else getattr(tensor, "_value", None)
 
 
-def role_in_keras(cls: type) -> Role | None:
+def keras_role(cls: type) -> Role | None:
     """What the class is to Keras, if that runs on TensorFlow."""
     return keras.role(cls, "tensorflow")
 

@@ -101,17 +101,15 @@ def _parser() -> _Parser:
             "--timeout", type=seconds, default=120.0, metavar="S", help="seconds that a framework may take (120)"
         )
     _add_run_options(run)
-    _add_bench_options(
-        _command(commands, "bench", "the lessons' experiments, timed on the CPU and on a device", epilogs.BENCH)
-    )
+    bench = _command(commands, "bench", "the lessons' experiments, timed on the CPU and on a device", epilogs.BENCH)
+    _add_bench_options(bench)
     virtual = _command(commands, "virtual", "plug-ins for virtual GPUs, and a file that applies XDEVICE_VIRTUAL_GPUS")
     actions = "build compiles plug-ins; install lets every Python here apply the variable; status says whether one does"
     virtual.add_argument("action", choices=["build", "install", "uninstall", "status"], help=actions)
     virtual.add_argument("--to", type=Path, metavar="FOLDER", help="build: compile into FOLDER, for XDEVICE_PLUGINS")
     _add_backend_option(virtual, "build: frameworks; all (the default) is all that are installed")
-    _add_launch_options(
-        _command(commands, "launch", "one script in many processes, on one host or several", epilogs.LAUNCH)
-    )
+    launch = _command(commands, "launch", "one script in many processes, on one host or several", epilogs.LAUNCH)
+    _add_launch_options(launch)
     return parser
 
 
@@ -175,11 +173,8 @@ def _add_launch_options(launch: argparse.ArgumentParser) -> None:
     add("-n", type=positive, default=1, metavar="N", help="processes on each host (1)")
     add("-m", action="store_true", dest="module", help="SCRIPT is a module's name, as in python -m")
     add("--backend", metavar="NAME", help="the framework, XDEVICE_BACKEND for all processes")
-    add(
-        "--engine",
-        choices=["native", "mpi"],
-        help="the framework's own (native, unless XDEVICE_ENGINE says else), or MPI",
-    )
+    engine = "the framework's own (native, unless XDEVICE_ENGINE says else), or MPI"
+    add("--engine", choices=["native", "mpi"], help=engine)
     add("--timeout", type=seconds, metavar="S", help="seconds that a process waits for the others")
     add("--time-limit", type=seconds, metavar="S", help="stop everything after so many seconds")
     add("--restarts", type=count, default=0, metavar="R", help="start the job again after a failure, up to R times")

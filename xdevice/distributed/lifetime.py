@@ -1,7 +1,6 @@
 """Joining the processes of a job, and leaving them."""
 
 from dataclasses import replace
-from types import TracebackType
 
 from xdevice._version import __version__
 from xdevice.contract import Engine
@@ -101,9 +100,7 @@ class process_group(InitOptions):  # noqa: N801  (reads as what it opens: `with 
     def __enter__(self) -> None:
         _init(self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
             shutdown()
         else:

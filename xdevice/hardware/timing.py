@@ -109,9 +109,7 @@ def _table(caption: str, head: tuple[str, str], rows: list[tuple[str, float | No
     from html import escape
 
     heads = "".join(f'<th scope="col">{name}</th>' for name in head)
-    lines = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{_seconds(seconds)}</td></tr>' for name, seconds in rows
-    )
+    lines = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{_seconds(took)}</td></tr>' for name, took in rows)
     return f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
 
 

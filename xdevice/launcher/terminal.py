@@ -21,11 +21,8 @@ from xdevice.launcher.children import Child
 
 _ENDLESS = 10_000  # columns, where there is no terminal: nothing is wrapped or cut
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_CONTROL = {
-    **{i: 0x2400 + i for i in range(32) if chr(i) not in "\t\n"},
-    127: 0x2421,
-    **dict.fromkeys(range(128, 160), 0xFFFD),
-}
+_CONTROL = {i: 0x2400 + i for i in range(32) if chr(i) not in "\t\n"} | dict.fromkeys(range(128, 160), 0xFFFD)
+_CONTROL[127] = 0x2421
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STYLES = {"ok": "green", "waiting": "dim", "running": "cyan"}
 

@@ -30,11 +30,8 @@ Answer = dict[str, Any] | None
 class Barrier:
     """Where one process waits until all may enter a collective."""
 
-    def __init__(
-        self, channel: Channel, info: ProcessInfo, job: Job, have_entered: Callable[[str], None] | None
-    ) -> None:
-        self.channel = channel
-        self._info, self._job, self._have_entered = info, job, have_entered
+    def __init__(self, channel: Channel, info: ProcessInfo, job: Job, entered: Callable[[str], None] | None) -> None:
+        self.channel, self._info, self._job, self._have_entered = channel, info, job, entered
         self._node: Follower | Leader | None = None  # None where the coordinator lets all in
         self._is_set_up = False
 

@@ -90,6 +90,5 @@ class Shapes(Operations):
         places = dict(zip(order, range(len(arrays)), strict=True))  # which axis each array lies along
         sizes = tuple(arrays[i].shape[0] for i in order)
         shapes = [tuple(-1 if places[i] == j else 1 for j in range(len(arrays))) for i in range(len(arrays))]
-        return tuple(
-            self._raw["broadcast_to"](self._raw["reshape"](x, s), sizes) for x, s in zip(arrays, shapes, strict=True)
-        )
+        lying = (self._raw["reshape"](x, shape) for x, shape in zip(arrays, shapes, strict=True))
+        return tuple(self._raw["broadcast_to"](x, sizes) for x in lying)

@@ -45,9 +45,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "exp", "expm1", "log", "log10"),
         *("log1p", "log2", "logaddexp", "sin", "sinh", "tan", "tanh"),
     ),
-    "bits": (
-        *("bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor"),
-    ),
+    "bits": ("bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor"),
     "complex numbers": ("conj", "imag", "real"),
     "comparison and logic": (
         *("equal", "greater", "greater_equal", "less", "less_equal", "not_equal", "isfinite", "isinf", "isnan"),

@@ -89,9 +89,7 @@ def _common_owner(xs: tuple[Any, ...]) -> Backend:
 class Functions:
     """The standard's names, as attributes; other names are looked up in the framework."""
 
-    def __init__(
-        self, owner: Backend, own: Maths | Linalg | Fft, names: tuple[str, ...], made: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, owner: Backend, own: Maths | Linalg | Fft, names: tuple[str, ...], made: dict[str, Any]) -> None:
         self._owner, self._own, self._names = owner, own, names
         vars(self).update({name: made[name] for name in names if name in made})
 

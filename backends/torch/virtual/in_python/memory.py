@@ -20,6 +20,8 @@ from xdevice.backends.torch.virtual import copies
 from xdevice.backends.torch.virtual.in_python import factories, memory_accounting
 from xdevice.backends.torch.virtual.runtime import NAME, index_of
 
+Tensor = torch.Tensor
+
 _CPU, _EXTENSION = 1, 12  # DLPack's numbers for devices
 _DEVICE = 8  # where the device stands in a DLPack capsule: behind the address
 
@@ -31,22 +33,22 @@ watching = False
 """Whether `copies.look` is called before a copy."""
 
 
-def to_virtual(host: torch.Tensor, index: int) -> torch.Tensor:
+def to_virtual(host: Tensor, index: int) -> Tensor:
     """A tensor on a virtual GPU in the memory of a CPU tensor that nothing else uses."""
     tensor = _relabelled(host, _labels[index])
     memory_accounting.enter(tensor, index)
     return tensor
 
 
-def to_host(tensor: torch.Tensor) -> torch.Tensor:
+def to_host(tensor: Tensor) -> Tensor:
     """The virtual tensor's memory as a CPU tensor; a lazy conjugation or negation is not part of memory."""
     return _relabelled(tensor, _host_label)
 
 
-def _relabelled(tensor: torch.Tensor, label: int) -> torch.Tensor:
+def _relabelled(tensor: Tensor, label: int) -> Tensor:
     capsule = core._to_dlpack(tensor)
     _word(_pointer(capsule, b"dltensor") + _DEVICE).value = label
-    made: torch.Tensor = core._from_dlpack(capsule)
+    made: Tensor = core._from_dlpack(capsule)
     return made
 
 
@@ -77,33 +79,33 @@ class _Forked(dict[int, int]):
         )
 
 
-def lazy_like(host: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+def lazy_like(host: Tensor, tensor: Tensor) -> Tensor:
     """The host tensor with the lazy conjugation and negation of the tensor, which torch keeps as bits."""
     if tensor.is_conj():
         host = host.conj()
     return host._neg_view() if tensor.is_neg() else host
 
 
-def adopt(tensor: torch.Tensor, source: torch.Tensor) -> None:
+def adopt(tensor: Tensor, source: Tensor) -> None:
     """Give the virtual tensor the memory, sizes and strides of another."""
     _set(tensor, storage_of(source), source.storage_offset(), source.shape, source.stride())
 
 
-def reshape(tensor: torch.Tensor, size: Sequence[int], strides: Sequence[int]) -> None:
+def reshape(tensor: Tensor, size: Sequence[int], strides: Sequence[int]) -> None:
     """Give the virtual tensor other sizes and strides in the same memory."""
     _set(tensor, storage_of(tensor), tensor.storage_offset(), size, strides)
 
 
-def _set(tensor: torch.Tensor, storage: Any, offset: Any, size: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
+def _set(tensor: Tensor, storage: Any, offset: Any, size: Sequence[int], strides: Sequence[int]) -> Tensor:
     overload = aten.set_.source_Storage_storage_offset
-    changed: torch.Tensor = overload.redispatch(ON_CPU, tensor, storage, offset, size, strides)
+    changed: Tensor = overload.redispatch(ON_CPU, tensor, storage, offset, size, strides)
     return changed
 
 
-def _empty(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def _empty(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def empty(
         *sizes: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, **options: Any
-    ) -> torch.Tensor:
+    ) -> Tensor:
         if layout not in (None, torch.strided):
             raise NotImplementedError(
                 f"{layout} tensors on virtual GPUs need a C++ compiler; make it on the CPU, or apt install g++"
@@ -121,9 +123,7 @@ def _empty(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     return empty
 
 
-def _resize(
-    tensor: torch.Tensor, size: Sequence[int], memory_format: torch.memory_format | None = None
-) -> torch.Tensor:
+def _resize(tensor: Tensor, size: Sequence[int], memory_format: torch.memory_format | None = None) -> Tensor:
     """Values keep their order in memory, as on every device. DLPack memory cannot grow, so it is replaced."""
     strides = torch.empty(size, device="meta", memory_format=memory_format or torch.contiguous_format).stride()
     needed = (math.prod(size) + tensor.storage_offset()) * tensor.element_size()
@@ -133,21 +133,21 @@ def _resize(
     return _set(tensor, storage, tensor.storage_offset(), size, strides)
 
 
-def _grown(tensor: torch.Tensor, storage: Any, needed: Any) -> Any:
+def _grown(tensor: Tensor, storage: Any, needed: Any) -> Any:
     check_unshared(tensor)
     grown = torch.empty(needed, dtype=torch.uint8, device="cpu")
     grown[: storage.nbytes()] = whole(tensor)
     return storage_of(to_virtual(grown, tensor.device.index))
 
 
-def whole(tensor: torch.Tensor) -> torch.Tensor:
+def whole(tensor: Tensor) -> Tensor:
     """A CPU tensor over all bytes of the virtual tensor's storage."""
     storage = storage_of(tensor)
     view = torch.empty(0, dtype=torch.uint8, device=tensor.device)
     return to_host(_set(view, storage, 0, (storage.nbytes(),), (1,)))
 
 
-def check_unshared(tensor: torch.Tensor) -> None:
+def check_unshared(tensor: Tensor) -> None:
     """Raise if other tensors share the memory to be replaced: they would keep the old memory."""
     storage = storage_of(tensor)
     if storage.nbytes() and core._storage_Use_Count(storage._cdata) > 2:  # the tensor, and what we hold here
@@ -156,25 +156,23 @@ def check_unshared(tensor: torch.Tensor) -> None:
         )
 
 
-def _copy(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+def _copy(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
     if watching:
         copies.look("aten::copy_", [target, source], non_blocking)
     _readable(target).copy_(_readable(source))
     return target
 
 
-def _to_copy(
-    tensor: torch.Tensor, *, pin_memory: Any = None, non_blocking: Any = False, **options: Any
-) -> torch.Tensor:
+def _to_copy(tensor: Tensor, *, pin_memory: Any = None, non_blocking: Any = False, **options: Any) -> Tensor:
     """Like torch's, without the pinned memory that torch uses for non-blocking copies to the host."""
     return torch.empty_like(tensor, **options).copy_(tensor, non_blocking)
 
 
-def _readable(tensor: torch.Tensor) -> torch.Tensor:
+def _readable(tensor: Tensor) -> Tensor:
     return lazy_like(to_host(tensor), tensor) if tensor.device.type == NAME else tensor
 
 
-def _zeros(size: Sequence[int], *, dtype: Any = None, device: Any = None, **options: Any) -> torch.Tensor:
+def _zeros(size: Sequence[int], *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
     return to_virtual(torch.zeros(size, dtype=dtype, device="cpu"), index_of(device))
 
 
@@ -207,9 +205,6 @@ def register(ours: Any) -> None:
 def register_for_python() -> None:
     """Register the plug-in's operations for Python: a virtual tensor's memory on the host, and the way back."""
     ours = kernels_of("xdevice_virtual", "DEF")
-    for schema, kernel in (
-        ("host(Tensor x) -> Tensor", to_host),
-        ("take(Tensor host, int index) -> Tensor", to_virtual),
-    ):
+    for schema, call in (("host(Tensor x) -> Tensor", to_host), ("take(Tensor host, int index) -> Tensor", to_virtual)):
         ours.define(schema)
-        ours.impl(schema.partition("(")[0], kernel, "CompositeExplicitAutograd")
+        ours.impl(schema.partition("(")[0], call, "CompositeExplicitAutograd")

@@ -9,6 +9,8 @@ from torch.cuda import nccl
 from xdevice.backends.torch.private_names import replace_name
 from xdevice.backends.torch.virtual.runtime import in_use
 
+Tensor = torch.Tensor
+
 
 def replace() -> None:
     """Replace them."""
@@ -30,34 +32,32 @@ def _device(index: int | torch.device) -> torch.device:
 
 def _scatter(
     tensor: Any, targets: Sequence[int], sizes: Sequence[int] | None = None, dim: int = 0, streams: Any = None
-) -> list[torch.Tensor]:
+) -> list[Tensor]:
     parts = tensor.split(list(sizes), dim) if sizes else tensor.chunk(len(targets), dim)
     return [part.to(_device(target)) for part, target in zip(parts, targets, strict=False)]  # fewer rows than devices
 
 
-def _broadcast(tensor: torch.Tensor, targets: Sequence[int]) -> list[torch.Tensor]:
+def _broadcast(tensor: Tensor, targets: Sequence[int]) -> list[Tensor]:
     return [tensor.to(_device(target)) for target in targets]  # the first is where it is: itself, as on CUDA
 
 
-def _broadcast_coalesced(
-    tensors: Sequence[torch.Tensor], targets: Sequence[int], size: int
-) -> list[list[torch.Tensor]]:
+def _broadcast_coalesced(tensors: Sequence[Tensor], targets: Sequence[int], size: int) -> list[list[Tensor]]:
     return [[tensor.to(_device(target)) for tensor in tensors] for target in targets]
 
 
-def _gather(tensors: Sequence[torch.Tensor], dim: int, target: int | None) -> torch.Tensor:
+def _gather(tensors: Sequence[Tensor], dim: int, target: int | None) -> Tensor:
     where = _device(in_use().current() if target is None else target)
     return torch.cat([tensor.to(where) for tensor in tensors], dim)
 
 
-def _scatter_out(tensor: Any, out: Sequence[torch.Tensor], dim: int = 0, streams: Any = None) -> list[torch.Tensor]:
+def _scatter_out(tensor: Any, out: Sequence[Tensor], dim: int = 0, streams: Any = None) -> list[Tensor]:
     parts = tensor.split([made.size(dim) for made in out], dim)
     return [made.copy_(part) for made, part in zip(out, parts, strict=True)]
 
 
-def _broadcast_out(tensor: torch.Tensor, out: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
     return [made.copy_(tensor) for made in out]
 
 
-def _gather_out(tensors: Sequence[torch.Tensor], out: torch.Tensor, dim: int) -> torch.Tensor:
+def _gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
     return out.copy_(torch.cat([tensor.to(out.device) for tensor in tensors], dim))

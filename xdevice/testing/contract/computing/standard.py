@@ -51,9 +51,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "expand_dims": lambda xp, a: xp.expand_dims(a.x, axis=-1),
     "flip": lambda xp, a: (xp.flip(a.n), xp.flip(a.n, axis=1)),
     "full_like": lambda xp, a: (xp.full_like(a.n, 7), xp.full_like(a.n, 7, dtype=xp.float32)),
-    "isdtype": lambda xp, a: [
-        xp.isdtype(a.n.dtype, kind) for kind in ("integral", "real floating", ("bool", "numeric"))
-    ],
+    "isdtype": lambda xp, a: [xp.isdtype(a.n.dtype, k) for k in ("integral", "real floating", ("bool", "numeric"))],
     "linspace": lambda xp, a: xp.linspace(0, 1, num=4, dtype=xp.float32, endpoint=False),
     "logical_and": lambda xp, a: (xp.logical_and(a.flags, a.flags), xp.logical_not(a.flags)),
     "matmul": lambda xp, a: xp.matmul(a.x, xp.matrix_transpose(a.y)),
@@ -115,9 +113,8 @@ def reference() -> Any:
 
 def arrays(xp: Any) -> Any:
     """The values as arrays of a namespace."""
-    return SimpleNamespace(
-        **{key: xp.asarray(value.tolist(), dtype=getattr(xp, str(value.dtype))) for key, value in VALUES.items()}
-    )
+    made = {key: xp.asarray(value.tolist(), dtype=getattr(xp, str(value.dtype))) for key, value in VALUES.items()}
+    return SimpleNamespace(**made)
 
 
 def flat(result: Any) -> Iterator[Any]:

@@ -41,11 +41,9 @@ class Creation(Promises):
 
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", FACTORIES)
-    @pytest.mark.parametrize("spelling", ["{kind}", "/{KIND}:0", None])
-    def test_factories_use_the_device_given(
-        self, backend: str, native: Native, name: str, spelling: str | None
-    ) -> None:
-        made = FACTORIES[name](device=spelled(spelling) if spelling else home())
+    @pytest.mark.parametrize("word", ["{kind}", "/{KIND}:0", None])
+    def test_factories_use_the_device_given(self, backend: str, native: Native, name: str, word: str | None) -> None:
+        made = FACTORIES[name](device=spelled(word) if word else home())
         assert type(made) is type(native.ones())
         assert device_of(made) == home()
         assert tuple(made.shape) == ((6,) if name == "arange" else (2, 3))
