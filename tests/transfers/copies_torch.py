@@ -1,7 +1,9 @@
 """What test_torch.py runs: what is seen of copies on two virtual GPUs, under either name."""
 
 import contextvars
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -317,6 +319,23 @@ def test_nothing_is_left_when_no_block_is_open():
     assert torch.autograd.Variable._execution_engine is engine
     assert len(optimizers._global_optimizer_post_hooks) == hooks
     assert not torch._C._is_key_in_tls("xdevice.transfers") or torch._C._get_obj_in_tls("xdevice.transfers") is None
+
+
+def test_what_a_function_holds_goes_when_it_returns():
+    class Held:
+        pass
+
+    def train():
+        held = Held()
+        torch.ones(4, device=GPU, requires_grad=True).to(GPU + ":1").sum().backward()
+        return weakref.ref(held)
+
+    gc.disable()
+    try:
+        with watch_transfers(), transfer_guard("log"):
+            assert train()() is None
+    finally:
+        gc.enable()
 
 
 def test_a_wrapper_that_others_put_around_the_engine_stays():

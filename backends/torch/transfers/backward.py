@@ -17,6 +17,13 @@ _KEY = "xdevice.transfers"
 """In the state of a thread that torch gives to those that work for it."""
 
 
+class _Caller:
+    """Who calls backward: the thread, and its place in the program while it waits."""
+
+    def __init__(self, here: Any) -> None:
+        self.thread, self.here = get_ident(), here
+
+
 class _Watched(Wrapped):
     """The autograd engine, whose threads know for which place in the program they work."""
 
@@ -28,15 +35,15 @@ class _Watched(Wrapped):
         if self._watcher is None:
             return self._engine.run_backward(*args, **kwargs)
         outer = _stashed()
-        if outer is None or outer[0] == get_ident():  # else it is a backward within a thread of another
-            core._stash_obj_in_tls(_KEY, (get_ident(), self._watcher.here()))
+        if outer is not None and outer.thread != get_ident():  # a backward within a thread of another
+            return self._engine.run_backward(*args, **kwargs)
+        place = _Caller(self._watcher.here())
+        core._stash_obj_in_tls(_KEY, place)
         try:
             return self._engine.run_backward(*args, **kwargs)
         finally:
-            if outer is None:
-                _forget()
-            else:
-                core._stash_obj_in_tls(_KEY, outer)
+            place.here = None  # autograd's threads may keep the rest for a moment
+            _restore(outer)
 
     def end(self) -> None:
         """Watch no more, where another has been wrapped around it."""
@@ -59,7 +66,7 @@ def watched(watcher: Watcher) -> Generator[None]:
 def caller() -> Any:
     """The place for which this thread of autograd's works; ``None`` in a thread of the program."""
     stashed = _stashed()
-    return None if stashed is None or stashed[0] == get_ident() else stashed[1]
+    return None if stashed is None or stashed.thread == get_ident() else stashed.here
 
 
 def is_autograds(frame: FrameType | None) -> bool:
@@ -69,12 +76,12 @@ def is_autograds(frame: FrameType | None) -> bool:
     return frame is None or frame.f_code is _Watched.run_backward.__code__
 
 
-def _stashed() -> Any:
+def _stashed() -> _Caller | None:
     return core._get_obj_in_tls(_KEY) if core._is_key_in_tls(_KEY) else None
 
 
-def _forget() -> None:
-    if hasattr(core, "_remove_obj_from_tls"):  # new in torch 2.13
+def _restore(outer: _Caller | None) -> None:
+    if outer is None and hasattr(core, "_remove_obj_from_tls"):  # new in torch 2.13
         core._remove_obj_from_tls(_KEY)
     else:
-        core._stash_obj_in_tls(_KEY, None)
+        core._stash_obj_in_tls(_KEY, outer)
