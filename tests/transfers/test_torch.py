@@ -42,3 +42,22 @@ print(len(report))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert done.stdout.splitlines() == ["3.0 [1.0, 1.0, 1.0]", "0 True 0", "1"], done.stderr
+
+
+def test_steps_of_keras_on_pytorch_are_counted_wherever_it_is_imported():
+    program = """
+import torch, xdevice
+xdevice.virtual_gpus(1, stand_in=True)
+with xdevice.watch_transfers() as report:
+    import keras, numpy as np
+    keras.utils.set_random_seed(0)
+    net = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    net.compile("adam", "mse")
+    net.fit(np.ones((32, 4), "float32"), np.ones((32, 3), "float32"), 8, 2, verbose=0)
+print(report.steps, "apply" in vars(keras.optimizers.Optimizer))
+net.fit(np.ones((32, 4), "float32"), np.ones((32, 3), "float32"), 8, 1, verbose=0)
+print(report.steps)
+"""
+    env = os.environ | {"KERAS_BACKEND": "torch"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, env=env)
+    assert done.stdout.splitlines() == ["8 False", "8"], done.stderr[-3000:]

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 
-from torch.optim.optimizer import register_optimizer_step_post_hook
-
 from xdevice.backends.torch.hardware import gpus
 from xdevice.backends.torch.transfers import backward, real
+from xdevice.backends.torch.transfers.steps import Steps
 from xdevice.backends.torch.virtual import copies, runtime
 from xdevice.contract import Copy, Watcher
 
@@ -20,13 +19,13 @@ from xdevice.contract import Copy, Watcher
 @contextmanager
 def watch(watcher: Watcher) -> Generator[None]:
     def see(copy: Copy) -> None:
+        steps.find_keras()  # which may be imported later
         if copy.kind == "copy" and backward.is_autograds(sys._getframe(1)):
             copy = copy._replace(kind="gradient")
         watcher.see(copy, backward.caller())
 
     with ExitStack() as stack:
-        steps = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: watcher.stepped(optimizer))
-        stack.callback(steps.remove)
+        steps = stack.enter_context(Steps(watcher))
         stack.enter_context(backward.watched(watcher))
         copies.watch(see)
         stack.callback(copies.watch, None)
