@@ -1,5 +1,7 @@
 """Each rule has a program that triggers it, and a twin that must not."""
 
+from pathlib import Path
+
 import pytest
 
 from xdevice.tensors.transfers.rules import RULES
@@ -131,6 +133,12 @@ def test_a_rule_has_a_program_that_triggers_it_and_a_twin_that_does_not(reported
     guilty, innocent = TRIGGERS[rule]
     assert rule in [finding.rule for finding in reported(guilty)]
     assert rule not in [finding.rule for finding in reported(innocent)]
+
+
+def test_every_rule_is_on_the_page():
+    page = (Path(__file__).parents[2] / "docs" / "transfers.md").read_text(encoding="utf-8")
+    listed = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert listed[-len(RULES) :] == [rule.name for rule in RULES]
 
 
 def test_a_number_that_is_read_after_a_loop_is_read_where_it_should_be(reported):
