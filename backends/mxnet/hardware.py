@@ -10,12 +10,15 @@ from mxnet.runtime import Features
 from xdevice.contract import Build, Properties
 from xdevice.device import Device
 
-_virtual = 0  # CPU contexts that stand for GPUs; the first context is the CPU
+FIRST_VIRTUAL = 1001
+"""The CPU context that stands for ``gpu:0``: the contexts before it are a program's own, ``mx.cpu(1)`` among them."""
+
+_virtual = 0  # how many CPU contexts stand for GPUs
 _stands_in = False  # whether these have the names of GPUs
 
 
 def name_virtual(n: int, *, stand_in: bool) -> None:
-    """From now on the CPU contexts behind the first are GPUs."""
+    """From now on n CPU contexts are GPUs."""
     global _virtual, _stands_in
     _virtual, _stands_in = n, stand_in
 
@@ -47,13 +50,13 @@ def count(kind: str) -> int:
 
 def native(device: Device) -> Any:
     if _virtual and device.kind == "gpu" and not _stands_in:
-        return mx.cpu(device.index + 1)
+        return mx.cpu(FIRST_VIRTUAL + device.index)
     return mx.Context(device.kind, device.index)
 
 
 def as_device(native: mx.Context) -> Device:
-    if native.device_type == "cpu" and 0 < native.device_id <= _virtual:
-        return Device("gpu", native.device_id - 1)
+    if native.device_type == "cpu" and FIRST_VIRTUAL <= native.device_id < FIRST_VIRTUAL + _virtual:
+        return Device("gpu", native.device_id - FIRST_VIRTUAL)
     return Device(native.device_type, native.device_id)  # cpu_pinned and cpu_shared are kinds of their own
 
 

@@ -47,7 +47,7 @@ def holder(context: mx.Context) -> Device:
     """The device whose memory an array is in, as its context tells."""
     if is_virtual() and context.device_type == "gpu" and not stands_in():
         raise UnknownPlacementError(
-            f"an array on {context} is on a real GPU, which virtual ones hide; copy it with .as_in_ctx(mx.cpu(1))"
+            f"an array on {context} is on a real GPU, which virtual ones hide; copy it with .as_in_ctx(mx.cpu())"
         )
     return as_device(context)
 

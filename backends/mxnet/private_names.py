@@ -29,19 +29,27 @@ ADDED = ("str",)
 _LIBRARY = "mxnet.base:_LIB."
 _OPERATION = "every operation goes through it: strict() and virtual GPUs check the contexts of its arrays"
 _COPY = "copies that are watched go through it; replaced for a block"
+_WIDER = "float16, where the CPU has no kernel, is computed in float32"
+_GPU_ONLY = "operations that exist for GPUs alone are computed by NumPy"
 
 VIRTUAL: tuple[PrivateName, ...] = ()
 """Virtual GPUs that do not stand in replace nothing."""
 
 STAND_IN = (
-    *each(_LIBRARY, " ".join(DEVICE_AT), "gpu(i) is the library's cpu(i + 1)", optional=True),  # builds differ
-    *each(_LIBRARY, "MXNDArrayGetContext", "the library's cpu(i + 1) is gpu(i)"),
+    *each(_LIBRARY, " ".join(DEVICE_AT), "gpu(i) is the library's cpu(1001 + i)", optional=True),  # builds differ
+    *each(_LIBRARY, "MXNDArrayGetContext", "the library's cpu(1001 + i) is gpu(i)"),
     *each(_LIBRARY, "MXGetLastError", "errors name GPUs"),
     *each(_LIBRARY, "MXGetGPUCount MXGetGPUMemoryInformation64", "it answers for virtual GPUs"),
     *each(_LIBRARY, "MXKVStoreCreate", "a store for NCCL sums on the devices"),
     *each(_LIBRARY, "MXImperativeInvokeEx MXNetFuncCall", _OPERATION),
     *each("mxnet.ndarray:NDArray.", "__getstate__", "a pickle remembers its GPU", ("self",)),
     *each("mxnet.ndarray:NDArray.", "__setstate__", "a pickle remembers its GPU", ("self", "state")),
+    *each("mxnet.ndarray:", "from_dlpack", "an array comes back on its GPU", ("dlpack",)),
+    *each("mxnet.ndarray.register:", "_imperative_invoke", _WIDER, ("handle", "ndargs", "keys", "vals", "out")),
+    *each("mxnet.gluon:HybridBlock.", "_call_cached_op", _WIDER, ("self",)),
+    *each("mxnet.ndarray.numpy._op:_api_internal.", "tensordot", _WIDER),
+    *each("mxnet.ndarray:contrib.", "fft ifft count_sketch", _GPU_ONLY),
+    *each("mxnet.symbol:contrib.", "fft ifft count_sketch", _GPU_ONLY),
     *each("mxnet.kvstore.kvstore:", "_updater_wrapper", "an updater may mix devices", ("updater",)),
 )
 """Replaced where virtual GPUs stand in."""

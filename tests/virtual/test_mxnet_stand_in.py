@@ -102,14 +102,131 @@ def test_what_goes_wrong_says_what_it_says_of_real_gpus(program):
     assert lines[3:] == ["memory | invalid device ordinal 5: there are 2 virtual GPUs", "gpu(1)"]
 
 
-def test_a_pickle_comes_back_on_its_gpu(program):
+def test_pickles_and_dlpack_come_back_on_their_gpu_and_the_programs_own_cpus_stay_cpus(program):
     assert program("""
-        import mxnet as mx, pickle
+        import os, pickle
+        import mxnet as mx
         for make in (mx.nd.ones, mx.np.ones):
-            for context in (mx.gpu(1), mx.cpu()):
+            for context in (mx.gpu(1), mx.cpu(1)):
                 x = pickle.loads(pickle.dumps(make((2, 3), ctx=context)))
                 print(type(x).__name__, x.context, x.asnumpy().sum())
-    """) == ["NDArray gpu(1) 6.0", "NDArray cpu(0) 6.0", "ndarray gpu(1) 6.0", "ndarray cpu(0) 6.0"]
+        for context in (mx.gpu(1), mx.cpu()):
+            x = mx.nd.from_dlpack(mx.nd.ones(3, ctx=context).to_dlpack_for_read())
+            print(x.context, x.asnumpy().sum())
+        saved = os.path.join(os.path.dirname(__file__), "saved")
+        mx.nd.save(saved, [mx.nd.ones(2, ctx=mx.gpu(1))])
+        print(mx.nd.load(saved)[0].context)
+        print((mx.nd.ones(2, ctx=mx.cpu(1)) + mx.nd.ones(2, ctx=mx.cpu(1))).context)
+    """) == [
+        "NDArray gpu(1) 6.0",
+        "NDArray cpu(0) 6.0",  # as in MXNet
+        "ndarray gpu(1) 6.0",
+        "ndarray cpu(0) 6.0",
+        "gpu(1) 3.0",
+        "cpu(0) 3.0",
+        "cpu(0)",  # docs/virtual.md
+        "cpu(1)",
+    ]
+
+
+def test_float16_is_computed_in_float32_and_rounded(program):
+    lines = program("""
+        import os
+        import mxnet as mx, numpy as np
+        from mxnet import autograd, gluon, nd
+        rng = np.random.default_rng(0)
+        def check(name, work, *shapes):
+            numbers = [rng.normal(size=shape).astype("float16") for shape in shapes]
+            half = [nd.array(each, dtype="float16", ctx=mx.gpu(1)) for each in numbers]
+            wide = [nd.array(each.astype("float32")) for each in numbers]
+            for x in half + wide:
+                x.attach_grad()
+            with autograd.record():
+                found, expected = work(*half), work(*wide)
+            autograd.backward([found, expected])
+            for x, y in [(found, expected), *((h.grad, w.grad) for h, w in zip(half, wide))]:
+                x, y = x.asnumpy(), y.asnumpy()
+                assert x.dtype == "float16" and np.abs(x - y).max() <= 2e-3 * np.abs(y).max(), name
+            print(name, found.context)
+        np_ = lambda work: lambda *given: work(*(x.as_np_ndarray() for x in given))
+        check("dense", lambda *given: nd.FullyConnected(*given, num_hidden=4), (2, 3), (4, 3), 4)
+        check("conv", lambda *given: nd.Convolution(*given, kernel=(3, 3), num_filter=4), (1, 2, 5, 5), (4, 2, 3, 3), 4)
+        check("rnn", lambda *x: nd.RNN(*x, state_size=4, num_layers=1, mode="rnn_tanh"), (3, 2, 4), (40,), (1, 2, 4))
+        check("dot", nd.dot, (2, 3), (3, 2))
+        check("batch_dot", nd.batch_dot, (5, 2, 3), (5, 3, 2))
+        check("np.dot", np_(mx.np.dot), (2, 3), (3, 2))
+        check("np.matmul", np_(mx.np.matmul), (5, 2, 3), (5, 3, 2))
+        check("np.tensordot", np_(lambda x, y: mx.np.tensordot(x, y, 1)), (2, 3), (3, 2))
+        x = nd.ones((2, 3), dtype="float16", ctx=mx.gpu(0))
+        there = nd.zeros((2, 2), dtype="float16", ctx=mx.gpu(0))
+        print(nd.dot(x, x.T, out=there) is there, there.asnumpy().tolist())
+        losses = []
+        for hybrid in (False, True):
+            mx.random.seed(0)
+            net = gluon.nn.HybridSequential()
+            net.add(gluon.nn.Conv2D(4, 3, activation="relu"), gluon.nn.BatchNorm(), gluon.nn.Dense(3))
+            net.initialize(mx.init.Constant(0.05), ctx=mx.gpu(0))
+            net.cast("float16")
+            hybrid and net.hybridize()
+            trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01, "multi_precision": True})
+            data = nd.array(np.random.default_rng(1).normal(size=(4, 2, 6, 6)), dtype="float16", ctx=mx.gpu(0))
+            for _ in range(3):
+                with autograd.record():
+                    loss = ((net(data) - 1) ** 2).sum()
+                loss.backward()
+                trainer.step(4)
+            losses.append(loss.asscalar())
+        net.export(os.path.join(os.path.dirname(__file__), "exported"))
+        print(losses[0] == losses[1] > 0, loss.dtype)
+        try: nd.dot(x.copyto(mx.cpu()), x.T.copyto(mx.cpu())).wait_to_read()
+        except mx.MXNetError: print("no kernel")  # as without virtual GPUs
+        layer = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2)
+        graph = layer.simple_bind(mx.gpu(0), type_dict={"data": "float16"}, data=(2, 3))
+        try: graph.forward()[0].wait_to_read()
+        except mx.MXNetError: print("nor in the graph of a symbol")
+    """)
+    names = "dense", "conv", "rnn", "dot", "batch_dot", "np.dot", "np.matmul", "np.tensordot"
+    assert lines == [
+        *(f"{name} gpu(1)" for name in names),
+        "True [[3.0, 3.0], [3.0, 3.0]]",
+        "True <class 'numpy.float16'>",
+        "no kernel",
+        "nor in the graph of a symbol",  # docs/virtual.md
+    ]
+
+
+def test_operations_that_exist_for_gpus_alone_compute_there_alone(program):
+    assert program("""
+        import mxnet as mx, numpy as np
+        from mxnet import autograd, nd
+        numbers = np.random.default_rng(0).normal(size=(2, 4)).astype("float32")
+        x, there = nd.array(numbers, ctx=mx.gpu(1)), mx.gpu(1)
+        x.attach_grad()
+        with autograd.record():
+            f = nd.contrib.fft(x)
+            y = nd.contrib.ifft(f) / 4
+            squares = (y * y).sum()
+        squares.backward()
+        print(f.shape, f.context, np.allclose(f.asnumpy().view("complex64"), np.fft.fft(numbers), atol=1e-5))
+        print(np.allclose(y.asnumpy(), numbers, atol=1e-5), np.allclose(x.grad.asnumpy(), 2 * numbers, atol=1e-5))
+        columns, signs = nd.array([[0, 1, 1, 2]], ctx=there), nd.array([[1, 1, -1, 1]], ctx=there)
+        with autograd.record():
+            sketch = nd.contrib.count_sketch(x, columns, signs, out_dim=3)
+        sketch.backward()
+        expected = np.stack([numbers[:, 0], numbers[:, 1] - numbers[:, 2], numbers[:, 3]], 1)
+        print(np.allclose(sketch.asnumpy(), expected), x.grad.asnumpy().tolist()[0])
+        graph = mx.sym.contrib.fft(mx.sym.Variable("data"), compute_size=128).simple_bind(there, data=(2, 4))
+        graph.arg_dict["data"][:] = x
+        print(np.allclose(graph.forward()[0].asnumpy(), f.asnumpy()))
+        try: nd.contrib.fft(x.copyto(mx.cpu())).wait_to_read()
+        except mx.MXNetError as error: print(str(error).splitlines()[-1])
+    """) == [
+        "(2, 8) gpu(1) True",
+        "True True",
+        "True [1.0, 1.0, -1.0, 1.0]",
+        "True",
+        "MXNetError: fft is only available for GPU.",
+    ]
 
 
 def test_a_limit_of_memory_is_refused_by_name(monkeypatch):

@@ -1,8 +1,7 @@
-"""Virtual GPUs under MXNet: CPU contexts, of which the first stays the CPU.
+"""Virtual GPUs under MXNet: CPU contexts, from 1001 on.
 
-``gpu:i`` is MXNet's ``cpu(i+1)``, which has memory of its own. MXNet needs no preparation for them, so
-it is never too late; what was on ``cpu(1)`` before is on ``gpu:0`` from then on. ``mx.gpu(i)`` means them where
-they stand in (`stand_in`).
+``gpu:i`` is MXNet's ``cpu(1001 + i)``, which has memory of its own. MXNet needs no preparation for them, so
+it is never too late. ``mx.gpu(i)`` means them where they stand in (`stand_in`).
 """
 
 import mxnet as mx
@@ -39,4 +38,4 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
 
         gpus_of_mxnet.start(n)
     for i in range(n):
-        spell(Device("gpu", i), [f"cpu({i + 1})"])  # as MXNet, and nothing else, prints it
+        spell(Device("gpu", i), [f"cpu({hardware.FIRST_VIRTUAL + i})"])  # as MXNet, and nothing else, prints it

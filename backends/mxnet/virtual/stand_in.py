@@ -1,12 +1,12 @@
 """MXNet programs written for GPUs, unedited: virtual GPUs answer to ``mx.gpu(i)``.
 
-To Python a virtual GPU is ``Context('gpu', i)`` in every respect; to MXNet's library it is ``cpu(i + 1)``. The border
-between the two is crossed in few places, and only there is one put for the other: the functions of the library that
-take or give a device, which are replaced on ``mxnet.base._LIB``, and the text that operators make of a context.
+To Python a virtual GPU is ``Context('gpu', i)`` in every respect; to MXNet's library it is ``cpu(1001 + i)``. The
+border between the two is crossed in few places, and only there is one put for the other: the functions of the library
+that take or give a device, which are replaced on ``mxnet.base._LIB``, and the text that operators make of a context.
 
-Differs from a GPU: `mx.nd.load` and DLPack give arrays on ``cpu(0)``; ``mx.cpu(1)`` is the memory of ``gpu(0)`` and
-shows as that; page-locked memory is the host's. There is no RTC and no cuDNN, whose environment variables do nothing,
-and a key-value store that is asked for as ``nccl`` is a ``device`` one.
+Differs from a GPU: `mx.nd.load` gives arrays on ``cpu(0)``, and DLPack copies; page-locked memory is the host's. There
+is no RTC and no cuDNN, whose environment variables do nothing, and a key-value store that is asked for as ``nccl`` is a
+``device`` one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import mxnet as mx
 from mxnet.runtime import Feature, Features
 
 from xdevice.backends.mxnet import private_names, text
-from xdevice.backends.mxnet.virtual import mixing
+from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL
+from xdevice.backends.mxnet.virtual import kernels, mixing
 
 CPU, GPU = 1, 2  # MXNet's numbers for types of devices
 
@@ -40,8 +41,10 @@ def start(n: int) -> None:
     library.MXGetGPUMemoryInformation64 = lambda index, free, total: _memory(_checked(_number(index), n), free, total)
     library.MXKVStoreCreate = _without_nccl(library.MXKVStoreCreate)
     mixing.start(library)
+    kernels.start()
     library.MXGetLastError = _in_gpus(library.MXGetLastError, n)
     _pickle_contexts()
+    _take_dlpack()
     Features()["CUDA"] = Feature(b"CUDA", True)
     text.translate(lambda value: _in_text(value, n))
 
@@ -49,7 +52,7 @@ def start(n: int) -> None:
 def _in_text(value: Any, n: int) -> Any:
     if getattr(value, "device_typeid", None) != GPU:
         return value
-    return f"cpu({_checked(value.device_id, n) + 1})"
+    return f"cpu({FIRST_VIRTUAL + _checked(value.device_id, n)})"
 
 
 def _checked(index: int, n: int) -> int:
@@ -66,12 +69,12 @@ def _taking(function: Callable[..., int], at: int, groups: int | None, n: int) -
     def call(*args: Any) -> int:
         if _number(args[at]) == GPU:
             index = _checked(_number(args[at + 1]), n)
-            args = (*args[:at], ctypes.c_int(CPU), ctypes.c_int(index + 1), *args[at + 2 :])
+            args = (*args[:at], ctypes.c_int(CPU), ctypes.c_int(FIRST_VIRTUAL + index), *args[at + 2 :])
         if groups is not None:
             length, (_, types, indices) = args[groups - 1], args[groups : groups + 3]
             for k in range(_number(length) if length else 0):
                 if types[k] == GPU:
-                    types[k], indices[k] = CPU, _checked(indices[k], n) + 1
+                    types[k], indices[k] = CPU, FIRST_VIRTUAL + _checked(indices[k], n)
         return function(*args)
 
     return call
@@ -80,19 +83,19 @@ def _taking(function: Callable[..., int], at: int, groups: int | None, n: int) -
 def _giving(function: Callable[..., int], n: int) -> Callable[..., int]:
     def call(handle: Any, kind: Any, index: Any) -> int:
         status = function(handle, kind, index)
-        if kind._obj.value == CPU and 0 < index._obj.value <= n:
-            kind._obj.value, index._obj.value = GPU, index._obj.value - 1
+        if kind._obj.value == CPU and 0 <= index._obj.value - FIRST_VIRTUAL < n:
+            kind._obj.value, index._obj.value = GPU, index._obj.value - FIRST_VIRTUAL
         return status
 
     return call
 
 
 def _in_gpus(last_error: Callable[[], bytes], n: int) -> Callable[[], bytes]:
-    """What the library says of ``cpu(2)`` is about ``gpu(1)``."""
+    """What the library says of ``cpu(1002)`` is about ``gpu(1)``."""
 
     def name(found: re.Match[bytes]) -> bytes:
-        index = int(found[1])
-        return b"gpu(%d)" % (index - 1) if 0 < index <= n else found[0]
+        index = int(found[1]) - FIRST_VIRTUAL
+        return b"gpu(%d)" % index if 0 <= index < n else found[0]
 
     return lambda: re.sub(rb"\bcpu\((\d+)\)", name, last_error())
 
@@ -124,6 +127,26 @@ def _pickle_contexts() -> None:
             self.handle, there.handle = there.handle, self.handle
 
     kind.__getstate__, kind.__setstate__ = get_state, set_state
+
+
+class _Capsule(ctypes.Structure):
+    """The first fields of a ``DLTensor``."""
+
+    _fields_ = (("data", ctypes.c_void_p), ("kind", ctypes.c_int), ("index", ctypes.c_int))
+
+
+def _take_dlpack() -> None:
+    """Bring what comes back through DLPack to its GPU; MXNet takes it for the CPU's, whatever its index."""
+    library: Any = mx.nd
+    prototype = ctypes.PYFUNCTYPE(ctypes.POINTER(_Capsule), ctypes.py_object, ctypes.c_char_p)
+    take, pointer = library.from_dlpack, prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
+
+    def from_dlpack(dlpack: Any) -> Any:
+        index = pointer(dlpack, b"dltensor").contents.index - FIRST_VIRTUAL
+        taken = take(dlpack)
+        return taken.copyto(mx.gpu(index)) if index >= 0 else taken
+
+    library.from_dlpack = library.ndarray.from_dlpack = from_dlpack
 
 
 def _tell(pointer: Any, value: int) -> int:

@@ -1,0 +1,193 @@
+"""What MXNet computes on GPUs alone: float16 in dense layers, products and convolutions; ``fft``, ``count_sketch``.
+
+The CPU computes the first in float32, and the result is rounded, as GPUs do; a hybridized block whose arguments are
+float16 runs operation by operation for that. The others are custom operators, by NumPy. Not there: float16 inside the
+graph of a symbol, and of a hybridized block that casts by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet.gluon import HybridBlock, SymbolBlock
+from mxnet.ndarray import register as _register
+
+from xdevice.backends.mxnet import mixing
+
+WIDER = frozenset({
+    *("FullyConnected", "Convolution", "Deconvolution", "RNN", "LRN", "dot", "batch_dot", "_np_dot", "_npi_matmul"),
+    *(f"_contrib_interleaved_matmul_{part}" for part in ("selfatt_qk", "selfatt_valatt", "encdec_qk", "encdec_valatt")),
+})  # fmt: skip
+"""Operators with a kernel for float16 on GPUs and none on the CPU, MXNet 1.9.1."""
+
+register: Any = _register
+public: Any = mx
+
+
+def start() -> None:
+    """Let operations on GPUs have these kernels."""
+    register._imperative_invoke = _rounding(register._imperative_invoke)
+    block: Any = HybridBlock
+    block._call_cached_op = _one_by_one(block._call_cached_op)
+    operations = public.ndarray.numpy._op._api_internal
+    operations.tensordot = _rounding_function(operations.tensordot)
+    for name, (kernel, arguments) in KERNELS.items():
+        mx.operator.register(f"xdevice_{name}")(_properties(kernel, arguments))
+        for home in (public.nd, public.sym):
+            vars(home.contrib)[name] = _custom(home, name, getattr(home.contrib, name))
+
+
+def _is_half(value: Any) -> bool:
+    return isinstance(value, mx.nd.NDArray) and value.dtype == np.float16 and value.context.device_type == "gpu"
+
+
+def _cast(value: Any, dtype: str) -> Any:
+    """The array in another type, of the same class; gradients flow through."""
+    made = mx.nd.Cast(value.as_nd_ndarray(), dtype=dtype)
+    return made.as_np_ndarray() if isinstance(value, mx.np.ndarray) else made
+
+
+def _wide(values: Any) -> list[Any]:
+    return [_cast(value, "float32") if _is_half(value) else value for value in values]
+
+
+def _rounding(invoke: Callable[..., Any]) -> Callable[..., Any]:
+    def call(handle: Any, given: Any, keys: Any, values: Any, out: Any, *rest: Any) -> Any:
+        if mixing.name_of(handle) not in WIDER or not any(map(_is_half, given)):
+            return invoke(handle, given, keys, values, out, *rest)
+        made = invoke(handle, _wide(given), keys, values, None, *rest)
+        several = isinstance(made, list)
+        results = [_cast(each, "float16") for each in (made if several else [made])]
+        if out is None:
+            return results if several else results[0]
+        for result, there in zip(results, out if isinstance(out, (list, tuple)) else [out], strict=False):
+            result.copyto(there)
+        return out
+
+    return call
+
+
+def _rounding_function(run: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*given: Any) -> Any:
+        return _cast(run(*_wide(given)), "float16") if any(map(_is_half, given)) else run(*given)
+
+    vars(call)["handle"] = run.handle  # type: ignore[attr-defined]  # by which an error finds its name
+    return call
+
+
+def _one_by_one(run: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Any, *given: Any) -> Any:
+        if isinstance(self, SymbolBlock) or not any(map(_is_half, given)):
+            return run(self, *given)
+        if not self._cached_graph:
+            self._get_graph(*given)  # for export()
+        self._active = False
+        try:
+            return self.forward(*given)
+        finally:
+            self._active = True
+
+    return call
+
+
+class _Fourier:
+    """Complex numbers are two numbers, side by side; no result is divided by their count."""
+
+    @staticmethod
+    def shape(given: Any, _: int) -> Any:
+        return [*given[0][:-1], given[0][-1] * 2]
+
+    @staticmethod
+    def forward(given: Any, _: int) -> Any:
+        return np.fft.fft(given[0]).astype(np.complex64).view(np.float32)
+
+    @staticmethod
+    def backward(gradient: Any, _: Any) -> Any:
+        return np.fft.ifft(gradient.view(np.complex64), norm="forward").real
+
+
+class _InverseFourier:
+    @staticmethod
+    def shape(given: Any, _: int) -> Any:
+        return [*given[0][:-1], given[0][-1] // 2]
+
+    @staticmethod
+    def forward(given: Any, _: int) -> Any:
+        return _Fourier.backward(given[0], given)
+
+    @staticmethod
+    def backward(gradient: Any, _: Any) -> Any:
+        return _Fourier.forward([gradient], 0)
+
+
+class _CountSketch:
+    """The columns of ``data``, times ``s``, summed where ``h`` says."""
+
+    @staticmethod
+    def shape(given: Any, out_dim: int) -> Any:
+        return [*given[0][:-1], out_dim]
+
+    @staticmethod
+    def forward(given: Any, out_dim: int) -> Any:
+        data, h, s = given
+        made = np.zeros((*data.shape[:-1], out_dim), data.dtype)
+        np.add.at(made, (..., h.ravel().astype(int)), data * s.ravel())
+        return made
+
+    @staticmethod
+    def backward(gradient: Any, given: Any) -> Any:
+        return gradient[..., given[1].ravel().astype(int)] * given[2].ravel()
+
+
+KERNELS = {
+    "fft": (_Fourier, ["data"]),
+    "ifft": (_InverseFourier, ["data"]),
+    "count_sketch": (_CountSketch, ["data", "h", "s"]),
+}
+
+
+def _custom(home: Any, name: str, on_cpu: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*given: Any, **options: Any) -> Any:
+        if any(isinstance(x, mx.nd.NDArray) and x.context.device_type != "gpu" for x in (*given, *options.values())):
+            return on_cpu(*given, **options)  # MXNet's error
+        for size in ("compute_size", "processing_batch_size"):
+            options.pop(size, None)
+        return home.Custom(*given, op_type=f"xdevice_{name}", **options)
+
+    return call
+
+
+def _properties(kernel: Any, arguments: list[str]) -> type:
+    class Operator(mx.operator.CustomOp):
+        def __init__(self, out_dim: int) -> None:
+            super().__init__()
+            self._out_dim = out_dim
+
+        def forward(self, is_train: Any, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
+            made = kernel.forward([x.asnumpy() for x in in_data], self._out_dim)
+            self.assign(out_data[0], req[0], mx.nd.array(made, ctx=out_data[0].context))
+
+        def backward(self, req: Any, in_grad: Any, **given: Any) -> None:
+            made = kernel.backward(given["out_grad"][0].asnumpy(), [x.asnumpy() for x in given["in_data"]])
+            self.assign(in_grad[0], req[0], mx.nd.array(made, ctx=in_grad[0].context))
+            for kind, gradient in zip(req[1:], in_grad[1:], strict=True):
+                self.assign(gradient, kind, mx.nd.zeros_like(gradient))
+
+    class Properties(mx.operator.CustomOpProp):
+        def __init__(self, out_dim: str = "0") -> None:
+            super().__init__(need_top_grad=True)
+            self._out_dim = int(out_dim)
+
+        def list_arguments(self) -> list[str]:
+            return arguments
+
+        def infer_shape(self, in_shape: Any) -> Any:
+            return in_shape, [kernel.shape(in_shape, self._out_dim)], []
+
+        def create_operator(self, ctx: Any, in_shapes: Any, in_dtypes: Any) -> Any:
+            return Operator(self._out_dim)
+
+    return Properties
