@@ -124,7 +124,6 @@ def has_started() -> bool:
 
 
 def is_virtual() -> bool:
-    """Whether GPUs are host devices."""
     return _virtual > 0
 
 

@@ -29,7 +29,6 @@ def stands_in() -> bool:
 
 
 def is_virtual() -> bool:
-    """Whether GPUs are CPU contexts."""
     return _virtual > 0
 
 
@@ -77,7 +76,6 @@ def properties(device: Device) -> Properties:
 
 
 def gpus() -> int:
-    """The real ones."""
     try:
         return int(mx.context.num_gpus())
     except mx.MXNetError:  # a CUDA build without a driver

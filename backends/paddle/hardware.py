@@ -60,7 +60,6 @@ def name_virtual(n: int, *, stand_in: bool) -> None:
 
 
 def is_virtual() -> bool:
-    """Whether the GPUs are virtual."""
     return _virtual > 0
 
 

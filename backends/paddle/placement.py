@@ -83,7 +83,6 @@ class _Move(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # An
 
 
 def dtype_name(tensor: Any) -> str:
-    """NumPy's name for the tensor's dtype."""
     return str(tensor.dtype).removeprefix("paddle.")
 
 

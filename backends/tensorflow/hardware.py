@@ -97,7 +97,6 @@ def name_virtual(n: int, *, stand_in: bool, first: int = 1) -> None:
 
 
 def is_virtual() -> bool:
-    """Whether GPUs here are virtual."""
     return bool(_virtual)
 
 

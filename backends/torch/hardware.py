@@ -27,7 +27,6 @@ def is_hidden(kind: str) -> bool:
 
 
 def is_virtual() -> bool:
-    """Whether GPUs here are virtual."""
     return bool(_virtual[1])
 
 

@@ -197,6 +197,5 @@ def _add_backend_option(command: argparse.ArgumentParser, help: str) -> None:
 
 
 def fail(message: str) -> int:
-    """Print the error and return the exit status."""
     print(f"xdevice: error: {message}", file=sys.stderr)
     return USAGE_ERROR

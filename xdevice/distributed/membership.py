@@ -88,7 +88,6 @@ class Membership:
             self._check()
 
     def engine_returned(self) -> None:
-        """The engine has done its work."""
         self.inside = None
         self._check()
 

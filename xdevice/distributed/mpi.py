@@ -43,7 +43,6 @@ class Engine:
         self._all = self._mpi.COMM_WORLD.Split(0, job.rank)
 
     def all_reduce(self, vector: Any, op: str) -> Any:
-        """The ``sum``, ``mean``, ``max`` or ``min`` of every process's vector, a new one."""
         name = dtype_name(vector.dtype)
         if name == "bfloat16":
             return self._tensor(_narrowed(self._reduced(_widened(self._bytes(vector)), op)), vector)
@@ -54,13 +53,11 @@ class Engine:
         return self._tensor(self._reduced(wide, op).astype(array.dtype, copy=False).view(np.uint8), vector)
 
     def broadcast(self, vector: Any, root: int) -> Any:
-        """The vector of process ``root``, bit for bit."""
         array = self._bytes(vector)
         self._all.Bcast([array, self._mpi.BYTE], root)
         return self._tensor(array, vector)
 
     def all_gather(self, vector: Any) -> list[Any]:
-        """Every process's vector, bit for bit, in the order of ranks."""
         array = self._bytes(vector)
         found = np.empty((self._all.size, array.size), np.uint8)
         self._all.Allgather([array, self._mpi.BYTE], [found, self._mpi.BYTE])

@@ -217,7 +217,6 @@ def package_of(name: str) -> str:
 
 
 def install_command(name: str) -> str:
-    """What to type to install a framework."""
     return _COMMANDS.get(name) or f"pip install {package_of(name)}"
 
 

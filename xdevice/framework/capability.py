@@ -39,7 +39,6 @@ class Capability:
         raise NotSupportedError(f"{self._backend} has no {what}: {self.why_not(function)}")
 
     def has(self, function: str) -> bool:
-        """Whether the adapter provides the function."""
         return function in self.__dict__
 
     def why_not(self, function: str) -> str:

@@ -61,7 +61,6 @@ class WrappedLoader:
         self.execute(module)
 
     def execute(self, module: ModuleType) -> None:
-        """Execute the module."""
         self._own.exec_module(module)
 
 

@@ -78,7 +78,6 @@ class SharedMemory:
         return found
 
     def broadcast(self, vector: Array, root: int) -> Array:
-        """The vector of process ``root``."""
         found = np.empty_like(vector)
         for piece, rows in self._pieces(vector):
             if self.rank == root:

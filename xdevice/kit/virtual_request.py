@@ -61,7 +61,6 @@ def parsed(text: str, name: str) -> Request:
 
 
 def is_in_environment() -> bool:
-    """Whether the environment asks for virtual GPUs."""
     return os.environ.get(ENV, "").strip() not in ("", "0")
 
 
@@ -125,7 +124,6 @@ def make(number: int, force: bool, stand_in: bool) -> Request | None:
 
 
 def put_back(before: Request | None) -> None:
-    """Undo `make`."""
     global _made
     _made = before
 

@@ -97,7 +97,6 @@ class Child:
             self._tree.ask_to_stop()
 
     def kill(self) -> None:
-        """Kill its process tree at once."""
         if self.status == "running":
             self._tree.kill()
             self._process.wait()

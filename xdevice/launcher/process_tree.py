@@ -36,7 +36,6 @@ class ProcessTree:
         self._seen: dict[int, psutil.Process] = {}
 
     def lead(self, pid: int) -> None:
-        """That process leads a session of the tree."""
         self._leaders[pid] = None
 
     def ended(self, pid: int) -> None:

@@ -50,7 +50,6 @@ def write(*parts: RenderableType) -> None:
 
 
 def write_json(value: Any) -> None:
-    """Print nothing but this value, as JSON."""
     print(json.dumps(value, indent=2))
 
 

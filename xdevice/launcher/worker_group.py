@@ -107,7 +107,6 @@ class WorkerGroup:
             self.frozen = [rank.rank for rank in left]
 
     def _reaped(self) -> list[Rank]:
-        """The processes that have just ended."""
         found = [rank for rank in self.ranks if rank.status is None and rank.process.poll() is not None]
         for rank in found:
             self.tree.ended(rank.process.pid)

@@ -22,7 +22,6 @@ class Pack:
         self.tensors: list[Any] = []
 
     def packed(self) -> Any:
-        """A new vector of all their numbers."""
         return self.owner.collectives.pack(self.tensors)
 
     def unpacked(self, vector: Any, like: Sequence[Any] | None = None) -> list[Any]:

@@ -70,7 +70,6 @@ class _Store:
         return [length]
 
     def leave(self) -> None:
-        """Leave together with the others."""
         atexit.unregister(self.leave_alone)
         self.servers.will_end()
         del self._native  # which waits for the others

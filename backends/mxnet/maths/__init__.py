@@ -37,22 +37,18 @@ def module() -> Any:
 
 
 def name_of(dtype: Any) -> str:
-    """NumPy's name for a dtype."""
     return str(np.dtype(dtype).name)
 
 
 def dtype_name(x: Any) -> str | None:
-    """NumPy's name for the dtype of a tensor; ``None`` for anything else."""
     return np.dtype(x.dtype).name if isinstance(x, NDArray) else None
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """The tensor in another dtype, in any spelling."""
     return x.astype(dtype)
 
 
 def number(value: Any, name: str, like: Any) -> Any:
-    """A tensor of one number, on the device of another tensor."""
     return _np.array(value, name, ctx=like.ctx)  # mx.np.full makes 0.0 of -0.0
 
 

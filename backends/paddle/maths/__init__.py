@@ -35,22 +35,18 @@ def module() -> Any:
 
 
 def name_of(dtype: Any) -> str:
-    """NumPy's name for a dtype."""
     return str(dtype)[7:]  # paddle.float32
 
 
 def dtype_name(x: Any) -> str | None:
-    """NumPy's name for the dtype of a tensor; ``None`` for anything else."""
     return str(x.dtype)[7:] if isinstance(x, (paddle.Tensor, paddle.pir.Value)) else None
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """The tensor in another dtype, in any spelling."""
     return paddle.cast(x, dtype)
 
 
 def number(value: Any, name: str, like: Any) -> Any:
-    """A tensor of one number, on the device of another tensor."""
     made = paddle.full([], value, getattr(paddle, name))
     try:
         there, here = device_of(like), device_of(made)

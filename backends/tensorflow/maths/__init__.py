@@ -39,12 +39,10 @@ def module() -> Any:
 
 
 def name_of(dtype: Any) -> str:
-    """NumPy's name for a dtype."""
     return str(tf.as_dtype(dtype).name)
 
 
 def dtype_name(x: Any) -> str | None:
-    """NumPy's name for the dtype of a tensor; ``None`` for anything else."""
     if isinstance(x, (tf.Tensor, tf.Variable)) or variable_of(x) is not None:
         return name_of(x.dtype)
     return None
@@ -67,12 +65,10 @@ def _beside(operation: Callable[..., Any]) -> Callable[..., Any]:
 
 @_beside
 def cast(x: Any, dtype: Any) -> Any:
-    """The tensor in another dtype, in any spelling."""
     return tf.cast(x, tf.as_dtype(dtype))
 
 
 def number(value: Any, name: str, like: Any) -> Any:
-    """A tensor of one number, on the device of another tensor."""
     return _number(like, value, name)
 
 

@@ -18,8 +18,6 @@ def module() -> ModuleType:
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` returns."""
-
     values: torch.Tensor
     indices: torch.Tensor
     inverse_indices: torch.Tensor

@@ -64,24 +64,20 @@ _in_use: Runtime | None = None
 
 
 def use(made: Runtime) -> None:
-    """Let these be the virtual GPUs of this process."""
     global _in_use
     _in_use = made
 
 
 def is_in_use() -> bool:
-    """Whether there are virtual GPUs in this process."""
     return _in_use is not None
 
 
 def in_use() -> Runtime:
-    """The virtual GPUs of this process."""
     assert _in_use is not None, "no virtual GPUs have been enabled"
     return _in_use
 
 
 def key() -> str:
-    """The dispatch key of their operations."""
     return "CUDA" if in_use().name == "cuda" else "PrivateUse1"
 
 

@@ -94,7 +94,6 @@ def _pythons(names: Sequence[str], options: argparse.Namespace) -> tuple[dict[st
 
 
 def _environment(name: str, foreign: bool) -> Mapping[str, str]:
-    """The environment variables of a run."""
     env = {**os.environ, "XDEVICE_BACKEND": name}
     env.setdefault("PYTHONUNBUFFERED", "1")  # so that the output of a run that is stopped is complete
     env.setdefault("PYTHONIOENCODING", "utf-8")

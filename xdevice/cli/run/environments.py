@@ -35,7 +35,6 @@ def preparations(chosen: Sequence[str]) -> list[Child]:
 
 
 def python(name: str) -> str:
-    """The environment's own Python."""
     return _tox("config", "-q", "-e", name, "-k", "env_python").partition("=")[2].strip()
 
 

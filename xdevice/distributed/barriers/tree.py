@@ -81,7 +81,6 @@ class Follower:
                 continue
 
     def enter(self, digest: bytes, wait: Wait) -> bytes:
-        """Ask, and return the root's answer."""
         self.ask(digest)
         return self.answer(wait)
 
@@ -144,7 +143,6 @@ class Leader:
             os.write(self._pipes.answers(self.number), answer * self._others)
 
     def enter(self, digest: bytes, wait: Wait) -> bytes:
-        """Gather, ask, pass the root's answer on, and return it."""
         self.ask(self.gather(digest, wait))
         answer = self.answer(wait)
         self.pass_on(answer)

@@ -20,7 +20,6 @@ def error_of_rank(cls: type[DistributedError], message: str, rank: int | None) -
 
 
 def reported(message: dict[str, Any]) -> DistributedError:
-    """The error that rank 0 reports."""
     cls = DistributedTimeoutError if message.get("late") else DistributedError
     return error_of_rank(cls, str(message.get("error", "rank 0 has refused this process")), message.get("rank"))
 

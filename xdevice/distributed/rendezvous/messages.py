@@ -18,7 +18,6 @@ LONGEST = 30_000
 
 
 def is_join_message(message: dict[str, Any]) -> bool:
-    """Whether the message is a join message."""
     typed = all(type(message.get(key)) is kind for key, kind in _JOIN_TYPES.items())
     return typed and message["channel"] in ("barrier", "control")
 

@@ -129,7 +129,6 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def port_taken(rank: int, port: int, error: OSError) -> DistributedError:
-    """The error for a port that is taken."""
     return DistributedError(
         f"rank {rank} needs port {port}, which is not available on {socket.gethostname()} ({error.strerror or error}); "
         "choose another first port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"

@@ -31,7 +31,6 @@ class Recipe:
 
     @property
     def file(self) -> str:
-        """The library's file name on this system."""
         return _FILES.get(sys.platform, "lib{}.so").format(self.name)
 
     @property

@@ -47,7 +47,6 @@ class Widening:
         self._backend, self._dtypes, self._errors, self._words = backend, dtypes, errors, words
 
     def all(self, raw: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
-        """All operations, widened."""
         return {name: self._widened(name, op) for name, op in raw.items()}
 
     def _widened(self, name: str, op: Callable[..., Any]) -> Callable[..., Any]:

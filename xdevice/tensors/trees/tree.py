@@ -110,7 +110,6 @@ class Flat:
         return any(item and isinstance(item[1], (set, frozenset)) and len(item[2]) > 1 for item in self._items)
 
     def named(self) -> Iterator[tuple[str, Any]]:
-        """Each leaf with its path."""
         return zip(self.paths, self.leaves, strict=True)
 
     def same_structure(self, other: Flat) -> bool:

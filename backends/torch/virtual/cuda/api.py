@@ -117,7 +117,6 @@ def _own(word: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def replace() -> None:
-    """Let ``torch.cuda`` find what it asks for."""
     answers = {name: _own(word) for name, word in _answers().items()}
     built = hasattr(core, "_cuda_getDeviceCount")
     for name in [name[6:] for name in dir(core) if name.startswith("_cuda_")] if built else []:

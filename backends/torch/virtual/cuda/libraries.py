@@ -11,7 +11,6 @@ from xdevice.backends.torch.virtual.compiled.plug_in import compiled
 
 
 def replace() -> None:
-    """Replace them."""
     _profile()
     _without_cudnn()
     _libraries()

@@ -74,7 +74,6 @@ def choose(stream_id: int, device_index: int, device_type: int) -> None:
 
 
 def replace() -> None:
-    """Put these classes in place of torch's."""
     for ours in (Stream, Event):
         replace_name(f"torch.cuda:{ours.__name__}", ours)
         replace_name(f"torch.cuda:streams.{ours.__name__}", ours)

@@ -31,7 +31,6 @@ _NCCL = "unique_id init_rank all_reduce reduce broadcast all_gather reduce_scatt
 
 
 def refused(name: str, instead: str) -> Callable[..., NoReturn]:
-    """A function that raises `NotImplementedError`."""
 
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(f"virtual GPUs have no {name}; {instead}")
@@ -46,7 +45,6 @@ def _class(name: str, instead: str) -> type:
 
 
 def replace() -> None:
-    """Put these in place of torch's."""
     for name, (called, instead) in _WORDS.items():
         replace_name(f"torch._C:{name}", refused(called, instead))
     for name in _NCCL.split():

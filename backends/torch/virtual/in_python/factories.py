@@ -25,12 +25,10 @@ _pinned: WeakValueDictionary[int, Any] = WeakValueDictionary()  # storages, by a
 
 
 def pin(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
-    """A copy in pinned memory."""
     return _marked(tensor.clone())
 
 
 def is_pinned(tensor: torch.Tensor, device: Any = None) -> bool:
-    """Whether the tensor is in pinned memory."""
     return storage_of(tensor)._cdata in _pinned
 
 
@@ -87,7 +85,6 @@ class _Method:
 
 
 def replace() -> None:
-    """Wrap torch's factories and `Tensor.to`."""
     _device_constructors()  # caches the unwrapped functions, which modes such as a default device see
     for name in FACTORIES.split():
         plain = getattr(own, name)

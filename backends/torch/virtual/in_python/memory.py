@@ -61,7 +61,6 @@ _labels: dict[int, int] = {}
 
 
 def open_for(n: int) -> None:
-    """Prepare the labels of that many devices."""
     _labels.update({i: _label(_EXTENSION, i) for i in range(n)})
 
 
@@ -184,7 +183,6 @@ _VIEWS = """
 
 
 def register(ours: Any) -> None:
-    """Register allocation, copies and views for virtual GPUs."""
     key = "PrivateUse1"
     ours.impl("empty.memory_format", _empty(torch.empty), key)
     ours.impl("empty_strided", _empty(torch.empty_strided), key)

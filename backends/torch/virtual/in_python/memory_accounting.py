@@ -31,7 +31,6 @@ _freed: deque[tuple[int, int]] = deque()
 
 
 def open_for(n: int) -> None:
-    """Start counting for that many devices."""
     _held[:], _most[:] = [0] * n, [0] * n
 
 
@@ -51,7 +50,6 @@ def enter(tensor: torch.Tensor, index: int) -> None:
 
 
 def out_of_memory(index: int, wanted: int) -> NoReturn:
-    """Raise torch's error."""
     capacity = in_use().capacity
     free = max(capacity - _held[index], 0)
     raise torch.OutOfMemoryError(
@@ -88,20 +86,17 @@ def _settle() -> None:
 
 
 def allocated(index: int) -> int:
-    """Bytes in live tensors."""
     with _lock:
         _settle()
         return _held[index]
 
 
 def peak(index: int) -> int:
-    """The largest number of bytes so far, or since `reset_peak`."""
     with _lock:
         return _most[index]
 
 
 def reset_peak(index: int) -> None:
-    """Let the peak be what is allocated now."""
     with _lock:
         _settle()
         _most[index] = _held[index]

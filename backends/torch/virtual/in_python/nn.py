@@ -42,7 +42,6 @@ def _narrowed(call: Any) -> Callable[..., Tensor]:
 
 
 def register(ours: Any) -> None:
-    """Register these operations for virtual GPUs."""
     for name, call in (
         ("native_dropout_backward", _dropout_backward),
         ("_softmax", _widened(aten._softmax.default)),

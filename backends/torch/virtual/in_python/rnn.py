@@ -63,7 +63,6 @@ def _bias_grad(grad: Tensor, has_bias: bool) -> Tensor:
 
 
 def register(ours: Any) -> None:
-    """Register the cells for virtual GPUs."""
     for name, call in (
         ("_thnn_fused_lstm_cell", _lstm),
         ("_thnn_fused_lstm_cell_backward_impl", _lstm_backward),

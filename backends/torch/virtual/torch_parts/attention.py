@@ -14,7 +14,6 @@ _FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION
 
 
 def register() -> None:
-    """Register attention for virtual GPUs."""
     ours = kernels_of("aten")
     for key in (runtime.key(), f"Autograd{runtime.key()}"):
         ours.impl("scaled_dot_product_attention", _attention, key)

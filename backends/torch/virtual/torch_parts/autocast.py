@@ -63,7 +63,6 @@ def _unsafe(*args: Any, **kwargs: Any) -> Any:
 
 
 def register() -> None:
-    """Teach torch autocast on virtual GPUs."""
     kernels_of("_").fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     ours = kernels_of("aten")
     for names, dtype in (

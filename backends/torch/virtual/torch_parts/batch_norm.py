@@ -68,7 +68,6 @@ def _backward(  # noqa: PLR0913, PLR0917  (torch's signature)
 
 
 def register() -> None:
-    """Register them for virtual GPUs."""
     ours = kernels_of("aten")
     for name, call in (
         ("batch_norm_stats", _stats),

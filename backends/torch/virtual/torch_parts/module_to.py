@@ -20,7 +20,6 @@ from xdevice.backends.torch.virtual.runtime import NAME
 
 
 def replace() -> None:
-    """Replace `Module._apply`."""
     module: Any = torch.nn.Module
     apply = module._apply
 

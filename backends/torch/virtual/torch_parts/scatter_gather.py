@@ -13,7 +13,6 @@ Tensor = torch.Tensor
 
 
 def replace() -> None:
-    """Replace them."""
     for ours in (_scatter, _gather, _broadcast, _broadcast_coalesced, _scatter_out, _gather_out, _broadcast_out):
         replace_name(f"torch._C:{ours.__name__}", ours)
     ask: Any = nccl.is_available

@@ -9,7 +9,6 @@ from xdevice.backends.torch.virtual.runtime import in_use
 
 
 def replace() -> None:
-    """Replace the functions of `torch.UntypedStorage` that make and resize storages."""
     make, resize = storages.__new__, storages.resize_
 
     def new(cls: Any, *args: Any, **kwargs: Any) -> Any:

@@ -64,8 +64,6 @@ def arguments(device: Any = None) -> Any:
 
 @all_need("creation.dtype", "creation.tensor", "exchange.to_numpy", "maths.namespace")
 class Maths(Promises):
-    """`namespace`: the array API standard's names."""
-
     def test_a_name_exists_or_says_why_not(self, backend: str) -> None:
         missing = [name for name in NAMES if name not in dir(namespace())]
         for name in missing:

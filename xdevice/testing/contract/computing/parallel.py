@@ -30,8 +30,6 @@ def values(x: Any) -> Any:
 
 @all_need("collectives.pack", "creation.ones", "creation.tensor", "exchange.to_numpy")
 class Parallel(Promises):
-    """`split_batch`, `replicate` and `all_reduce`."""
-
     @needs("collectives.split")
     @pytest.mark.parametrize(("n", "k", "sizes"), [(10, 4, [3, 3, 2, 2]), (4, 4, [1] * 4), (5, 1, [5]), (7, 2, [4, 3])])
     def test_a_batch_is_split_in_order(self, backend: str, n: int, k: int, sizes: list[int]) -> None:

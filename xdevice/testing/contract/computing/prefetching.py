@@ -24,8 +24,6 @@ def threads() -> list[str]:
 
 
 class Prefetching(Promises):
-    """`prefetch`: order, length and errors are the source's, and no thread is left."""
-
     @needs("creation.ones")
     def test_what_is_there_is_passed_on_without_a_thread(self, backend: str) -> None:
         source = batches(3)

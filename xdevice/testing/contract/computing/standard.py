@@ -127,8 +127,6 @@ def flat(result: Any) -> Iterator[Any]:
 
 
 class Standard(Promises):
-    """What a namespace computes is what the array API standard says."""
-
     @needs("maths.namespace", "creation.tensor", "creation.dtype", "exchange.to_numpy")
     @pytest.mark.parametrize("name", sorted(CALLS))
     def test_a_function_does_what_the_standard_says(self, backend: str, name: str) -> None:

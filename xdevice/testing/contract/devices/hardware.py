@@ -18,8 +18,6 @@ from xdevice.testing.native import Native
 
 
 class Hardware(Promises):
-    """Counting, naming and choosing devices."""
-
     @needs("cpu")
     def test_the_cpu_is_always_there(self, backend: str) -> None:
         assert count("cpu") >= 1

@@ -14,8 +14,6 @@ from xdevice.testing.own_process import huge_allocation
 
 
 class Memory(Promises):
-    """Memory, and what to do without."""
-
     @needs("memory.memory_stats")
     def test_memory_figures_are_bytes_or_none(self, backend: str) -> None:
         for device in devices():

@@ -36,8 +36,6 @@ class Manual:
 
 
 class Scopes(Promises):
-    """Scopes, in threads and tasks too."""
-
     @needs("creation.zeros")
     @pytest.mark.parametrize("enter", [lambda: scopes.scope(home()), home])
     def test_factories_follow_a_scope(self, backend: str, native: Native, enter: Any) -> None:

@@ -24,8 +24,6 @@ from xdevice.testing.own_process import huge_allocation
 @all_on_several
 @all_need("creation.ones", "exchange.to_numpy")
 class SeveralDevices(Promises):
-    """Several GPUs: there, told apart, and made on."""
-
     def test_gpus_are_counted_listed_and_tried(self, backend: str) -> None:
         n = count("gpu")
         assert n >= 2

@@ -12,8 +12,6 @@ from xdevice.testing.contract.promises import Promises, needs
 
 
 class Timing(Promises):
-    """Taking time."""
-
     def test_a_timer_collects_times(self, backend: str) -> None:
         timer = Timer()
         first = timer.stop()

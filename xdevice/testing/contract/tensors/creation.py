@@ -37,8 +37,6 @@ LAYOUTS: dict[str, Any] = {
 
 
 class Creation(Promises):
-    """New tensors."""
-
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", FACTORIES)
     @pytest.mark.parametrize("word", ["{kind}", "/{KIND}:0", None])

@@ -12,8 +12,6 @@ from xdevice.testing.native import Native
 
 @all_need("exchange.to_numpy")
 class Exchange(Promises):
-    """Out of the framework."""
-
     def test_to_numpy_returns_host_values(self, backend: str, x: Any) -> None:
         array = to_numpy(x)
         assert type(array) is np.ndarray

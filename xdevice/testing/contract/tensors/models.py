@@ -10,8 +10,6 @@ from xdevice.testing.native import Native
 
 @all_need("model")
 class Models(Promises):
-    """Where models are, and moving them as their framework moves them."""
-
     def test_a_model_is_where_its_tensors_are(self, backend: str, native: Native) -> None:
         model = at_home(native.model)
         assert device_of(model) == home()

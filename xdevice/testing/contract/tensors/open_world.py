@@ -51,8 +51,6 @@ HOLDERS: list[tuple[Callable[[Any], Any], str]] = [
 
 
 class OpenWorld(Promises):
-    """Trees of what users bring."""
-
     @pytest.mark.parametrize(("holder", "says"), HOLDERS)
     def test_an_opaque_holder_error_names_its_path(
         self, backend: str, x: Any, holder: Callable[[Any], Any], says: str

@@ -17,8 +17,6 @@ from xdevice.testing.native import Native
 
 
 class Placement(Promises):
-    """Where tensors are, and moving them."""
-
     def test_device_of_follows_the_native_default(self, backend: str, native: Native) -> None:
         x = native.ones()
         assert device_of(x) in devices()

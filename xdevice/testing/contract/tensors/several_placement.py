@@ -32,8 +32,6 @@ EACH_WAY = pytest.mark.parametrize(("source", "target"), WAYS, ids=[f"{a}-{b}" f
 @all_on_several
 @all_need("creation.ones", "exchange.to_numpy")
 class SeveralPlacements(Promises):
-    """Tensors, parameters, trees and models over several GPUs."""
-
     @EACH_WAY
     @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "bool"])
     def test_a_move_keeps_values_and_dtype(self, backend: str, source: Any, target: Any, dtype: str) -> None:

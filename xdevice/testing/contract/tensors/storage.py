@@ -70,8 +70,6 @@ def written(tensors: dict[str, tuple[str, np.ndarray[Any, Any]]], **more: Any) -
 
 @all_need("creation.ones", "creation.tensor", "creation.zeros", "exchange.to_numpy")
 class Storage(Promises):
-    """`save` and `load`."""
-
     def test_files_keep_every_dtype(self, backend: str, tmp_path: Path) -> None:
         numbers = {name: found for name in DTYPES if (found := made([[1, 0, 2], [3, 1, 0]], name)) is not None}
         assert {"float32", "int32", "bool"} <= set(numbers)

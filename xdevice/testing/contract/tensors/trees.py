@@ -113,8 +113,6 @@ def shape_of(node: Any) -> Any:
 
 
 class Trees(Promises):
-    """Trees of every kind of container."""
-
     @pytest.mark.parametrize("tree", [[], {}, (), {"a": "text", "b": [None, 1.5]}, deque()])
     def test_a_tree_without_tensors_has_no_device(self, backend: str, tree: Any) -> None:
         for ask in (device_of, devices_of, is_same_device, check_same_device):
