@@ -22,7 +22,7 @@ from xdevice.backends.jax.placement import device_of, move
 from xdevice.contract import Job
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback
-from xdevice.kit.means import summed_in
+from xdevice.kit.reducing import summed_in
 
 _jax: Any = jax  # most of what is used here has no types
 # older versions keep these two elsewhere

@@ -25,7 +25,7 @@ from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit.environment import environment
 from xdevice.kit.loopback import is_loopback, loopback_only
-from xdevice.kit.means import summed_in
+from xdevice.kit.reducing import summed_in
 
 # Their types lack what is used here
 _core: Any = core

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from xdevice.contract import Job
 from xdevice.kit.loopback import is_loopback
-from xdevice.kit.means import summed_in
+from xdevice.kit.reducing import summed_in
 
 _LATER = 60.0
 """Seconds by which gloo's timeouts are longer than xdevice's, which then ends the job and names the right rank."""

@@ -11,7 +11,7 @@ import numpy as np
 from xdevice.contract import Job
 from xdevice.errors import BackendNotInstalledError, DistributedError, NotSupportedError
 from xdevice.framework.adapters import Backend
-from xdevice.kit.means import summed_in
+from xdevice.kit.reducing import summed_in
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.making import make
 from xdevice.tensors.placement import device_of, owner_of

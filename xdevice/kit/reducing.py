@@ -1,7 +1,27 @@
-"""Adding up vectors for frameworks whose functions write into an array that they are given, as NumPy's do."""
+"""Adding up vectors in one process, and the dtype in which several processes do so for their mean."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
+_EXACT = (1, 2, 4)
+"""Numbers of processes for which equal values add up exactly in any order; three, five and eight are not."""
+
+_WIDER = {"float32": "float64", "complex64": "complex128"}
+_NARROW = ("float16", "bfloat16", "float8")
+
+
+def summed_in(name: str, size: int) -> str:
+    """The dtype in which numbers of the named dtype are added up for their mean over ``size`` processes.
+
+    The sum of equal numbers is exact in it, and the sum of short ones does not overflow. Nothing is wider than float64:
+    the last bit of its mean may differ.
+
+    >>> summed_in("float16", 2), summed_in("float32", 2), summed_in("float32", 3)
+    ('float32', 'float32', 'float64')
+    """
+    if name.startswith(_NARROW):
+        return "float32"
+    return name if size in _EXACT else _WIDER.get(name, name)
 
 
 def reduced(vectors: Sequence[Any], combine: Callable[..., Any], weights: Sequence[float] | None) -> Any:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from xdevice.errors import DistributedError, DistributedTimeoutError
-from xdevice.kit.means import summed_in
+from xdevice.kit.reducing import summed_in
 
 Array = np.ndarray[Any, Any]
 

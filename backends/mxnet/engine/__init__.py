@@ -15,7 +15,7 @@ import numpy as np
 from xdevice.backends.mxnet.collectives import plain
 from xdevice.backends.mxnet.engine.servers import Servers, as_worker
 from xdevice.contract import Job
-from xdevice.kit.means import summed_in
+from xdevice.kit.reducing import summed_in
 
 _ELEMENTWISE = {"max": mx.np.maximum, "min": mx.np.minimum}
 _SMALL, _LENGTHS = 1024, 32

@@ -23,7 +23,7 @@ from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback, loopback_only
-from xdevice.kit.means import summed_in
+from xdevice.kit.reducing import summed_in
 
 _REDUCED = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64})
 """What the ring can add up; other integers are sent as 64 bits."""

@@ -18,9 +18,8 @@ from xdevice.distributed.channel import Channel
 from xdevice.distributed.failures.timeouts import ANSWER, HANDSHAKE
 from xdevice.distributed.process_info import block
 from xdevice.distributed.rendezvous.acceptor import Acceptor, Connection
-from xdevice.distributed.rendezvous.diagnosis import after, diagnose, diagnose_rendezvous, is_in_time
 from xdevice.distributed.rendezvous.messages import JoinMessage, Request, is_join_message
-from xdevice.distributed.rendezvous.peers import Peer, refusal
+from xdevice.distributed.rendezvous.peers import Peer, after, diagnose, diagnose_rendezvous, is_in_time, refusal
 
 
 class Coordinator(threading.Thread):

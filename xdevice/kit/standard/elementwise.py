@@ -3,8 +3,7 @@
 from typing import Any
 
 from xdevice.errors import ArgumentTypeError
-from xdevice.kit.standard.operations import Operations
-from xdevice.kit.standard.promotion import COMPLEX, FLOAT, INTEGER, kind_of, truth
+from xdevice.kit.standard.promotion import COMPLEX, FLOAT, INTEGER, Operations, kind_of, truth
 
 
 class Elementwise(Operations):

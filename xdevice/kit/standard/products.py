@@ -4,8 +4,7 @@ from typing import Any
 
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, least_axes, size_of
-from xdevice.kit.standard.operations import Operations
-from xdevice.kit.standard.promotion import COMPLEX, kind_of
+from xdevice.kit.standard.promotion import COMPLEX, Operations, kind_of
 
 
 class Products(Operations):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Protocol
 
@@ -145,3 +145,19 @@ def lowest(value: Any) -> str:
         if isinstance(value, kind):
             return name
     raise ArgumentError(f"a {type(value).__name__} is neither a tensor nor a number; asarray makes a tensor of it")
+
+
+class Operations:
+    """A framework's operations and dtypes, for the classes that compose functions of them.
+
+    ``raw``: the framework's operations; ``f``: the functions that only need a dtype or an axis adjusted.
+    """
+
+    def __init__(
+        self, raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes, promote: Callable[..., list[Any]]
+    ) -> None:
+        self._raw, self._f, self._dtypes, self._promote = raw, f, dtypes, promote
+
+    def _kept(self, x: Any, name: str | None) -> Any:
+        """The tensor, converted back to that dtype if an operation changed it."""
+        return x if self._dtypes.dtype_name(x) == name else self._dtypes.cast(x, name)

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xdevice.kit.standard.axes import axes_of, least_axes, one_axis, one_of
-from xdevice.kit.standard.operations import Operations
-from xdevice.kit.standard.promotion import INTEGER, WHOLE, kind_of
+from xdevice.kit.standard.promotion import INTEGER, WHOLE, Operations, kind_of
 
 
 class Searching(Operations):

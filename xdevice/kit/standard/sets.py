@@ -6,8 +6,7 @@
 from collections import namedtuple
 from typing import Any
 
-from xdevice.kit.standard.operations import Operations
-from xdevice.kit.standard.promotion import COMPLEX, INTEGER, kind_of
+from xdevice.kit.standard.promotion import COMPLEX, INTEGER, Operations, kind_of
 
 UniqueAll = namedtuple("UniqueAll", "values indices inverse_indices counts")
 UniqueCounts = namedtuple("UniqueCounts", "values counts")

@@ -4,8 +4,7 @@ from typing import Any
 
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, broadcast_shapes, no_copy, one_of
-from xdevice.kit.standard.operations import Operations
-from xdevice.kit.standard.promotion import INTEGER
+from xdevice.kit.standard.promotion import INTEGER, Operations
 
 
 class Shapes(Operations):

@@ -4,8 +4,7 @@ from typing import Any
 
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, one_axis, size_of
-from xdevice.kit.standard.operations import Operations
-from xdevice.kit.standard.promotion import real, truth, wide
+from xdevice.kit.standard.promotion import Operations, real, truth, wide
 
 
 class Statistics(Operations):

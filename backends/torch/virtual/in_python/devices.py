@@ -17,7 +17,7 @@ from torch.utils.backend_registration import (
 
 from xdevice.backends.torch.private_names import kernels_of, replace_name
 from xdevice.backends.torch.virtual import runtime, streams, vgpu
-from xdevice.backends.torch.virtual.in_python import factories, kernels, memory, memory_accounting, nn, randomness, rnn
+from xdevice.backends.torch.virtual.in_python import factories, kernels, memory, memory_accounting, nn, randomness
 from xdevice.backends.torch.virtual.runtime import NAME, existing
 from xdevice.backends.torch.virtual.torch_parts import backward
 
@@ -70,7 +70,7 @@ class InPython:
         memory_accounting.open_for(self.count)
         memory.open_for(self.count)
         ours = _Operations()
-        for part in (kernels, memory, rnn, nn):
+        for part in (kernels, memory, nn):
             part.register(ours)
         kernels.register_fallbacks(kernels_of("_"))
         ours.register()
