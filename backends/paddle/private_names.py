@@ -13,6 +13,7 @@ _ON_THE_CPU = "the CPU's operation leaves its results on the CPU"
 _PLACE = "a place of a virtual GPU is a place of CUDA's"
 _GPU = "it knows the virtual GPUs"
 _MEMORY = "figures of a virtual GPU's memory"
+_LOOKED_AT = "strict() and watching look at its calls; replaced for a block"
 _DYNAMIC = "threads stay in dynamic mode after the first has ended"
 
 VIRTUAL = (
@@ -68,8 +69,10 @@ OTHERS = (
     *each(_CORE, "default_cpu_generator", "the CPU's kernels draw random numbers by it"),
     *each(_CORE, "get_custom_device_count", "the number of virtual GPUs"),
     *each(_CORE, "device_memory_stat_current_value device_memory_stat_peak_value", _MEMORY),
-    *each(f"{_CORE}eager.", "run_backward run_partial_grad", "strict(): replaced for a block"),
-    *each("paddle._C_ops:", "__all__", "strict(): every operation is replaced for a block"),
+    *each(f"{_CORE}eager.", "run_backward run_partial_grad tensor_copy", _LOOKED_AT),
+    *each("paddle._C_ops:", "__all__", f"every operation: {_LOOKED_AT}"),
+    *each("paddle:Tensor.", "_getitem_dygraph _setitem_dygraph _getitem_from_offset", _LOOKED_AT),
+    *each(f"{_CORE}Place.", "_equals", "strict() and watching compare places"),
     *each(_FRAMEWORK, "_current_expected_place_", "the current device"),
     *each(_FRAMEWORK, "_get_paddle_place", "the device of a static graph", ("place",)),
     *each(_FRAMEWORK, "global_var._functional_dygraph_context_manager GlobalThreadLocal.__init__", _DYNAMIC),

@@ -63,6 +63,7 @@ from xdevice.backends.paddle import mixing as paddle_mixing
 from xdevice.backends.paddle import models as paddle_models
 from xdevice.backends.paddle import placement as paddle_placement
 from xdevice.backends.paddle import storage as paddle_storage
+from xdevice.backends.paddle import transfers as paddle_transfers
 from xdevice.backends.paddle import virtual as paddle_virtual
 from xdevice.backends.paddle.maths import fft as paddle_fft
 from xdevice.backends.paddle.maths import linalg as paddle_linalg
@@ -194,4 +195,4 @@ storage: list[contract.Storage] = [
     cupy_storage,
 ]
 sharing: list[contract.Sharing] = [torch_exchange, tensorflow_exchange, paddle_exchange, jax_exchange, numpy_exchange]
-transfers: list[contract.Transfers] = [mxnet_transfers]
+transfers: list[contract.Transfers] = [paddle_transfers, mxnet_transfers]

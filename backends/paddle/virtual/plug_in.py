@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +18,8 @@ from xdevice.kit import plugins, virtual_memory
 from xdevice.kit.environment import environment
 
 _SOURCE = Path(__file__).with_name("virtual_gpu.cc")
+_WATCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)
+_loaded: list[ctypes.CDLL] = []
 _LOG = "GLOG_minloglevel"  # from which level on PaddlePaddle's library logs
 
 
@@ -39,7 +41,7 @@ def in_place(n: int, force: bool) -> Generator[None]:
         _LOG: os.environ.get(_LOG, "1"),  # otherwise it logs each step of loading
     }
     try:  # first, and for all to see: it defines symbols that are to be found before PaddlePaddle's own
-        ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+        _loaded.append(ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL))
     except OSError as error:
         raise NotSupportedError(
             f"virtual GPUs under paddle were compiled, and cannot be loaded: {error}; delete {path.parent.parent}, and "
@@ -47,6 +49,15 @@ def in_place(n: int, force: bool) -> Generator[None]:
         ) from error
     with environment(settings):
         yield
+
+
+def watch_copies(see: Callable[[int, int, int, int], int] | None) -> None:
+    """Give it every copy before it is made: source, target, bytes, address; -1 is the host. 0 forbids it."""
+    global _watch
+    watch = _WATCH(see) if see else _WATCH()
+    for library in _loaded:
+        library.WatchCopies(watch)
+    _watch = watch  # kept as long as it is called
 
 
 def recipe() -> plugins.Recipe:

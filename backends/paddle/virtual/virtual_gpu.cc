@@ -115,12 +115,34 @@ C_Status Fill(const C_Device, void* address, unsigned char value, size_t size) {
   return C_SUCCESS;
 }
 
+// --- copies, which Python may watch: it answers with 0 for one that is not to be made
+
+using Watch = int (*)(int source, int target, size_t size, const void* from);  // -1 is the host
+
+std::atomic<Watch> watch{nullptr};
+thread_local int unwatched = 0;  // copies that no GPU would make
+
+bool IsAllowed(int source, int target, size_t size, const void* from) {
+  const Watch see = watch.load(std::memory_order_relaxed);
+  return !see || unwatched || see(source, target, size, from);
+}
+
 // On, to, from or between devices, and on a stream or not: all memory is the host's.
-template <class... Where>
+template <class... Stream>
 struct In {
-  static C_Status Copy(Where..., void* to, const void* from, size_t size) {
+  static C_Status Copy(const C_Device, Stream..., void* to, const void* from, size_t size) {
     std::memmove(to, from, size);
     return C_SUCCESS;
+  }
+  static C_Status Send(const C_Device device, Stream... stream, void* to, const void* from, size_t size) {
+    return IsAllowed(-1, device->id, size, from) ? Copy(device, stream..., to, from, size) : C_FAILED;
+  }
+  static C_Status Fetch(const C_Device device, Stream... stream, void* to, const void* from, size_t size) {
+    return IsAllowed(device->id, -1, size, from) ? Copy(device, stream..., to, from, size) : C_FAILED;
+  }
+  static C_Status Cross(const C_Device target, const C_Device source, Stream... stream, void* to, const void* from,
+                        size_t size) {
+    return IsAllowed(source->id, target->id, size, from) ? Copy(target, stream..., to, from, size) : C_FAILED;
   }
 };
 
@@ -177,11 +199,14 @@ void FillTable(C_DeviceInterface* table) {
   table->device_memory_set = Fill;
   table->host_memory_allocate = AllocateHost;
   table->host_memory_deallocate = FreeHost;
-  table->memory_copy_h2d = table->memory_copy_d2h = table->memory_copy_d2d = In<C_Device>::Copy;
-  table->memory_copy_p2p = In<C_Device, C_Device>::Copy;
-  table->async_memory_copy_h2d = table->async_memory_copy_d2h = In<C_Device, C_Stream>::Copy;
-  table->async_memory_copy_d2d = In<C_Device, C_Stream>::Copy;
-  table->async_memory_copy_p2p = In<C_Device, C_Device, C_Stream>::Copy;
+  table->memory_copy_h2d = In<>::Send;
+  table->memory_copy_d2h = In<>::Fetch;
+  table->memory_copy_d2d = In<>::Copy;
+  table->memory_copy_p2p = In<>::Cross;
+  table->async_memory_copy_h2d = In<C_Stream>::Send;
+  table->async_memory_copy_d2h = In<C_Stream>::Fetch;
+  table->async_memory_copy_d2d = In<C_Stream>::Copy;
+  table->async_memory_copy_p2p = In<C_Stream>::Cross;
 
   table->device_memory_stats = MemoryStats;
   table->device_min_chunk_size = MinChunkSize;
@@ -259,11 +284,19 @@ Returned TransDataPlace(const phi::DenseTensor& tensor, phi::Place place) {
       caller, "_ZN3phi11DenseTensor11ResetHolderERKSt10shared_ptrINS_10AllocationEE");
   const bool reads = place.GetType() == phi::AllocationType::CPU && tensor.Holder() &&
                      tensor.Holder()->place().GetType() == phi::AllocationType::CUSTOM;
-  if (!reads || !copied || !hold) return move(tensor, place);
+  if (!reads || !copied || !hold) {  // what the CPU's kernel has written
+    const struct Unwatched {
+      Unwatched() { ++unwatched; }
+      ~Unwatched() { --unwatched; }
+    } now;
+    return move(tensor, place);
+  }
   return Returned(tensor, std::make_shared<Borrowed>(tensor.Holder(), place), copied, hold);
 }
 
 }  // namespace xdevice
+
+extern "C" void WatchCopies(Watch see) { watch = see; }
 
 extern "C" void InitPlugin(CustomRuntimeParams* params) {
   PADDLE_CUSTOM_RUNTIME_CHECK_VERSION(params);

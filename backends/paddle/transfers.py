@@ -1,0 +1,177 @@
+"""Copies between PaddlePaddle's devices.
+
+Those of virtual GPUs pass through the plug-in's one table of copies, which tells of each; the call of PaddlePaddle
+around it says what it is for. A virtual GPU computes with the CPU's kernels, which need no copy of a mask to know its
+size, or of an operand on another device: where a GPU would make one, the operation's arguments tell.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import sys
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from functools import wraps
+from types import FrameType
+from typing import Any
+
+import paddle
+
+from xdevice.backends.paddle import calls, hardware
+from xdevice.backends.paddle.mixing import mixture
+from xdevice.backends.paddle.placement import device_of
+from xdevice.backends.paddle.virtual import plug_in
+from xdevice.contract import Copy, Kind, Watcher
+from xdevice.device import Device
+
+_HOST = Device("cpu", 0)
+_COUNT = 8  # bytes: an int64
+_WAIT = {"masked_select", "nonzero", "unique", "unique_consecutive"}
+"""Operations whose result has a size that the GPU counts."""
+_COPYING = frozenset(calls.COPYING.values())
+_INDEXING = {"getitem", "setitem"}
+_LIBRARIES = {"paddle", "xdevice", "contextlib", "functools", "decorator"}
+_REPAIRS = "xdevice.backends.paddle.virtual.repairs"  # their copies are none of a GPU's
+
+
+@contextmanager
+def watch(watcher: Watcher) -> Generator[None]:
+    told = _Told(watcher)
+    with calls.looking(told.look), _steps(watcher):
+        plug_in.watch_copies(told.see)
+        atexit.register(plug_in.watch_copies, None)
+        try:
+            yield
+        finally:
+            plug_in.watch_copies(None)
+            atexit.unregister(plug_in.watch_copies)
+
+
+def unseen() -> Iterable[str]:
+    yield "copies within a static graph"
+    if not hardware.is_virtual():
+        yield "copies by to_tensor, set_value and copy_, in a backward pass and by a DataLoader, on real GPUs"
+
+
+class _Told:
+    """Tells the watcher of the plug-in's copies, and of those that the arguments of a call tell."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._see = watcher.see
+
+    def see(self, source: int, target: int, nbytes: int, address: int) -> int:
+        """A copy that the plug-in is about to make; 0 if it is not to be made."""
+        frame = sys._getframe(1)
+        try:
+            copy = _copy(frame, nbytes, _device(source), _device(target))
+            if copy:
+                self._see(copy)
+        except Exception as error:  # it cannot go through PaddlePaddle
+            calls.refuse(error, frame)
+            return 0
+        return 1
+
+    def look(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = (*args, *kwargs.values()) if kwargs else args
+        if name in _WAIT or (name == "getitem" and _has_mask(given[1:])):
+            self._fetch("size", name, given[0], _COUNT)
+        elif name in ("numpy", "item") and not hardware.is_virtual():
+            self._fetch("copy", name, given[0], _nbytes(given[0]) if name == "numpy" else given[0].element_size())
+        elif name == "copy_to" and not hardware.is_virtual():
+            self._tell("copy", name, given[0], device_of(given[0]), hardware.as_device(given[1]))
+        elif found := mixture(name, given):
+            on_gpus = [place for _, place in found if place.kind != "cpu"]
+            target = found[0][1] if name in _INDEXING else on_gpus[-1]
+            for tensor, place in found:
+                self._tell("index" if name in _INDEXING else "operand", name, tensor, place, target)
+
+    def _fetch(self, kind: Kind, name: str, tensor: Any, nbytes: int) -> None:
+        place = device_of(tensor)
+        if place.kind != "cpu":
+            self._see(Copy(kind, name, nbytes, place, _HOST))
+
+    def _tell(self, kind: Kind, name: str, tensor: Any, source: Device, target: Device) -> None:
+        if source is not target:
+            self._see(Copy(kind, name, _nbytes(tensor), source, target))
+
+
+def _copy(frame: FrameType | None, nbytes: int, source: Device, target: Device) -> Copy | None:
+    """What the library copies in this frame; None for what only a virtual GPU does."""
+    around: list[tuple[str, tuple[Any, ...]]] = []
+    for each in calls.frames_of(frame):
+        module: str = each.f_globals.get("__name__", "")
+        if module == _REPAIRS:
+            return None
+        if module.partition(".")[0] not in _LIBRARIES:
+            break
+        call = calls.call_of(each)
+        if call:
+            around.append(call)
+    name, args = around[0] if around else ("copy", ())
+    if name.startswith(calls.LEGACY):
+        return None
+    if name == "numpy":  # it copies what was allocated
+        nbytes = _nbytes(args[0])
+    does_not_wait = name == "copy_to" and args[-1] is False
+    return Copy(_kind([name for name, _ in around], target), name, nbytes, source, target, does_not_wait)
+
+
+def _kind(names: list[str], target: Device) -> Kind:
+    """What a copy is for, by the calls around it."""
+    if not set(calls.BACKWARD).isdisjoint(names):
+        return "gradient"
+    if not names or names[0] in _COPYING:
+        return "copy"
+    if target is _HOST:
+        return "number"
+    return "index" if names[0] in _INDEXING else "operand"
+
+
+def _has_mask(keys: Iterable[Any]) -> bool:
+    flat = [part for key in keys for part in (key if isinstance(key, tuple) else (key,))]
+    return any(isinstance(part, paddle.Tensor) and part.dtype == paddle.bool for part in flat)
+
+
+def _nbytes(tensor: Any) -> int:
+    return math.prod(tensor.shape) * int(tensor.element_size())
+
+
+def _device(index: int) -> Device:
+    return _HOST if index < 0 else Device("gpu", index)
+
+
+@contextmanager
+def _steps(watcher: Watcher) -> Generator[None]:
+    """Tell of the steps of every optimizer."""
+    replaced = [
+        (cls, name, run, _counted(cls, name, run, watcher))
+        for cls in _classes(paddle.optimizer.Optimizer)
+        for name in ("step", "minimize")
+        if (run := vars(cls).get(name))
+    ]
+    for cls, name, _, counted in replaced:
+        setattr(cls, name, counted)
+    try:
+        yield
+    finally:
+        for cls, name, run, counted in replaced:
+            if vars(cls)[name] is counted:
+                setattr(cls, name, run)
+
+
+def _classes(cls: type) -> Iterable[type]:
+    yield cls
+    for each in cls.__subclasses__():
+        yield from _classes(each)
+
+
+def _counted(cls: type, name: str, run: Any, watcher: Watcher) -> Any:
+    @wraps(run)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = run(self, *args, **kwargs)
+        if next(each for each in type(self).__mro__ if name in vars(each)) is cls:  # not where a subclass calls it
+            watcher.stepped(self)
+        return result
+
+    return call
