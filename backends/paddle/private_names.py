@@ -72,6 +72,11 @@ OTHERS = (
     *each(f"{_CORE}eager.", "run_backward run_partial_grad tensor_copy", _LOOKED_AT),
     *each("paddle._C_ops:", "__all__", f"every operation: {_LOOKED_AT}"),
     *each("paddle:Tensor.", "_getitem_dygraph _setitem_dygraph _getitem_from_offset", _LOOKED_AT),
+    *each(
+        "paddle.io.dataloader.dataloader_iter:",
+        "_DataLoaderIterBase",
+        "whose batches a thread copies; replaced for a block",
+    ),
     *each(f"{_CORE}Place.", "_equals", "strict() and watching compare places"),
     *each(_FRAMEWORK, "_current_expected_place_", "the current device"),
     *each(_FRAMEWORK, "_get_paddle_place", "the device of a static graph", ("place",)),

@@ -10,13 +10,14 @@ from __future__ import annotations
 import atexit
 import math
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import wraps
 from types import FrameType
 from typing import Any
 
 import paddle
+from paddle.io.dataloader import dataloader_iter
 
 from xdevice.backends.paddle import calls, hardware
 from xdevice.backends.paddle.mixing import mixture
@@ -25,6 +26,7 @@ from xdevice.backends.paddle.virtual import plug_in
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
 
+_loading: Any = dataloader_iter
 _HOST = Device("cpu", 0)
 _COUNT = 8  # bytes: an int64
 _WAIT = {"masked_select", "nonzero", "unique", "unique_consecutive"}
@@ -38,7 +40,7 @@ _REPAIRS = "xdevice.backends.paddle.virtual.repairs"  # their copies are none of
 @contextmanager
 def watch(watcher: Watcher) -> Generator[None]:
     told = _Told(watcher)
-    with calls.looking(told.look), _steps(watcher):
+    with calls.looking(told.look), _replaced([*_steps(watcher), *_loaders(told)]):
         plug_in.watch_copies(told.see)
         atexit.register(plug_in.watch_copies, None)
         try:
@@ -58,19 +60,40 @@ class _Told:
     """Tells the watcher of the plug-in's copies, and of those that the arguments of a call tell."""
 
     def __init__(self, watcher: Watcher) -> None:
-        self._see = watcher.see
+        self._see, self._here = watcher.see, watcher.here
+        self._loading: Any = None  # for which place the loader's threads work
+        self._not_loaded: Exception | None = None  # why they failed
 
     def see(self, source: int, target: int, nbytes: int, address: int) -> int:
         """A copy that the plug-in is about to make; 0 if it is not to be made."""
-        frame = sys._getframe(1)
+        frame = sys._getframe().f_back
         try:
             copy = _copy(frame, nbytes, _device(source), _device(target))
             if copy:
-                self._see(copy)
+                self._see(copy, self._loading if frame is None else None)
         except Exception as error:  # it cannot go through PaddlePaddle
-            calls.refuse(error, frame)
+            if frame is None:
+                self._not_loaded = error
+            else:
+                calls.refuse(error, frame)
             return 0
         return 1
+
+    def load(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        """What begins to read a loader, or reads on: the library's own threads copy the batches behind it."""
+
+        @wraps(read)
+        def call(*args: Any) -> Any:
+            self._loading = self._here("copy")
+            try:
+                return read(*args)
+            except Exception:
+                error, self._not_loaded = self._not_loaded, None
+                if error is None:
+                    raise
+                raise error from None
+
+        return call
 
     def look(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given = (*args, *kwargs.values()) if kwargs else args
@@ -141,23 +164,33 @@ def _device(index: int) -> Device:
     return _HOST if index < 0 else Device("gpu", index)
 
 
+_Replacement = tuple[Any, str, Any, Any]  # whose function, its name, the function, and what takes its place
+
+
 @contextmanager
-def _steps(watcher: Watcher) -> Generator[None]:
-    """Tell of the steps of every optimizer."""
-    replaced = [
-        (cls, name, run, _counted(cls, name, run, watcher))
-        for cls in _classes(paddle.optimizer.Optimizer)
-        for name in ("step", "minimize")
-        if (run := vars(cls).get(name))
-    ]
-    for cls, name, _, counted in replaced:
-        setattr(cls, name, counted)
+def _replaced(replacements: list[_Replacement]) -> Generator[None]:
+    for holder, name, _, new in replacements:
+        setattr(holder, name, new)
     try:
         yield
     finally:
-        for cls, name, run, counted in replaced:
-            if vars(cls)[name] is counted:
-                setattr(cls, name, run)
+        for holder, name, run, new in replacements:
+            if vars(holder)[name] is new:  # else somebody has replaced it
+                setattr(holder, name, run)
+
+
+def _loaders(told: _Told) -> Iterable[_Replacement]:
+    for cls in _classes(_loading._DataLoaderIterBase):
+        for name in ("__init__", "__next__"):
+            if run := vars(cls).get(name):
+                yield cls, name, run, told.load(run)
+
+
+def _steps(watcher: Watcher) -> Iterable[_Replacement]:
+    for cls in _classes(paddle.optimizer.Optimizer):
+        for name in ("step", "minimize"):
+            if run := vars(cls).get(name):
+                yield cls, name, run, _counted(cls, name, run, watcher)
 
 
 def _classes(cls: type) -> Iterable[type]:

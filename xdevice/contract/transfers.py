@@ -41,8 +41,11 @@ class Watcher(Protocol):
         Raises `TransferError` where the copy is forbidden: then it must not be made.
         """
 
-    def here(self) -> Any:
-        """This thread's place in the program and its levels, for a thread of the framework that will work for it."""
+    def here(self, kind: Kind = "gradient") -> Any:
+        """This thread's place in the program and its levels, for a thread of the framework that will work for it.
+
+        A ``copy`` by that thread, outside of all lines of the program, is of this kind.
+        """
 
     def stepped(self, optimizer: object) -> None:
         """An optimizer has made a step."""

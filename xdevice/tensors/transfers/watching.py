@@ -105,6 +105,7 @@ def stand_for(frame: FrameType) -> None:
 class _Here(NamedTuple):
     callers: tuple[Caller, ...]
     context: Context
+    kind: Kind
 
 
 class Told:
@@ -123,7 +124,7 @@ class Told:
         if of is not None:
             context = of.context
             if not own:
-                own, copy = of.callers, copy._replace(kind="gradient" if copy.kind == "copy" else copy.kind)
+                own, copy = of.callers, copy._replace(kind=of.kind if copy.kind == "copy" else copy.kind)
         place = _line(own) or _stands_for.get()
         if copy.kind in ("copy", "number", "size"):
             copy = copy._replace(kind=_refined(copy, frame, own))
@@ -131,9 +132,9 @@ class Told:
         for listener in (*_guards, *_recorders):
             listener.see(event)
 
-    def here(self) -> _Here:
+    def here(self, kind: Kind = "gradient") -> _Here:
         """This thread's callers, and its context's variables."""
-        return _Here(tuple(callers(sys._getframe(1))), copy_context())
+        return _Here(tuple(callers(sys._getframe(1))), copy_context(), kind)
 
     def stepped(self, optimizer: object) -> None:
         """Tell the recorders."""
