@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
-from xdevice.errors import XDeviceError
+from xdevice.errors import ArgumentError, XDeviceError
 from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.tensors.transfers.formats import FORMATS
 from xdevice.tensors.transfers.report import Report
@@ -20,10 +20,13 @@ from xdevice.tensors.transfers.watching import watch_at_import
 
 def by(options: argparse.Namespace) -> list[str]:
     """What Python is given before a script, or ``-m`` and a module, for it to be watched."""
+    if options.report is not None and not options.report.parent.is_dir():
+        raise ArgumentError(f"--report {str(options.report)!r}: there is no folder {str(options.report.parent)!r}")
     settings = {
         "bus": Bus.parsed(options.bus, "--bus") if options.bus is not None else DEFAULT,
         "format": options.format or "text",
         "report": options.report and os.path.abspath(options.report),
+        "folder": os.getcwd(),
         "most": options.max_copies,
     }
     return ["-c", "from xdevice.cli.watched import main; main()", json.dumps(settings)]
@@ -43,6 +46,7 @@ def main() -> None:
     watch.__exit__()
     if os.getpid() != process:  # a fork that has come to its end
         _end(ended)
+        return
     if ended is not None and not isinstance(ended, SystemExit):
         ended.__traceback__ = _from_script(ended.__traceback__)
         sys.excepthook(type(ended), ended, ended.__traceback__)
@@ -86,7 +90,10 @@ def _from_script(traceback: TracebackType | None) -> TracebackType | None:
 
 def _show(report: Report, settings: dict[str, Any]) -> None:
     sys.stdout.flush()
+    here = os.getcwd()
+    os.chdir(settings["folder"])  # to which the report's paths are relative, wherever the script has gone
     text = FORMATS[settings["format"]](report)
+    os.chdir(here)
     if settings["report"]:
         Path(settings["report"]).write_text(f"{text}\n", encoding="utf-8")
     else:

@@ -1,0 +1,164 @@
+"""``xdevice run --watch-transfers``: the script runs as without it, and its copies are reported at the end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+PAGES = Path(__file__).parents[1] / "third_party" / "xdevice-pages"
+COPIES = """
+    import os, sys
+    from xdevice import gpu, ones
+    x = ones((), device=gpu())
+    for i in range(4):
+        x = x + 1
+        float(x)
+    print("done", sys.argv[1:], flush=True)
+"""
+FOUND = "script.py:7  4 copies (1 each turn of the loop in line 5), 16 B, gpu:0 → host: reads a number"
+
+
+@pytest.fixture
+def begin(tmp_path):
+    """Starts the command beside the small framework pages, on a script of that text."""
+    info = tmp_path / "site" / "xdevice_pages-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: xdevice-pages\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[xdevice.backends]\npages = xdevice_pages\n", encoding="utf-8")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
+    env["PYTHONPATH"] = os.pathsep.join([str(info.parent), str(PAGES)])
+    env["PYTHONIOENCODING"] = "utf-8"
+
+    def start(text, *options, script="script.py", args=()):
+        (tmp_path / "script.py").write_text(textwrap.dedent(text), encoding="utf-8")
+        command = [sys.executable, "-m", "xdevice", "run", "--watch-transfers", *options, *script.split(), *args]
+        return subprocess.Popen(
+            command, env=env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+        )
+
+    return start
+
+
+@pytest.fixture
+def run(begin):
+    def run(text, *options, gpus="2", **more):
+        lent = ("--virtual-gpus", gpus) if gpus else ()
+        process = begin(text, *lent, "--backend", "pages", *options, **more)
+        out, err = process.communicate(timeout=120)
+        return process.returncode, out, err
+
+    return run
+
+
+def test_the_report_comes_on_stderr_and_the_output_is_the_scripts(run):
+    status, out, err = run(COPIES, args=["--epochs", "3", "--json"])
+    assert (status, out) == (0, "done ['--epochs', '3', '--json']\n")
+    assert err.startswith(FOUND) and "in all 4 copies, 16 B: " in err and "not seen: other processes" in err
+
+
+@pytest.mark.parametrize("script", ["script.py", "-m script"])
+def test_a_script_is_the_program_that_python_would_run(run, tmp_path, script):
+    text = """
+        import __main__, pickle, sys
+        class Thing: pass
+        print(__name__, __file__, sys.argv[1:], sys.path[0])
+        print(__main__.Thing is Thing, type(pickle.loads(pickle.dumps(Thing()))) is Thing)
+    """
+    status, out, err = run(text, script=script, args=["--depth", "3"])
+    assert status == 0, err
+    assert out.splitlines() == [f"__main__ {tmp_path}/script.py ['--depth', '3'] {tmp_path}", "True True"]
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "said"),
+    [
+        ("raise ValueError('wrong')", 1, "ValueError: wrong\n"),
+        ("sys.exit(7)", 7, ""),
+        ("sys.exit('stopped')", 1, "stopped\n"),
+        ("raise KeyboardInterrupt", -signal.SIGINT, "KeyboardInterrupt\n"),
+    ],
+)
+def test_a_script_that_fails_keeps_its_status_and_is_reported(run, end, status, said):
+    found, out, err = run(textwrap.dedent(COPIES) + end)
+    assert (found, out) == (status, "done []\n")
+    assert FOUND in err and said in err
+    assert "watched.py" not in err and "runpy" not in err
+
+
+def test_ctrl_c_ends_it_with_the_report(begin):
+    process = begin(textwrap.dedent(COPIES) + "import time; time.sleep(100)", "--virtual-gpus=2", "--backend=pages")
+    assert process.stdout.readline().startswith("done")
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT and FOUND in err
+
+
+def test_a_fork_of_the_script_reports_nothing(run):
+    _, _, err = run(textwrap.dedent(COPIES) + "if os.fork(): os.wait()")
+    assert err.count(FOUND) == 1
+
+
+@pytest.mark.parametrize(
+    ("most", "gpus", "status", "said"),
+    [
+        ("4", "2", 0, ""),
+        ("3", "2", 1, "4 copies are more than --max-copies 3"),
+        ("0", None, 2, "--max-copies 0 says nothing where no framework has a GPU; --virtual-gpus 2"),
+    ],
+)
+def test_a_budget_decides_the_exit_status(run, most, gpus, status, said):
+    text = COPIES if gpus else "import xdevice; xdevice.ones(3)"
+    found, _, err = run(text, "--max-copies", most, gpus=gpus)
+    assert found == status and said in err
+
+
+def test_a_script_that_fails_is_not_judged_by_its_budget(run):
+    assert run(textwrap.dedent(COPIES) + "sys.exit(5)", "--max-copies", "3")[0] == 5
+
+
+def test_the_bus_is_the_one_that_is_stated(run):
+    assert "at 1 GB/s and 1000 µs a copy: 4 ms here" in run(COPIES, "--bus", "1GB/s,1ms")[2]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "github"])
+def test_the_report_goes_to_a_file_in_the_format_that_is_asked_for(run, tmp_path, form):
+    text = textwrap.dedent(COPIES) + "os.chdir('/')"
+    status, _, err = run(text, "--format", form, "--report", "report")
+    assert (status, err) == (0, "")
+    report = (tmp_path / "report").read_text(encoding="utf-8")
+    if form in ("json", "sarif"):
+        json.loads(report)
+        assert 'script.py"' in report
+    else:
+        assert report.startswith({"text": FOUND, "github": "::warning file=script.py,line=7,"}[form])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--bus", "25"], "--bus='25' is no bus; write a bandwidth and a time for each copy"),
+        (["--max-copies", "-1"], "argument --max-copies: '-1' is not a whole number of 0 or more"),
+        (["--format", "xml"], "argument --format: invalid choice: 'xml'"),
+        (["--report", "nowhere/report"], "--report 'nowhere/report': there is no folder 'nowhere'"),
+        (["--json"], "--watch-transfers runs a script once; leave out --env and --json"),
+        (["--lenient"], "--lenient goes with --virtual-gpus N --stand-in"),
+    ],
+)
+def test_a_mistake_in_the_options_is_said(run, options, said):
+    status, out, err = run(COPIES, *options)
+    assert (status, out) == (2, "") and said in err
+
+
+def test_options_of_the_report_need_it(tmp_path):
+    (tmp_path / "script.py").write_text("", encoding="utf-8")
+    for option in (["--bus", "1GB/s,1us"], ["--max-copies", "0"], ["--format", "json"], ["--report", "r"]):
+        command = [sys.executable, "-m", "xdevice", "run", *option, tmp_path / "script.py"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and f"{option[0]} goes with --watch-transfers" in done.stderr
