@@ -62,11 +62,11 @@ class Contents:
         return self.bus.seconds(self.copies, self.nbytes)
 
     def unseen(self) -> list[str]:
-        """What could not be seen, a sentence each."""
-        found = ["other processes"]
+        """What could not be seen, a sentence each: of the frameworks that copied, or of all if none did."""
+        found, told = ["other processes"], {site.owner for site in self._sites}
         for owner in imported():
             capability = owner.open("transfers")
-            if owner in self.frameworks and capability.has("unseen"):
+            if owner in (told or self.frameworks) and capability.has("unseen"):
                 found += capability.unseen()
             elif not capability.has("watch") and _has_gpu(owner):
                 found.append(f"{owner}: {capability.why_not('watch')}")

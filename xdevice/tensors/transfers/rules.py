@@ -111,7 +111,8 @@ class Facts:
     def is_own_number(self) -> bool:
         """Whether the framework sends single numbers that the line does not ask it to move."""
         moved = self.site.place is not None and syntax.moves(self.site.place)
-        return self.source == "host" and self.is_number and (self.kind == "operand" or (self.is_sent and not moved))
+        by_itself = self.kind in ("operand", "gradient") or (self.is_sent and not moved)
+        return self.source == "host" and self.is_number and by_itself
 
     @property
     def is_read(self) -> bool:
@@ -204,7 +205,7 @@ RULES = (
     Rule("operand-elsewhere", lambda at: at.kind == "operand", "move the operand to {at.to} once, before it is used"),
     Rule(
         "gradient-crosses",
-        lambda at: at.kind == "gradient" and at.repeats,
+        lambda at: at.kind == "gradient" and at.repeats and not at.is_own_number,
         "keep the forward pass on one device, so that the backward pass stays there",
     ),
     Rule(
