@@ -45,10 +45,10 @@ OTHERS = (
     *each("jax._src.interpreters.pxla:", "xc.batched_device_put", _SEEN),
     *each("jax._src.interpreters.pxla:", "xc.batched_copy_array_to_devices_with_sharding", _SEEN, optional=True),
     *each("jax._src.pjit:", "_get_fastpath_data", _THROUGH),
-    *each(
-        "jax._src.pjit:", "_cpp_pjit_cache*", "watch_transfers(): cleared where JAX has no config_ext", optional=True
-    ),
+    *each("jax._src.pjit:", "_cpp_pjit_cache*", "watch_transfers(): cleared in older versions", optional=True),
     *each("jax._src.config:", "guard_lib transfer_guard_lib config_ext", _THROUGH, optional=True),
+    *each("jax._src.interpreters.pxla:", "shard_args", _SEEN),
+    *each("jax._src.layout:", "Layout", _THROUGH, optional=True),
     *each(_BRIDGE, "backends_are_initialized", "share_gpus(): whether JAX has taken memory"),
     *each(_BRIDGE, "process_index process_count", "lists of devices of this process"),
     *each("jax._src.core:", "trace_state_clean", "tells quickly that nothing is traced", optional=True),

@@ -23,6 +23,7 @@ N, I = np.ones((4, 4), "float32"), jax.device_put(np.array([0, 2]), gpu)
 with jax.default_device(gpu):
     U = jnp.asarray(N)  # uncommitted: it may be taken elsewhere
 product, total = jax.jit(lambda a, b: a @ b), jax.jit(lambda a: a.sum())
+ahead = product.lower(W, N).compile()
 rows, gradient = jax.jit(lambda a, i: a[i]), jax.jit(jax.grad(lambda a: (a * a).sum()))
 
 """
@@ -63,6 +64,7 @@ LINES = {
     "W + 1": ["operand 4 cpu:0 > gpu:0"],
     "product(W, N)": ["operand 64 cpu:0 > gpu:0"],
     "product(N, b=V)": ["operand 64 cpu:0 > gpu:1"],
+    "ahead(W, N)": ["operand 64 cpu:0 > gpu:0"],
     "U + V": ["operand 64 gpu:0 > gpu:1"],
     "product(V, U)": ["operand 64 gpu:0 > gpu:1"],
     "W + W, product(W, W), product(V, V), product(U, W), gradient(W)": [],
@@ -277,6 +279,23 @@ def test_jaxs_own_guard_goes_on_and_other_wrappers_survive(run):
     assert lines[0] == "made"
     assert lines[2].endswith("True")
     assert lines[4:] == ["True True 1", "mixed", "1"]
+
+
+def test_steps_of_keras_are_its_batches(run):
+    program = """
+        import os
+        os.environ["KERAS_BACKEND"] = "jax"
+        with watch_transfers() as report:
+            float(total(W))
+            import keras
+            callbacks = keras.callbacks.CallbackList()
+            before = keras.callbacks.CallbackList.__dict__["on_train_batch_end"]
+            for batch in range(3):
+                float(total(W))
+                callbacks.on_train_batch_end(batch)
+        print(report.steps, keras.callbacks.CallbackList.__dict__["on_train_batch_end"] is before)
+    """
+    assert run(program).split() == ["3", "True"]
 
 
 def test_steps_are_those_of_value_and_grad_where_no_optimizer_makes_any(run):

@@ -1,0 +1,189 @@
+"""What a watcher is told, and what for a copy is made."""
+
+import sys
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache, wraps
+from types import FrameType
+from typing import Any
+
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+
+from xdevice.backends.jax.hardware import as_device
+from xdevice.backends.jax.transfers.shortcuts import Array, guard
+from xdevice.contract import Copy, Kind, Watcher
+from xdevice.device import Device
+from xdevice.kit import keras
+
+_HOST = Device("cpu", 0)
+_LIBRARIES = {"jax", "jaxlib", "numpy", "xdevice", "contextlib", "functools"}
+_WRAPPERS = "contextlib", "functools", "jax._src.profiler", "jax._src.traceback_util", "jax._src.util"
+_OURS = __name__.rpartition(".")[0]
+_MAKERS = {"jax._src.numpy.array_constructors", "jax._src.numpy.array_creation"}
+_METHODS = "jax._src.numpy.array_methods"
+_UPDATES = {"set", "add", "subtract", "multiply", "mul", "divide", "power", "min", "max", "apply", "get"}  # of x.at[i]
+
+
+@contextmanager
+def replaced(owner: Any, name: str, new: Callable[[Any], Any]) -> Generator[None]:
+    """Let an object have another attribute of that name, made of its own."""
+    before = vars(owner)[name]
+    ours = new(before)
+    setattr(owner, name, ours)
+    try:
+        yield
+    finally:
+        if vars(owner)[name] is ours:  # else another library has wrapped it meanwhile
+            setattr(owner, name, before)
+
+
+class Told:
+    """What a watcher is told, by functions that take the place of JAX's and NumPy's."""
+
+    def __init__(self, watcher: Watcher, block: ExitStack) -> None:
+        self._watcher: Watcher | None = watcher
+        self._block, self._knows_keras = block, False
+        self._level = guard.global_state().host_to_device or guard.TransferGuardLevel.ALLOW  # the program's
+        self._read: dict[int, weakref.ref[Any]] = {}
+
+    def close(self) -> None:
+        """Tell no more, where another library's wrapper keeps one of ours."""
+        self._watcher = None
+
+    def _tell(self, watcher: Watcher, copy: Copy) -> None:
+        if not self._knows_keras and (module := keras.running_on("jax")) is not None:  # it may be imported late
+            self._knows_keras = True
+            self._block.enter_context(replaced(module.callbacks.CallbackList, "on_train_batch_end", self.stepping))
+        watcher.see(copy)
+
+    def stepping(self, end: Callable[..., Any]) -> Callable[..., Any]:
+        """In place of what Keras calls after each step: its optimizer's is compiled."""
+
+        @wraps(end)
+        def on_train_batch_end(callbacks: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._watcher is not None:
+                self._watcher.stepped(getattr(getattr(callbacks, "_model", None), "optimizer", callbacks))
+            return end(callbacks, *args, **kwargs)
+
+        return on_train_batch_end
+
+    def reading(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        """In place of a function that reads its first argument."""
+
+        @wraps(read)
+        def reading(*args: Any, **kwargs: Any) -> Any:
+            if args and type(args[0]) is Array:
+                self._reads(args[0])
+            return read(*args, **kwargs)
+
+        return reading
+
+    def putting(self, put: Callable[..., Any]) -> Callable[..., Any]:
+        """In place of jaxlib's function that puts values, and arrays of one device, on devices."""
+
+        def batched_device_put(aval: Any, sharding: Any, xs: Any, devices: Any, *rest: Any, **options: Any) -> Any:
+            for x, native in zip(xs, devices, strict=False):
+                source = _places(x.sharding)[0] if type(x) is Array else _HOST
+                self._sends(x, x.nbytes, source, _place(native, sharding.memory_kind))
+            here = guard.thread_local_state()
+            own = here.host_to_device
+            if own is None:
+                here.host_to_device = self._level
+            try:
+                return put(aval, sharding, xs, devices, *rest, **options)
+            finally:
+                here.host_to_device = own
+
+        return batched_device_put
+
+    def copying(self, copy: Callable[..., Any]) -> Callable[..., Any]:
+        """In place of jaxlib's function that brings arrays to other devices, part by part."""
+
+        def batched_copy(arrays: Any, devices: Any, shardings: Any, *rest: Any) -> Any:
+            for array, sharding in zip(arrays, shardings, strict=False):
+                sources, targets = _places(array.sharding), _places(sharding)
+                for source, target in zip(sources, targets, strict=False):
+                    self._sends(array, _part(array, sources), source, target)
+            return copy(arrays, devices, shardings, *rest)
+
+        return batched_copy
+
+    def _reads(self, array: Any) -> None:
+        """The values come to the host; once, since JAX keeps what a GPU has sent."""
+        key, places = id(array), _places(array.sharding)
+        known = self._read.get(key)
+        if places == (_HOST,) or (known is not None and known() is array) or self._watcher is None:
+            return
+        if array.is_deleted() or array._npy_value is not None:
+            return
+        kind, name = _read_for(*_asked())
+        for source in places[:1] if array.is_fully_replicated else places:
+            if source != _HOST:
+                self._tell(self._watcher, Copy(kind, name, _part(array, places), source, _HOST))
+        self._read[key] = weakref.ref(array, lambda _: self._read.pop(key, None))
+
+    def _sends(self, x: Any, nbytes: int, source: Device, target: Device) -> None:
+        if source == target or self._watcher is None:
+            return
+        kind, name = _sent_for(*_asked())
+        address = x.__array_interface__["data"][0] if isinstance(x, np.ndarray) and x.ndim else 0
+        self._tell(self._watcher, Copy(kind, name, nbytes, source, target, address=address))
+
+
+@lru_cache(maxsize=4096)
+def _places(sharding: Any) -> tuple[Device, ...]:
+    """Where this process's parts of an array are, in their order."""
+    return tuple(_place(native, sharding.memory_kind) for native in sharding._addressable_device_assignment)
+
+
+@lru_cache(maxsize=4096)
+def _place(native: Any, memory: str | None) -> Device:
+    device = as_device(SingleDeviceSharding(native, memory_kind=memory))
+    return _HOST if device.kind == "cpu" or device.kind.endswith("host") else device
+
+
+def _part(array: Any, places: tuple[Device, ...]) -> int:
+    """The bytes of what one device has of an array."""
+    return int(array.nbytes if array.is_fully_replicated else array.nbytes // len(places))
+
+
+def _asked() -> tuple[str, str]:
+    """The module and the name of the function of JAX, or ours, that the program has called; none of one in C."""
+    found = "", ""
+    frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # who asks
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in _LIBRARIES:
+            break
+        if not module.startswith((*_WRAPPERS, _OURS)):
+            found = module, frame.f_code.co_name
+        frame = frame.f_back
+    return found
+
+
+def _read_for(module: str, name: str) -> tuple[Kind, str]:
+    """What values are read for, by the function that was called."""
+    shown = name.strip("_") or "asarray"
+    asks = module.startswith("xdevice.") or name == "copy_to_host_async"
+    if asks or guard.thread_local_state().explicit_device_get:
+        return "copy", shown
+    if module == "jax._src.pjit":
+        return "operand", "jit"  # an array that the function closes over is a constant of its code
+    is_method = module == _METHODS and name == "_item"
+    if name == "__getitem__" or (module.startswith("jax._src.numpy.") and not is_method):
+        return "size", shown
+    return "number", shown
+
+
+def _sent_for(module: str, name: str) -> tuple[Kind, str]:
+    """What values are sent for, by the function that was called."""
+    is_call = module in ("jax._src.pjit", "jax._src.interpreters.pxla")
+    shown = "jit" if is_call else name.removeprefix("_operator_").strip("_") or "device_put"
+    makes = module in _MAKERS or module.startswith("xdevice.")
+    if makes or guard.thread_local_state().explicit_device_put:
+        return "copy", shown
+    if name == "__getitem__" or (module == _METHODS and name in _UPDATES):
+        return "index", shown
+    return "gradient" if module == "jax._src.api" else "operand", shown
