@@ -290,9 +290,11 @@ def test_steps_of_keras_are_its_batches(run):
             import keras
             callbacks = keras.callbacks.CallbackList()
             before = keras.callbacks.CallbackList.__dict__["on_train_batch_end"]
+            callbacks.on_train_begin()
             for batch in range(3):
                 float(total(W))
                 callbacks.on_train_batch_end(batch)
+            callbacks.on_train_end()
         print(report.steps, keras.callbacks.CallbackList.__dict__["on_train_batch_end"] is before)
     """
     assert run(program).split() == ["3", "True"]
