@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from xdevice.errors import ArgumentError
 from xdevice.experiments.arithmetic import elementwise, large, log, tiny
 from xdevice.experiments.parallel import overlap, parallel
+from xdevice.experiments.prefetching import prefetch
 from xdevice.experiments.transfers import copies, transfer
 from xdevice.experiments.work import Row, Setting, Work, measured, setting, too_busy
 
@@ -20,7 +21,7 @@ __all__ = ["EXPERIMENTS", "Setting", "Work", "find", "measured", "rows", "settin
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.__name__: experiment
-    for experiment in (elementwise, large, tiny, log, transfer, copies, parallel, overlap)
+    for experiment in (elementwise, large, tiny, log, transfer, copies, prefetch, parallel, overlap)
 }
 
 

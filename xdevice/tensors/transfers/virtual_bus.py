@@ -1,5 +1,6 @@
 """Copies of virtual GPUs take the time of a bus, where the environment asks for one."""
 
+import atexit
 import sys
 
 from xdevice.framework.adapters import Backend
@@ -7,7 +8,7 @@ from xdevice.hardware import virtual_bus
 from xdevice.hardware.bus import Bus
 from xdevice.hardware.virtual import is_virtual
 from xdevice.kit import virtual_request
-from xdevice.tensors.transfers.watching import Event, Listener, open_for
+from xdevice.tensors.transfers.watching import Event, Listener, close_for, open_for
 
 _attached: set[Backend] = set()
 
@@ -31,7 +32,9 @@ def attach(owner: Backend, bus: Bus) -> None:
     """From now on, for the rest of the process, the copies of this framework's virtual GPUs take their time."""
     if owner in _attached:
         return
-    open_for(_Carrier(owner, bus), owner)
+    carrier = _Carrier(owner, bus)
+    open_for(carrier, owner)
+    atexit.register(close_for, carrier)
     if not _attached and not virtual_request.warned("BUS"):
         print(f"xdevice: virtual GPUs have a bus of {bus}, which their copies wait for", file=sys.stderr)
     _attached.add(owner)
