@@ -89,13 +89,9 @@ def _part(name: str, backend: str, asked: argparse.Namespace, out: Path, limit: 
         options = ["--backend", backend, "--device", "gpu:0", "--rounds", "2" if asked.quick else "31"]
         command = [str(HERE / "overhead.py"), *options, "--seconds", seconds, "--json", str(file)]
         return Part(name, backend, command, limit, report.read_overhead, file, asked.virtual)
-    names = (
-        ["tiny"]
-        if asked.quick
-        else ["elementwise", "large", "tiny", "log", "transfer", "copies", "prefetch", "overlap"]
-    )
+    names = "tiny" if asked.quick else "elementwise large tiny log transfer copies prefetch overlap"
     scale = "0.01" if asked.virtual or asked.quick else "0.1"  # a virtual GPU is as slow as the CPU
-    command = ["-P", "-m", "xdevice.experiments", str(file), "gpu:0", scale, *names]
+    command = ["-P", "-m", "xdevice.experiments", str(file), "gpu:0", scale, *names.split()]
     return Part(name, backend, command, limit, report.read_experiments, file, asked.virtual)
 
 
