@@ -67,10 +67,9 @@ class Bench:
         """All rows."""
         for nbytes in [size for size in SIZES if size <= self.largest]:
             x = xdevice.ones(nbytes // 4, dtype="float32", device="cpu")
-            yield from self.rows("to the GPU", nbytes, self.one(x, xdevice.cpu(), self.gpu))
-            yield from self.rows(
-                "to the host", nbytes, self.one(xdevice.to_device(x, self.gpu), self.gpu, xdevice.cpu())
-            )
+            y = xdevice.to_device(x, self.gpu)
+            yield from self.rows("to the GPU", nbytes, self.one(x, self.gpu))
+            yield from self.rows("to the host", nbytes, self.one(y, xdevice.cpu()))
         for nbytes in (4, 2**10, 2**14, 2**18):
             yield from self.rows(f"{MANY} tensors", nbytes, self.many(nbytes))
         yield from self.rows("steps with batches", self.batches()[0].nbytes, self.loaders())
@@ -96,25 +95,30 @@ class Bench:
             ratio = [each or 0.0 for each in quartiles_of_ratio(seconds, base)]
             yield Row(self.name, section, nbytes, who, seconds, ratio)
 
-    def one(self, x: Any, here: Any, there: Any) -> dict[str, Call]:
-        """A tensor, from here to there."""
-        native, wait = NATIVE[self.name], NATIVE[self.name].get("wait", "")
-        names = {**vars(xdevice.backend().framework), "x": x, "here": xdevice.native(there)}
-        exec(f"def call():\n    {native['to_device']}{wait}", names)
+    def one(self, x: Any, there: Any) -> dict[str, Call]:
+        """A tensor, from where it is."""
         source = np.ones(x.shape, "float32")
         target = np.empty_like(source)
-        contenders: dict[str, Call] = {
-            "native": names["call"],
-            "to_device": lambda: waited(xdevice.to_device(x, there)),
-            "limit: memcpy": lambda: np.copyto(target, source),
-        }
-        if there.kind == "cpu":
-            return contenders
-        if hasattr(x, "pin_memory"):
-            contenders["to_device, pinned"] = pinned_copy(x, there)
-        else:
-            self.missing[f"pinned memory under {self.name}"] = "it has none that a program may ask for"
+        native = NATIVE[self.name]["to_device"]
+        contenders = {"native": self.call(native, x, xdevice.native(there), vars(xdevice.backend().framework)),
+                      "to_device": self.call("to_device(x, here)", x, there, vars(xdevice)),
+                      "limit: memcpy": lambda: np.copyto(target, source)}  # fmt: skip
+        if there.kind != "cpu" and hasattr(x, "pin_memory"):
+            try:
+                pinned = x.pin_memory()
+                statement = "to_device(x, here, non_blocking=True)"
+                contenders["to_device, pinned"] = self.call(statement, pinned, there, vars(xdevice))
+            except RuntimeError as error:  # there is no GPU, and virtual ones do not stand in
+                self.missing[f"pinned memory under {self.name}"] = str(error).split("\n", maxsplit=1)[0]
         return contenders
+
+    def call(self, statement: str, x: Any, here: Any, names: dict[str, Any]) -> Call:
+        """The statement as a function, followed by the framework's own way to wait for a copy."""
+        default = "" if xdevice.properties(self.gpu)["virtual"] else "; wait_for(gpu)"
+        own = {**names, "x": x, "here": here, "wait_for": xdevice.synchronize, "gpu": self.gpu}
+        exec(f"def call():\n    {statement}{NATIVE[self.name].get('wait', default)}", own)
+        call: Call = own["call"]
+        return call
 
     def many(self, nbytes: int) -> dict[str, Call]:
         """Many tensors of so many bytes each: moved one by one, and as one vector."""
@@ -176,29 +180,15 @@ class Bench:
                 _, found = gradients(params, x, y)
                 return waited({name: w - 0.1 * found[name] for name, w in params.items()})
 
-        def watched() -> Any:
+        def steps() -> None:
+            for _ in range(10):
+                step()
+
+        def watched() -> None:
             with xdevice.watch_transfers():
-                return step()
+                steps()
 
-        def watched_long() -> Any:  # the block stays open over several steps, as a program's does
-            with xdevice.watch_transfers():
-                for _ in range(9):
-                    step()
-                return step()
-
-        return {"off": lambda: [step() for _ in range(10)], "off again": lambda: [step() for _ in range(10)],
-                "watch_transfers()": watched_long, "a block for each step": lambda: [watched() for _ in range(10)]}  # fmt: skip
-
-
-def pinned_copy(x: Any, there: Any) -> Call:
-    pinned: Any = None
-
-    def call() -> Any:
-        nonlocal pinned
-        pinned = x.pin_memory() if pinned is None else pinned
-        return waited(xdevice.to_device(pinned, there, non_blocking=True))
-
-    return call
+        return {"off": steps, "off again": steps, "watch_transfers()": watched}
 
 
 def peers(batches: list[Any], device: Any) -> dict[str, Callable[[], Callable[[], Any]]]:
