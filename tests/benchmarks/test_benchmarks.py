@@ -110,6 +110,27 @@ def test_import_time_refuses_a_single_round():
     assert "at least 2" in run("import_time.py", "--rounds", 1).stderr
 
 
+@pytest.mark.parametrize("backend", ["jax", "numpy"])
+def test_transfers_times_every_contender_and_names_the_missing(backend, tmp_path):
+    files = tmp_path / "rows.json", tmp_path / "picture.svg"
+    arguments = ("transfers.py", "--backend", backend, "--quick", "--json", files[0], "--plot", files[1])
+    if backend == "numpy":
+        done = run(*arguments)
+        assert done.returncode == 2 and "numpy has no virtual GPUs" in done.stderr
+        return
+    said = output(*arguments)
+    rows = json.loads(files[0].read_text(encoding="utf-8"))
+    assert {row["section"] for row in rows} == {
+        "to the GPU", "to the host", "64 tensors", "steps with batches", "LeNet step",
+    }  # fmt: skip
+    assert all(len(row["seconds"]) == 2 and min(row["seconds"]) > 0 for row in rows)
+    assert {"native", "to_device", "prefetch", "as one vector", "watch_transfers()"} <= {
+        row["contender"] for row in rows
+    }
+    assert f"no figure for accelerate's loader under {backend}: it loads for torch only" in said
+    assert files[1].read_text(encoding="utf-8").startswith("<?xml")
+
+
 @pytest.mark.parametrize("backend", ["torch", "paddle", "numpy"])  # those with an aim to meet
 def test_virtual_times_every_piece_of_work_on_the_cpu_and_on_a_virtual_gpu(backend, tmp_path):
     if backend == "numpy":

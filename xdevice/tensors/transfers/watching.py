@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -69,6 +70,9 @@ class Listener:
 
     forbids = False  # whether it may raise: then it is told first
 
+    def carry(self, owner: str, copy: Copy) -> None:
+        """A copy is about to be made that is not forbidden; nothing has been looked up."""
+
     def see(self, event: Event) -> None:
         """A copy is about to be made."""
 
@@ -81,6 +85,7 @@ class Listener:
 
 _guards: list[Listener] = []
 _recorders: list[Listener] = []
+_carriers: list[Listener] = []  # of which only `carry` is called: they cost less
 _silent = threading.local()
 
 # functions of a library, and functions that the user's line calls
@@ -115,10 +120,15 @@ class Told:
         self._owner = str(owner)
 
     def see(self, copy: Copy, of: Any = None) -> None:
-        """Tell the guards, then the recorders."""
+        """Tell the guards, then the recorders, then the carriers."""
         if getattr(_silent, "on", False):
             return
-        frame = sys._getframe(1)
+        if _guards or _recorders:
+            self._tell(copy, of, sys._getframe(1))
+        for carrier in _carriers:
+            carrier.carry(self._owner, copy)
+
+    def _tell(self, copy: Copy, of: Any, frame: FrameType) -> None:
         own = tuple(callers(frame))
         context = None
         if of is not None:
@@ -176,15 +186,25 @@ def _manager(owner: Backend) -> AbstractContextManager[Any]:
 _blocks = Watched(_manager)
 
 
-def open_for(listener: Listener, first: Backend | None = None) -> None:
-    """Tell the listener of every copy in the process, from now on; of this framework's first, where one is given."""
+def open_for(listener: Listener) -> None:
+    """Tell the listener of every copy in the process, from now on."""
+    _open(decided(), None, _guards if listener.forbids else _recorders, listener)
+
+
+def carry_for(carrier: Listener, owner: Backend) -> None:
+    """Let it carry this framework's copies, for the rest of the process."""
+    _open(owner, owner, _carriers, carrier)
+    atexit.register(_blocks.close)
+
+
+def _open(needed: Backend | None, first: Backend | None, told: list[Listener], listener: Listener) -> None:
     _blocks.open(first)
     try:
-        _blocks.check(first or decided())
+        _blocks.check(needed)
     except BaseException:
         _blocks.close()
         raise
-    (_guards if listener.forbids else _recorders).append(listener)
+    told.append(listener)
 
 
 def watch_at_import() -> None:
