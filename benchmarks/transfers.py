@@ -26,6 +26,7 @@ from contenders import NATIVE
 from report import quartiles_of_ratio
 
 import xdevice
+from xdevice import machine
 from xdevice.hardware import virtual_bus
 from xdevice.kit.units import size as written
 from xdevice.parallel.vectors import moved, packs_of
@@ -281,7 +282,7 @@ def main() -> None:
     try:
         for name in dict.fromkeys(asked.backend.split(",")):
             with xdevice.using(name):
-                if not xdevice.num_gpus():
+                if not machine.gpus()["gpus"]:
                     xdevice.virtual_gpus(1)
                 bench = Bench(name, 2 if asked.quick else asked.rounds, 2**16 if asked.quick else asked.largest)
                 rows += bench.run()
