@@ -95,6 +95,7 @@ from xdevice.backends.torch import mixing as torch_mixing
 from xdevice.backends.torch import models as torch_models
 from xdevice.backends.torch import placement as torch_placement
 from xdevice.backends.torch import storage as torch_storage
+from xdevice.backends.torch import transfers as torch_transfers
 from xdevice.backends.torch import virtual as torch_virtual
 from xdevice.backends.torch.maths import fft as torch_fft
 from xdevice.backends.torch.maths import linalg as torch_linalg
@@ -195,4 +196,4 @@ storage: list[contract.Storage] = [
     cupy_storage,
 ]
 sharing: list[contract.Sharing] = [torch_exchange, tensorflow_exchange, paddle_exchange, jax_exchange, numpy_exchange]
-transfers: list[contract.Transfers] = [paddle_transfers, mxnet_transfers]
+transfers: list[contract.Transfers] = [torch_transfers, paddle_transfers, mxnet_transfers]

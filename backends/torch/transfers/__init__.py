@@ -20,7 +20,8 @@ from xdevice.contract import Copy, Watcher
 def watch(watcher: Watcher) -> Generator[None]:
     def see(copy: Copy) -> None:
         steps.find_keras()  # which may be imported later
-        if copy.kind == "copy" and backward.is_autograds(sys._getframe(1)):
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # inspect's is slower
+        if copy.kind == "copy" and backward.is_autograds(caller):
             copy = copy._replace(kind="gradient")
         watcher.see(copy, backward.caller())
 

@@ -52,9 +52,10 @@ def _copies(operation: str, tensors: Sequence[torch.Tensor | None], flag: bool) 
     elif "index" in operation:
         yield from _of_indices(operation, first, others, flag)
     elif not first.is_cpu:
-        is_number = operation == "aten::_local_scalar_dense"
-        kind, size = ("number", first.element_size()) if is_number else ("size", _COUNT)
-        yield Copy(kind, operation, size, known(first.device), _HOST)
+        if operation == "aten::_local_scalar_dense":
+            yield Copy("number", operation, first.element_size(), known(first.device), _HOST)
+        else:
+            yield Copy("size", operation, _COUNT, known(first.device), _HOST)
 
 
 def _between(operation: str, source: torch.Tensor, target: torch.Tensor, non_blocking: bool) -> Iterator[Copy]:
