@@ -11,11 +11,19 @@ beside the operation. `strict` sees what a `tf.function` is given, not what it d
 `tf.distribute` strategy alone within ``strategy.scope()``.
 """
 
+from typing import Any
+
 import tensorflow as tensorflow
+from tensorflow.python.autograph.core import config as _config  # which modules AutoGraph rewrites
 
 from xdevice.errors import XDeviceError
 
 setattr(XDeviceError, "ag_pass_through", True)  # noqa: B010 - without it AutoGraph raises a StagingError in their place
+
+# Rewriting xdevice takes a second of a function's first call; only what calls a function of the program needs it.
+_rules: Any = _config
+_calling = "xdevice.contract", "xdevice.parallel", "xdevice.tensors.gradients", "xdevice.backends.tensorflow.gradients"
+_rules.CONVERSION_RULES = (*map(_rules.Convert, _calling), _rules.DoNotConvert("xdevice"), *_rules.CONVERSION_RULES)
 
 CANNOT: dict[str, str] = {"data": "every tensor counts as numbers"}
 """What this framework cannot do, and why."""

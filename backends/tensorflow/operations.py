@@ -226,7 +226,8 @@ def _operand(value: Any, name: str, tensor: Any) -> Iterator[Operand]:
 def here() -> Device:
     """Where this thread's operations run: on the scope's device, else on TensorFlow's default."""
     running: Any = context.context()
-    return placed(running.device_name) if running.device_name else _default()
+    name = running.device_name
+    return placed(name) if name else _default()
 
 
 @lru_cache(maxsize=1)

@@ -75,6 +75,7 @@ _COPIES = "copies are seen; replaced for a block"
 _BESIDE = "gradients beside the forward pass"
 
 OTHERS = (
+    *each(f"{_PYTHON}autograph.core.config:", "CONVERSION_RULES Convert DoNotConvert", "xdevice is not rewritten"),
     *each(_CONTEXT, "host_address_space", "which devices are this process's"),
     *each(_CONTEXT, "configure_coordination_service", "a cluster without the service", ("service_type",)),
     *each(f"{_PYTHON}eager.context:", "_context", "tells whether the runtime has started"),

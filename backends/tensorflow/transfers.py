@@ -9,7 +9,7 @@ import sys
 import weakref
 from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any
 
 import numpy as np
@@ -42,11 +42,11 @@ _iterators: Any = iterator_ops
 
 _SIZES = frozenset({"DynamicPartition", "SegmentSum", "Unique", "UniqueV2", "UniqueWithCounts", "Where"})
 """Operations whose results' sizes depend on values: on a GPU they read the size back."""
-_COUNTS = frozenset({"AssignAddVariableOp", "AssignVariableOp"})
 _MAKES = frozenset({"cast", "constant", "convert_to_tensor_v2_with_dispatch", "identity", "identity_n", "read_value"})
 """Functions of TensorFlow by which a program asks for a tensor, and so for its copy."""
 _FEEDS = ("tensorflow.python.data.", "tensorflow.python.ops.variables")
 _COMPUTES = ("keras.src.ops", "xdevice.backends.tensorflow.maths", "xdevice.kit.standard")
+_DTYPES = {int: tf.int32, float: tf.float32, bool: tf.bool, complex: tf.complex128}
 _LOOPS = ("keras.src.backend.tensorflow.trainer", "tensorflow.python.data.", "tf_keras.src.engine.")
 """Where a boolean that is read says whether there is another batch, which is known on the host."""
 _BETWEEN = frozenset({"error_handler", "new_func", "op_dispatch_handler", "wrapped", "wrapper"})  # decorators'
@@ -78,6 +78,10 @@ def unseen() -> list[str]:
         "operations that have no kernel for a GPU and run on the CPU, tf.print excepted",
         "a few int32 that are read, as most of a GPU's kernels keep these in the host's memory",
     ]
+
+
+Calls = list[tuple[str, str]]
+"""The module and the name of each function of a library that is running, the innermost first."""
 
 
 class _Seen:
@@ -123,13 +127,19 @@ class _Seen:
         def convert(value: Any, ctx: Any, dtype: Any = None) -> Any:
             target = here()
             if target is not HOST and isinstance(value, (np.ndarray, np.generic, list, tuple)):
-                nbytes, calls, is_array = _size_made(value, dtype), _calls(sys._getframe(1)), type(value) is np.ndarray
-                if nbytes and not (is_array and any("_eager_fallback" in name for _, name in calls)):
-                    address = value.ctypes.data if is_array else 0
-                    self._see(Copy(_kind_made(calls), "convert_to_tensor", nbytes, HOST, target, address=address))
+                nbytes = _size_made(value, dtype)
+                if nbytes:
+                    self._made(value, nbytes, target, _calls(sys._getframe(1)))
             return make(value, ctx, dtype)
 
         return convert
+
+    def _made(self, value: Any, nbytes: int, target: Device, calls: Calls) -> None:
+        is_array = type(value) is np.ndarray
+        if is_array and any("_eager_fallback" in name for _, name in calls):
+            return  # told when its operation took the short way
+        address = value.ctypes.data if is_array else 0
+        self._see(Copy(_kind_made(calls), "convert_to_tensor", nbytes, HOST, target, address=address))
 
     def feeding(self, give: Callable[..., Any]) -> Callable[..., Any]:
         """``OwnedIterator._next_internal``: batches are made on the host."""
@@ -158,17 +168,24 @@ class _Seen:
 
     def operation(self, operation: str, arguments: Any, places: set[str]) -> None:
         """An operation, with TensorFlow's names of the devices where its arguments are."""
-        target = here()
-        if any(placed(place) is not target for place in places) or (target is not HOST and takes_indices(operation)):
-            self._operands(operation, arguments, target)
-        if target is not HOST and operation in _SIZES:
+        target, special = here(), _special(operation)
+        for place in places:
+            if placed(place) is not target or special == "indices":
+                self._operands(operation, arguments, target)
+                break
+        if special:
+            self._special(special, operation, arguments, target)
+
+    def _special(self, special: str, operation: str, arguments: Any, target: Device) -> None:
+        """What else the operation copies, or counts."""
+        if special == "size":
             self._see(Copy("size", operation, 8, target, HOST))
-        elif target is not HOST and operation == "StringFormat":
+        elif special == "print" and target is not HOST:
             for _, operand in operands(operation, arguments):
                 self._see(Copy("print", operation, operand.nbytes, operand.place, HOST))
-        elif operation in _COUNTS:
+        elif special == "count":
             self._counted(arguments)
-        elif is_function(operation):
+        elif special == "function":
             for optimizer in steps_of(operation, arguments):
                 self._watcher.stepped(optimizer)
 
@@ -207,6 +224,18 @@ class _Seen:
                 return
 
 
+@lru_cache(maxsize=4096)
+def _special(operation: str) -> str:
+    """What is to be looked at in an operation beside the places of its operands."""
+    if operation in ("AssignAddVariableOp", "AssignVariableOp"):
+        return "count"
+    if operation == "StringFormat":
+        return "print"
+    if operation in _SIZES:
+        return "size"
+    return "function" if is_function(operation) else "indices" if takes_indices(operation) else ""
+
+
 def _size(tensor: Any) -> int:
     if tensor.dtype in (tf.string, tf.resource, tf.variant):
         return 0
@@ -214,16 +243,18 @@ def _size(tensor: Any) -> int:
 
 
 def _size_made(value: Any, dtype: Any) -> int:
-    """The size of the tensor that is made of an array or a list; zero of text and int32, which stay on the host."""
+    """The size of what is made of an array or a list; zero of text and int32, which stay on the host."""
     leaf, count = value, 1
-    while isinstance(leaf, (list, tuple)) and leaf:
+    while type(leaf) in (list, tuple) and leaf:
         leaf, count = leaf[0], count * len(leaf)
     if isinstance(leaf, (np.ndarray, np.generic)):
         count, likely = count * leaf.size, leaf.dtype
     else:
-        likely = {int: tf.int32, float: tf.float32, bool: tf.bool, complex: tf.complex128}.get(type(leaf))
-    made = tf.as_dtype(dtype or likely) if likely is not None else tf.string
-    return 0 if made in (tf.int32, tf.string) else count * made.size
+        likely = _DTYPES.get(type(leaf))
+    if likely is None or (dtype or likely) == tf.int32 or not count:
+        return 0
+    made = tf.as_dtype(dtype or likely)
+    return 0 if made == tf.string else count * int(made.size)
 
 
 def _is_small(operand: Operand) -> bool:
@@ -249,26 +280,25 @@ def _frames(frame: Any) -> Iterable[Any]:
         frame = frame.f_back
 
 
-def _calls(frame: Any) -> list[tuple[str, str]]:
-    """The module and the name of each function of a library from this frame outwards."""
+def _calls(frame: Any) -> Calls:
     return [(each.f_globals["__name__"], each.f_code.co_name) for each in _frames(frame)]
 
 
-def _outermost(calls: list[tuple[str, str]]) -> tuple[str, str]:
+def _outermost(calls: Calls) -> tuple[str, str]:
     """The function that the program called, without its decorators."""
     return next((call for call in reversed(calls) if call[1] not in _BETWEEN), ("", ""))
 
 
-def _is_backward(calls: list[tuple[str, str]]) -> bool:
+def _is_backward(calls: Calls) -> bool:
     return any(name == "imperative_grad" for _, name in calls)
 
 
-def _asked(calls: list[tuple[str, str]]) -> bool:
+def _asked(calls: Calls) -> bool:
     """Whether the program asks xdevice for a copy, and not for computing."""
     return _outermost(calls)[0].startswith("xdevice.") and not any(m.startswith(_COMPUTES) for m, _ in calls)
 
 
-def _kind_made(calls: list[tuple[str, str]]) -> Kind:
+def _kind_made(calls: Calls) -> Kind:
     module, name = _outermost(calls)
     feeds = module.startswith(_FEEDS) or (
         module.startswith(("keras.", "tf_keras.")) and not module.startswith(_COMPUTES)
@@ -278,7 +308,7 @@ def _kind_made(calls: list[tuple[str, str]]) -> Kind:
     return "copy" if name in _MAKES or feeds or _asked(calls) else "index"
 
 
-def _kind(operation: str, operand: Operand, target: Device, calls: list[tuple[str, str]]) -> Kind:
+def _kind(operation: str, operand: Operand, target: Device, calls: Calls) -> Kind:
     if _is_backward(calls):
         return "gradient"
     if operation == "AssignVariableOp" or _asked(calls):

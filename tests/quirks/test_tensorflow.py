@@ -727,13 +727,28 @@ def test_sparse_and_ragged_tensors_are_split_by_rows_and_else_refused_by_name(tm
         xdevice.split_batch([tf.ones(4), array], ["cpu", "cpu"])
 
 
-def test_autograph_leaves_errors_as_they_are():
+def test_autograph_leaves_errors_as_they_are_and_rewrites_nothing_of_xdevice():
+    xdevice.count()  # loads the adapter, which says so
+
     @tf.function
     def made():
         return xdevice.ones(2, device="gpu:7")
 
-    with pytest.raises(xdevice.DeviceNotFoundError, match="gpu:7 does not exist"):
+    with pytest.raises(xdevice.DeviceNotFoundError, match="gpu:7 does not exist") as error:
         made()
+    files = [str(entry.path) for entry in error.traceback]
+    assert sum("__autograph_generated_file" in file for file in files) == 1, "xdevice is rewritten too"
+
+
+def _steep(x):
+    if tf.reduce_sum(x) > 0:
+        return tf.reduce_sum(x * x)
+    return tf.reduce_sum(x)
+
+
+def test_autograph_rewrites_a_function_of_the_program_that_xdevice_calls():
+    steep = tf.function(lambda x: xdevice.value_and_grad(_steep)(x))
+    assert [found.numpy().tolist() for found in steep(tf.ones(2))] == [2, [2, 2]]
 
 
 def test_tensorflow_feeds_no_branch_what_is_known_when_its_function_is_called():

@@ -19,6 +19,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -73,6 +74,7 @@ def to_real(name: Any) -> Any:
     return _GPU.sub(lambda m: f"CPU:{int(m[1]) + first if (m[1] or '*') != '*' else first}", name)
 
 
+@lru_cache(maxsize=1024)  # each operand of each operation is asked for its device
 def to_shown(name: Any) -> Any:
     """The name that a program sees."""
     return _HOST.sub(_shown, name) if isinstance(name, str) else name
@@ -127,6 +129,7 @@ def _split_the_cpu() -> None:
         split(self, device, parts)
         if device.device_type == "CPU" and len(parts) != hardware.first_virtual():
             hardware.name_virtual(hardware.count("gpu"), stand_in=True, first=len(parts))
+            to_shown.cache_clear()
             self._set_device("", self.device_spec)  # GPU 0 has another name from now on
 
     kind.set_logical_device_configuration = set_parts
