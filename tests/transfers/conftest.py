@@ -1,6 +1,9 @@
 """The reports of programs whose copies are told as an adapter tells them: no framework is needed."""
 
+import subprocess
+import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -69,5 +72,27 @@ def reported(tmp_path, monkeypatch):
         finally:
             watching.close_for(recorder)
         return Report(recorder, bus)
+
+    return run
+
+
+@pytest.fixture
+def copies_on():
+    """Run copies_NAME.py on two virtual GPUs, in a process of its own: ``2``, or ``2:stand-in``."""
+
+    def run(name, gpus):
+        options = "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            *options,
+            f"--xdevice-backend={name}",
+            f"--xdevice-virtual-gpus={gpus}",
+        ]
+        done = subprocess.run(
+            [*command, f"copies_{name}.py"], capture_output=True, text=True, timeout=280, cwd=Path(__file__).parent
+        )
+        assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
 
     return run

@@ -1,0 +1,24 @@
+"""Copies under MXNet, seen on each sort of virtual GPUs, in a process of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("gpus", ["2", "2:stand-in"])
+def test_copies_are_seen_and_refused(gpus, copies_on):
+    copies_on("mxnet", gpus)
+
+
+def test_there_is_nothing_to_see_without_a_gpu():
+    program = """
+import xdevice
+mx = xdevice.backend("mxnet").framework
+with xdevice.watch_transfers() as report:
+    x = mx.nd.array([1.0, 2.0])
+    print(x.sum().asscalar(), (x + x.copyto(mx.cpu(1)).as_in_context(mx.cpu())).asnumpy().tolist())
+print(len(report))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.stdout.splitlines() == ["3.0 [2.0, 4.0]", "0"], done.stderr
