@@ -1,0 +1,24 @@
+"""Copies under PaddlePaddle, seen on each sort of virtual GPUs, in a process of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("gpus", ["2", "2:stand-in"])
+def test_copies_are_seen_and_refused(gpus, copies_on):
+    copies_on("paddle", gpus)
+
+
+def test_there_is_nothing_to_see_without_a_gpu():
+    program = """
+import xdevice
+paddle = xdevice.backend("paddle").framework
+with xdevice.watch_transfers() as report:
+    x = paddle.to_tensor([1.0, 2.0])
+    print(float(x.sum()), x[x > 1].tolist(), x.cpu().numpy().tolist())
+print(len(report))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.stdout.splitlines() == ["3.0 [2.0] [1.0, 2.0]", "0"], done.stderr
