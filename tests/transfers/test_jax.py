@@ -71,7 +71,7 @@ LINES = {
     "jnp.nonzero(W)": ["size 4 gpu:0 > cpu:0", "operand"],
     "W[product(W, W) > W]": ["size 16 gpu:0 > cpu:0", "index"],
     "jnp.where(W > W, W, W)": [],
-    "jax.jit(lambda a: a + W)(W)": ["operand 64 gpu:0 > cpu:0"],
+    "jax.jit(lambda a, b=product(W, W): a + b)(W)": ["operand 64 gpu:0 > cpu:0"],
 }
 
 PROGRAM = """
@@ -81,6 +81,8 @@ def lines():
 {lines}
 lines()
 with watch_transfers() as report:
+    lines()
+    report._recorder.sites.clear()
     lines()
 found = {{}}
 for site in report._recorder.sites.values():
@@ -113,7 +115,7 @@ def run(mode, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def seen(run):
-    """What each of the lines copies, when it is called for the second time."""
+    """What each of the lines copies, called before, and for the second time while watching."""
     return json.loads(run(PROGRAM.format(lines=textwrap.indent("\n".join(LINES), "    "))))
 
 
