@@ -76,8 +76,7 @@ def _answered(backends: list[dict[str, Any]]) -> Table:
         built = " ".join(filter(None, (backend["compute"], backend["toolkit"])))
         head = [backend["name"], backend["version"] or "?", built or "?", duration(backend["import_seconds"])]
         for device in backend["devices"] or [{"device": "none", "name": (backend["problem"] or {}).get("reason")}]:
-            memory = "" if device["device"].startswith(("cpu", "none")) else size(device.get("total_memory"))
-            found.add_row(*head, device["device"], _about(device), memory)
+            found.add_row(*head, device["device"], _about(device), _memory(device))
             head = [""] * 4
     return found
 
@@ -104,6 +103,10 @@ def _about(device: dict[str, Any]) -> str:
     if device.get("machine_gpu") is not None:
         notes.append(f"the machine's GPU {device['machine_gpu']}")
     return ", ".join(filter(None, notes))
+
+
+def _memory(device: dict[str, Any]) -> str:
+    return "" if device["device"].startswith(("cpu", "none")) else size(device.get("total_memory"))
 
 
 def _plural(number: int, word: str) -> str:

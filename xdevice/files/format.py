@@ -12,7 +12,7 @@ BF16=bfloat16 BOOL=bool C64=complex64 F16=float16 F32=float32 F64=float64 F8_E4M
 F8_E4M3FNUZ=float8_e4m3fnuz F8_E5M2=float8_e5m2 F8_E5M2FNUZ=float8_e5m2fnuz F8_E8M0=float8_e8m0fnu
 I8=int8 I16=int16 I32=int32 I64=int64 U8=uint8 U16=uint16 U32=uint32 U64=uint64
 """
-DTYPES = dict(pair.split("=") for pair in _PAIRS.split())
+DTYPES = {word: name for word, _, name in (pair.partition("=") for pair in _PAIRS.split())}
 """The NumPy name of each of the format's dtypes."""
 
 FOREIGN = ("bfloat", "float8")
