@@ -80,9 +80,7 @@ class Device:
 
     def __new__(cls, kind: str, index: int | None = None) -> Device:
         if not isinstance(kind, str):
-            raise DeviceTypeError(
-                f"{shortened(kind)} is not a kind of device; write Device('gpu', 1) or Device('gpu:1')"
-            )
+            raise DeviceTypeError(f"{shortened(kind)} is not a kind of device; write Device('gpu', 1), Device('gpu:1')")
         if index is None:
             return parse(kind)
         return _device(as_kind(kind), check_index(index))

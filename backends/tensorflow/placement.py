@@ -58,9 +58,7 @@ def device_of(tensor: Any) -> Device:
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     """The tensor on another device; a variable becomes a new variable."""
     if not tf.executing_eagerly():
-        raise NotSupportedError(
-            "tensorflow cannot move a tensor while it traces a tf.function; move it before the call"
-        )
+        raise NotSupportedError("tensorflow cannot move a tensor while tracing a tf.function; move it before the call")
     if isinstance(tensor, COMPOSITES):
         return _map_parts(lambda part: part if device_of(part) is device else move(part, device, False), tensor)
     if isinstance(tensor, _Eager):
@@ -73,9 +71,7 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
 
 def copy(tensor: Any) -> Any:
     if not tf.executing_eagerly():
-        raise NotSupportedError(
-            "tensorflow cannot copy a tensor while it traces a tf.function; copy it before the call"
-        )
+        raise NotSupportedError("tensorflow cannot copy a tensor while tracing a tf.function; copy it before the call")
     if isinstance(tensor, COMPOSITES):
         return _map_parts(copy, tensor)
     if isinstance(tensor, _Eager):

@@ -621,7 +621,7 @@ def test_compiled_gradients_compile_once():
         assert value.numpy() == 9 * number
         assert gradients["w"].numpy().tolist() == [6 * number] and gradients["unused"].numpy().tolist() == [0, 0]
     assert len(graphs) == 1
-    with pytest.raises(xdevice.ArgumentError, match=r"^the function returned a tensor of shape \(2,\)"):
+    with pytest.raises(xdevice.ArgumentError, match=r"^fn returned a tensor of shape \(2,\)"):
         xdevice.value_and_grad(tf.function(lambda w: w))(tf.ones(2))
 
 

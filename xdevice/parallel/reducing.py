@@ -97,7 +97,7 @@ def check_operation(op: Any, known: tuple[str, ...] = OPERATIONS) -> None:
 def _flattened(tensors: Any) -> list[Flat]:
     if owned_by(tensors) is not None or not isinstance(tensors, (list, tuple)):
         raise ArgumentTypeError(
-            f"all_reduce was given an object of type {type(tensors).__name__}; "
+            f"all_reduce got an object of type {type(tensors).__name__}; "
             "give a list, with one tensor or tree of them for each device"
         )
     if not tensors:
@@ -128,9 +128,7 @@ def _columns(flats: list[Flat], op: str) -> list[Column]:
 def _check_reducible(leaf: Any, op: str, n: int, flats: list[Flat]) -> None:
     owner = tensor_owner(leaf)
     if owner is None:
-        raise NotATensorError(
-            f"all_reduce was given an object of type {type(leaf).__name__}{_at(n, flats)}; give tensors"
-        )
+        raise NotATensorError(f"all_reduce got an object of type {type(leaf).__name__}{_at(n, flats)}; give tensors")
     try:
         why_not = not_reducible(owner.collectives.kind(leaf), op)
     except XDeviceError as error:

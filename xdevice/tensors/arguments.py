@@ -95,9 +95,7 @@ def shape_of(given: Sequence[Any]) -> tuple[int, ...]:
     if any(size < 0 for size in whole):
         raise ArgumentError(f"shape {_written(given)} has a negative size; write (2, 3)")
     if max(whole, default=0) > _MOST or math.prod(whole) > _MOST:  # beyond it some frameworks miscount or abort
-        raise ArgumentError(
-            f"shape {_written(given)} has over 2**60 numbers, more than any machine holds; make it smaller"
-        )
+        raise ArgumentError(f"shape {_written(given)} has over 2**60 numbers, more than machines hold; make it smaller")
     return whole
 
 

@@ -190,21 +190,15 @@ def _is_pair(result: Any) -> bool:
 
 def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Any, Any]:
     if has_aux and not _is_pair(result):
-        raise ArgumentTypeError(
-            f"has_aux=True, but the function returned a {type(result).__name__}; return (value, aux)"
-        )
+        raise ArgumentTypeError(f"has_aux=True, but fn returned a {type(result).__name__}; return (value, aux)")
     value, aux = result if has_aux else (result, None)
     if tensor_owner(value) != owner:
-        raise ArgumentTypeError(
-            f"the function returned an object of type {type(value).__name__}; return a tensor of {owner}"
-        )
+        raise ArgumentTypeError(f"fn returned an object of type {type(value).__name__}; return a tensor of {owner}")
     if not owner.gradients.is_floating(value):
         raise ArgumentTypeError(f"the value is of {value.dtype}; return one of floating-point numbers")
     size = 1  # not by math.prod, which torch.compile cannot trace
     for length in value.shape:
         size *= length
     if size != 1:
-        raise ArgumentError(
-            f"the function returned a tensor of shape {tuple(value.shape)}; return one number, a sum say"
-        )
+        raise ArgumentError(f"fn returned a tensor of shape {tuple(value.shape)}; return one number, a sum say")
     return value, aux

@@ -61,9 +61,7 @@ def library(recipe: Recipe) -> Path:
     if compiler() is None:
         raise NotSupportedError(_in_words(recipe, hint(), refused))
     if not _compiles:
-        raise NotCompiledError(
-            f"{recipe.purpose} are compiled at the first use; xdevice virtual build compiles them now"
-        )
+        raise NotCompiledError(f"{recipe.purpose} are compiled at first use; xdevice virtual build compiles them now")
     return build(recipe, writable(recipe, refused), lambda: _announce(recipe, refused))
 
 

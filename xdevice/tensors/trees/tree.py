@@ -69,9 +69,7 @@ class Flat:
                 items.append((container, node, parts))
                 if len(ahead) > _DEEPEST:
                     kind = type(self.tree).__name__
-                    raise ArgumentError(
-                        f"this {kind} is nested too deeply, or contains itself; pass its parts one by one"
-                    )
+                    raise ArgumentError(f"this {kind} is nested too deeply, or contains itself; pass its parts")
                 ahead.append(iter(parts))
                 if skip:
                     names.append(_names_of_parts(container.keys(node), named))
