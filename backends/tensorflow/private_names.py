@@ -17,6 +17,7 @@ _TRANSLATED = "it takes names of devices, which are translated for the runtime"
 _SHOWN = "a program sees the GPU's name, and the runtime its logical CPU's"
 _KERNELS = "modules that choose kernels see no GPU"
 _MEMORY = "it counts the tensors on the virtual GPU"
+_LAYOUT = "images with their channels first, for which the CPU has few kernels"
 _ASKED = "it answers for virtual GPUs as for CUDA's"
 _NCCL = "the default is a reduction by NCCL, which logical CPUs lack"
 
@@ -57,6 +58,15 @@ STAND_IN = (
     *each(f"{_PYTHON}ops.functional_ops:", "remote_call", _TRANSLATED, ("target",)),
     *each(f"{_CROSS}ops:", "AllReduceCrossDeviceOps.__init__", _NCCL, ("all_reduce_alg", "num_packs")),
     *each(f"{_CROSS}utils:", "CollectiveReplicaLauncher.__init__", _NCCL, ("options",)),
+    *each(
+        f"{_PYTHON}ops.gen_nn_ops:",
+        "conv2d conv3d depthwise_conv2d_native max_pool max_pool3d avg_pool avg_pool3d bias_add "
+        "fused_batch_norm_v2 fused_batch_norm_v3 conv2d_backprop_input conv3d_backprop_input_v2 "
+        "depthwise_conv2d_native_backprop_input",
+        _LAYOUT,
+        ("data_format",),
+    ),
+    *each(f"{_PYTHON}ops.gen_array_ops:", "depth_to_space space_to_depth", _LAYOUT, ("data_format",)),
     *each(f"{_PYTHON}framework.test_util:", "is_gpu_available gpu_device_name", _ASKED),
     *each(f"{_PYTHON}platform.test:", "is_built_with_cuda is_built_with_gpu_support", _ASKED),
     *each("tensorflow:sysconfig.", "get_build_info", _ASKED),

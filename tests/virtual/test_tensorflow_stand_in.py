@@ -208,6 +208,57 @@ def test_a_loop_whose_weights_are_made_in_its_first_step_has_the_cpus_numbers(pr
     assert virtual == pytest.approx(alone, rel=1e-4)
 
 
+def test_images_with_their_channels_first_have_the_numbers_of_those_with_channels_last(program):
+    (line,) = program(
+        """
+        import numpy as np, tensorflow as tf
+        rng = np.random.default_rng(0)
+        def last(x): return tf.transpose(x, [0, *range(2, x.shape.rank), 1])
+        def both(name, operation, image, *others, dtype="float64"):
+            arrays = [tf.constant(rng.normal(size=shape), dtype) for shape in others]
+            first = tf.constant(rng.normal(size=image), dtype)
+            def gradients(x, channels_first):
+                with tf.GradientTape() as tape:
+                    tape.watch([x, *arrays])
+                    made = operation(x, *arrays, channels_first)
+                    total = tf.reduce_sum(made ** 2)
+                return [made, *tape.gradient(total, [x, *arrays], unconnected_gradients="zero")]
+            expected = gradients(last(first), False)
+            for run in (gradients, tf.function(gradients)):
+                made, by_image, *found = run(first, True)
+                found = [last(made), last(by_image), *found]
+                near = 1e-2 if dtype == "float16" else 1e-6
+                assert all(np.allclose(a, b, rtol=near, atol=near) for a, b in zip(found, expected)), name
+                assert made.device.endswith("GPU:0")
+        two, three = lambda f: "NCHW" if f else "NHWC", lambda f: "NCDHW" if f else "NDHWC"
+        def conv(x, w, f): return tf.nn.conv2d(x, w, (1, 1, 2, 2) if f else (1, 2, 2, 1), "SAME", two(f))
+        def padded(x, w, f):
+            room = [[0, 0], [0, 0], [1, 2], [0, 1]] if f else [[0, 0], [1, 2], [0, 1], [0, 0]]
+            return tf.nn.conv2d(x, w, 1, room, two(f))
+        def transposed(x, w, f):
+            return tf.nn.conv2d_transpose(x, w, (2, 4, 16, 16) if f else (2, 16, 16, 4), 2, "SAME", two(f))
+        def normed(x, scale, offset, f):
+            return tf.compat.v1.nn.fused_batch_norm(x, scale, offset, data_format=two(f))[0]
+        both("conv2d", conv, (2, 3, 8, 8), (3, 3, 3, 4))
+        both("conv2d, float16", conv, (2, 3, 8, 8), (3, 3, 3, 4), dtype="float16")
+        both("conv2d, padded", padded, (2, 3, 8, 8), (3, 3, 3, 4))
+        both("conv2d_transpose", transposed, (2, 3, 8, 8), (3, 3, 4, 3))
+        both("conv3d", lambda x, w, f: tf.nn.conv3d(x, w, [1] * 5, "SAME", three(f)), (1, 2, 4, 6, 6), (3, 3, 3, 2, 4))
+        both("max_pool2d", lambda x, f: tf.nn.max_pool2d(x, 2, 2, "SAME", two(f)), (2, 3, 8, 8), dtype="float32")
+        both("avg_pool2d", lambda x, f: tf.nn.avg_pool2d(x, 2, 2, "SAME", two(f)), (2, 3, 8, 8))
+        both("max_pool3d", lambda x, f: tf.nn.max_pool3d(x, 2, 2, "SAME", three(f)), (1, 2, 4, 6, 6), dtype="float32")
+        both("bias_add", lambda x, b, f: tf.nn.bias_add(x, b, two(f)), (2, 3, 8, 8), (3,))
+        both("fused_batch_norm", normed, (2, 3, 8, 8), (3,), (3,), dtype="float32")
+        depthwise = lambda x, w, f: tf.nn.depthwise_conv2d(x, w, [1] * 4, "SAME", two(f))
+        both("depthwise_conv2d", depthwise, (2, 3, 8, 8), (3, 3, 3, 2))
+        both("space_to_depth", lambda x, f: tf.nn.space_to_depth(x, 2, two(f)), (2, 3, 8, 8))
+        print("all agree")
+        """,
+        TF_ENABLE_ONEDNN_OPTS="0",
+    )
+    assert line == "all agree"
+
+
 @pytest.mark.weekly
 def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(keras_losses):
     with_gpus, alone, more = keras_losses(

@@ -30,7 +30,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.framework import ops as _ops
 
 from xdevice.backends.tensorflow import hardware
-from xdevice.backends.tensorflow.virtual import answers, runtimes
+from xdevice.backends.tensorflow.virtual import answers, layouts, runtimes
 
 NAME = "xdevice virtual GPU"
 KERNELS = {
@@ -62,6 +62,7 @@ def start(n: int) -> None:
     _name_arguments()
     _name_errors()
     _reduce_without_nccl()
+    layouts.start()
     answers.start(to_real)
     runtimes.start(to_real, to_shown)
 

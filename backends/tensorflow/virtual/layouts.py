@@ -1,0 +1,75 @@
+"""Images with their channels first, for which most kernels of the CPU do not exist: their channels are put last.
+
+The functions of ``gen_nn_ops`` and ``gen_array_ops`` are the border: gradients are those of what they record. What
+calls kernels in another way, `tf.raw_ops` and graphs that were saved, is as on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from inspect import signature
+from typing import Any
+
+import tensorflow as tf
+
+IMAGES = {
+    "gen_nn_ops": {
+        **dict.fromkeys(("conv2d", "conv3d", "depthwise_conv2d_native"), "input"),
+        **dict.fromkeys(("max_pool", "max_pool3d", "avg_pool3d"), "input"),
+        **dict.fromkeys(("avg_pool", "bias_add"), "value"),
+        **dict.fromkeys(("fused_batch_norm_v2", "fused_batch_norm_v3"), "x"),
+        **dict.fromkeys(("conv2d_backprop_input", "conv3d_backprop_input_v2"), "out_backprop"),
+        "depthwise_conv2d_native_backprop_input": "out_backprop",
+    },
+    "gen_array_ops": dict.fromkeys(("depth_to_space", "space_to_depth"), "input"),
+}
+"""Operations with a ``data_format``, and which of their arguments is an image; the first of their results is, too."""
+
+CHANNELS_LAST = {"NCHW": "NHWC", b"NCHW": "NHWC", "NCDHW": "NDHWC", b"NCDHW": "NDHWC"}  # attributes are bytes
+PER_AXIS = ("strides", "ksize", "dilations", "explicit_paddings", "input_sizes")
+
+
+def start() -> None:
+    """Let operations that are asked for channels first compute with channels last."""
+    for module, operations in IMAGES.items():
+        home: Any = import_module(f"tensorflow.python.ops.{module}")
+        for name, image in operations.items():
+            setattr(home, name, _with_channels_last(getattr(home, name), image))
+
+
+def _with_channels_last(run: Callable[..., Any], image: str) -> Callable[..., Any]:
+    parameters = signature(run)
+    at = list(parameters.parameters).index("data_format")
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        asked = args[at] if len(args) > at else kwargs.get("data_format")
+        if asked not in CHANNELS_LAST:
+            return run(*args, **kwargs)
+        given = parameters.bind(*args, **kwargs)
+        given.apply_defaults()
+        values = given.arguments
+        x = tf.convert_to_tensor(values[image])
+        rank = x.shape.rank
+        if rank is None or rank < 3:
+            return run(*args, **kwargs)
+        last, first = [0, *range(2, rank), 1], [0, rank - 1, *range(1, rank - 1)]
+        values[image] = tf.transpose(x, last)
+        for word in PER_AXIS:
+            if values.get(word) is not None and len(values[word]):
+                values[word] = _reordered(values[word], last)
+        values["data_format"] = CHANNELS_LAST[asked]
+        made = run(*given.args, **given.kwargs)
+        if isinstance(made, tuple):
+            return made._replace(**{made._fields[0]: tf.transpose(made[0], first)})
+        return tf.transpose(made, first)
+
+    return call
+
+
+def _reordered(values: Any, order: list[int]) -> Any:
+    if isinstance(values, tf.Tensor):
+        return tf.gather(values, order)
+    if len(values) == 2 * len(order):  # two numbers for each axis
+        return [values[2 * axis + side] for axis in order for side in (0, 1)]
+    return [values[axis] for axis in order]
