@@ -17,6 +17,7 @@ _TRANSLATED = "it takes names of devices, which are translated for the runtime"
 _SHOWN = "a program sees the GPU's name, and the runtime its logical CPU's"
 _KERNELS = "modules that choose kernels see no GPU"
 _MEMORY = "it counts the tensors on the virtual GPU"
+_SOFT = "operations that GPUs lack are placed on the CPU"
 _LAYOUT = "images with their channels first, for which the CPU has few kernels"
 _ASKED = "it answers for virtual GPUs as for CUDA's"
 _NCCL = "the default is a reduction by NCCL, which logical CPUs lack"
@@ -47,6 +48,8 @@ STAND_IN = (
     *each(f"{_DISTRIBUTE}device_util:", "current", "GPU 0 is the default device"),
     *each(f"{_PYTHON}eager.core:", "_status_to_exception", "errors name GPUs", ("status",)),
     *each(_OPS, "EagerTensor.device EagerTensor.backing_device SymbolicTensor.device Operation.device", _SHOWN),
+    *each(_OPS, "Graph._create_op_helper", _SOFT, ("self", "op", "compute_device")),
+    *each(f"{_PYTHON}pywrap_tfe:", "TFE_Py_FastPathExecute", _SOFT),
     *each(_OPS, "Operation._set_device_from_string", _TRANSLATED),
     *each(_OPS, "_EagerTensorBase._copy_nograd", _TRANSLATED, ("ctx", "device_name")),
     *each(
@@ -104,7 +107,7 @@ OTHERS = (
         ("op_name", "attr_tuple", "num_inputs", "inputs", "outputs", "out_grads"),
     ),
     *each(f"{_PYTHON}pywrap_tfe:", "TFE_Py_RegisterGradientFunction", _BESIDE),
-    *each(f"{_PYTHON}pywrap_tfe:TFE_Py_", "FastPathExecute Execute ExecuteCancelable", _EVERY_OPERATION),
+    *each(f"{_PYTHON}pywrap_tfe:TFE_Py_", "Execute ExecuteCancelable", _EVERY_OPERATION),
     *each(f"{_PYTHON}eager.core:", "_FallbackException", "an operation that takes the long way"),
     *each(f"{_PYTHON}framework.op_def_registry:", "get", "what an operation calls its arguments"),
     *each(_OPS, "_EagerTensorBase._numpy", _COPIES, ("self",)),

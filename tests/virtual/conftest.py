@@ -16,11 +16,11 @@ SAID = "2 virtual GPUs stand in for CUDA's; they compute on the CPU"
 def program(tmp_path):
     """Run a program's text with two GPUs that stand in, or on the CPU; the lines that it prints come back."""
 
-    def run(text, *, gpus=True, **env):
+    def run(text, *, gpus=True, words=(), **env):
         path = tmp_path / "program.py"
         path.write_text(textwrap.dedent(text))
         clean = {name: value for name, value in os.environ.items() if name != ENV and not name.endswith("_WARNED")}
-        start = ["-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in"] if gpus else []
+        start = ["-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", *words] if gpus else []
         done = subprocess.run(
             [sys.executable, *start, str(path)], capture_output=True, text=True, timeout=150, env={**clean, **env}
         )

@@ -259,6 +259,35 @@ def test_images_with_their_channels_first_have_the_numbers_of_those_with_channel
     assert line == "all agree"
 
 
+UPPER = """
+    import tensorflow as tf
+    def upper(x):
+        with tf.device("/GPU:1"):
+            return tf.strings.upper(x)
+    names = tf.constant(["a", "b"])
+    graph = tf.function(upper)
+    print(names.device[-5:], tf.strings.upper(names).device[-5:], upper(names).device[-5:], graph(names).device[-5:])
+    made = graph.get_concrete_function(names).graph.get_operations()
+    print([op.device[-5:] for op in made if op.type == "StringUpper"])
+    print(upper(names).numpy().tolist() == graph(names).numpy().tolist() == [b"A", b"B"])
+    tf.config.set_soft_device_placement(False)
+    print(tf.strings.upper(names).numpy()[0])
+    for run in (upper, tf.function(upper)):
+        try: print(run(names).numpy()[0])
+        except tf.errors.InvalidArgumentError as error:
+            print(*(line for line in str(error).splitlines() if "Could" in line))
+"""
+
+
+def test_operations_that_gpus_lack_are_on_the_cpu_and_refused_without_soft_placement(program):
+    *places, first, second = program(UPPER)
+    assert places == ["CPU:0 CPU:0 CPU:0 CPU:0", "['CPU:0']", "True", "b'A'"]
+    for said in (first, second):
+        assert "Could not satisfy device specification '/" in said
+        assert "device:GPU:1'. enable_soft_placement=0. Supported device types [CPU]. All available devices" in said
+    assert program(UPPER, words=["--lenient"])[2:] == ["True", "b'A'", "b'A'", "b'A'"]
+
+
 @pytest.mark.weekly
 def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(keras_losses):
     with_gpus, alone, more = keras_losses(

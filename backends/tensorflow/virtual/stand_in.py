@@ -8,7 +8,7 @@ put into the lists of TensorFlow's ``Context``, so its own checks of `set_visibl
 names no type of device, the thread's device is GPU 0. Collectives that ask for NCCL get ring and hierarchical copy.
 
 Libraries choose kernels by the list of GPUs (Keras: those of cuDNN, and NCHW), so the modules that do are told that
-there is none. Differs from a GPU: text and small integers are shown on ``GPU:0`` too. Not supported: what the runtime
+there is none. Differs from a GPU: small integers are shown on ``GPU:0`` too. Not supported: what the runtime
 prints itself (``log_device_placement``, profiles and the device names within a ``SavedModel``) says ``CPU:1``; sessions
 of TensorFlow 1 place on the CPU what names no device.
 """
@@ -30,7 +30,8 @@ from tensorflow.python.framework import errors
 from tensorflow.python.framework import ops as _ops
 
 from xdevice.backends.tensorflow import hardware
-from xdevice.backends.tensorflow.virtual import answers, layouts, runtimes
+from xdevice.backends.tensorflow.virtual import answers, layouts, runtimes, soft_placement
+from xdevice.kit import virtual_request
 
 NAME = "xdevice virtual GPU"
 KERNELS = {
@@ -63,6 +64,8 @@ def start(n: int) -> None:
     _name_errors()
     _reduce_without_nccl()
     layouts.start()
+    if not virtual_request.current().lenient:
+        soft_placement.start()
     answers.start(to_real)
     runtimes.start(to_real, to_shown)
 
@@ -198,7 +201,7 @@ def _existing(running: Any, name: Any) -> Any:
     asked = _GPU.search(name or "")
     if asked is None or (asked[1] or "*") == "*" or int(asked[1]) < hardware.count("gpu") or not hardware.is_own(name):
         return name
-    if running.soft_device_placement:
+    if soft_placement.is_soft(running):
         return _GPU.sub("GPU:0", name)
     listed = ", ".join(device.name for device in running.list_logical_devices())
     said = (
