@@ -1,6 +1,7 @@
 """The thread behind `prefetch`: what it takes, in which order, and that it ends. No framework is needed for that."""
 
 import gc
+import os
 import subprocess
 import sys
 import textwrap
@@ -256,6 +257,45 @@ def test_batches_that_are_there_are_passed_on(backend):
 def test_a_device_that_is_not_there_is_an_error_of_the_loop(backend):
     with pytest.raises(xdevice.DeviceNotFoundError, match="gpu:63 does not exist"):
         list(prefetch([xdevice.ones(2, device="cpu")], "gpu:63"))
+
+
+def test_a_lane_brings_the_batches_that_the_host_had(backend):
+    """Under virtual GPUs that stand in, whose streams have the names of real ones'; elsewhere there are no lanes."""
+    code = """
+        import xdevice
+        from xdevice.parallel import prefetch
+        owner = xdevice.backend()
+        if not owner.open("lanes").has("lane"):
+            raise SystemExit
+        xdevice.virtual_gpus(2, stand_in=True)
+        prefetch.is_virtual = lambda owner, device: False
+        batches = [{"x": xdevice.full(4, i, device="cpu"), "more": [xdevice.arange(3, device="cpu")]} for i in range(5)]
+        for pin in (False, True):
+            ahead = xdevice.prefetch(batches, "gpu:1", pin=pin)
+            for _ in range(2):
+                for i, batch in enumerate(ahead):
+                    assert xdevice.device_of(batch) == "gpu:1"
+                    assert xdevice.to_numpy(batch["x"]).tolist() == [i] * 4
+                    assert xdevice.to_numpy(batch["more"][0]).tolist() == [0, 1, 2]
+            assert list(ahead._place._lanes) == [owner] and ahead._place._lanes[owner] is not None
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, timeout=120, env={**os.environ, "XDEVICE_BACKEND": backend},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("pin", [False, True])
+def test_memory_is_not_used_again_before_the_gpu_has_used_it(backend, pin):
+    with xdevice.gpu(0):
+        slow = xdevice.ones((4096, 4096), device="gpu:0")
+        totals = []
+        for batch in prefetch((xdevice.full((512, 512), i, device="cpu") for i in range(30)), "gpu:0", pin=pin):
+            _ = slow @ slow  # queued before the batch is used
+            totals.append(batch @ batch)
+        assert [xdevice.to_numpy(total)[0, 0] / 512 for total in totals] == [i * i for i in range(30)]
 
 
 def test_a_program_may_end_while_the_thread_works():

@@ -99,6 +99,7 @@ from xdevice.backends.torch import transfers as torch_transfers
 from xdevice.backends.torch import virtual as torch_virtual
 from xdevice.backends.torch.maths import fft as torch_fft
 from xdevice.backends.torch.maths import linalg as torch_linalg
+from xdevice.backends.torch.transfers import lanes as torch_lanes
 
 hardware: list[contract.Hardware] = [
     torch_hardware,
@@ -108,6 +109,14 @@ hardware: list[contract.Hardware] = [
     jax_hardware,
     numpy_hardware,
     cupy_hardware,
+]
+lanes: list[contract.Lanes] = [torch_lanes]
+allocation: list[contract.Allocation] = [
+    torch_memory,
+    tensorflow_memory,
+    paddle_memory,
+    mxnet_memory,
+    jax_memory,
 ]
 placement: list[contract.Placement] = [
     torch_placement,

@@ -34,10 +34,9 @@ class Placed(NamedTuple):
             mark.join(tensors)
         return self.batch
 
-    def wait(self) -> None:
-        """Wait until it has arrived: the source may then write into its memory again."""
-        for mark, _ in self.under_way:
-            mark.wait()
+    def marks(self) -> list[Mark]:
+        """What to wait for before the source may write into the batch's memory again."""
+        return [mark for mark, _ in self.under_way]
 
 
 class Ahead(Generic[T]):
@@ -69,7 +68,7 @@ def _iterated(batches: Iterable[Any], place: Callable[[Any], Placed], size: int)
     from xdevice.tensors.transfers.watching import stand_for  # programs in which nothing travels never need it
 
     context.run(stand_for, sys._getframe(1))
-    worker = _Worker(source, place, size, context)
+    worker = _Worker(source, place, placed.marks(), size, context)
     del source
     try:
         while placed is not None:
@@ -87,7 +86,15 @@ def _next(source: Iterator[Any], place: Callable[[Any], Placed]) -> Placed:
 class _Worker:
     """A thread that places at most ``size`` batches more than were taken."""
 
-    def __init__(self, source: Iterator[Any], place: Callable[[Any], Placed], size: int, context: Context) -> None:
+    def __init__(
+        self,
+        source: Iterator[Any],
+        place: Callable[[Any], Placed],
+        under_way: list[Mark],
+        size: int,
+        context: Context,
+    ) -> None:
+        self._under_way = under_way  # of the last batch, which is not kept
         self._free, self._ready = Semaphore(size), SimpleQueue[Placed | BaseException | None]()
         self._is_stopped = False
         work = (self._work, source, place)
@@ -123,12 +130,14 @@ class _Worker:
             self._ready.put(error)
 
     def _may_go_on(self) -> bool:
+        for mark in self._under_way:
+            mark.wait()
         self._free.acquire()
         return not self._is_stopped
 
     def _one(self, placed: Placed) -> None:
+        self._under_way = placed.marks()
         self._ready.put(placed)
-        placed.wait()
 
 
 _running: WeakSet[_Worker] = WeakSet()

@@ -9,7 +9,7 @@ from xdevice.device import Device, as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, XDeviceError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership
-from xdevice.hardware.devices import as_device, is_device
+from xdevice.hardware.devices import as_device, is_device, require
 from xdevice.hardware.virtual import is_virtual
 from xdevice.parallel.ahead import Ahead, Placed
 from xdevice.parallel.batches import Shards, shards
@@ -111,6 +111,7 @@ class _Way:
 
     def _lane(self, owner: Backend) -> Lane | None:
         if owner not in self._lanes:
+            require(owner, self._device)
             can = not is_virtual(owner, self._device) and owner.open("lanes").has("lane")
             self._lanes[owner] = owner.lanes.lane(self._device) if can else None
         return self._lanes[owner]
