@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from xdevice import ArgumentError, Device, NotSupportedError, XDeviceError, available, devices, gpu, properties, using
+from xdevice import Device, NotSupportedError, XDeviceError, available, devices, gpu, properties, using
 from xdevice.device import as_integer
 from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend, is_installed, registered
@@ -35,7 +35,6 @@ MARKS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
     group = parser.getgroup("xdevice", "frameworks and devices (xdevice)")
     group.addoption(
         "--xdevice-backend",
@@ -51,9 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         f"N:{STAND_IN}: they also answer to the framework's own names for its GPUs; "
         f"N:{STAND_IN},lenient: and compute what real GPUs refuse",
     )
-    group.addoption(
-        "--xdevice-require", action="store_true", help="a test that needs more GPUs than there are fails, not skips"
-    )
+    require = "a test that needs more GPUs than there are fails, not skips"
+    group.addoption("--xdevice-require", action="store_true", help=require)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -191,9 +189,7 @@ def _asked(config: pytest.Config) -> list[str]:
 
 def _request(text: str) -> str:
     try:
-        if not text:
-            raise ArgumentError
-        virtual_request.parsed(text, ENV)
+        virtual_request.parsed(text or "nothing", ENV)
     except XDeviceError:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a number of virtual GPUs; give an integer from 0 to {MOST}, or 2:{STAND_IN}"
