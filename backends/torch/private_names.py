@@ -29,6 +29,15 @@ def storage_of(tensor: torch.Tensor) -> Any:
     return tensor.untyped_storage()
 
 
+def untraced(kernel: Any) -> Any:
+    """The function, which Dynamo no longer follows: torch calls it while Dynamo looks at the program's frames."""
+    dynamo = core._dynamo.eval_frame
+    never = dynamo._FrameAction.SKIP
+    if hasattr(kernel, "__code__"):
+        dynamo.set_code_exec_strategy(kernel.__code__, dynamo._FrameExecStrategy(never, never))
+    return kernel
+
+
 _registered: list[Any] = []  # registrations last as long as these objects
 
 
@@ -158,6 +167,8 @@ torch.distributed:Backend. backend_capability default_device_backend_map -- grou
 torch.distributed:ProcessGroup. _get_backend _register_backend _set_default_backend -- groups by gloo
 torch.distributed.distributed_c10d:_world.pg_map -- get_backend()
 torch.distributed.tensor:DTensor._op_dispatcher._custom_op_handlers -- attention on DTensor
+torch._C: _dynamo.eval_frame._FrameAction _dynamo.eval_frame._FrameExecStrategy \
+_dynamo.eval_frame.set_code_exec_strategy -- kernels in Python beside torch.compile
 torch._dynamo.backends.debugging:aot_eager(gm, fake_tensor_inputs) -- torch.compile
 torch.utils._pytree:SUPPORTED_NODES -- containers that are registered with PyTorch
 """)

@@ -261,7 +261,6 @@ def test_threads_have_levels_of_their_own():
     assert results == {"allow": {"done"}, "forbid": {"refused"}}
 
 
-@pytest.mark.skipif(not IS_COMPILED, reason="Dynamo follows kernels that are written in Python, and fails")
 def test_compiled_code_copies_at_a_line_of_the_program():
     @torch.compile(backend="eager")
     def f(x):

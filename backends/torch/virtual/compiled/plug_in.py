@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch import mixing
-from xdevice.backends.torch.private_names import kernels_of, own, replace_name
+from xdevice.backends.torch.private_names import kernels_of, own, replace_name, untraced
 from xdevice.backends.torch.virtual import copies, streams, vgpu
 from xdevice.backends.torch.virtual.compiled import build
 from xdevice.backends.torch.virtual.runtime import NAME, in_use, known
@@ -73,7 +73,7 @@ class Compiled:
                 "report it, with this line"
             )
         kernels_of("xdevice_virtual").impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
-        kernels_of("xdevice_virtual").impl("look", copies.look, "CPU")
+        kernels_of("xdevice_virtual").impl("look", untraced(copies.look), "CPU")
         self.generators += [torch.Generator(f"{self.name}:{i}") for i in range(self.count)]  # the first: the defaults
 
 

@@ -15,7 +15,7 @@ from torch.utils.backend_registration import (
     _setup_privateuseone_for_python_backend,  # pyright: ignore[reportPrivateUsage]  # the only way there is
 )
 
-from xdevice.backends.torch.private_names import kernels_of, replace_name
+from xdevice.backends.torch.private_names import kernels_of, replace_name, untraced
 from xdevice.backends.torch.virtual import runtime, streams, vgpu
 from xdevice.backends.torch.virtual.in_python import factories, kernels, memory, memory_accounting, nn, randomness
 from xdevice.backends.torch.virtual.runtime import NAME, existing
@@ -104,7 +104,7 @@ class _Operations:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch says that its own kernels are replaced
             for (name, key), kernel in self._kernels.items():
-                ours.impl(name, kernel, key, allow_override=True)
+                ours.impl(name, untraced(kernel), key, allow_override=True)
 
 
 def _answer_for_accelerator() -> None:

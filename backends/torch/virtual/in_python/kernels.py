@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch import mixing
-from xdevice.backends.torch.private_names import core, overload_of, storage_of
+from xdevice.backends.torch.private_names import core, overload_of, storage_of, untraced
 from xdevice.backends.torch.virtual import copies
 from xdevice.backends.torch.virtual.in_python import memory_accounting
 from xdevice.backends.torch.virtual.in_python.memory import (
@@ -292,7 +292,7 @@ def _dense_only(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 def register_fallbacks(everything: Any) -> None:
     """Register what is called for operations without a kernel of their own."""
-    everything.fallback(fallback, "PrivateUse1")
+    everything.fallback(untraced(fallback), "PrivateUse1")
     for kind in ("Sparse", "SparseCsr", "Quantized", "NestedTensor"):
         everything.fallback(_dense_only, f"{kind}PrivateUse1")
 
