@@ -29,6 +29,7 @@ from xdevice.testing.contract.tensors.open_world import OpenWorld
 from xdevice.testing.contract.tensors.placement import Placement
 from xdevice.testing.contract.tensors.several_placement import SeveralPlacements
 from xdevice.testing.contract.tensors.storage import Storage
+from xdevice.testing.contract.tensors.transfers import Transfers
 from xdevice.testing.contract.tensors.trees import Trees
 
 __all__ = ["Creation", "DataParallel", "Exchange", "Gradients", "Hardware", "Maths", "Memory", "Mixing", "Models"]
@@ -51,6 +52,7 @@ class Suite(
     SeveralDevices,
     SeveralPlacements,
     Mixing,
+    Transfers,
     Parallel,
     DataParallel,
     Prefetching,
