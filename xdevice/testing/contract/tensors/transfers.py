@@ -48,9 +48,9 @@ class Transfers(Promises):
         for device in {home(), devices()[-1]}:
             x = square(device)
             with device, watch_transfers() as report, transfer_guard("forbid"):
-                y = to_device(x * 2 + x, device)
+                y = to_device((x + x) * x, device)
             assert (len(report), report.copies) == (0, 0)
-            assert to_numpy(y).tolist() == [[3, 3, 3]] * 2
+            assert to_numpy(y).tolist() == [[2, 2, 2]] * 2
 
     @on_several
     @needs("transfers.watch")
@@ -76,7 +76,7 @@ class Transfers(Promises):
     @on_several
     @needs("transfers.watch", "exchange.to_numpy")
     def test_values_that_are_read_are_one_copy_at_the_callers_line(self, backend: str, tmp_path: Path) -> None:
-        x, line = square(SECOND), "for _ in range(3): to_numpy(x)"
+        x, line = [square(SECOND) for _ in range(3)], "for each in x: to_numpy(each)"
         with watch_transfers() as report:
             program(tmp_path, line, x=x)
         assert seen(report) == [("gpu:1", "host", 3, 3 * BYTES)]
@@ -102,11 +102,11 @@ class Transfers(Promises):
     @on_several
     @needs("transfers.watch", "exchange.to_numpy")
     def test_implicit_levels_allow_what_the_program_asks_for(self, backend: str) -> None:
+        x = square(FIRST)
         with transfer_guard("forbid_implicit"):
-            y = to_device(square(FIRST), SECOND)
-            assert to_numpy(y).tolist() == [[1, 1, 1]] * 2
+            assert to_numpy(to_device(x, SECOND)).tolist() == [[1, 1, 1]] * 2
             with pytest.raises(TransferError):
-                print(y)
+                print(x)
 
     @on_several
     @needs("transfers.watch")
