@@ -5,11 +5,12 @@ elsewhere than the operation runs, and what a `tf.function` is given. TensorFlow
 long as the operand lives, so that it is told once.
 """
 
-import sys
 import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, wraps
+from inspect import currentframe
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,7 @@ class _Seen:
         def numpy(tensor: Any) -> Any:
             source = placed(tensor.backing_device)
             if source is not HOST and not _is_kept(tensor.dtype, tensor.shape):
-                calls = _calls(sys._getframe(1))
+                calls = _calls()
                 if not (tensor.dtype == tf.bool and any(module.startswith(_LOOPS) for module, _ in calls)):
                     kind: Kind = "copy" if _asked(calls) else "number"
                     self._see(Copy(kind, calls[0][1].strip("_") if calls else "numpy", _size(tensor), source, HOST))
@@ -114,7 +115,7 @@ class _Seen:
 
         def copy_nograd(tensor: Any, ctx: Any = None, device_name: Any = None) -> Any:
             target = placed(device_name) if device_name else here()
-            kind: Kind = "gradient" if _is_backward(_calls(sys._getframe(1))) else "copy"
+            kind: Kind = "gradient" if _is_backward(_calls()) else "copy"
             self._see(Copy(kind, "copy", _size(tensor), placed(tensor.backing_device), target))
             return copy(tensor, ctx, device_name)
 
@@ -129,7 +130,7 @@ class _Seen:
             if target is not HOST and isinstance(value, (np.ndarray, np.generic, list, tuple)):
                 nbytes = _size_made(value, dtype)
                 if nbytes:
-                    self._made(value, nbytes, target, _calls(sys._getframe(1)))
+                    self._made(value, nbytes, target, _calls())
             return make(value, ctx, dtype)
 
         return convert
@@ -158,9 +159,11 @@ class _Seen:
 
         @wraps(make)
         def export(*args: Any, **kwargs: Any) -> Any:
-            given = args[0] if args else None
+            given: Any = args[0] if args else None
             for tensor in given if isinstance(given, (list, tuple)) else (given,):
-                if type(tensor) is _Eager and np.dtype(tensor.dtype.as_numpy_dtype).kind in "biufc":
+                if type(tensor) is not _Eager or _is_kept(tensor.dtype, tensor.shape):
+                    continue
+                if np.dtype(tensor.dtype.as_numpy_dtype).kind in "biufc":
                     self._see(Copy("number", make.__name__, _size(tensor), placed(tensor.backing_device), HOST))
             return make(*args, **kwargs)
 
@@ -200,7 +203,7 @@ class _Seen:
         for operand, target in crossing:
             if operand.place is target or _is_small(operand) or (id(operand.value), target) in self._copies:
                 continue
-            calls = _calls(sys._getframe(1))
+            calls = _calls()
             address = operand.value.ctypes.data if isinstance(operand.value, np.ndarray) else 0
             kind = _kind(operation, operand, target, calls)
             self._see(Copy(kind, spoken(operation), operand.nbytes, operand.place, target, address=address))
@@ -217,7 +220,7 @@ class _Seen:
         handle, value = arguments[:2]
         if getattr(value, "dtype", None) != tf.int64 or value.shape.rank:
             return
-        for frame in _frames(sys._getframe(1)):
+        for frame in _frames():
             owner = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
             if counter_of(owner) is handle:
                 self._watcher.stepped(owner)
@@ -270,18 +273,20 @@ def _is_kept(dtype: Any, shape: Any) -> bool:
     return bool(dtype == tf.int32 and (not shape.rank or (shape.rank == 1 and shape[0] <= DIMENSIONS)))
 
 
-def _frames(frame: Any) -> Iterable[Any]:
-    """The frames of libraries from this one outwards, to the program's own."""
+def _frames() -> Iterator[FrameType]:
+    """The frames of libraries, the innermost first and this module's left out, to the program's own."""
+    frame = currentframe()
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module.partition(".")[0] not in _LIBRARIES or module.startswith("xdevice.testing"):
             return
-        yield frame
+        if module != __name__:
+            yield frame
         frame = frame.f_back
 
 
-def _calls(frame: Any) -> Calls:
-    return [(each.f_globals["__name__"], each.f_code.co_name) for each in _frames(frame)]
+def _calls() -> Calls:
+    return [(frame.f_globals["__name__"], frame.f_code.co_name) for frame in _frames()]
 
 
 def _outermost(calls: Calls) -> tuple[str, str]:

@@ -146,7 +146,7 @@ def test_a_line_that_copies_is_seen(line, of):
     tf.constant([1, 2])
     tf.reshape(x, [4])
     tf.reshape(x, tf.shape(x)[::-1])
-    int(tf.shape(x)[0])
+    int(tf.shape(x)[0]), np.asarray(tf.shape(x))
     tf.where(x > 0, x, 0.0)
     tf.gather(x, tf.argmax(x[0]))
     tf.ones((3, 4))
