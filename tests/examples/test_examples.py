@@ -138,6 +138,10 @@ def test_a_cuda_program_runs_unedited(backend):
     losses = [float(loss) for loss in re.findall(r"epoch \d: loss (\S+) on cuda:0", done.stdout)]
     assert len(losses) == 5 and losses[-1] < losses[0]
     assert re.search(r"cuda:1 is a .*virtual", done.stdout)
+    command.insert(3, "--watch-transfers")
+    seen = subprocess.run([sys.executable, *command], env=clean, capture_output=True, text=True, timeout=180)
+    assert [float(loss) for loss in re.findall(r"epoch \d: loss (\S+) on cuda:0", seen.stdout)] == losses
+    assert re.search(r"5 copies \(1 a step\), 20 B, gpu:0 → host: reads a number.*loss.item", seen.stderr)
 
 
 @pytest.mark.weekly(but="torch")

@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice.errors import ArgumentError
@@ -26,7 +27,8 @@ def program(name: str, module: bool) -> list[str]:
     if not module:
         return [script_at(name)]
     package = name.partition(".")[0]
-    if PathFinder.find_spec(package, [os.getcwd(), *sys.path]) is None:  # python -m looks in the present folder, too
+    # python -m looks in the present folder, too, and asks the hooks of editable installs
+    if PathFinder.find_spec(package, [os.getcwd(), *sys.path]) is None and find_spec(package) is None:
         raise ArgumentError(f"no module {package!r} here; without -m a script is given by its path")
     return ["-m", name]
 

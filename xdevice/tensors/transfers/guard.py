@@ -75,7 +75,7 @@ class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("for
         device_to_device: Level | None = None,
     ) -> None:
         given = (host_to_device, device_to_host, device_to_device)
-        self._levels = Levels(*(checked_level(level if one is None else one) for one in given))
+        self._levels = Levels(*map(checked_level, (level if one is None else one for one in given)))
         self._entered: list[Token[Levels]] = []
 
     def __enter__(self) -> None:

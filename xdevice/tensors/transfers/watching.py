@@ -144,7 +144,8 @@ class Told:
 
     def here(self, kind: Kind = "gradient") -> _Here:
         """This thread's callers, and its context's variables."""
-        return _Here(tuple(callers(sys._getframe(1))), copy_context(), kind)
+        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        return _Here(tuple(callers(frame)), copy_context(), kind)
 
     def stepped(self, optimizer: object) -> None:
         """Tell the recorders."""
