@@ -16,7 +16,7 @@ _ERROR: type[Exception] = getattr(jax.errors, "JaxRuntimeError", RuntimeError)  
 
 def memory_stats(device: Device) -> MemoryStats:
     if is_virtual() and device.kind == "gpu":
-        return {"allocated": _living_on(device)}
+        return {"allocated": sum(living_on(device))}
     try:
         known = native(device).memory_stats()
     except RuntimeError:  # not every platform has it
@@ -32,14 +32,14 @@ def memory_stats(device: Device) -> MemoryStats:
     }
 
 
-def _living_on(device: Device) -> int:
-    """The bytes in live arrays on a host device, whose allocator keeps no account; shared ones count once."""
+def living_on(device: Device) -> list[int]:
+    """The bytes in each live array on a host device, whose allocator keeps no account; shared ones count once."""
     there, sizes = native(device), dict[int, int]()
     for array in jax.live_arrays("cpu"):  # type: ignore[no-untyped-call]  # JAX has left it without types
         for shard in array.addressable_shards:
             if shard.device == there and not array.is_deleted():
                 sizes[shard.data.unsafe_buffer_pointer()] = shard.data.nbytes
-    return sum(sizes.values())
+    return list(sizes.values())
 
 
 def empty_cache(device: Device | None) -> None:

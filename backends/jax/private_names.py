@@ -31,15 +31,19 @@ STAND_IN = (
     *each(f"{_LIBRARY}Device.", "platform device_kind id local_hardware_id", _ATTRIBUTES),
     *each(_LIBRARY, "Device.memory_stats", "it counts the arrays on the virtual GPU"),
     *each(_LIBRARY, "Client.platform ArrayImpl.platform ArrayImpl.__dlpack_device__", _ATTRIBUTES),
+    *each(_LIBRARY, "ArrayImpl._check_and_rearrange", _ERROR),
     *each(_LIBRARY, "ArrayImpl.__dlpack__", "it ignores a stream", ("stream",)),
     *each(_BRIDGE, "_get_backend_uncached", "errors list CUDA", ("platform",), optional=True),
 )
 """Replaced where virtual GPUs stand in."""
 
+_LOWERED = "primitives that only the CPU lowers are refused on virtual GPUs"
 _SEEN = "watch_transfers(): replaced for a block"
 _THROUGH = "watch_transfers(): calls that send something pass through Python"
 
 OTHERS = (
+    *each("jax._src.interpreters.mlir:", "_platform_specific_lowerings _lowerings", _LOWERED),
+    *each("jax._src.dispatch:", "prim_requires_devices_during_lowering", _LOWERED),
     *each(_LIBRARY, "ArrayImpl._value ArrayImpl.copy_to_host_async", _SEEN),
     *each(_LIBRARY, "ArrayImpl._npy_value", "watch_transfers(): whether JAX keeps what it has copied"),
     *each("jax._src.interpreters.pxla:", "xc.batched_device_put", _SEEN),

@@ -143,3 +143,59 @@ def test_a_limit_of_memory_that_cannot_be_kept_is_an_error_before_the_script_run
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, env=env)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert "XDEVICE_VIRTUAL_MEMORY asks for a limit, and jax cannot limit the memory" in done.stderr
+
+
+DECOMPOSED = """
+    import jax, jax.numpy as jnp
+    import jax.scipy.linalg as linalg
+    numbers = jnp.array([[1.0, 2.0], [3.0, 4.0]])
+    on_cpu = jax.device_put(numbers, jax.devices("cpu")[0])
+    for work in (linalg.schur, jax.jit(linalg.schur), jax.lax.linalg.hessenberg):
+        print(work(on_cpu)[0].device)
+        try: print(work(numbers)[0].device)
+        except NotImplementedError as error: print(error)
+"""
+
+
+def test_what_only_the_cpu_lowers_is_refused_in_jaxs_words(program):
+    refused = "MLIR translation rule for primitive '{}' not found for platform cuda"
+    words = [refused.format(name) for name in ("schur", "schur", "hessenberg")]
+    assert program(DECOMPOSED) == [line for word in words for line in ("cpu:0", word)]
+    assert program(DECOMPOSED, words=["--lenient"]) == ["cpu:0", "cuda:0"] * 3
+
+
+def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program):
+    lines = program("""
+        import jax, jax.numpy as jnp
+        first, second = jax.devices()
+        x, single, make = jnp.ones(2), jax.sharding.SingleDeviceSharding, jax.make_array_from_single_device_arrays
+        over_both = jax.NamedSharding(jax.make_mesh((2,), ("x",)), jax.P("x"))
+        on_second = jax.device_put(x, second)
+        for work in (
+            lambda: make((2,), single(second), [x]),
+            lambda: make((4,), over_both, [on_second, on_second]),
+            lambda: jax.devices("rocm"),
+        ):
+            try: work()
+            except (ValueError, RuntimeError) as error: print(error)
+        stats = second.memory_stats()
+        print(*sorted(stats))
+        print(stats["num_allocs"] >= 1, 8 <= stats["largest_alloc_size"] <= stats["bytes_in_use"])
+    """)
+    assert lines == [
+        (
+            "Addressable devices and per-device arrays devices do not match. Sharding contains devices {1} that are "
+            "not present in per-device arrays. Per-device arrays contain devices {0} that are not present in the "
+            "sharding."
+        ),
+        (
+            "When making an array from single-device arrays, the input arrays must be from distinct devices, but got "
+            "device IDs [1, 1]"
+        ),
+        "Unknown backend rocm. Available backends are ['cpu', 'cuda']",
+        (
+            "bytes_in_use bytes_limit bytes_reserved largest_alloc_size largest_free_block_bytes num_allocs "
+            "peak_bytes_in_use peak_bytes_reserved peak_pool_bytes pool_bytes"
+        ),
+        "True True",
+    ]

@@ -13,6 +13,7 @@ itself, in profiles and HLO dumps, says cpu.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Any
@@ -20,9 +21,10 @@ from typing import Any
 import jax
 
 from xdevice.backends.jax import hardware
-from xdevice.backends.jax.memory import memory_stats as counted
-from xdevice.backends.jax.virtual import lists
+from xdevice.backends.jax.memory import living_on
+from xdevice.backends.jax.virtual import lists, lowerings
 from xdevice.device import Device
+from xdevice.kit import virtual_request
 
 WORDS = "gpu", "cuda"
 NAME = "xdevice virtual GPU"
@@ -41,6 +43,8 @@ def start() -> None:
     _lists()
     _words()
     _faces()
+    if not virtual_request.current().lenient:
+        lowerings.start()
 
 
 def means_gpu(words: Any) -> bool:
@@ -168,7 +172,23 @@ def _faces_of_arrays(array: Any) -> None:
         return export(self, stream=None if virtual(self) else stream, **options)
 
     array.__dlpack_device__, array.__dlpack__ = device, exported
+    array._check_and_rearrange = _with_shown_ids(array._check_and_rearrange)
     array.platform = lambda self: "gpu" if virtual(self) and not _is_inner() else platform(self)
+
+
+def _with_shown_ids(check: Any) -> Any:
+    """An error about the devices of an array's parts has the ids that a program sees."""
+    ids = re.compile(r"(?<=devices )\{[\d, ]+\}|(?<=device IDs )\[[\d, ]+\]")
+
+    def checked(*args: Any) -> Any:
+        try:
+            return check(*args)
+        except ValueError as error:
+            shown = {device.id: _global_id(device) for device in lists.gpus_in(hardware.every_device())}
+            said = ids.sub(lambda m: re.sub(r"\d+", lambda n: str(shown.get(int(n[0]), n[0])), m[0]), str(error))
+            raise ValueError(said) from None
+
+    return checked
 
 
 def _face(attribute: Any, show: Any) -> property:
@@ -183,13 +203,26 @@ def _global_id(device: Any) -> int:
     return int(device.process_index * hardware.virtual_gpus() + hardware.ordinal(device) - 1)
 
 
-_peaks: dict[int, int] = {}
+_peaks: dict[int, tuple[int, int, int]] = {}
 
 
 def _memory(device: Any) -> dict[str, int]:
-    """In JAX's words what lives on the device; the peak is the most that has been seen when asked."""
+    """What lives on the device, by the names of a GPU's allocator; what is the most is the most seen when asked."""
     index = hardware.ordinal(device) - 1
-    used = counted(Device("gpu", index)).get("allocated") or 0
-    _peaks[index] = max(_peaks.get(index, 0), used)
+    sizes = living_on(Device("gpu", index))
+    now = sum(sizes), max(sizes, default=0), len(sizes)
+    used, (peak, largest, count) = now[0], map(max, now, _peaks.get(index, now))
+    _peaks[index] = peak, largest, count
     limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"bytes_in_use": used, "peak_bytes_in_use": _peaks[index], "bytes_limit": limit}
+    return {
+        "num_allocs": count,
+        "bytes_in_use": used,
+        "peak_bytes_in_use": peak,
+        "largest_alloc_size": largest,
+        "bytes_limit": limit,
+        "bytes_reserved": 0,  # nothing is set apart
+        "peak_bytes_reserved": 0,
+        "largest_free_block_bytes": limit - used,
+        "pool_bytes": used,
+        "peak_pool_bytes": peak,
+    }
