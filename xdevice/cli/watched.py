@@ -15,7 +15,6 @@ from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.tensors.transfers.formats import FORMATS
 from xdevice.tensors.transfers.report import Report
 from xdevice.tensors.transfers.watch import watch_transfers
-from xdevice.tensors.transfers.watching import watch_at_import
 
 
 def by(options: argparse.Namespace) -> list[str]:
@@ -36,7 +35,6 @@ def main() -> None:
     """Run the script as Python would, report, and end as the script has ended."""
     settings, process = json.loads(sys.argv[1]), os.getpid()
     del sys.argv[:2]
-    watch_at_import()
     try:
         watch = watch_transfers(Bus(*settings["bus"]))
         report = watch.__enter__()

@@ -188,7 +188,8 @@ _blocks = Watched(_manager)
 
 
 def open_for(listener: Listener) -> None:
-    """Tell the listener of every copy in the process, from now on."""
+    """Tell the listener of every copy in the process, from now on; also of a framework that is imported later."""
+    at_import.watch(_blocks.watch)
     _open(decided(), None, _guards if listener.forbids else _recorders, listener)
 
 
@@ -206,11 +207,6 @@ def _open(needed: Backend | None, first: Backend | None, told: list[Listener], l
         _blocks.close()
         raise
     told.append(listener)
-
-
-def watch_at_import() -> None:
-    """Watch each framework from its import on, for a program that knows nothing of xdevice; for the whole process."""
-    at_import.watch(_blocks.watch)
 
 
 def close_for(listener: Listener) -> None:
