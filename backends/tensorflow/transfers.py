@@ -33,6 +33,7 @@ from xdevice.backends.tensorflow.operations import (
     takes_indices,
 )
 from xdevice.backends.tensorflow.placement import placed
+from xdevice.backends.tensorflow.virtual import cpu_only
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
 
@@ -41,7 +42,7 @@ _ops: Any = ops
 _constants: Any = constant_op
 _iterators: Any = iterator_ops
 
-_SIZES = frozenset({"DynamicPartition", "SegmentSum", "Unique", "UniqueV2", "UniqueWithCounts", "Where"})
+_SIZES = frozenset({"DynamicPartition", "SegmentSum", "Unique", "UniqueWithCounts", "Where"})
 """Operations whose results' sizes depend on values: on a GPU they read the size back."""
 _MAKES = frozenset({"cast", "constant", "convert_to_tensor_v2_with_dispatch", "identity", "identity_n", "read_value"})
 """Functions of TensorFlow by which a program asks for a tensor, and so for its copy."""
@@ -76,7 +77,6 @@ def unseen() -> list[str]:
     return [
         "what a tf.function copies inside, Keras's compiled training included: it is placed when it is traced",
         "arrays that NumPy makes of a tensor otherwise than by np.asarray and np.array: np.sum(x), memoryview(x)",
-        "operations that have no kernel for a GPU and run on the CPU, tf.print excepted",
         "a few int32 that are read, as most of a GPU's kernels keep these in the host's memory",
     ]
 
@@ -171,7 +171,8 @@ class _Seen:
 
     def operation(self, operation: str, arguments: Any, places: set[str]) -> None:
         """An operation, with TensorFlow's names of the devices where its arguments are."""
-        target, special = here(), _special(operation)
+        special = _special(operation)
+        target = HOST if special == "host" else here()
         for place in places:
             if placed(place) is not target or special == "indices":
                 self._operands(operation, arguments, target)
@@ -183,9 +184,6 @@ class _Seen:
         """What else the operation copies, or counts."""
         if special == "size":
             self._see(Copy("size", operation, 8, target, HOST))
-        elif special == "print" and target is not HOST:
-            for _, operand in operands(operation, arguments):
-                self._see(Copy("print", operation, operand.nbytes, operand.place, HOST))
         elif special == "count":
             self._counted(arguments)
         elif special == "function":
@@ -232,8 +230,8 @@ def _special(operation: str) -> str:
     """What is to be looked at in an operation beside the places of its operands."""
     if operation in ("AssignAddVariableOp", "AssignVariableOp"):
         return "count"
-    if operation == "StringFormat":
-        return "print"
+    if operation in cpu_only.NAMES:
+        return "host"
     if operation in _SIZES:
         return "size"
     return "function" if is_function(operation) else "indices" if takes_indices(operation) else ""
@@ -323,4 +321,6 @@ def _kind(operation: str, operand: Operand, target: Device, calls: Calls) -> Kin
             return "copy"
         if target is HOST:
             return "number"
+    if operation == "StringFormat":
+        return "print"
     return "index" if operand.is_kept else "operand"

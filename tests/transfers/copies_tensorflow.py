@@ -110,6 +110,8 @@ COPIES = {
     "x @ far": ("operand", BACK),
     "v.assign_add(y)": ("operand", BACK),
     "total(x, y)": ("operand", BACK),
+    "tf.random.poisson((2,), x)": ("operand", TO_HOST),
+    "tf.strings.as_string(x)": ("operand", TO_HOST),
     "total(n, x)": ("index", TO_GPU),
     "x + n": ("index", TO_GPU),
     "n - x": ("index", TO_GPU),
