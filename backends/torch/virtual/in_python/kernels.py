@@ -12,16 +12,7 @@ import torch
 from xdevice.backends.torch import mixing
 from xdevice.backends.torch.private_names import core, overload_of, storage_of, untraced
 from xdevice.backends.torch.virtual import copies
-from xdevice.backends.torch.virtual.in_python import memory_accounting
-from xdevice.backends.torch.virtual.in_python.memory import (
-    adopt,
-    check_unshared,
-    lazy_like,
-    reshape,
-    to_host,
-    to_virtual,
-    whole,
-)
+from xdevice.backends.torch.virtual.in_python import memory, memory_accounting
 from xdevice.backends.torch.virtual.in_python.randomness import check
 from xdevice.backends.torch.virtual.runtime import NAME, in_use, index_of, known
 from xdevice.errors import mixed
@@ -65,8 +56,7 @@ def _planned(op: Any) -> Plan:
         and core._dispatch_kernel_for_dispatch_key_is_fallthrough(full, key)
         for key in ("Conjugate", "Negative")
     )
-    _plans[op] = plan
-    return plan
+    return _plans.setdefault(op, plan)
 
 
 _plans: dict[Any, Plan] = {}
@@ -169,42 +159,42 @@ class Call:
             return tensor
         self.index = device.index
         if not plan.written:
-            alias = to_host(tensor)
+            alias = memory.to_host(tensor)
         elif key in plan.written and (self.roomy or not tensor.numel()):  # memory under DLPack cannot grow
-            alias = to_host(tensor).clone()
+            alias = memory.to_host(tensor).clone()
             self.fresh.append((alias, tensor))
             return alias
         else:
             alias = self._overlapping(tensor)
         if plan.lazy:
-            alias = lazy_like(alias, tensor)
+            alias = memory.lazy_like(alias, tensor)
         self.aliases.append((alias, tensor))
         return alias
 
     def _overlapping(self, tensor: torch.Tensor) -> torch.Tensor:
         """An alias in the storage of the other aliases of that memory, as torch's overlap checks expect."""
-        memory = storage_of(tensor)._cdata
-        if memory not in self.storages:
-            self.storages[memory] = None
-            return to_host(tensor)
-        shared = self.storages[memory]
+        address = storage_of(tensor)._cdata
+        if address not in self.storages:
+            self.storages[address] = None
+            return memory.to_host(tensor)
+        shared = self.storages[address]
         if shared is None:
-            shared = self.storages[memory] = storage_of(whole(tensor))
+            shared = self.storages[address] = storage_of(memory.whole(tensor))
             for alias, other in self.aliases:
-                if storage_of(other)._cdata == memory:
+                if storage_of(other)._cdata == address:
                     _place(alias, other, shared)
         return _place(torch.empty(0, dtype=tensor.dtype, device="cpu"), tensor, shared)
 
     def _adopt_changes(self) -> None:
         for alias, tensor in self.aliases:
             if alias.shape != tensor.shape:  # it has shrunk
-                reshape(tensor, alias.shape, alias.stride())
+                memory.reshape(tensor, alias.shape, alias.stride())
         for alias, tensor in self.fresh:
             if alias.shape == tensor.shape:
-                to_host(tensor).copy_(alias)
+                memory.to_host(tensor).copy_(alias)
             else:
-                check_unshared(tensor)
-                adopt(tensor, to_virtual(alias, tensor.device.index))
+                memory.check_unshared(tensor)
+                memory.adopt(tensor, memory.to_virtual(alias, tensor.device.index))
         self.aliases += self.fresh
 
     def _virtual(self, value: Any) -> Any:
@@ -215,7 +205,7 @@ class Call:
                     return tensor
             if value.layout is not torch.strided or value.is_nested or value.is_quantized:
                 raise _refusal(self.plan.name, "makes a tensor that is")
-            return to_virtual(value, self._here())
+            return memory.to_virtual(value, self._here())
         if isinstance(value, (list, tuple)):
             return type(value)(self._virtual(item) for item in value)
         return value
@@ -291,7 +281,6 @@ def _dense_only(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def register_fallbacks(everything: Any) -> None:
-    """Register what is called for operations without a kernel of their own."""
     everything.fallback(untraced(fallback), "PrivateUse1")
     for kind in ("Sparse", "SparseCsr", "Quantized", "NestedTensor"):
         everything.fallback(_dense_only, f"{kind}PrivateUse1")
