@@ -131,8 +131,9 @@ def _computed(function: Callable[[Any], Any], given: Any, vector: Any) -> Any:
         part = jax.device_put(_roomy(given) if own.platform == "cpu" else given, own)
         whole = (mesh.size * part.size,)
         rows = jax.make_array_from_single_device_arrays(whole, NamedSharding(mesh, _PARTS), [part])
-        found = jax.tree.map(lambda row: _cut(row.addressable_data(0), vector.size), function(rows))
-        return jax.tree.map(lambda row: move(jnp.asarray(row), device, False), found)  # NumPy's on a CPU
+        found = jax.tree.map(lambda row: row.addressable_data(0), function(rows))
+        cut = jax.tree.map(lambda row: row if row.size == vector.size else np.asarray(row)[: vector.size], found)
+        return jax.tree.map(lambda row: move(jnp.asarray(row), device, False), cut)  # NumPy's on a CPU
 
 
 def _roomy(vector: Any) -> Any:
@@ -144,10 +145,6 @@ def _roomy(vector: Any) -> Any:
     longer = np.zeros(rounded, vector.dtype)
     longer[: vector.size] = vector
     return longer
-
-
-def _cut(vector: Any, size: int) -> Any:
-    return vector if vector.size == size else np.asarray(vector)[:size]
 
 
 def _mesh(vector: Any) -> Mesh:

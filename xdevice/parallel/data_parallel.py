@@ -120,7 +120,11 @@ class _Step:
             found = self._compute(calls, here, owner)
         except (TypeError, LookupError, AttributeError) as error:
             if not replicated and _may_be_replicas(params, len(self._devices)):
-                raise _plain_list(params, error) from error
+                what = f"a plain {type(params).__name__} of {len(params)}: {error}"
+                raise ArgumentTypeError(
+                    f"the loss cannot be computed with params, which is {what}; if it has a replica for each device, "
+                    "pass Replicas(params), or make them with replicate(tree, devices)"
+                ) from error
             raise
         tell_ended(self._fn)
         homes = [self._devices[0] if replicated else owner.placement.device_of(tensor) for tensor in parameters]
@@ -174,13 +178,6 @@ def _may_be_replicas(params: Any, devices: int) -> bool:
         return False
     flats = [flatten(tree) for tree in params]
     return all(flats[0].same_structure(flat) for flat in flats)
-
-
-def _plain_list(params: Any, error: Exception) -> ArgumentTypeError:
-    return ArgumentTypeError(
-        f"the loss cannot be computed with params, which is a plain {type(params).__name__} of {len(params)}: {error}; "
-        "if it has a replica for each device, pass Replicas(params), or make them with replicate(tree, devices)"
-    )
 
 
 def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Flat]:

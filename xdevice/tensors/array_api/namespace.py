@@ -169,14 +169,12 @@ def _functions(owner: Backend, own: Mapping[str, Any]) -> dict[str, Any]:
     made = {name: own[name] for name in NAMES if name in own and name not in DTYPE_NAMES}
     made |= {name: _as_tuple(own[name]) for name in TUPLES if name in own}
     made |= CONSTANTS | {name: dtype for name, dtype in dtypes.items() if dtype is not None}
-    made |= {name: make for name, make in factories.functions().items() if _can_make(owner, own, name)}
+    for name, make in factories.functions().items():
+        if _has(owner, "creation", MADE_WITH[name]) if name in MADE_WITH else name in own:
+            made[name] = make
     there = [name for name in EXTENSIONS if _has(owner, name, "namespace")]
     made |= {name: Extension(owner, name, factories.extra(name)) for name in there}
     return made | {"__array_namespace_info__": lambda: Info(owner, factories, own)}
-
-
-def _can_make(owner: Backend, own: Mapping[str, Any], name: str) -> bool:
-    return _has(owner, "creation", MADE_WITH[name]) if name in MADE_WITH else name in own
 
 
 def _has(owner: Backend, capability: str, function: str) -> bool:
