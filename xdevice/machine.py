@@ -24,6 +24,15 @@ if TYPE_CHECKING:
         total_memory: int | None
         free_memory: int | None
 
+    class Holder(TypedDict):
+        """A process that holds memory of a GPU, in bytes."""
+
+        gpu: int  # the driver's index
+        uuid: str | None  # the GPU's
+        pid: int
+        name: str | None
+        memory: int | None
+
     class Gpus(TypedDict):
         """The GPUs, and the drivers that serve them."""
 
@@ -105,6 +114,37 @@ def gpus(root: str = "/") -> Gpus:
         found += [_gpu("nvidia", i) for i in range(_nvidia_on_the_bus(root))]
     given = asked or "nvidia" not in drivers or _has_nodes(root)
     return {"gpus": found, "drivers": drivers, "driver_error": error, "given": given}
+
+
+def holders() -> list[Holder]:
+    """The processes that hold memory of NVIDIA's GPUs, as far as NVML tells: of a container, perhaps its own alone."""
+    try:
+        import pynvml as nvml
+    except ModuleNotFoundError:
+        return []
+    pynvml: Any = nvml
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        count = _answer(pynvml, pynvml.nvmlDeviceGetCount) or 0
+        return [holder for i in range(count) for holder in _nvml_holders(pynvml, i)]
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _nvml_holders(pynvml: Any, index: int) -> list[Holder]:
+    handle = _answer(pynvml, pynvml.nvmlDeviceGetHandleByIndex, index)
+    if handle is None:
+        return []
+    uuid = _text(_answer(pynvml, pynvml.nvmlDeviceGetUUID, handle))
+    found = _answer(pynvml, pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or []
+    return [
+        {"gpu": index, "uuid": uuid, "pid": each.pid, "memory": each.usedGpuMemory,
+         "name": (_read("/", f"proc/{each.pid}/comm") or "").strip() or None}
+        for each in found
+    ]  # fmt: skip
 
 
 def same_gpu(uuid: str | None, other: str | None) -> bool:

@@ -1,13 +1,14 @@
 /* A libnvidia-ml.so.1 for tests of what is said about NVIDIA GPUs on machines that have none.
  *
  * It reports as many GPUs as the environment variable FAKE_NVML_GPUS says, 2 if it is not set. Where
+ * FAKE_NVML_HOLDER is the id of a process that holds 75 GiB of GPU 1. Where
  * FAKE_NVML_INIT_FAILS or FAKE_NVML_COUNT_FAILS is set, that call returns the error of that number.
  */
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2, MISMATCH = 18 };
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, INSUFFICIENT_SIZE = 7, MISMATCH = 18 };
 
 struct memory {
     unsigned long long total, free, used;
@@ -74,5 +75,29 @@ int nvmlDeviceGetMemoryInfo(size_t handle, struct memory *memory)
     memory->total = 80ull << 30;
     memory->used = 1ull << 30;
     memory->free = memory->total - memory->used;
+    return SUCCESS;
+}
+
+struct process {
+    unsigned int pid;
+    unsigned long long memory;
+    unsigned int instances[2];
+};
+
+/* Called twice: first for the number of processes, then for these. */
+int nvmlDeviceGetComputeRunningProcesses_v3(size_t handle, unsigned int *count, struct process *processes)
+{
+    int holder = number("FAKE_NVML_HOLDER", 0);
+    if (handle != 2 || !holder) {
+        *count = 0;
+        return SUCCESS;
+    }
+    if (*count == 0) {
+        *count = 1;
+        return INSUFFICIENT_SIZE;
+    }
+    *count = 1;
+    processes[0].pid = (unsigned int)holder;
+    processes[0].memory = 75ull << 30;
     return SUCCESS;
 }

@@ -5,6 +5,7 @@ it says about a framework that does not see them.
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,29 @@ def test_doctor_explains_unseen_gpus(doctor, env, reason, cure):
 
 
 @pytest.mark.weekly(but="torch")
+def test_doctor_names_the_process_that_has_taken_a_gpus_memory(doctor):
+    pid = os.getpid()
+    found = doctor(status=1, FAKE_NVML_HOLDER=str(pid))["GPU 1"]
+    name = Path(f"/proc/{pid}/comm").read_text().strip()
+    assert found["state"] == "note" and found["reason"] == f"process {pid} ({name}) holds 75.0 GiB of its 80.0 GiB"
+    assert "share_gpus()" in found["cure"] and "GPU 1" not in doctor(status=1)
+
+
+def test_the_processes_that_hold_memory_are_named(library):
+    uuid = "00000001-0000-1111-2222-333344445555"
+    code = f"""
+import os
+os.environ["FAKE_NVML_HOLDER"] = str(os.getpid())
+from xdevice.hardware import memory
+print(memory._holders({uuid!r}), memory._holders("GPU-{uuid.replace("1", "0", 1)}"), memory._holders(None))
+os.environ["FAKE_NVML_HOLDER"] = str(2**22 + 1)
+print(memory._holders({uuid!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **library})
+    held = 75 * GIBI
+    assert done.stdout.splitlines() == [f"{{'this process': {held}}} None None", f"{{'process 4194305': {held}}}"]
+
+
 def test_doctor_explains_each_framework(backend, doctor):
     state, status = ("wrong", 1) if facts_of(xdevice.backend()).gpu_kind else ("note", 0)
     found = doctor("--backend", str(backend), "--json", status=status)[backend]

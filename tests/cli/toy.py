@@ -55,6 +55,7 @@ NVML = f"""
     def nvmlDeviceGetName(handle): return "NVIDIA H200"
     def nvmlDeviceGetUUID(handle): return {UUID!r}
     def nvmlDeviceGetMemoryInfo(handle): return Memory
+    def nvmlDeviceGetComputeRunningProcesses(handle): return []
 """
 
 

@@ -10,8 +10,12 @@ from rich.text import Text
 from xdevice.cli.probe import probe_all, try_virtual
 from xdevice.framework.adapters import is_optional
 from xdevice.hardware.diagnosis import driver_problem
+from xdevice.kit.units import size
 from xdevice.launcher.terminal import printable, write, write_json
-from xdevice.machine import gpus
+from xdevice.machine import gpus, holders
+
+_GREEDY = 0.7
+"""A part of a GPU's memory: JAX takes three quarters by default, and TensorFlow nearly all."""
 
 _SIGNS = {"good": ("✓", "green"), "note": ("–", "dim"), "wrong": ("✗", "red")}
 
@@ -24,7 +28,7 @@ def main(options: argparse.Namespace) -> int:
     virtual, interrupted_again = ({}, None) if interrupted else try_virtual(usable, options.timeout, quiet=options.json)
     if interrupted or interrupted_again:
         return 128 + (interrupted or interrupted_again or 0)
-    findings = [*_of_installation(), _of_machine(machine)]
+    findings = [*_of_installation(), _of_machine(machine), *_of_memory(machine)]
     for backend in backends:
         findings.append(_of_backend(backend, bool(machine["gpus"])))
         # the private names of the framework that its adapter needs and this version lacks
@@ -60,6 +64,22 @@ def _of_machine(machine: Any) -> dict[str, Any]:
     names = ", ".join(gpu["name"] or f"{gpu['maker'].upper()} GPU" for gpu in there)
     drivers = ", ".join(f"{maker.upper()} driver {version or '?'}" for maker, version in machine["drivers"].items())
     return _finding("machine", "good", f"{names}; {drivers or 'no driver'}")
+
+
+def _of_memory(machine: Any) -> list[dict[str, Any]]:
+    """A finding for each GPU of whose memory one process holds nearly all, as frameworks do by default."""
+    totals = {gpu["index"]: gpu["total_memory"] for gpu in machine["gpus"] if gpu["maker"] == "nvidia"}
+    greedy = [each for each in holders() if (each["memory"] or 0) > _GREEDY * (totals.get(each["gpu"]) or float("inf"))]
+    return [
+        _finding(
+            f"GPU {each['gpu']}",
+            "note",
+            f"process {each['pid']} ({each['name'] or '?'}) holds {size(each['memory'])} of its "
+            f"{size(totals[each['gpu']])}",
+            "xdevice.share_gpus() in that program, before it uses a framework, leaves others what it does not need",
+        )
+        for each in greedy
+    ]
 
 
 def _of_backend(backend: dict[str, Any], has_gpu: bool) -> dict[str, Any]:

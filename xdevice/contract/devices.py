@@ -36,6 +36,7 @@ class MemoryStats(TypedDict, total=False):
     allocated: int | None  # in live tensors of this process and framework
     reserved: int | None  # taken from the device by the framework's allocator
     peak: int | None  # the most that was ever allocated
+    holders: dict[str, int | None] | None  # of the device, by process: "this process", "process 4711 (python)"
 
 
 class Hardware(Protocol):

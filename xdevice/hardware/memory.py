@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import types
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from xdevice.contract import MemoryStats
 from xdevice.device import as_integer
@@ -15,8 +16,11 @@ from xdevice.framework.adapters import imported
 from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import as_device, require
 from xdevice.hardware.virtual import is_virtual
-from xdevice.machine import host_memory
+from xdevice.machine import holders, host_memory, same_gpu
 from xdevice.typing import DeviceLike
+
+if TYPE_CHECKING:
+    from xdevice.machine import Holder
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,6 +37,7 @@ def memory_stats(device: DeviceLike) -> MemoryStats:
 
     ``total`` and ``free`` are of the device; ``allocated`` is in live tensors of this process,
     ``reserved`` is held by the framework's allocator, ``peak`` is the most that was ever allocated.
+    ``holders`` says how much of a real GPU each process holds, this one and others, all its frameworks together.
     Asking frees nothing.
 
     Raises
@@ -47,15 +52,31 @@ def memory_stats(device: DeviceLike) -> MemoryStats:
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     sorted(xdevice.memory_stats("cpu"))
-    ['allocated', 'free', 'peak', 'reserved', 'total']
+    ['allocated', 'free', 'holders', 'peak', 'reserved', 'total']
     """
     chosen, where = backend(), as_device(device)
     require(chosen, where)
     stats: MemoryStats = {"total": None, "free": None, "allocated": None, "reserved": None, "peak": None}
+    stats["holders"] = None
     if where.kind == "cpu" or is_virtual(chosen, where):
         stats["total"], stats["free"] = host_memory()
+    elif where.kind == "gpu":
+        stats["holders"] = _holders(chosen.hardware.properties(where)["uuid"])
     stats.update(chosen.memory.memory_stats(where))
     return stats
+
+
+def _holders(uuid: str | None) -> dict[str, int | None] | None:
+    """The processes on the GPU, with their bytes; ``None`` where nothing is known of them."""
+    found = [each for each in holders() if uuid is not None and same_gpu(each["uuid"], uuid)]
+    names = [_process(each) for each in found]
+    return {name: each["memory"] for name, each in zip(names, found, strict=True)} or None
+
+
+def _process(holder: Holder) -> str:
+    if holder["pid"] == os.getpid():
+        return "this process"
+    return f"process {holder['pid']} ({holder['name']})" if holder["name"] else f"process {holder['pid']}"
 
 
 def empty_cache(device: DeviceLike | None = None) -> None:
