@@ -13,7 +13,7 @@ from xdevice.contract.transfers import Copy, Kind, Lane, Lanes, Mark, Transfers,
 
 # fmt: off
 __all__ = [
-    "CAPABILITIES", "MODULES", "Build", "Call", "Collectives", "Compiling", "Copy", "Creation", "Data",
+    "CAPABILITIES", "MODULES", "Allocation", "Build", "Call", "Collectives", "Compiling", "Copy", "Creation", "Data",
     "Differentiation", "Engine", "Exchange", "Fft", "Gradients", "Hardware", "Job", "Kind", "Lane", "Lanes", "Linalg",
     "Mark", "Maths", "Memory", "MemoryStats", "Mixing", "Models", "Placement", "Properties", "Role", "Sharing",
     "Storage", "Transfers", "Trees", "Virtual", "Watcher",
