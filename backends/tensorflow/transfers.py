@@ -192,8 +192,8 @@ class _Seen:
 
     def _operands(self, operation: str, arguments: Any, scope: Device) -> None:
         """Tell of the operands that are elsewhere than the operation runs."""
-        given = list(operands(operation, arguments))
-        if is_function(operation):
+        given, calls_function = list(operands(operation, arguments)), is_function(operation)
+        if calls_function:
             crossing = [(o, t) for i, o in given if not o.is_handle for t in targets_of(operation, i, scope)]
         else:  # it runs beside a variable that it is given
             target = next((o.place for _, o in given if o.is_handle), scope)
@@ -205,7 +205,7 @@ class _Seen:
             address = operand.value.ctypes.data if isinstance(operand.value, np.ndarray) else 0
             kind = _kind(operation, operand, target, calls)
             self._see(Copy(kind, spoken(operation), operand.nbytes, operand.place, target, address=address))
-            if type(operand.value) is _Eager:
+            if type(operand.value) is _Eager and not calls_function:  # which copies it in each call
                 self._keep(operand.value, target)
 
     def _keep(self, tensor: Any, target: Device) -> None:

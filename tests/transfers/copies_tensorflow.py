@@ -195,6 +195,14 @@ def test_an_operand_is_copied_once_while_it_lives():
     assert seen(report) == [("operand", BACK, 3)]
 
 
+def test_an_argument_of_a_function_is_copied_in_each_call():
+    x, y = tf.ones((2, 2)), on(gpu(1), lambda: tf.ones((2, 2)))
+    with watch_transfers() as report:
+        for _ in range(3):
+            total(x, y)
+    assert seen(report) == [("operand", BACK, 3)]
+
+
 def test_a_model_that_moves_copies_at_one_line():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(2)])
     with watch_transfers() as report:
