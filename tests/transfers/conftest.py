@@ -38,6 +38,11 @@ class Tensor:
     def item(self):
         return self.does("number")
 
+    def fit(self, steps):
+        for _ in range(steps):
+            self.item()
+            step()
+
     def to_fill(self, n):
         return [Tensor(address=7) for _ in range(n)]
 

@@ -7,6 +7,10 @@ import pytest
 from xdevice.tensors.transfers.rules import RULES
 
 TRIGGERS = {
+    "loop-of-a-library": (
+        "model = Tensor()\nmodel.fit(5)\n",
+        "model = Tensor()\nmodel.fit(1)\nfor _ in range(5):\n    model.item()\n    step()\n",
+    ),
     "numbers-one-by-one": (
         """
         params = [Tensor() for _ in range(10)]

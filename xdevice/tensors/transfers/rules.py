@@ -66,10 +66,10 @@ class Facts:
 
     @property
     def is_rare(self) -> bool:
-        """Whether ten steps or a loop come before it, or an ``if``, which may let only some turns pass."""
+        """Whether five steps or a loop come before it, or an ``if``, which may let only some turns pass."""
         place = self.site.place
         if self.per_step is not None or place is None:
-            return self.per_step is not None and self.per_step <= 0.1
+            return self.per_step is not None and self.per_step <= 0.2
         return syntax.follows_loop(place) or syntax.is_conditional(place)
 
     @property
@@ -142,6 +142,11 @@ class Facts:
         return syntax.unchanged(self.site.place) if self.site.place else ""
 
     @cached_property
+    def trains(self) -> bool:
+        """Whether a library runs the loop."""
+        return self.site.place is not None and syntax.trains(self.site.place)
+
+    @cached_property
     def adds_up(self) -> bool:
         """Whether the line is ``total += …``."""
         return self.site.place is not None and syntax.adds_up(self.site.place)
@@ -162,6 +167,11 @@ class Rule(NamedTuple):
 
 
 RULES = (
+    Rule(
+        "loop-of-a-library",
+        lambda at: at.trains and at.is_often,
+        "the library's own loop copies: larger batches, or several steps in one (steps_per_execution), copy less often",
+    ),
     Rule(
         "numbers-one-by-one",
         lambda at: at.is_read and at.together >= 3,
@@ -202,7 +212,11 @@ RULES = (
         lambda at: at.is_own_number and at.repeats,
         "a number of Python's, sent each time: make it on {at.to} before the loop, or compile the step",
     ),
-    Rule("operand-elsewhere", lambda at: at.kind == "operand", "move the operand to {at.to} once, before it is used"),
+    Rule(
+        "operand-elsewhere",
+        lambda at: at.kind == "operand",
+        "move it to {at.to} before it is used: once if it stays the same, else by prefetch",
+    ),
     Rule(
         "gradient-crosses",
         lambda at: at.kind == "gradient" and at.repeats and not at.is_own_number,
@@ -250,6 +264,6 @@ RULES = (
 def advice(at: Facts) -> tuple[str, str]:
     """The name of the first rule that applies, and what to write instead; empty where there is nothing to mend."""
     for rule in RULES:
-        if rule.applies(at):
+        if at.site.place is not None and rule.applies(at):
             return rule.name, rule.advice.format(at=at)
     return "", ""

@@ -10,6 +10,8 @@ _METHODS = {"to", "cuda", "gpu", "to_device", "as_in_context", "as_in_ctx", "cop
 """Methods that move their object."""
 _FUNCTIONS = {"to_device", "device_put", "to_tensor", "convert_to_tensor", "tensor", "as_tensor", "asarray"}
 """Functions that move or convert their first argument."""
+_TRAINERS = {"fit", "evaluate", "predict", "train_on_batch", "train_batch", "eval_batch"}
+"""Methods in which a library runs the loop."""
 _FACTORIES = {
     *("zeros", "ones", "empty", "full", "eye", "arange", "linspace", "zeros_like", "ones_like", "full_like"),
     *("rand", "randn", "randint", "randperm", "normal", "uniform", "rand_like", "randn_like"),
@@ -23,6 +25,15 @@ def factory(place: Place) -> str:
         if isinstance(value, ast.Call) and _name(value.func) in _FACTORIES:
             return ast.unparse(value.func)
     return ""
+
+
+def trains(place: Place) -> bool:
+    """Whether the line leaves the loop to a library: ``model.fit(x, y)``."""
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TRAINERS
+        for each in _statements(place)
+        for node in ast.walk(each)
+    )
 
 
 def moves(place: Place) -> bool:
