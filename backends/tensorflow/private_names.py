@@ -46,7 +46,7 @@ STAND_IN = (
     *each(_CONTEXT, "get_memory_info reset_memory_stats", _MEMORY, ("self", "dev")),
     *each(_CONTEXT, "_set_device", "GPU 0 is each thread's default device", ("device_name", "device_spec")),
     *each(f"{_DISTRIBUTE}device_util:", "current", "GPU 0 is the default device"),
-    *each(f"{_PYTHON}eager.core:", "_status_to_exception", "errors name GPUs", ("status",)),
+    *each(f"{_PYTHON}framework.errors_impl:OpError.", "__init__", "errors name GPUs", ("node_def", "op", "message")),
     *each(_OPS, "EagerTensor.device EagerTensor.backing_device SymbolicTensor.device Operation.device", _SHOWN),
     *each(_OPS, "Graph._create_op_helper", _SOFT, ("self", "op", "compute_device")),
     *each(f"{_PYTHON}pywrap_tfe:", "TFE_Py_FastPathExecute", _SOFT),

@@ -288,6 +288,30 @@ def test_operations_that_gpus_lack_are_on_the_cpu_and_refused_without_soft_place
     assert program(UPPER, words=["--lenient"])[2:] == ["True", "b'A'", "b'A'", "b'A'"]
 
 
+def test_a_gpu_that_is_not_there_is_gpu_0_or_an_error_that_names_gpus(program):
+    lines = program("""
+        import tensorflow as tf
+        v1 = tf.compat.v1
+        with tf.Graph().as_default(), v1.Session() as session:
+            with tf.device("/gpu:9"):
+                y = tf.linalg.matmul(tf.ones((2, 2)), tf.ones((2, 2)))
+            try: session.run(y)
+            except tf.errors.InvalidArgumentError as error: print(" ".join(error.message.split()))
+        @tf.function
+        def ones():
+            with tf.device("/GPU:9"):
+                return tf.ones(2) + 1
+        print(ones().device)
+        tf.config.set_soft_device_placement(False)
+        try: tf.function(ones.python_function)()
+        except tf.errors.InvalidArgumentError as error: print(*(x for x in str(error).splitlines() if "Could" in x))
+    """)
+    listed = ", ".join(f"/job:localhost/replica:0/task:0/device:{name}" for name in ("CPU:0", "GPU:0", "GPU:1"))
+    assert f"was explicitly assigned to /device:GPU:9 but available devices are [ {listed} ]" in lines[0]
+    assert lines[1].endswith("GPU:0")
+    assert "Could not satisfy device specification '/device:GPU:9'. enable_soft_placement=0" in lines[2]
+
+
 @pytest.mark.weekly
 def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(keras_losses):
     with_gpus, alone, more = keras_losses(

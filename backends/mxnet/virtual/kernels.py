@@ -133,9 +133,9 @@ class _CountSketch:
     @staticmethod
     def forward(given: Any, out_dim: int) -> Any:
         data, h, s = given
-        made = np.zeros((*data.shape[:-1], out_dim), data.dtype)
-        np.add.at(made, (..., h.ravel().astype(int)), data * s.ravel())
-        return made
+        made = np.zeros((out_dim, *data.shape[:-1]), data.dtype)
+        np.add.at(made, h.ravel().astype(int), np.moveaxis(data * s.ravel(), -1, 0))
+        return np.moveaxis(made, 0, -1)
 
     @staticmethod
     def backward(gradient: Any, given: Any) -> Any:
@@ -161,7 +161,7 @@ def _custom(home: Any, name: str, on_cpu: Callable[..., Any]) -> Callable[..., A
 
 
 def _properties(kernel: Any, arguments: list[str]) -> type:
-    class Operator(mx.operator.CustomOp):
+    class Operator(mx.operator.CustomOp):  # type: ignore[misc]  # MXNet has no types
         def __init__(self, out_dim: int) -> None:
             super().__init__()
             self._out_dim = out_dim
@@ -176,7 +176,7 @@ def _properties(kernel: Any, arguments: list[str]) -> type:
             for kind, gradient in zip(req[1:], in_grad[1:], strict=True):
                 self.assign(gradient, kind, mx.nd.zeros_like(gradient))
 
-    class Properties(mx.operator.CustomOpProp):
+    class Properties(mx.operator.CustomOpProp):  # type: ignore[misc]  # as above
         def __init__(self, out_dim: str = "0") -> None:
             super().__init__(need_top_grad=True)
             self._out_dim = int(out_dim)

@@ -60,9 +60,9 @@ def _with_channels_last(run: Callable[..., Any], image: str) -> Callable[..., An
                 values[word] = _reordered(values[word], last)
         values["data_format"] = CHANNELS_LAST[asked]
         made = run(*given.args, **given.kwargs)
-        if isinstance(made, tuple):
-            return made._replace(**{made._fields[0]: tf.transpose(made[0], first)})
-        return tf.transpose(made, first)
+        if isinstance(made, tf.Tensor):
+            return tf.transpose(made, first)
+        return type(made)(tf.transpose(made[0], first), *made[1:])  # a named tuple
 
     return call
 

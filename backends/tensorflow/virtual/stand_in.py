@@ -25,7 +25,6 @@ from typing import Any
 
 from tensorflow.python.distribute import collective_util, cross_device_ops, cross_device_utils, device_util
 from tensorflow.python.eager import context as _context
-from tensorflow.python.eager import core as _core
 from tensorflow.python.framework import errors
 from tensorflow.python.framework import ops as _ops
 
@@ -47,7 +46,6 @@ _HOSTS = re.compile(r"\bCPU:(\d+)\b")
 _TYPED = re.compile(r"device:|PU:")
 
 context: Any = _context
-core: Any = _core
 ops: Any = _ops
 
 
@@ -247,14 +245,14 @@ def _name_arguments() -> None:
 
 
 def _name_errors() -> None:
-    made = core._status_to_exception
+    """All errors of the runtime are made here, also those of sessions."""
+    kind: Any = errors.OpError
+    begin = kind.__init__
 
-    def shown(status: Any, *others: Any) -> Any:
-        if isinstance(getattr(status, "message", None), str):
-            status.message = _HOSTS.sub(_shown, status.message)
-        return made(status, *others)
+    def begin_with_gpus(self: Any, node_def: Any, op: Any, message: Any, *others: Any) -> None:
+        begin(self, node_def, op, _HOSTS.sub(_shown, message) if isinstance(message, str) else message, *others)
 
-    core._status_to_exception = shown
+    kind.__init__ = begin_with_gpus
 
 
 def _reduce_without_nccl() -> None:
