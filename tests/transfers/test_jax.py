@@ -106,7 +106,7 @@ def run(mode, tmp_path_factory):
         path = folder / "main.py"
         path.write_text(START + textwrap.dedent(program))
         env = {**os.environ, ENV: mode, "XDEVICE_BACKEND": "jax"}
-        done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=200, env=env)
+        done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=100, env=env)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 
@@ -246,7 +246,7 @@ def test_a_level_is_of_its_thread(run):
         said, go, done = [], threading.Event(), threading.Event()
         def elsewhere():
             go.wait(); product(W, N); said.append("made"); done.set()
-        threading.Thread(target=elsewhere).start()
+        threading.Thread(target=elsewhere, daemon=True).start()
         with transfer_guard("forbid"):
             go.set(); done.wait()
             try: product(W, N)

@@ -18,11 +18,21 @@ _config: Any = import_module("jax._src.config")
 _pxla: Any = import_module("jax._src.interpreters.pxla")
 guard: Any = getattr(_config, "guard_lib", None) or _config.transfer_guard_lib  # what older versions call it
 _layouts: Any = import_module("jax._src.layout")
-_HAS_MARKS = hasattr(_layouts, "Format")  # JAX 0.7; older versions call other things so
+_Layout: Any = getattr(_layouts, "DeviceLocalLayout", None) or _layouts.Layout  # the former in older versions
 Array: Any = _pxla.xc.ArrayImpl
 _settings: Any = getattr(_config, "config_ext", None)  # None before JAX 0.4.36
-_watched: Any = _settings and _settings.Config("xdevice_watched", False, include_in_jit_key=True)
 _caches: list[Any] = [cache for name, cache in vars(pjit).items() if name.startswith("_cpp_pjit_cache")]
+
+
+def _setting() -> Any:
+    """A setting of our own, which is part of the signature of every call."""
+    try:
+        return _settings.Config("xdevice_watched", False, include_in_jit_key=True)
+    except TypeError:  # older versions give it no name
+        return _settings.Config(False, include_in_jit_key=True)
+
+
+_watched: Any = _setting() if _settings is not None else None
 
 
 @contextmanager
@@ -47,7 +57,7 @@ def _set_watched(on: bool) -> None:
         cache.clear()  # what is compiled stays
 
 
-class _Marked(_layouts.Layout if _HAS_MARKS else object):  # type: ignore[misc]  # JAX's, an Any
+class _Marked(_Layout):  # type: ignore[misc]  # JAX's, an Any
     """The layout of an argument from the host; the one that it has anyhow, in case it is not taken off."""
 
 
@@ -59,7 +69,7 @@ def through_python(shortcut: Callable[..., Any]) -> Callable[..., Any]:
         if len(shardings) > 1 and len({frozenset(sharding.device_set) for sharding in shardings}) > 1:
             return None  # arrays are brought together
         data = shortcut(executable, tree, arguments, results, *rest)
-        if data is None or not _HAS_MARKS:
+        if not hasattr(data, "in_device_local_layouts"):  # None, or an older version's
             return data
         inputs = zip((*getattr(data, "const_args", ()), *arguments), data.kept_var_bitvec, strict=True)
         sent = [x for x, is_used in inputs if is_used]
