@@ -10,6 +10,7 @@ CANNOT: dict[str, str] = {
     "gradients": "it has no automatic differentiation; choose another framework with use('torch')",
     "virtual": "its arrays are always on the CPU; choose another framework with use('torch')",
     "mixing": "its arrays are always on the CPU",
+    "allocation": "its arrays are always on the CPU",
     "transfers": "its arrays are always on the CPU, so nothing is copied between devices",
     "engine": "it computes in one process; start with engine='mpi', or choose another framework",
     "models": "NumPy has no models; use a tree of arrays",

@@ -144,7 +144,7 @@ def _looked_at(run: Callable[..., Any], name: str) -> Callable[..., Any]:
         try:
             return run(*args, **kwargs)
         except Exception as error:
-            refused = _refusal(sys._getframe())
+            refused = _refusal(sys._getframe())  # pyright: ignore[reportPrivateUsage]  # this call
             if refused is None or refused is error:
                 raise
             raise refused from None

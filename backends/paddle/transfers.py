@@ -66,7 +66,7 @@ class _Told:
 
     def see(self, source: int, target: int, nbytes: int, address: int) -> int:
         """A copy that the plug-in is about to make; 0 if it is not to be made."""
-        frame = sys._getframe().f_back
+        frame = sys._getframe().f_back  # pyright: ignore[reportPrivateUsage]  # who copies
         try:
             copy = _copy(frame, nbytes, _device(source), _device(target))
             if copy:
@@ -131,7 +131,8 @@ def _copy(frame: FrameType | None, nbytes: int, source: Device, target: Device) 
         call = calls.call_of(each)
         if call:
             around.append(call)
-    name, args = around[0] if around else ("copy", ())
+    args: tuple[Any, ...] = ()
+    name, args = around[0] if around else ("copy", args)
     if name.startswith(calls.LEGACY):
         return None
     if name == "numpy":  # it copies what was allocated

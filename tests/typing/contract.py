@@ -24,6 +24,7 @@ from xdevice.backends.jax import mixing as jax_mixing
 from xdevice.backends.jax import models as jax_models
 from xdevice.backends.jax import placement as jax_placement
 from xdevice.backends.jax import storage as jax_storage
+from xdevice.backends.jax import transfers as jax_transfers
 from xdevice.backends.jax import virtual as jax_virtual
 from xdevice.backends.jax.maths import fft as jax_fft
 from xdevice.backends.jax.maths import linalg as jax_linalg
@@ -80,6 +81,7 @@ from xdevice.backends.tensorflow import mixing as tensorflow_mixing
 from xdevice.backends.tensorflow import models as tensorflow_models
 from xdevice.backends.tensorflow import placement as tensorflow_placement
 from xdevice.backends.tensorflow import storage as tensorflow_storage
+from xdevice.backends.tensorflow import transfers as tensorflow_transfers
 from xdevice.backends.tensorflow import virtual as tensorflow_virtual
 from xdevice.backends.tensorflow.maths import fft as tensorflow_fft
 from xdevice.backends.tensorflow.maths import linalg as tensorflow_linalg
@@ -205,4 +207,10 @@ storage: list[contract.Storage] = [
     cupy_storage,
 ]
 sharing: list[contract.Sharing] = [torch_exchange, tensorflow_exchange, paddle_exchange, jax_exchange, numpy_exchange]
-transfers: list[contract.Transfers] = [torch_transfers, paddle_transfers, mxnet_transfers]
+transfers: list[contract.Transfers] = [
+    torch_transfers,
+    tensorflow_transfers,
+    paddle_transfers,
+    mxnet_transfers,
+    jax_transfers,
+]

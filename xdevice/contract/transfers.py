@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# the body of a Protocol's method is its docstring
+# pyright: reportReturnType=false
+
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol
