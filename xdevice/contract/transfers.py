@@ -1,9 +1,9 @@
 """Copies between devices: each as it is about to be made."""
 
-from __future__ import annotations
-
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager

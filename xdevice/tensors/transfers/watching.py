@@ -124,7 +124,7 @@ class Told:
         if getattr(_silent, "on", False):
             return
         if _guards or _recorders:
-            self._tell(copy, of, sys._getframe(1))
+            self._tell(copy, of, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # who copies
         for carrier in _carriers:
             carrier.carry(self._owner, copy)
 
