@@ -195,6 +195,7 @@ def bus() -> dict[str, Any]:
 
 def tell_memory(tell: Tell, large: bool, name: str) -> None:
     """`find_batch_size` where memory really runs out, and the memory that is in use afterwards."""
+    tell(label="share_gpus()", value=xdevice.share_gpus())
     gpu = xdevice.gpu(0)
     virtual = xdevice.properties(gpu)["virtual"]
     if virtual:
@@ -218,6 +219,7 @@ def tell_memory(tell: Tell, large: bool, name: str) -> None:
     again = train()
     tell(label="batch sizes tried", value=tried, found=found, again=again, row_bytes=row)
     tell(label="allocated after", value=xdevice.memory_stats(gpu).get("allocated"))
+    tell(label="holders", value=xdevice.memory_stats(gpu).get("holders"))
     refused = xdevice.find_batch_size(train.__wrapped__, start=start, minimum=start)
     try:
         refused()
