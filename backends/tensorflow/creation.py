@@ -109,7 +109,8 @@ def constant(value: Any, dtype: Any) -> Any:
 
 
 def _sizes(shape: tuple[int, ...]) -> Any:
-    return tf.constant(shape, tf.int64)
+    # int32 stays on the host, where a GPU's kernels read a shape
+    return tf.constant(shape, tf.int32 if max(shape, default=0) < 2**31 else tf.int64)
 
 
 def _is_number(dtype: tf.DType) -> bool:

@@ -160,6 +160,7 @@ def test_a_line_that_copies_is_seen(line, of):
     tf.identity(x)
     tf.print("text", output_stream="file:///dev/null")
     xdevice.to_device(x, "gpu:0")
+    xdevice.zeros((2, 3)), xdevice.full((2, 3), 1.5), xdevice.rand((2, 3))
     with tf.device("/CPU:0"): float(c[0, 0]), np.asarray(c), c + n, tf.where(c > 0), next(iter(dataset))
     with tf.device(SECOND): y + y, far.read_value() @ y
     """.strip().splitlines(),
