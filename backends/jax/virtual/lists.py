@@ -57,6 +57,8 @@ def lists_from(devices: Callable[..., list[Any]]) -> dict[str, Callable[..., Any
 def replace(functions: Mapping[str, Callable[..., Any]]) -> None:
     """Put these in place of the functions of that name, wherever a module of JAX's refers to them."""
     originals = {name: getattr(bridge, name) for name in functions}
+    for name, original in originals.items():
+        vars(functions[name]).update(cache_clear=getattr(original, "cache_clear", lambda: None))  # JAX's own clears it
     for module in [m for name, m in list(sys.modules.items()) if name.partition(".")[0] == "jax" and m]:
         for key, value in list(vars(module).items()):
             for name, original in originals.items():

@@ -85,7 +85,6 @@ def _lists() -> None:
     def get_backend(platform: Any = None) -> Any:
         return true_get("cpu" if platform is not None and platform in WORDS else platform)
 
-    get_backend.cache_clear = true_get.cache_clear  # type: ignore[attr-defined]  # JAX's own clears it
     _name_cuda_in_errors()
     lists.replace({**lists.lists_from(devices), "default_backend": default_backend, "get_backend": get_backend})
     alive: Any = jax.live_arrays
