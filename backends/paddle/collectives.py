@@ -7,11 +7,12 @@ from typing import Any
 import paddle
 
 from xdevice.backends.paddle.placement import dense, dtype_name
-from xdevice.errors import ArgumentTypeError
+from xdevice.errors import ArgumentTypeError, NotSupportedError
 
 _ELEMENTWISE = {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}
 _WIDER = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "int32", "int16": "int32"}
 """Dtypes to compute in: Paddle's CPU kernels lack addition of 16-bit floats and comparison of small integers."""
+_STORED = ("float8_e4m3fn", "float8_e5m2")
 _LETTERS = {"bool": "b", "uint": "u", "int": "i", "bfloat": "f", "float": "f", "complex": "c"}
 
 
@@ -23,8 +24,15 @@ def kind(tensor: Any) -> str:
 
 
 def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
+    _check(tensor, "split")
     with paddle.no_grad():
         return list(paddle.split(dense(tensor, "split"), list(sizes)))
+
+
+def _check(tensor: Any, verb: str) -> None:
+    """`NotSupportedError` for a dtype that PaddlePaddle stores, and has no kernels for."""
+    if dtype_name(tensor) in _STORED:
+        raise NotSupportedError(f"paddle cannot {verb} {dtype_name(tensor)}; convert it first with .astype('float32')")
 
 
 def leaf(tensor: Any) -> Any:
@@ -47,6 +55,7 @@ def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
 
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
+    _check(vectors[0], "reduce")
     with paddle.no_grad():
         wider = _WIDER.get(dtype_name(vectors[0]))
         wide = [vector.astype(wider) for vector in vectors] if wider else vectors

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xdevice
-from xdevice import cpu, device_of, to_device, to_numpy
+from xdevice import NotSupportedError, all_reduce, cpu, device_of, split_batch, to_device, to_numpy
 
 paddle = xdevice.backend("paddle").framework  # a plain import would crash after TensorFlow's
 placement, hardware = xdevice.backend("paddle").placement, xdevice.backend("paddle").hardware
@@ -461,3 +461,11 @@ def test_sparse_tensors_are_refused_by_name_where_numbers_are_needed(sparse, tmp
             ask()
     with pytest.raises(xdevice.NotSupportedError, match="paddle cannot split a sparse"):
         xdevice.split_batch(x, ["cpu", "cpu"])
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_a_dtype_without_kernels_says_what_to_convert_it_to(dtype):
+    x = paddle.ones([4]).astype(dtype)
+    for verb, act in (("split", lambda: split_batch(x, ["cpu", "cpu"])), ("reduce", lambda: all_reduce([x, x]))):
+        with pytest.raises(NotSupportedError, match=f"paddle cannot {verb} {dtype}; convert it first"):
+            act()
