@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import context  # in which scope this thread is
 
-from xdevice.backends.tensorflow.operations import HOST, Operand, here, looked_at, operands, spoken
+from xdevice.backends.tensorflow.eager.operations import HOST, Operand, here, looked_at, operands, spoken
 from xdevice.device import Device
 from xdevice.errors import mixed
 

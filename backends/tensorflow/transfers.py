@@ -6,11 +6,9 @@ long as the operand lives, so that it is told once.
 """
 
 import weakref
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, wraps
-from inspect import currentframe
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -18,8 +16,8 @@ import tensorflow as tf
 from tensorflow.python.data.ops import iterator_ops  # what gives the batches of a dataset
 from tensorflow.python.framework import constant_op, ops  # what makes tensors of arrays; what reads and copies them
 
-from xdevice.backends.tensorflow.functions import counter_of, steps_of, targets_of
-from xdevice.backends.tensorflow.operations import (
+from xdevice.backends.tensorflow.eager.functions import counter_of, steps_of, targets_of
+from xdevice.backends.tensorflow.eager.operations import (
     DIMENSIONS,
     HOST,
     INDICES,
@@ -31,6 +29,17 @@ from xdevice.backends.tensorflow.operations import (
     replaced,
     spoken,
     takes_indices,
+)
+from xdevice.backends.tensorflow.eager.reasons import (
+    Calls,
+    calls_of_libraries,
+    frames,
+    is_asked,
+    is_backward,
+    is_between_batches,
+    is_long_way,
+    kind_of_made,
+    kind_of_operand,
 )
 from xdevice.backends.tensorflow.placement import placed
 from xdevice.backends.tensorflow.virtual import cpu_only
@@ -44,15 +53,7 @@ _iterators: Any = iterator_ops
 
 _SIZES = frozenset({"DynamicPartition", "SegmentSum", "Unique", "UniqueWithCounts", "Where"})
 """Operations whose results' sizes depend on values: on a GPU they read the size back."""
-_MAKES = frozenset({"cast", "constant", "convert_to_tensor_v2_with_dispatch", "identity", "identity_n", "read_value"})
-"""Functions of TensorFlow by which a program asks for a tensor, and so for its copy."""
-_FEEDS = ("tensorflow.python.data.", "tensorflow.python.ops.variables")
-_COMPUTES = ("keras.src.ops", "xdevice.backends.tensorflow.maths", "xdevice.kit.standard")
 _DTYPES = {int: tf.int32, float: tf.float32, bool: tf.bool, complex: tf.complex128}
-_LOOPS = ("keras.src.backend.tensorflow.trainer", "tensorflow.python.data.", "tf_keras.src.engine.")
-"""Where a boolean that is read says whether there is another batch, which is known on the host."""
-_BETWEEN = frozenset({"error_handler", "new_func", "op_dispatch_handler", "wrapped", "wrapper"})  # decorators'
-_LIBRARIES = frozenset({"contextlib", "functools", "keras", "numpy", "tensorflow", "tf_keras", "xdevice"})
 
 
 @contextmanager
@@ -81,10 +82,6 @@ def unseen() -> list[str]:
     ]
 
 
-Calls = list[tuple[str, str]]
-"""The module and the name of each function of a library that is running, the innermost first."""
-
-
 class _Seen:
     """What is told to one watcher, and which operands have been copied."""
 
@@ -102,9 +99,9 @@ class _Seen:
         def numpy(tensor: Any) -> Any:
             source = placed(tensor.backing_device)
             if source is not HOST and not _is_kept(tensor.dtype, tensor.shape):
-                calls = _calls()
-                if not (tensor.dtype == tf.bool and any(module.startswith(_LOOPS) for module, _ in calls)):
-                    kind: Kind = "copy" if _asked(calls) else "number"
+                calls = calls_of_libraries()
+                if not (tensor.dtype == tf.bool and is_between_batches(calls)):
+                    kind: Kind = "copy" if is_asked(calls) else "number"
                     self._see(Copy(kind, calls[0][1].strip("_") if calls else "numpy", _size(tensor), source, HOST))
             return read(tensor)
 
@@ -115,7 +112,7 @@ class _Seen:
 
         def copy_nograd(tensor: Any, ctx: Any = None, device_name: Any = None) -> Any:
             target = placed(device_name) if device_name else here()
-            kind: Kind = "gradient" if _is_backward(_calls()) else "copy"
+            kind: Kind = "gradient" if is_backward(calls_of_libraries()) else "copy"
             self._see(Copy(kind, "copy", _size(tensor), placed(tensor.backing_device), target))
             return copy(tensor, ctx, device_name)
 
@@ -130,17 +127,17 @@ class _Seen:
             if target is not HOST and isinstance(value, (np.ndarray, np.generic, list, tuple)):
                 nbytes = _size_made(value, dtype)
                 if nbytes:
-                    self._made(value, nbytes, target, _calls())
+                    self._made(value, nbytes, target, calls_of_libraries())
             return make(value, ctx, dtype)
 
         return convert
 
     def _made(self, value: Any, nbytes: int, target: Device, calls: Calls) -> None:
         is_array = type(value) is np.ndarray
-        if is_array and any("_eager_fallback" in name for _, name in calls):
+        if is_array and is_long_way(calls):
             return  # told when its operation took the short way
         address = value.ctypes.data if is_array else 0
-        self._see(Copy(_kind_made(calls), "convert_to_tensor", nbytes, HOST, target, address=address))
+        self._see(Copy(kind_of_made(calls), "convert_to_tensor", nbytes, HOST, target, address=address))
 
     def feeding(self, give: Callable[..., Any]) -> Callable[..., Any]:
         """``OwnedIterator._next_internal``: batches are made on the host."""
@@ -201,9 +198,9 @@ class _Seen:
         for operand, target in crossing:
             if operand.place is target or _is_small(operand) or (id(operand.value), target) in self._copies:
                 continue
-            calls = _calls()
+            calls = calls_of_libraries()
             address = operand.value.ctypes.data if isinstance(operand.value, np.ndarray) else 0
-            kind = _kind(operation, operand, target, calls)
+            kind = kind_of_operand(operation, operand, target, calls)
             self._see(Copy(kind, spoken(operation), operand.nbytes, operand.place, target, address=address))
             if type(operand.value) is _Eager and not calls_function:  # which copies it in each call
                 self._keep(operand.value, target)
@@ -218,7 +215,7 @@ class _Seen:
         handle, value = arguments[:2]
         if getattr(value, "dtype", None) != tf.int64 or value.shape.rank:
             return
-        for frame in _frames():
+        for frame in frames():
             owner = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
             if counter_of(owner) is handle:
                 self._watcher.stepped(owner)
@@ -269,58 +266,3 @@ def _is_small(operand: Operand) -> bool:
 def _is_kept(dtype: Any, shape: Any) -> bool:
     """Whether values read are few int32, which most of a GPU's kernels keep in the host's memory."""
     return bool(dtype == tf.int32 and (not shape.rank or (shape.rank == 1 and shape[0] <= DIMENSIONS)))
-
-
-def _frames() -> Iterator[FrameType]:
-    """The frames of libraries, the innermost first and this module's left out, to the program's own."""
-    frame = currentframe()
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module.partition(".")[0] not in _LIBRARIES or module.startswith("xdevice.testing"):
-            return
-        if module != __name__:
-            yield frame
-        frame = frame.f_back
-
-
-def _calls() -> Calls:
-    return [(frame.f_globals["__name__"], frame.f_code.co_name) for frame in _frames()]
-
-
-def _outermost(calls: Calls) -> tuple[str, str]:
-    """The function that the program called, without its decorators."""
-    return next((call for call in reversed(calls) if call[1] not in _BETWEEN), ("", ""))
-
-
-def _is_backward(calls: Calls) -> bool:
-    return any(name == "imperative_grad" for _, name in calls)
-
-
-def _asked(calls: Calls) -> bool:
-    """Whether the program asks xdevice for a copy, and not for computing."""
-    return _outermost(calls)[0].startswith("xdevice.") and not any(m.startswith(_COMPUTES) for m, _ in calls)
-
-
-def _kind_made(calls: Calls) -> Kind:
-    module, name = _outermost(calls)
-    feeds = module.startswith(_FEEDS) or (
-        module.startswith(("keras.", "tf_keras.")) and not module.startswith(_COMPUTES)
-    )
-    if _is_backward(calls):
-        return "gradient"
-    return "copy" if name in _MAKES or feeds or _asked(calls) else "index"
-
-
-def _kind(operation: str, operand: Operand, target: Device, calls: Calls) -> Kind:
-    if _is_backward(calls):
-        return "gradient"
-    if operation == "AssignVariableOp" or _asked(calls):
-        return "copy"
-    if operation == "Identity":
-        if _outermost(calls)[1] in _MAKES:
-            return "copy"
-        if target is HOST:
-            return "number"
-    if operation == "StringFormat":
-        return "print"
-    return "index" if operand.is_kept else "operand"
