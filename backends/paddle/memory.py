@@ -46,7 +46,7 @@ def share(fraction: float | None) -> dict[str, str]:
     if fraction is not None and not is_virtual() and real_gpus():
         least = min(properties(Device("gpu", i))["total_memory"] or 0 for i in range(real_gpus()))
         settings["FLAGS_gpu_memory_limit_mb"] = str(int(fraction * least) >> 20)
-    paddle.set_flags(settings)
+    paddle.set_flags({**settings})
     return settings
 
 

@@ -85,6 +85,11 @@ owner: str = xdevice.backend_of(w)
 xdevice.zeros(2, like=w)
 xdevice.zeros(2, likes=w)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
+numbers: list[float] = list(xdevice.prefetch([1.5], "gpu:0", 2, pin=True))
+xdevice.prefetch([w], d, pinned=True)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+settings: dict[str, dict[str, str]] = xdevice.share_gpus(0.5)
+xdevice.share_gpus("half")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
 
 def twice(x: Tensor, xp: Namespace) -> Tensor:
     return xp.multiply(x, 2)  # type: ignore[no-any-return]

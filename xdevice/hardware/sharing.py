@@ -46,7 +46,7 @@ def share_gpus(fraction: float | None = None) -> dict[str, dict[str, str]]:
         _asked, before = asked, _asked
         chosen = decided()
         try:
-            for owner in dict.fromkeys([*imported(), *([chosen] if chosen is not None else [])]):
+            for owner in imported() if chosen is None else [chosen, *imported()]:
                 share_requested(owner)
         except Exception:
             _asked = before

@@ -67,7 +67,7 @@ def _iterated(batches: Iterable[Any], place: Callable[[Any], Placed], size: int)
         return
     from xdevice.tensors.transfers.watching import stand_for  # programs in which nothing travels never need it
 
-    context.run(stand_for, sys._getframe(1))
+    context.run(stand_for, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # who iterates
     worker = _Worker(source, place, placed.marks(), size, context)
     del source
     try:

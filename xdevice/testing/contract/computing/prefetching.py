@@ -41,10 +41,10 @@ class Prefetching(Promises):
         ahead = prefetch(source, SECOND, size, pin=True)
         assert len(ahead) == 5
         for _ in range(2):
-            for i, batch in enumerate(ahead):
-                assert batch["i"] == i and device_of(batch["x"]) == SECOND
-                assert same_values(batch["x"] * 2, source[i]["x"] * 2)
-            assert i == 4 and not threads()
+            for batch, there in zip(source, ahead, strict=True):
+                assert there["i"] == batch["i"] and device_of(there["x"]) == SECOND
+                assert same_values(there["x"] * 2, batch["x"] * 2)
+            assert not threads()
 
     @on_several
     @needs("creation.ones")
@@ -80,10 +80,11 @@ class Prefetching(Promises):
     def test_data_parallel_takes_the_parts(self, backend: str, native: Native) -> None:
         w = to_device(ones((3,), device=home()), FIRST)
         step = data_parallel(lambda w, batch: total(batch["x"] * w), [FIRST, SECOND], reduction="sum")
-        for batch, parts in zip(batches(2), prefetch(batches(2), [FIRST, SECOND]), strict=True):
+        ahead = list(prefetch(batches(2), [FIRST, SECOND]))
+        for batch, parts in zip(batches(2), ahead, strict=True):
             (loss, gradient), (wanted, other) = step(w, parts), step(w, batch)
             assert same_values(loss, wanted) and same_values(gradient, other)
         with pytest.raises(ValueError, match="was prefetched to gpu:0, gpu:1, and is used on gpu:1, gpu:0"):
-            data_parallel(lambda w, batch: w, [SECOND, FIRST])(w, parts)
+            data_parallel(lambda w, batch: w, [SECOND, FIRST])(w, ahead[0])
         with pytest.raises(TypeError, match="comes alone"):
-            step(w, parts, w)
+            step(w, ahead[0], w)
