@@ -1,14 +1,22 @@
-"""The pytest plugin's part about copies between devices: the mark ``no_transfers`` and the fixture ``transfers``."""
+"""The pytest plugin's part about copies between devices: the mark ``no_transfers`` and the fixture ``transfers``.
+
+What watches is imported by the first test that needs it.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xdevice import ArgumentError, XDeviceError, transfer_guard, watch_transfers
+import xdevice
+from xdevice import ArgumentError, XDeviceError
 from xdevice.device import as_integer
-from xdevice.tensors.transfers.guard import Level, checked_level
-from xdevice.tensors.transfers.report import Report
+
+if TYPE_CHECKING:
+    from xdevice.tensors.transfers.guard import Level
+    from xdevice.tensors.transfers.report import Report
 
 MARK = (
     "no_transfers(level='forbid', max_copies=0, max_bytes=None): the test copies nothing between devices, with "
@@ -24,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def transfers() -> Generator[Report, None, None]:
     """The report of what the test copies between devices, as `watch_transfers` gives it."""
-    with watch_transfers() as report:
+    with xdevice.watch_transfers() as report:
         yield report
 
 
@@ -39,9 +47,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     except (TypeError, XDeviceError) as error:
         pytest.fail(f"@pytest.mark.no_transfers: {error}", pytrace=False)
     if not any(budget.values()):
-        with transfer_guard(level):
+        with xdevice.transfer_guard(level):
             return (yield)
-    with watch_transfers() as report:
+    with xdevice.watch_transfers() as report:
         result = yield
     _hold(report, level, budget)
     return result
@@ -49,6 +57,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 def _read(level: Level = "forbid", *, max_copies: Any = None, max_bytes: Any = None) -> tuple[Level, dict[str, int]]:
     """The level, and what may be copied; empty where nothing may."""
+    from xdevice.tensors.transfers.guard import checked_level
+
     budget: dict[str, int] = {}
     for name, given in (("max_copies", max_copies), ("max_bytes", max_bytes)):
         number = as_integer(given)
