@@ -135,7 +135,8 @@ def _nbytes(array: Any) -> int:
     axes, shape, dtype = ctypes.c_int(), ctypes.POINTER(ctypes.c_int)(), ctypes.c_int()
     _library.MXNDArrayGetShapeEx(handle, ctypes.byref(axes), ctypes.byref(shape))
     _library.MXNDArrayGetDType(handle, ctypes.byref(dtype))
-    return math.prod(shape[: max(axes.value, 0)]) * np.dtype(_ndarray._DTYPE_MX_TO_NP[dtype.value]).itemsize
+    width: int = np.dtype(_ndarray._DTYPE_MX_TO_NP[dtype.value]).itemsize
+    return math.prod(shape[: max(axes.value, 0)]) * width
 
 
 def _graph(array: Any) -> Any:

@@ -136,7 +136,7 @@ def _in_the_engine() -> Iterator[_Reference]:
         yield _Reference(_eager, name, run, _looked_at(run, COPYING.get(name, name)))
 
 
-def _looked_at(run: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _looked_at(run: Callable[..., Any], name: str) -> Any:
     @wraps(run)
     def call(*args: Any, **kwargs: Any) -> Any:
         for look in _looks:
@@ -152,7 +152,7 @@ def _looked_at(run: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call
 
 
-_CODE = _looked_at(len, "").__code__  # type: ignore[attr-defined]  # a function
+_CODE = _looked_at(len, "").__code__
 
 
 def refuse(error: Exception, frame: FrameType | None) -> None:

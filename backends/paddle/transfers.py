@@ -158,7 +158,8 @@ def _has_mask(keys: Iterable[Any]) -> bool:
 
 
 def _nbytes(tensor: Any) -> int:
-    return math.prod(tensor.shape) * int(tensor.element_size())
+    shape: list[int] = tensor.shape
+    return math.prod(shape) * int(tensor.element_size())
 
 
 def _device(index: int) -> Device:
@@ -194,7 +195,7 @@ def _steps(watcher: Watcher) -> Iterable[_Replacement]:
                 yield cls, name, run, _counted(cls, name, run, watcher)
 
 
-def _classes(cls: type) -> Iterable[type]:
+def _classes(cls: Any) -> Iterable[Any]:
     yield cls
     for each in cls.__subclasses__():
         yield from _classes(each)

@@ -20,6 +20,7 @@ from xdevice.kit.environment import environment
 _SOURCE = Path(__file__).with_name("virtual_gpu.cc")
 _WATCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)
 _loaded: list[ctypes.CDLL] = []
+_watch = _WATCH()
 _LOG = "GLOG_minloglevel"  # from which level on PaddlePaddle's library logs
 
 
