@@ -109,6 +109,7 @@ def stand_for(frame: FrameType) -> None:
 
 class _Here(NamedTuple):
     callers: tuple[Caller, ...]
+    place: Place | None  # then: the thread goes on, and its frames with it
     context: Context
     kind: Kind
 
@@ -130,14 +131,15 @@ class Told:
 
     def _tell(self, copy: Copy, of: Any, frame: FrameType) -> None:
         own = tuple(callers(frame))
-        context = None
-        if of is not None:
-            context = of.context
-            if not own:
-                own, copy = of.callers, copy._replace(kind=of.kind if copy.kind == "copy" else copy.kind)
-        place = _line(own) or _stands_for.get()
-        if copy.kind in ("copy", "number", "size"):
+        context, place = None if of is None else of.context, _line(own)
+        is_for_another = of is not None and not own
+        if is_for_another:
+            own, place = of.callers, of.place
+        if is_for_another and copy.kind == "copy":
+            copy = copy._replace(kind=of.kind)
+        elif copy.kind in ("copy", "number", "size"):
             copy = copy._replace(kind=_refined(copy, frame, own))
+        place = place or _stands_for.get()
         event = Event(copy, self._owner, place, own, context, place is not None and is_allowed(place))
         for listener in (*_guards, *_recorders):
             listener.see(event)
@@ -145,7 +147,8 @@ class Told:
     def here(self, kind: Kind = "gradient") -> _Here:
         """This thread's callers, and its context's variables."""
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-        return _Here(tuple(callers(frame)), copy_context(), kind)
+        own = tuple(callers(frame))
+        return _Here(own, _line(own), copy_context(), kind)
 
     def stepped(self, optimizer: object) -> None:
         """Tell the recorders."""
