@@ -15,7 +15,7 @@ from typing import Any
 
 import paddle
 
-from xdevice.backends.paddle.calls import BACKWARD, COPYING, LEGACY, looking, pairs_of
+from xdevice.backends.paddle.mixing.calls import BACKWARD, COPYING, LEGACY, looking, pairs_of
 from xdevice.backends.paddle.placement import device_of
 from xdevice.device import Device
 from xdevice.errors import UnknownPlacementError, mixed
