@@ -19,8 +19,8 @@ from typing import Any
 import paddle
 from paddle.io.dataloader import dataloader_iter
 
-from xdevice.backends.paddle import calls, hardware
-from xdevice.backends.paddle.mixing import mixture
+from xdevice.backends.paddle import hardware
+from xdevice.backends.paddle.mixing import calls, mixture
 from xdevice.backends.paddle.placement import device_of
 from xdevice.backends.paddle.virtual import plug_in
 from xdevice.contract import Copy, Kind, Watcher
