@@ -136,7 +136,7 @@ def _nbytes(array: Any) -> int:
     _library.MXNDArrayGetShapeEx(handle, ctypes.byref(axes), ctypes.byref(shape))
     _library.MXNDArrayGetDType(handle, ctypes.byref(dtype))
     width: int = np.dtype(_ndarray._DTYPE_MX_TO_NP[dtype.value]).itemsize
-    return math.prod(shape[: max(axes.value, 0)]) * width
+    return int(math.prod(shape[: max(axes.value, 0)]) * width)
 
 
 def _graph(array: Any) -> Any:

@@ -37,7 +37,7 @@ def memory_stats(device: DeviceLike) -> MemoryStats:
 
     ``total`` and ``free`` are of the device; ``allocated`` is in live tensors of this process,
     ``reserved`` is held by the framework's allocator, ``peak`` is the most that was ever allocated.
-    ``holders`` says how much of a real GPU each process holds, this one and others, all its frameworks together.
+    ``holders``, of a real GPU only: what each process holds of it, this one and others, all frameworks together.
     Asking frees nothing.
 
     Raises
@@ -52,12 +52,11 @@ def memory_stats(device: DeviceLike) -> MemoryStats:
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     sorted(xdevice.memory_stats("cpu"))
-    ['allocated', 'free', 'holders', 'peak', 'reserved', 'total']
+    ['allocated', 'free', 'peak', 'reserved', 'total']
     """
     chosen, where = backend(), as_device(device)
     require(chosen, where)
     stats: MemoryStats = {"total": None, "free": None, "allocated": None, "reserved": None, "peak": None}
-    stats["holders"] = None
     if where.kind == "cpu" or is_virtual(chosen, where):
         stats["total"], stats["free"] = host_memory()
     elif where.kind == "gpu":

@@ -46,7 +46,7 @@ def _is_half(value: Any) -> bool:
 
 def _cast(value: Any, dtype: str) -> Any:
     """The array in another type, of the same class; gradients flow through."""
-    made = mx.nd.Cast(value.as_nd_ndarray(), dtype=dtype)
+    made: Any = mx.nd.Cast(value.as_nd_ndarray(), dtype=dtype)
     return made.as_np_ndarray() if isinstance(value, mx.np.ndarray) else made
 
 
@@ -170,7 +170,10 @@ def _properties(kernel: Any, arguments: list[str]) -> type:
             made = kernel.forward([x.asnumpy() for x in in_data], self._out_dim)
             self.assign(out_data[0], req[0], mx.nd.array(made, ctx=out_data[0].context))
 
-        def backward(self, req: Any, in_grad: Any, **given: Any) -> None:
+        # MXNet gives everything by name
+        def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+            self, req: Any, in_grad: Any, **given: Any
+        ) -> None:
             made = kernel.backward(given["out_grad"][0].asnumpy(), [x.asnumpy() for x in given["in_data"]])
             self.assign(in_grad[0], req[0], mx.nd.array(made, ctx=in_grad[0].context))
             for kind, gradient in zip(req[1:], in_grad[1:], strict=True):

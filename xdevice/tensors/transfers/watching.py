@@ -132,10 +132,12 @@ class Told:
     def _tell(self, copy: Copy, of: Any, frame: FrameType) -> None:
         own = tuple(callers(frame))
         context, place = None if of is None else of.context, _line(own)
-        is_for_another = of is not None and not own
-        if is_for_another:
+        if of is not None and not own:
             own, place = of.callers, of.place
-        if is_for_another and copy.kind == "copy":
+            is_for_another = copy.kind == "copy"
+        else:
+            is_for_another = False
+        if is_for_another:
             copy = copy._replace(kind=of.kind)
         elif copy.kind in ("copy", "number", "size"):
             copy = copy._replace(kind=_refined(copy, frame, own))

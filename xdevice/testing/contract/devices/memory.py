@@ -18,7 +18,7 @@ class Memory(Promises):
     def test_memory_figures_are_bytes_or_none(self, backend: str) -> None:
         for device in devices():
             stats: Any = memory_stats(device)
-            assert set(stats) == {"total", "free", "allocated", "reserved", "peak", "holders"}
+            assert set(stats) - {"holders"} == {"total", "free", "allocated", "reserved", "peak"}
             assert stats["total"] is None or stats["total"] > 2**20
             assert stats["free"] is None or 0 < stats["free"] <= stats["total"]
             if device.kind == "cpu":
