@@ -132,15 +132,13 @@ class Told:
     def _tell(self, copy: Copy, of: Any, frame: FrameType) -> None:
         own = tuple(callers(frame))
         context, place = None if of is None else of.context, _line(own)
+        kind = None
         if of is not None and not own:
             own, place = of.callers, of.place
-            is_for_another = copy.kind == "copy"
-        else:
-            is_for_another = False
-        if is_for_another:
-            copy = copy._replace(kind=of.kind)
-        elif copy.kind in ("copy", "number", "size"):
-            copy = copy._replace(kind=_refined(copy, frame, own))
+            kind = of.kind if copy.kind == "copy" else None
+        if kind is None and copy.kind in ("copy", "number", "size"):
+            kind = _refined(copy, frame, own)
+        copy = copy if kind is None else copy._replace(kind=kind)
         place = place or _stands_for.get()
         event = Event(copy, self._owner, place, own, context, place is not None and is_allowed(place))
         for listener in (*_guards, *_recorders):
