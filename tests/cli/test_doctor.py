@@ -66,6 +66,7 @@ def test_not_installed_is_not_wrong(with_toy):
     assert finding(with_toy("good", "doctor", "--backend", "ghost,toy", "--json"), "ghost")["state"] == "note"
 
 
+@pytest.mark.weekly
 def test_no_gpu_needs_no_cure(with_toy):
     if gpus()["gpus"]:
         pytest.skip("this machine has a GPU")

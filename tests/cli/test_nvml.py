@@ -64,7 +64,6 @@ def test_doctor_explains_unseen_gpus(doctor, env, reason, cure):
     assert reason in found["toy"]["reason"] and cure in found["toy"]["cure"]
 
 
-@pytest.mark.weekly(but="torch")
 def test_doctor_names_the_process_that_has_taken_a_gpus_memory(doctor):
     pid = os.getpid()
     found = doctor(status=1, FAKE_NVML_HOLDER=str(pid))["GPU 1"]
@@ -88,6 +87,7 @@ print(memory._holders({uuid!r}))
     assert done.stdout.splitlines() == [f"{{'this process': {held}}} None None", f"{{'process 4194305': {held}}}"]
 
 
+@pytest.mark.weekly(but="torch")
 def test_doctor_explains_each_framework(backend, doctor):
     state, status = ("wrong", 1) if facts_of(xdevice.backend()).gpu_kind else ("note", 0)
     found = doctor("--backend", str(backend), "--json", status=status)[backend]

@@ -35,6 +35,7 @@ def test_a_cut_cable_ends_both_hosts(backend, hosts, launch_on):
     assert time.monotonic() - began < 40
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("hosts", [3], indirect=True)
 def test_two_hosts_that_cannot_talk_are_not_blamed(backend, hosts, launch_on):
     of_torch(backend)

@@ -49,6 +49,7 @@ def test_a_notebook_prints_what_is_kept(done, name):
     assert json.loads(same) == json.loads(json.dumps(cells(NOTEBOOKS / name)))
 
 
+@pytest.mark.weekly
 def test_an_error_shows_no_frame_of_xdevice(done):
     _, folder = done
     raised = [

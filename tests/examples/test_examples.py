@@ -152,7 +152,7 @@ def test_experiments_time_the_cpu_and_a_gpu(backend):
     assert "on the CPU" in printed and "on virtual gpu:0" in printed
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 @pytest.mark.needs("gradient")
 def test_digits_on_a_virtual_gpu_as_on_the_cpu(backend):
     if "def trainer" in (EXAMPLES / "native" / f"{backend}.py").read_text(encoding="utf-8"):

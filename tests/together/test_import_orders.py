@@ -29,6 +29,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("order", ORDERS, ids="-".join)
 def test_all_six_in_this_order(order):
     done = subprocess.run([sys.executable, "-c", USE_ALL, " ".join(order)], capture_output=True, text=True, timeout=300)

@@ -39,6 +39,7 @@ def install(site):
     shutil.copytree(points.locate().parent, site / points.parent.name)
 
 
+@pytest.mark.weekly
 @pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="only root can become another user")
 def test_a_container_uses_what_its_build_has_compiled():
     clean = {name: value for name, value in os.environ.items() if name != ENV}

@@ -24,6 +24,7 @@ TRAINS = """
 """
 
 
+@pytest.mark.weekly
 def test_a_network_trains_on_the_virtual_gpu_that_keras_is_told():
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(TRAINS)], capture_output=True, text=True, timeout=150, env=None
