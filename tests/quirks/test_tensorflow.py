@@ -202,7 +202,7 @@ def test_outside_tensors_do_not_move_in_a_graph():
     def graph():
         assert device_of(outside) is device_of(variable) is cpu()
         for use in (lambda: to_device(outside, "cpu", copy=True), lambda: to_device(variable, "cpu", copy=True)):
-            with pytest.raises(xdevice.NotSupportedError, match="while it traces"):
+            with pytest.raises(xdevice.NotSupportedError, match="while tracing"):
                 use()
         with pytest.raises(xdevice.UnknownPlacementError, match="read it outside"):
             xdevice.to_numpy(variable)

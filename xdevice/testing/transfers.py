@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import xdevice
-from xdevice import ArgumentError, XDeviceError
+from xdevice import ArgumentError, XDeviceError, transfer_guard, watch_transfers
 from xdevice.device import as_integer
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def transfers() -> Generator[Report, None, None]:
     """The report of what the test copies between devices, as `watch_transfers` gives it."""
-    with xdevice.watch_transfers() as report:
+    with watch_transfers() as report:
         yield report
 
 
@@ -47,9 +46,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     except (TypeError, XDeviceError) as error:
         pytest.fail(f"@pytest.mark.no_transfers: {error}", pytrace=False)
     if not any(budget.values()):
-        with xdevice.transfer_guard(level):
+        with transfer_guard(level):
             return (yield)
-    with xdevice.watch_transfers() as report:
+    with watch_transfers() as report:
         result = yield
     _hold(report, level, budget)
     return result

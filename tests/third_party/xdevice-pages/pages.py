@@ -41,7 +41,7 @@ class Array:
             self.page.used -= self.numbers.nbytes
 
     def __repr__(self):
-        return f"Array({self.numbers.tolist()}, {self.page})"
+        return f"Array({self.read('repr').tolist()}, {self.page})"
 
     def __len__(self):
         return len(self.numbers)
@@ -60,14 +60,17 @@ class Array:
             copied("to", self, page)
         return Array(self.numbers, page)
 
+    def read(self, operation):
+        """The numbers, for Python, which must not write them."""
+        copied(operation, self, None)
+        return self.numbers
+
     def __float__(self):
-        if self.page is not PAGES[0]:
-            copied("float", self, PAGES[0])
-        return float(self.numbers)
+        return float(self.read("float"))
 
 
 def copied(operation, array, page):
-    """Called before numbers go to another page."""
+    """Called before numbers go to another page, or to Python: then there is no page."""
 
 
 def refuse(operation, pages):

@@ -34,7 +34,7 @@ from xdevice.testing.contract.tensors.trees import Trees
 
 __all__ = ["Creation", "DataParallel", "Exchange", "Gradients", "Hardware", "Maths", "Memory", "Mixing", "Models"]
 __all__ += ["OpenWorld", "Parallel", "Placement", "Prefetching", "Promises", "Scopes", "SeveralDevices"]
-__all__ += ["SeveralPlacements", "Standard", "Storage", "Suite", "Timing", "Trees", "needs"]
+__all__ += ["SeveralPlacements", "Standard", "Storage", "Suite", "Timing", "Transfers", "Trees", "needs"]
 
 
 class Suite(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import xdevice
 from xdevice import device_of, devices, ones, to_device, to_numpy, transfer_guard, watch_transfers
 from xdevice.errors import NotSupportedError, TransferError
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, at_home, home, needs, on_several
@@ -31,7 +30,7 @@ def program(folder: Path, line: str, **names: Any) -> Any:
     """What a program's only line makes as ``y``, of the tensor ``x``: this file is none of the user's."""
     file = folder / "main.py"
     file.write_text(line, encoding="utf-8")
-    exec(compile(line, file, "exec"), vars(xdevice) | names, names)
+    exec(compile(line, file, "exec"), {"to_device": to_device, "to_numpy": to_numpy} | names, names)
     return names.get("y")
 
 
