@@ -217,7 +217,13 @@ inline DispatchKeySet on_cpu(DispatchKeySet keys) {
       c10::toRuntimePerBackendFunctionalityKey(keys.highestFunctionalityKey(), c10::BackendComponent::CPUBit));
 }
 
-inline std::atomic<bool> watching = false;  // whether Python looks at what is about to run
+// What is done beside computing, one bit for each; plug_in.py has the same numbers.
+enum : int {
+  COPIES = 1,  // Python looks at operations that may copy between devices
+  DTYPES = 2,  // dtypes that CUDA's kernels lack are refused
+  LATE = 4,    // copies arrive when they have been waited for
+};
+inline std::atomic<int> checks = 0;
 
 // Lets Python look at an operation that may copy between devices: it raises an error where that is forbidden.
 inline void look(const c10::OperatorHandle& op, const Plan& plan, const IValue* arguments) {
@@ -244,7 +250,9 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
   Run run{op, plan_of(op)};
   const Plan& plan = run.plan;
   auto* arguments = stack->data() + (stack->size() - plan.arguments);
-  if (C10_UNLIKELY(plan.waits && watching.load(std::memory_order_relaxed))) look(op, plan, arguments);
+  if (const int on = checks.load(std::memory_order_relaxed); C10_UNLIKELY(on)) {
+    if (on & COPIES && plan.waits) look(op, plan, arguments);
+  }
   for (int i = 0; i < plan.arguments; ++i) run.to_host(arguments[i], i);
   if (run.stranger) mixed(op.schema().name(), run.here(), *run.stranger);
   if (plan.generator >= 0) run.give_generator(arguments[plan.generator]);

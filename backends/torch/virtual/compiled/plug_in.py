@@ -17,6 +17,9 @@ from xdevice.kit import plugins, virtual_request
 
 _NUMBER = ctypes.c_int64
 
+COPIES, DTYPES, LATE = 1, 2, 4
+"""What may be done beside computing, for `Compiled.check`: see operations.h."""
+
 
 class Compiled:
     """Virtual GPUs by the functions of the library."""
@@ -36,7 +39,7 @@ class Compiled:
         self.current: Callable[[], int] = plug_in.xdevice_current
         self.exchange: Callable[[int], int] = plug_in.xdevice_exchange
         self.use: Callable[[bool], None] = plug_in.xdevice_use
-        self.watch: Callable[[bool], None] = plug_in.xdevice_watch
+        self.check: Callable[[int, bool], None] = plug_in.xdevice_check
         self.allocated: Callable[[int], int] = plug_in.xdevice_allocated
         self.peak: Callable[[int], int] = plug_in.xdevice_peak
         self.total: Callable[[int], int] = plug_in.xdevice_total
@@ -55,6 +58,9 @@ class Compiled:
 
     def is_forked(self) -> bool:
         return bool(self._library.xdevice_forked())
+
+    def watch(self, whether: bool) -> None:
+        self.check(COPIES, whether)
 
     def resize(self, storage: Any, size: int) -> None:
         _check(self._library.xdevice_resize(storage._cdata, size))

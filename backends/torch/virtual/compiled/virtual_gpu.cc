@@ -295,7 +295,7 @@ EXPORT int xdevice_used() { return used; }
 EXPORT int xdevice_forked() { return forked; }
 EXPORT void xdevice_use(int whether) { used = whether; }
 EXPORT void xdevice_show(int n) { count = n; }
-EXPORT void xdevice_watch(int whether) { watching = whether; }
+EXPORT void xdevice_check(int what, int whether) { whether ? checks |= what : checks &= ~what; }
 EXPORT int64_t xdevice_allocated(int index) { return accounting[index].now; }
 EXPORT int64_t xdevice_peak(int index) { return accounting[index].peak; }
 EXPORT int64_t xdevice_total(int index) { return accounting[index].total; }
