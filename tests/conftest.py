@@ -25,6 +25,8 @@ HERE = Path(__file__).parent
 
 # How processes meet: no framework takes part.
 SAME_EVERYWHERE = {"acceptor", "at_exit", "barrier", "coordinator", "fuzz", "shared_memory", "token"}
+# Of these folders, a test that takes no framework runs under NumPy alone, once.
+ONCE = {"maths", "transfers", "examples", "distributed"}
 FOR_ANY = {"core", "report", "rules"}  # of transfers, where nothing is copied
 WITH_LISTS = {"torch", "tensorflow", "paddle", "mxnet", "jax"}  # of the private names that virtual GPUs replace
 # What the core does between processes: one engine stands for all, and with --weekly none does.
@@ -33,7 +35,7 @@ ONE_ENGINE = dict.fromkeys(("explicit", "files", "restarts", "two_hosts"), ENGIN
 RECIPES = {"clusters": "torch"}  # whose packages are installed there only
 WEEKLY = {"tensorflow": "huge"}  # promises, by a part of their names: its allocator waits ten seconds for memory
 
-NO_PARAMETERS = SimpleNamespace(params={})
+NO_PARAMETERS = SimpleNamespace(params={}, id="")
 
 
 def pytest_addoption(parser):
@@ -43,7 +45,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs(name): the framework's tests/native file has that function")
-    config.addinivalue_line("markers", "weekly(but=()): takes long; with --weekly, or with a parameter of that name")
+    config.addinivalue_line("markers", "weekly(but=()): takes long; with --weekly, or with parameters of these names")
     config.addinivalue_line("markers", "one_engine: what the core does between processes, whichever the engine")
     # A change is judged by the same examples as the one before it; --hypothesis-profile=default draws others each time.
     if config.pluginmanager.has_plugin("hypothesispytest") and not config.getoption("--hypothesis-profile"):
@@ -88,6 +90,7 @@ def frameworks_of(folder, name, config):
 
 def pytest_collection_modifyitems(config, items):
     theirs = [item for item in items if all(has(item, mark.args[0]) for mark in item.iter_markers("needs"))]
+    theirs = [item for item in theirs if not is_numpys(item, config)]
     if not config.getoption("--weekly"):
         theirs = [item for item in theirs if not item.get_closest_marker("one_engine") or stands_for_all(item)]
         theirs = [item for item in theirs if not is_for_the_week(item)]
@@ -96,18 +99,26 @@ def pytest_collection_modifyitems(config, items):
         items[:] = theirs
 
 
+def is_numpys(item, config):
+    """Whether the test takes no framework, and has its run in NumPy's environment."""
+    folder, name = item.path.parent.name, item.path.stem.removeprefix("test_")
+    if folder not in ONCE or "numpy" in backends_of(config) or frameworks_of(folder, name, config):
+        return False
+    return "xdevice_backend" not in getattr(item, "callspec", NO_PARAMETERS).params
+
+
 def stands_for_all(item):
     """NumPy, too: it has none, and says so."""
     return item.callspec.params["xdevice_backend"] in (ENGINE, "numpy")
 
 
 def is_for_the_week(item):
-    given = {str(v) for v in getattr(item, "callspec", NO_PARAMETERS).params.values() if isinstance(v, (str, Path))}
-    if any(word in item.name for backend, word in WEEKLY.items() if backend in given):
+    given = f"-{getattr(item, 'callspec', NO_PARAMETERS).id}-"
+    if any(f"-{backend}-" in given and word in item.name for backend, word in WEEKLY.items()):
         return True
     mark = item.get_closest_marker("weekly")
     but = mark.kwargs.get("but", ()) if mark else ()
-    return mark is not None and given.isdisjoint([but] if isinstance(but, str) else but)
+    return mark is not None and not any(f"-{name}-" in given for name in ([but] if isinstance(but, str) else but))
 
 
 def has(item, word):

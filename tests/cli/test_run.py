@@ -87,6 +87,7 @@ def gone(pids, within=5):
     return not any(map(alive, pids))
 
 
+@pytest.mark.weekly
 def test_one_script_under_every_framework(script):
     status, report = run_json(script(WHERE), "--backend", "all")
     assert status == 0

@@ -190,6 +190,7 @@ def test_any_early_end_is_named(play, how):
     assert "rank 1 " in done.stderr and says in done.last, done.stderr
 
 
+@pytest.mark.weekly
 def test_threads_do_not_keep_a_failed_job(play):
     done = play("""
         import threading
@@ -204,6 +205,7 @@ def test_threads_do_not_keep_a_failed_job(play):
     assert "rank 1 " in done.stderr and "ValueError: v" in done.last, done.stderr
 
 
+@pytest.mark.weekly(but="full()")
 @pytest.mark.parametrize("how", ["os.close(1); os.close(2)", "full()"])
 def test_an_end_without_stderr(play, how):
     done = play(f"""

@@ -99,7 +99,7 @@ def test_recipes_in_one_folder_train_apart(environment, tmp_path):
     assert len(list(tmp_path.glob("*.safetensors"))) == 2
 
 
-@pytest.mark.weekly(but="torchrun.sh")
+@pytest.mark.weekly
 @pytest.mark.parametrize("recipe", ["torchrun.sh", "mpirun.sh"])
 def test_a_recipe_goes_on_after_a_kill(environment, job_processes, tmp_path, recipe):
     beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

@@ -8,7 +8,7 @@ import time
 import pytest
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 @pytest.mark.needs("gradient")
 def test_two_hosts_make_one_job(backend, launch_on):
     ended = [(process.communicate(timeout=120), process.returncode) for process in launch_on(backend, "agrees")]

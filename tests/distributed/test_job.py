@@ -25,7 +25,7 @@ def test_results_agree_to_the_bit(backend, launch):
         assert "float32[3] on cpu at ['b|;'] where rank 0 gives float32[2] on cpu at ['b|;']" in differs
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 @has_engine
 def test_the_mean_of_equals_is_exact(backend, launch):
     done = launch(backend, "means_are_exact", n=3)
@@ -33,6 +33,7 @@ def test_the_mean_of_equals_is_exact(backend, launch):
     assert [done.of(rank)[-1] for rank in range(3)] == ["exact"] * 3
 
 
+@pytest.mark.weekly(but="torch")
 @has_engine
 def test_one_host_listens_on_loopback_only(backend, launch):
     done = launch(backend, "listens")
@@ -54,6 +55,7 @@ def test_missing_and_disagreeing_ranks(backend, launch):
     assert disagrees in done.of(1)
 
 
+@pytest.mark.weekly(but=("torch", "raising"))
 @has_engine
 @pytest.mark.parametrize(
     ("scenario", "status", "says"),

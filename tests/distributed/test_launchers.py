@@ -205,6 +205,7 @@ def launched(environment, *command):
     )
 
 
+@pytest.mark.weekly
 def test_the_frameworks_own_launcher(backend, environment):
     commands = {
         "torch": [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],

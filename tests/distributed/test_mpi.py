@@ -36,6 +36,7 @@ def test_an_error_under_mpirun_is_named(environment):
     assert "ValueError: a mistake of rank 1" in done.stderr
 
 
+@pytest.mark.weekly
 @pytest.mark.one_engine
 @needs_mpi
 def test_the_launcher_becomes_mpirun(backend, launch):

@@ -106,7 +106,7 @@ def check(engine, found):
             assert facts["error"] <= STEPS * 1.01, (what, facts)
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 def test_the_numbers_are_those_of_the_table(backend, measure):
     if str(backend) == "numpy":  # which has no engine of its own
         if shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") is None:

@@ -1,5 +1,7 @@
 """What is particular to JAX in a job of several processes."""
 
+import pytest
+
 LATE = """
 import jax
 import xdevice
@@ -44,6 +46,7 @@ distributed.barrier()
 """
 
 
+@pytest.mark.weekly
 def test_starting_too_late_says_so(launch, tmp_path):
     script = tmp_path / "late.py"
     script.write_text(LATE)

@@ -96,12 +96,14 @@ def test_devices_bits_and_no_service(run, trusts):
     assert "oordination" not in done.stderr  # else a process that outlives rank 0 would print its errors
 
 
+@pytest.mark.weekly
 def test_an_own_strategy_works_beside_it(run):
     done = run(OWN, limit=60, XDEVICE_TRUST_NETWORK="1")
     assert done.status == 0, done.stderr
     assert done.of(0)[-1] == done.of(1)[-1] == "agreed"
 
 
+@pytest.mark.weekly
 def test_joining_after_the_first_tensor(run):
     done = run(LATE)
     assert done.status == 0, done.stderr

@@ -36,6 +36,7 @@ def test_a_lost_host_ends_the_job(hosts, launch_on):
         assert other in stderr
 
 
+@pytest.mark.weekly
 def test_under_mpirun_its_variables_are_used(environment):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     mpirun = shutil.which("mpirun", path=path)

@@ -79,6 +79,7 @@ def test_a_kill_changes_no_bit(training, tmp_path):
             assert broken[part][name].tobytes() == values.tobytes(), (name, seen)
 
 
+@pytest.mark.weekly
 def test_an_unreadable_checkpoint_is_passed_over(backend, tmp_path, environment):
     """By every process, for the one before it, which the next save does not overwrite with the unreadable one."""
     file = tmp_path / "net"

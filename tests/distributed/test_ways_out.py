@@ -7,7 +7,7 @@ import pytest
 WAYS_OUT = Path(__file__).with_name("ways_out.py")
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 @pytest.mark.needs("gradient")
 def test_native_trainers_take_the_same_step(backend, launch):
     done = launch(backend, script=WAYS_OUT, options=["--trust-network"])

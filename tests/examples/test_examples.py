@@ -84,10 +84,12 @@ def test_no_example_names_a_framework(script, allowed):
     assert set(registered()) & set(re.findall(r"\w+", code_of(script))) == allowed
 
 
+@pytest.mark.weekly
 def test_the_lesson_prints_the_same_lines(backend):
     assert output(backend, "use_gpu.py") == output("numpy", "use_gpu.py")
 
 
+@pytest.mark.weekly(but="numpy")
 def test_the_lesson_without_a_gpu(backend):
     facts = dict(line.strip().split(": ", 1) for line in output(backend, "use_gpu.py").splitlines() if ": " in line)
     assert facts["GPUs to use here"] == "0"
@@ -100,7 +102,7 @@ def test_the_lesson_without_a_gpu(backend):
     assert "its weight holds [0.5, -1.0, 2.0]" in lines
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly(but="numpy")
 def test_each_experiment_times_all_of_its_work(backend):
     printed = output(backend, "cpu_or_gpu.py", "--scale", "0.001")
     line = r"^  (.+?) +(\d+) × +([\d.]+) µs \(([\d.]+) to ([\d.]+)\) +([\d.]+) × the CPU's speed$"
@@ -144,7 +146,7 @@ def test_a_cuda_program_runs_unedited(backend):
     assert re.search(r"5 copies \(1 a step\), 20 B, gpu:0 → host: reads a number.*loss.item", seen.stderr)
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 @pytest.mark.needs("gradient")
 def test_experiments_time_the_cpu_and_a_gpu(backend):
     printed = output(backend, "cpu_or_gpu.py", "tiny", "transfer", "--scale", "0.001", virtual=2)
@@ -185,6 +187,7 @@ def test_two_virtual_gpus_or_the_reason_why_not(backend, script):
         assert printed.startswith(f"Not supported: {backend} has no virtual GPUs")
 
 
+@pytest.mark.weekly(but="torch")
 @on_two_gpus
 def test_adding_across_gpus_is_an_error(backend):
     lines = [line.strip() for line in output(backend, "copy_between_gpus.py").splitlines()]
@@ -195,6 +198,7 @@ def test_adding_across_gpus_is_an_error(backend):
     assert "copies nothing: True" in lines
 
 
+@pytest.mark.weekly(but="torch")
 @on_two_gpus
 @pytest.mark.parametrize("split", ["by layers", "by channels"])
 def test_a_split_network_equals_the_whole(backend, split):
@@ -206,6 +210,7 @@ def test_a_split_network_equals_the_whole(backend, split):
     assert re.search(r"gradients equal those of one device: (\w+)", part)[1] == "True"
 
 
+@pytest.mark.weekly(but="torch")
 @on_two_gpus
 def test_parallelism_times_each_gpu_and_both(backend):
     printed = output(backend, "auto_parallel.py", "--scale", "0.001")
@@ -226,7 +231,7 @@ def test_lenet_learns_on_two_devices_as_on_one(backend, tmp_path):
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 @on_two_gpus
 def test_lenet_learns_in_two_processes_as_in_one(backend):
     command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "--backend", backend, "--time-limit", "170"]
@@ -246,7 +251,7 @@ def test_lenet_learns_in_two_processes_as_in_one(backend):
     assert float(ACCURACY.search(printed)[1]) > 0.7
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly(but="numpy")
 def test_digits_need_gradients(backend):
     done = run(backend, "digits.py", "--epochs", "10")
     if "def trainer" in (EXAMPLES / "native" / f"{backend}.py").read_text(encoding="utf-8"):
@@ -257,6 +262,7 @@ def test_digits_need_gradients(backend):
         assert done.stderr.startswith(f"digits.py: {backend} has no gradients")
 
 
+@pytest.mark.weekly
 @pytest.mark.needs("model")
 def test_training_is_repeatable(backend):
     first = re.compile(r"^epoch +1 .* accuracy [\d.]+", re.MULTILINE)
@@ -309,6 +315,7 @@ SLOW = {
 }
 
 
+@pytest.mark.weekly(but="torch")
 @on_two_gpus
 def test_the_report_leads_from_the_slow_loop_to_the_mended_one(backend):
     losses, report = watched(backend)

@@ -47,6 +47,7 @@ def test_what_the_user_imported_does_no_harm(first):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.weekly
 def test_a_plain_import_after_ours():
     code = """
 import tensorflow, xdevice

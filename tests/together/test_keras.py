@@ -171,6 +171,7 @@ assert [device_of(replica) for replica in replicas] == [first, second, cpu()]
     )
 
 
+@pytest.mark.weekly(but="torch")
 @pytest.mark.parametrize("framework", ON)
 def test_parts_of_keras_are_known(framework):
     run(
@@ -200,6 +201,7 @@ assert xdevice.to_numpy(xdevice.all_reduce([variable, variable])[0]).tolist() ==
     )
 
 
+@pytest.mark.weekly(but="torch")
 @pytest.mark.parametrize("framework", ON)
 def test_what_has_no_values_yet_has_no_device(framework):
     run(

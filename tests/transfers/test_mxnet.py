@@ -6,11 +6,13 @@ import sys
 import pytest
 
 
+@pytest.mark.weekly(but="2:stand-in")
 @pytest.mark.parametrize("gpus", ["2", "2:stand-in"])
 def test_copies_are_seen_and_refused(gpus, copies_on):
     copies_on("mxnet", gpus)
 
 
+@pytest.mark.weekly
 def test_there_is_nothing_to_see_without_a_gpu():
     program = """
 import xdevice

@@ -259,6 +259,7 @@ def test_a_device_that_is_not_there_is_an_error_of_the_loop(backend):
         list(prefetch([xdevice.ones(2, device="cpu")], "gpu:63"))
 
 
+@pytest.mark.weekly(but=("torch", "jax"))
 def test_a_lane_brings_the_batches_that_the_host_had(backend):
     """Under virtual GPUs that stand in, whose streams have the names of real ones'; elsewhere there are no lanes."""
     code = """

@@ -9,6 +9,7 @@ import pytest
 OPTIONS = "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"
 
 
+@pytest.mark.weekly(but="2:stand-in")
 @pytest.mark.parametrize("gpus", ["2", "2:stand-in"])
 def test_copies_are_seen_and_refused(gpus):
     options = *OPTIONS, "--xdevice-backend=tensorflow", f"--xdevice-virtual-gpus={gpus}"
@@ -22,6 +23,7 @@ def test_copies_are_seen_and_refused(gpus):
     assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
 
 
+@pytest.mark.weekly
 def test_there_is_nothing_to_see_without_a_gpu():
     program = """
 import numpy as np, tensorflow as tf, xdevice

@@ -11,6 +11,7 @@ SORTS = {"compiled": ("2", {}), "in_python": ("2", {"CXX": "absent"}), "stand_in
 OPTIONS = "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning", "--xdevice-backend=torch"
 
 
+@pytest.mark.weekly(but=("compiled", "stand_in"))
 @pytest.mark.parametrize("sort", SORTS)
 def test_copies_are_seen_and_refused(sort):
     gpus, env = SORTS[sort]
@@ -44,6 +45,7 @@ print(len(report))
     assert done.stdout.splitlines() == ["3.0 [1.0, 1.0, 1.0]", "0 True 0", "1"], done.stderr
 
 
+@pytest.mark.weekly
 def test_steps_of_keras_on_pytorch_are_counted_wherever_it_is_imported():
     program = """
 import torch, xdevice

@@ -48,6 +48,7 @@ def test_copies_take_their_time_each_way_and_it_is_said(backend):
     assert done.stderr.count("xdevice: virtual GPUs have a bus of 1 GB/s and 20000 µs a copy") == 1
 
 
+@pytest.mark.weekly(but="jax")
 @pytest.mark.needs("gradient")
 def test_prefetched_copies_are_waited_for_by_the_thread(backend):
     code = """
@@ -67,6 +68,7 @@ def test_prefetched_copies_are_waited_for_by_the_thread(backend):
     assert done.stdout.split() == ["MainThread", *["xdevice.prefetch"] * 4]
 
 
+@pytest.mark.weekly(but="jax")
 @pytest.mark.needs("gradient")
 def test_a_bad_bus_is_an_error_each_time_that_the_framework_is_used(backend):
     begin = "import xdevice\nfor _ in range(2):\n    try:\n        xdevice.ones(2)\n"

@@ -28,11 +28,13 @@ def names_replaced(backend):
     return run
 
 
-@pytest.mark.parametrize("options", [[], ["--stand-in"]], ids=["virtual", "stand-in"])
-def test_what_virtual_gpus_replace_is_what_the_adapter_lists(names_replaced, options):
-    assert names_replaced(*options) == []
+@pytest.mark.weekly(but="--stand-in")
+@pytest.mark.parametrize("option", ["--virtual", "--stand-in"])
+def test_what_virtual_gpus_replace_is_what_the_adapter_lists(names_replaced, option):
+    assert names_replaced(option) == []
 
 
+@pytest.mark.weekly(but="jax")
 def test_a_name_that_is_gone_is_named_with_the_version_and_the_last_that_works(names_replaced):
     owner = xdevice.backend()
     names = import_module(f"{owner.module}.private_names")

@@ -184,6 +184,19 @@ def test_a_sparse_gradient_comes_back_through_a_move():
     assert tf.convert_to_tensor(gradient).numpy().tolist() == [[0, 0], [2, 2], [0, 0], [1, 1]]
 
 
+def test_a_handle_does_not_move_alone():
+    for x in (tf.Variable([1.0]).handle, tf.data.Dataset.range(3)._variant_tensor):
+        assert to_device(x, "cpu") is x
+        for call in (
+            lambda x: to_device([x, tf.constant(1.0)], gpu(0)),
+            lambda x: to_device(x, "cpu", copy=True),
+            xdevice.to_numpy,
+            xdevice.tensor,
+        ):
+            with pytest.raises(xdevice.NotSupportedError, match="is a handle"):
+                call(x)
+
+
 def test_no_memory_figures_are_invented():
     on(gpu(1), lambda: tf.ones(1000))
     found = xdevice.memory_stats(gpu(1))
@@ -251,6 +264,7 @@ def trained(device, way, network, optimizer):
     return net, values, [weight.numpy() for weight in net.weights]
 
 
+@pytest.mark.weekly(but=("eager", "fitted-lenet-Adam"))
 @pytest.mark.parametrize("optimizer", [lambda: keras.optimizers.SGD(0.1, momentum=0.9), keras.optimizers.Adam])
 @pytest.mark.parametrize("network", [lenet, reader])
 @pytest.mark.parametrize("way", [eager, traced, fitted])
@@ -511,6 +525,7 @@ with tf.device(xdevice.native("gpu:2")):
     assert out.strip() == "<virtual Device('gpu:2')> cpu:0 gpu:0 gpu:1 gpu:2"
 
 
+@pytest.mark.weekly
 def test_another_number_is_an_error_and_to_hide_real_gpus_where_there_are_none_is_not():
     run("""
 assert len(xdevice.virtual_gpus(2, force=True)) == 2
@@ -526,6 +541,7 @@ else:
 SPLIT = "tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)"
 
 
+@pytest.mark.weekly(but="tf.ones(1)")
 @pytest.mark.parametrize(
     ("before", "says"),
     [

@@ -133,6 +133,7 @@ def test_strategies_sessions_meshes_and_servers_have_the_gpus_and_the_cpu_may_be
     ]
 
 
+@pytest.mark.weekly
 def test_a_mirrored_strategy_has_a_replica_on_each_gpu_and_gives_the_cpus_numbers(program):
     code = """
         import os, tensorflow as tf, keras, numpy as np
@@ -200,6 +201,7 @@ LOOP = """
 """
 
 
+@pytest.mark.weekly
 def test_a_loop_whose_weights_are_made_in_its_first_step_has_the_cpus_numbers(program):
     ran = program(LOOP), program(LOOP, gpus=False, XDEVICE_VIRTUAL_GPUS="2"), program(LOOP, gpus=False)
     assert [replicas for replicas, _ in ran] == ["2", "2", "1"]
@@ -279,6 +281,7 @@ UPPER = """
 """
 
 
+@pytest.mark.weekly
 def test_operations_that_gpus_lack_are_on_the_cpu_and_refused_without_soft_placement(program):
     *places, first, second = program(UPPER)
     assert places == ["CPU:0 CPU:0 CPU:0 CPU:0", "['CPU:0']", "True", "b'A'"]
@@ -288,6 +291,7 @@ def test_operations_that_gpus_lack_are_on_the_cpu_and_refused_without_soft_place
     assert program(UPPER, words=["--lenient"])[2:] == ["True", "b'A'", "b'A'", "b'A'"]
 
 
+@pytest.mark.weekly
 def test_a_gpu_that_is_not_there_is_gpu_0_or_an_error_that_names_gpus(program):
     lines = program("""
         import tensorflow as tf

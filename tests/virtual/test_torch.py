@@ -824,6 +824,7 @@ print(*(xdevice.as_device(name) is d is xdevice.gpu(1) for name in names), xdevi
     assert run(code, **{ENV: "2"}).split()[-5:] == ["True"] * 5
 
 
+@pytest.mark.weekly
 def test_torch_compile_traces_a_first_use_in_one_graph_and_asks_again_on_another_device():
     code = """
 net = torch.nn.Linear(2, 2)

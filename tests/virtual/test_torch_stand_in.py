@@ -76,6 +76,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.weekly
 def test_parallel_training_under_torchrun_gives_the_cpus_numbers(tmp_path):
     torchrun = tmp_path / "torchrun"
     torchrun.write_text(TORCHRUN)  # as pip writes it into the environment's folder of commands
@@ -188,6 +189,7 @@ print(x.grad.tolist(), x.grad.device)
 """
 
 
+@pytest.mark.weekly(but="mode")
 @pytest.mark.parametrize("tracer", ["compile", "make_fx", "mode"])
 def test_the_first_backward_of_a_process_may_be_traced(tracer):
     out, _ = run("-W", "ignore", "-c", FIRST_BACKWARD, tracer)

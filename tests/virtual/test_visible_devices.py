@@ -53,5 +53,6 @@ def test_a_program_chooses_one(said, backend):
     assert "CUDA_VISIBLE_DEVICES='0,1' was set for the machine's GPUs" in err
 
 
+@pytest.mark.weekly(but="jax")
 def test_a_program_hides_all(said, backend):
     assert said("-1")[0] == [NONE[backend], "0 cpu:0"]
