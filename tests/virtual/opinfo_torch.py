@@ -1,6 +1,6 @@
 """PyTorch's own database of operations, OpInfo, run on a virtual GPU against the CPU.
 
-    python tests/virtual/opinfo_torch.py [--ops add,mm,...] [--every 4] [--samples 4] [--jobs 2] [--json FILE] [--stand-in]
+    python tests/virtual/opinfo_torch.py [--ops add,mm,...] [--every N] [--samples 4] [--json FILE] [--stand-in]
 
 For each operation, PyTorch's own sample inputs: forward, in place, with ``out=``, and backward, on ``gpu:1``
 and on the CPU. Every second sample arrives through DLPack. Operations on sparse tensors are compared in each layout,
