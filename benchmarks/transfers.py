@@ -34,8 +34,8 @@ from xdevice.parallel.vectors import moved, packs_of
 SIZES = [4 * 16**k for k in range(7)] + [2**30]
 """4 B, 64 B, …, 64 MiB, and 1 GiB."""
 
-MANY = 64
-"""Tensors that are sent one by one, or as one vector."""
+MANY = (4, 16, 64)
+"""Numbers of tensors that are sent one by one, or as one vector."""
 
 SLICE = 2e-3
 """Seconds for which a contender is repeated between two looks at the clock."""
@@ -71,8 +71,9 @@ class Bench:
             y = xdevice.to_device(x, self.gpu)
             yield from self.rows("to the GPU", nbytes, self.one(x, self.gpu))
             yield from self.rows("to the host", nbytes, self.one(y, xdevice.cpu()))
-        for nbytes in (4, 2**10, 2**14, 2**18):
-            yield from self.rows(f"{MANY} tensors", nbytes, self.many(nbytes))
+        for number in MANY:
+            for nbytes in (4, 2**10, 2**14, 2**16, 2**18):
+                yield from self.rows(f"{number} tensors", nbytes, self.many(number, nbytes))
         yield from self.rows("steps with batches", self.batches()[0].nbytes, self.loaders())
         yield from self.rows("LeNet step", 0, self.watching())
 
@@ -121,9 +122,9 @@ class Bench:
         call: Call = own["call"]
         return call
 
-    def many(self, nbytes: int) -> dict[str, Call]:
-        """Many tensors of so many bytes each: moved one by one, and as one vector."""
-        tensors = [xdevice.ones(nbytes // 4, dtype="float32", device="cpu") for _ in range(MANY)]
+    def many(self, number: int, nbytes: int) -> dict[str, Call]:
+        """So many tensors of so many bytes each: moved one by one, and as one vector."""
+        tensors = [xdevice.ones(nbytes // 4, dtype="float32", device="cpu") for _ in range(number)]
 
         def coalesced() -> Any:
             (pack,) = packs_of(tensors)

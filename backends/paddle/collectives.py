@@ -13,6 +13,7 @@ _ELEMENTWISE = {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}
 _WIDER = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "int32", "int16": "int32"}
 """Dtypes to compute in: Paddle's CPU kernels lack addition of 16-bit floats and comparison of small integers."""
 _STORED = ("float8_e4m3fn", "float8_e5m2")
+_USUAL = {"bool", "uint8", "int32", "int64", "bfloat16", "float16", "float32", "float64"}
 _LETTERS = {"bool": "b", "uint": "u", "int": "i", "bfloat": "f", "float": "f", "complex": "c"}
 
 
@@ -45,6 +46,13 @@ def pack(tensors: Sequence[Any]) -> Any:
     with paddle.no_grad():
         flat = [dense(tensor).detach().reshape([-1]) for tensor in tensors]
         return paddle.concat(flat) if len(flat) > 1 else flat[0].clone()
+
+
+def is_packable(tensor: Any, nbytes: int) -> bool:
+    if type(tensor) is not paddle.Tensor or not tensor.stop_gradient or not tensor.is_dense():
+        return False
+    is_usual = dtype_name(tensor) in _USUAL and tensor.is_contiguous()
+    return is_usual and 0 < int(tensor.size) * tensor.element_size() <= nbytes
 
 
 def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:

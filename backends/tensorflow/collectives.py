@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import record  # the gradient tape
 
@@ -52,6 +53,13 @@ def pack(tensors: Sequence[Any]) -> Any:
     with apart(device):
         flat = [_reshaped(tf.convert_to_tensor(tensor), (-1,), device) for tensor in tensors]
         return arrived(tf.concat(flat, 0), device) if len(flat) > 1 else copy(flat[0])
+
+
+def is_packable(tensor: Any, nbytes: int) -> bool:
+    if type(tensor) is not tf.__internal__.EagerTensor or tensor.dtype == tf.int32:  # which a GPU's kernels keep here
+        return False
+    is_usual = not tensor.dtype.is_quantized and np.dtype(tensor.dtype.as_numpy_dtype).kind in "biufc"
+    return is_usual and 0 < tensor.dtype.size * tensor.shape.num_elements() <= nbytes
 
 
 def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:

@@ -15,6 +15,7 @@ from xdevice.errors import ArgumentTypeError, NotSupportedError
 
 _UNSIGNED = tuple(getattr(torch, f"uint{bits}") for bits in (8, 16, 32, 64) if hasattr(torch, f"uint{bits}"))
 _SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
+_USUAL = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool, torch.uint8, *_SIGNED}
 
 
 def kind(tensor: torch.Tensor) -> str:
@@ -51,6 +52,13 @@ def leaf(tensor: Any) -> Any:
 def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
         return torch.cat([_dense(plain(tensor)).reshape(-1) for tensor in tensors])
+
+
+def is_packable(tensor: torch.Tensor, nbytes: int) -> bool:
+    if type(tensor) is not torch.Tensor or not is_array(tensor) or tensor.requires_grad:
+        return False
+    is_usual = tensor.dtype in _USUAL and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+    return is_usual and 0 < tensor.numel() * tensor.element_size() <= nbytes
 
 
 def unpack(vector: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:

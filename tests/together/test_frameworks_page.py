@@ -8,7 +8,13 @@ import xdevice
 from xdevice.contract import CAPABILITIES
 from xdevice.framework.adapters import ORDER, registered
 
-MAY_BE_LEFT_OUT = {"is_data", "is_tracing", "reuses_traces", "lane"}  # no plain data, no compiler: nothing is lacking
+MAY_BE_LEFT_OUT = {
+    "is_data",
+    "is_tracing",
+    "reuses_traces",
+    "lane",
+    "is_packable",
+}  # no plain data, no compiler: nothing is lacking
 
 PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
 

@@ -39,6 +39,16 @@ def ahead(batches, size=2, place=sent):
     return Ahead(batches, place, size)
 
 
+def ran(code, backend, env):
+    """The number that a program prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, timeout=120, env={**os.environ, "XDEVICE_BACKEND": backend, **env},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout or 0)
+
+
 def threads():
     return [thread for thread in threading.enumerate() if thread.name == "xdevice.prefetch"]
 
@@ -280,11 +290,48 @@ def test_a_lane_brings_the_batches_that_the_host_had(backend):
                     assert xdevice.to_numpy(batch["more"][0]).tolist() == [0, 1, 2]
             assert list(ahead._place._lanes) == [owner] and ahead._place._lanes[owner] is not None
     """
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
-        capture_output=True, text=True, timeout=120, env={**os.environ, "XDEVICE_BACKEND": backend},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ran(code, backend, {})
+
+
+@pytest.mark.needs("gradient")
+def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(backend):
+    code = """
+        import numpy, xdevice
+        xdevice.virtual_gpus(1)
+        kinds = ("float32", "float64", "int64", "bool")
+        made = {f"{kind} {i}": numpy.full((i % 3, 2) if i else (), i % 2, kind) for kind in kinds for i in range(25)}
+        batch = {name: xdevice.tensor(array, device="cpu") for name, array in made.items()}
+        batch |= {"again": batch["int64 1"], "large": xdevice.ones(2**13, device="cpu"), "text": "one"}
+        list(xdevice.prefetch([batch], "gpu:0"))  # what a framework copies once, such as shapes
+        with xdevice.watch_transfers() as report:
+            (there,) = xdevice.prefetch([batch], "gpu:0")
+        print(report.copies)
+        assert there["again"] is there["int64 1"] and list(there) == list(batch)
+        for name, like in xdevice.to_device({**batch, "text": 0}, "gpu:0").items():
+            if name != "text":
+                found = there[name]
+                assert (type(found), found.dtype, found.shape) == (type(like), like.dtype, like.shape), name
+                assert xdevice.device_of(found) == "gpu:0"
+                assert xdevice.to_numpy(found).tolist() == xdevice.to_numpy(like).tolist()
+    """
+    one_by_one, packed = (ran(code, backend, {"XDEVICE_VIRTUAL_BUS": bus}) for bus in ("", "16GB/s,1us"))
+    assert one_by_one - packed == (4 * 16 if xdevice.backend().open("packing").has("is_packable") else 0)
+
+
+def test_a_tensor_whose_vector_would_lose_something_travels_alone(backend):
+    """Gradients, memory in another order, a class of its own, no elements."""
+    owner = xdevice.backend()
+    if not owner.open("packing").has("is_packable"):
+        return
+    x, packs = xdevice.ones((2, 3), device="cpu"), owner.packing.is_packable
+    assert packs(x, 24) and not packs(x, 23) and not packs(xdevice.ones((0, 3), device="cpu"), 24)
+    module = owner.framework
+    others = {
+        "torch": lambda: [x.t(), x.clone().requires_grad_(), module.nn.Parameter(x), x.to_sparse(), x.cfloat().conj()],
+        "tensorflow": lambda: [module.Variable(x), module.constant("text"), module.constant(1), 1.0],
+        "paddle": lambda: [module.create_parameter([2, 3], "float32"), x.to_sparse_coo(2)],
+    }
+    assert not any(packs(other, 2**14) for other in others[str(owner)]())
 
 
 @pytest.mark.gpu

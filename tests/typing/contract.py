@@ -113,6 +113,7 @@ hardware: list[contract.Hardware] = [
     cupy_hardware,
 ]
 lanes: list[contract.Lanes] = [torch_lanes]
+packing: list[contract.Packing] = [torch_collectives, tensorflow_collectives, paddle_collectives]
 allocation: list[contract.Allocation] = [
     torch_memory,
     tensorflow_memory,

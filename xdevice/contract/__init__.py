@@ -5,7 +5,17 @@ arguments first: a device exists, a shape is a tuple of ints, a move is needed. 
 framework cannot provide is left out, and the adapter's ``CANNOT`` gives the reason.
 """
 
-from xdevice.contract.computing import Call, Collectives, Differentiation, Fft, Gradients, Linalg, Maths, Storage
+from xdevice.contract.computing import (
+    Call,
+    Collectives,
+    Differentiation,
+    Fft,
+    Gradients,
+    Linalg,
+    Maths,
+    Packing,
+    Storage,
+)
 from xdevice.contract.devices import Allocation, Build, Hardware, Memory, MemoryStats, Mixing, Properties, Virtual
 from xdevice.contract.jobs import Engine, Job
 from xdevice.contract.tensors import Compiling, Creation, Data, Exchange, Models, Placement, Role, Sharing, Trees
@@ -15,8 +25,8 @@ from xdevice.contract.transfers import Copy, Kind, Lane, Lanes, Mark, Transfers,
 __all__ = [
     "CAPABILITIES", "MODULES", "Allocation", "Build", "Call", "Collectives", "Compiling", "Copy", "Creation", "Data",
     "Differentiation", "Engine", "Exchange", "Fft", "Gradients", "Hardware", "Job", "Kind", "Lane", "Lanes", "Linalg",
-    "Mark", "Maths", "Memory", "MemoryStats", "Mixing", "Models", "Placement", "Properties", "Role", "Sharing",
-    "Storage", "Transfers", "Trees", "Virtual", "Watcher",
+    "Mark", "Maths", "Memory", "MemoryStats", "Mixing", "Models", "Packing", "Placement", "Properties", "Role",
+    "Sharing", "Storage", "Transfers", "Trees", "Virtual", "Watcher",
 ]
 # fmt: on
 
@@ -42,13 +52,13 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
             Gradients,
             Virtual,
         ),
-        *(Virtual, Mixing, Compiling, Collectives, Maths, Linalg, Fft, Storage, Transfers, Lanes, Engine),
+        *(Virtual, Mixing, Compiling, Collectives, Maths, Linalg, Fft, Storage, Transfers, Lanes, Packing, Engine),
     )
 }
 """Each capability with the functions that it may have."""
 
 MODULES = {
     "trees": "models", "data": "placement", "sharing": "exchange", "linalg": "maths.linalg", "fft": "maths.fft",
-    "lanes": "transfers.lanes", "allocation": "memory",
+    "lanes": "transfers.lanes", "allocation": "memory", "packing": "collectives",
 }  # fmt: skip
 """Where an adapter has the functions of a capability, if not in the module of that name."""

@@ -95,6 +95,16 @@ class Collectives(Protocol):
         """
 
 
+class Packing(Protocol):
+    """Which tensors travel to a device sooner as one vector, by `Collectives.pack` and ``unpack``."""
+
+    def is_packable(self, tensor: Any, nbytes: int) -> bool:
+        """Whether a vector gives the tensor back as it is, and it has at most ``nbytes``.
+
+        Then it is dense, of no graph, and not empty.
+        """
+
+
 class Maths(Protocol):
     """The framework's arrays under the array API standard's names."""
 

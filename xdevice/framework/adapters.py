@@ -81,6 +81,7 @@ class Backend(str):
     storage: contract.Storage
     transfers: contract.Transfers
     lanes: contract.Lanes
+    packing: contract.Packing
     engine: contract.Engine
 
     def __new__(cls, name: str, module: str) -> Backend:

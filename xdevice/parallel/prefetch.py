@@ -9,11 +9,13 @@ from xdevice.device import Device, as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, XDeviceError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership
+from xdevice.hardware import virtual_bus
 from xdevice.hardware.devices import as_device, is_device, require
 from xdevice.hardware.virtual import is_virtual
 from xdevice.parallel.ahead import Ahead, Placed
 from xdevice.parallel.batches import Shards, shards
 from xdevice.parallel.replicas import checked_devices
+from xdevice.parallel.vectors import moved, packs_of
 from xdevice.tensors.placement import devices_of, to_device
 from xdevice.tensors.trees.leaves import what_is
 from xdevice.tensors.trees.tree import flatten
@@ -91,6 +93,14 @@ def prefetch(batches: Iterable[Any], device: Any, size: int = 2, *, pin: bool = 
     return Ahead(batches, partial(_split, devices, ways), number)
 
 
+_SMALL, _MANY = 2**14, 16
+"""Bytes of a tensor, and how many of a dtype, from which one vector is quicker: by benchmarks/transfers.py."""
+
+
+def _same(tensor: Any) -> Any:
+    return tensor
+
+
 class _Way:
     """How batches get to one device: on a lane of their own, where the framework has one to a real GPU."""
 
@@ -102,11 +112,12 @@ class _Way:
         owner = None if self._device.kind == "cpu" else _owner_on_host(batch)
         lane = None if owner is None else self._lane(owner)
         if lane is None:
-            placed = to_device(batch, self._device)
+            placed = to_device(batch if owner is None else _packed(batch, owner, self._device), self._device)
             return Placed(placed, placed is not batch)
-        pinned = _mapped(batch, lane.pinned)[0] if self._pin else batch
         with lane:
-            placed, tensors = _mapped(to_device(pinned, self._device, non_blocking=True), lambda tensor: tensor)
+            packed = _packed(batch, owner, self._device, lane.pinned if self._pin else _same)
+            pinned = _mapped(packed, lane.pinned)[0] if self._pin else packed
+            placed, tensors = _mapped(to_device(pinned, self._device, non_blocking=True), _same)
             return Placed(placed, True, [(lane.mark(), tensors)])
 
     def _lane(self, owner: Backend) -> Lane | None:
@@ -135,6 +146,19 @@ def _owner_on_host(batch: Any) -> Backend | None:
         return found.pop() if len(found) == 1 and devices_of(batch) == {_HOST} else None
     except XDeviceError:
         return None  # `to_device` raises it, with the path
+
+
+def _packed(batch: Any, owner: Backend, device: Device, prepared: Callable[[Any], Any] = _same) -> Any:
+    """The batch with its small tensors on the device, if they are many: those of a dtype travel as one vector."""
+    if not owner.open("packing").has("is_packable") or (is_virtual(owner, device) and not virtual_bus.requested()):
+        return batch
+    require(owner, device)
+    there: dict[int, Any] = {}
+    for pack in packs_of([tensor for tensor in _mapped(batch, _same)[1] if owner.packing.is_packable(tensor, _SMALL)]):
+        if len(pack.tensors) >= _MANY:
+            parts = pack.unpacked(moved(prepared(pack.packed()), owner, device))
+            there.update(zip(map(id, pack.tensors), parts, strict=True))
+    return _mapped(batch, lambda tensor: there.get(id(tensor), tensor))[0] if there else batch
 
 
 def _mapped(tree: Any, change: Callable[[Any], Any]) -> tuple[Any, list[Any]]:

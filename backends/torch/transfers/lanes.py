@@ -32,7 +32,7 @@ class _Lane:
         self._entered.pop().__exit__(*error)
 
     def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor if tensor.is_pinned() else tensor.pin_memory()
+        return tensor.pin_memory() if tensor.is_cpu and not tensor.is_pinned() else tensor
 
     def mark(self) -> Mark:
         return _Mark(self._module, self._device, self._stream.record_event())
