@@ -161,7 +161,32 @@ def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():
     properties = cuda.get_device_properties(0)
     numbers = "multi_processor_count max_threads_per_block clock_rate pci_bus_id L2_cache_size total_memory"
     assert all(isinstance(getattr(properties, name), int) for name in numbers.split())
-    assert cuda.memory_snapshot() == [] and cuda.cudart().cudaHostRegister(x.data_ptr(), 8, 0) == 0
+    assert cuda.memory_snapshot() == []
+
+def test_memory_is_registered_errors_have_words_and_a_librarys_preference_is_kept():
+    x, cudart = torch.ones(3), torch.cuda.cudart()
+    assert cudart.cudaHostRegister(x.data_ptr(), 12, 0) == 0 and x.is_pinned()
+    assert cudart.cudaHostUnregister(x.data_ptr()) == 0 and not x.is_pinned()
+    assert cudart.cudaHostUnregister(x.data_ptr()) == cudart.cudaError(1)
+    with pytest.raises(torch.cuda.CudaError, match=r"out of memory \(2\)"):
+        torch.cuda.check_error(2)
+    linalg, blas = torch.backends.cuda.preferred_linalg_library, torch.backends.cuda.preferred_blas_library
+    assert str(linalg("cusolver")).endswith("Cusolver") and str(blas("cublaslt")).endswith("Cublaslt")
+    linalg("default"), blas("default")
+
+
+def test_an_event_arrives_in_another_process():
+    event = torch.cuda.Event(interprocess=True)
+    event.record()
+    assert torch.cuda.Event.from_ipc_handle(1, event.ipc_handle()).query()
+
+
+def test_statistics_of_equal_batches_are_gathered():
+    x = torch.randn(4, 3, 5, device=FIRST)
+    parts = [torch.batch_norm_stats(part, 1e-5) for part in x.chunk(2)]
+    means, invstds = (torch.stack(found) for found in zip(*parts, strict=True))
+    counted = torch.batch_norm_gather_stats(x, means, invstds, None, None, 0.1, 1e-5, 10)
+    torch.testing.assert_close(counted, torch.batch_norm_stats(x, 1e-5))
 
 
 def test_comm_moves_tensors_between_them_and_fills_those_that_are_given():

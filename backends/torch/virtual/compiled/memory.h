@@ -183,6 +183,10 @@ struct Pinned final : c10::Allocator {
     ranges[uintptr_t(data)] = std::max<size_t>(n, 1);
     return {data, block, &release, Device(kCPU)};
   }
+  int note(uintptr_t pointer, size_t n) {  // as cudaHostRegister and cudaHostUnregister answer
+    std::lock_guard<std::mutex> one(lock);
+    return n ? (ranges[pointer] = n, 0) : ranges.erase(pointer) ? 0 : 1;
+  }
   bool holds(const void* pointer) {
     std::lock_guard<std::mutex> one(lock);
     auto after = ranges.upper_bound(uintptr_t(pointer));

@@ -32,6 +32,7 @@ class Compiled:
         plug_in.xdevice_start.argtypes = [ctypes.c_int, ctypes.c_int, _NUMBER, ctypes.c_int]
         plug_in.xdevice_limit.argtypes = [ctypes.c_int, _NUMBER]
         plug_in.xdevice_resize.argtypes = [ctypes.c_void_p, _NUMBER]
+        plug_in.xdevice_pin.argtypes = [ctypes.c_size_t, _NUMBER]
         for function in ("start", "resize", "cover"):
             getattr(plug_in, f"xdevice_{function}").restype = ctypes.c_char_p
         for function in ("allocated", "peak", "total"):
@@ -40,6 +41,7 @@ class Compiled:
         self.exchange: Callable[[int], int] = plug_in.xdevice_exchange
         self.use: Callable[[bool], None] = plug_in.xdevice_use
         self.check: Callable[[int, bool], None] = plug_in.xdevice_check
+        self.pin: Callable[[int, int], int] = plug_in.xdevice_pin
         self.allocated: Callable[[int], int] = plug_in.xdevice_allocated
         self.peak: Callable[[int], int] = plug_in.xdevice_peak
         self.total: Callable[[int], int] = plug_in.xdevice_total

@@ -296,6 +296,10 @@ EXPORT int xdevice_forked() { return forked; }
 EXPORT void xdevice_use(int whether) { used = whether; }
 EXPORT void xdevice_show(int n) { count = n; }
 EXPORT void xdevice_check(int what, int whether) { whether ? checks |= what : checks &= ~what; }
+EXPORT int xdevice_pin(uintptr_t pointer, int64_t bytes) {  // of the program's own memory; 0 bytes: no longer
+  at::globalContext().lazyInitDevice(TYPE);  // before, torch says that nothing is pinned
+  return pinned.note(pointer, bytes);
+}
 EXPORT int64_t xdevice_allocated(int index) { return accounting[index].now; }
 EXPORT int64_t xdevice_peak(int index) { return accounting[index].peak; }
 EXPORT int64_t xdevice_total(int index) { return accounting[index].total; }

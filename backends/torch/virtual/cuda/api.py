@@ -129,10 +129,31 @@ def replace() -> None:
     _replace_python(answers)
 
 
-_CUDART = "cudaProfilerStart", "cudaProfilerStop", "cudaDeviceSynchronize", "cudaHostRegister", "cudaHostUnregister"
-"""What ``torch.cuda.cudart()`` does at once, since the memory is the host's."""
+_CUDART = "cudaProfilerStart", "cudaProfilerStop", "cudaDeviceSynchronize"
+"""What ``torch.cuda.cudart()`` does at once."""
 
-_MARKS = "rangePushA", "rangePop", "rangeStartA", "rangeEnd", "markA"
+_ERRORS = {0: "no error", 1: "invalid argument", 2: "out of memory"}
+
+
+class _Error(int):
+    """``torch.cuda.cudart().cudaError``, an enumeration."""
+
+    success = 0
+
+
+def _runtime() -> SimpleNamespace:
+    """What ``torch.cuda.cudart()`` returns."""
+    return SimpleNamespace(
+        cudaError=_Error,
+        cudaGetErrorString=lambda error: _ERRORS.get(error, "unrecognized error code"),
+        cudaMemGetInfo=memory_info,
+        cudaHostRegister=lambda pointer, size, flags=0: compiled().pin(pointer, size),
+        cudaHostUnregister=lambda pointer: compiled().pin(pointer, 0),
+        **dict.fromkeys(_CUDART, _zero),
+    )
+
+
+_MARKS = "rangePushA", "rangePop", "rangeStartA", "rangeEnd", "markA", "deviceRangeStart", "deviceRangeEnd"
 """What ``torch.cuda.nvtx`` calls."""
 
 
@@ -140,8 +161,6 @@ def _replace_python(answers: dict[str, Callable[..., Any]]) -> None:
     """The same where ``torch.cuda`` has taken it over while it was imported."""
     left_out, queued = ("_check_cap", "_check_cub"), own.cuda._queued_calls
     queued[:] = [call for call in queued if not call[0].__name__.startswith(left_out)]
-    done, marks = dict.fromkeys(_CUDART, _zero), dict.fromkeys(_MARKS, _zero)
-    runtime = {"cudaMemGetInfo": memory_info, "cudaError": SimpleNamespace(success=0), "cudaGetErrorString": str}
     for name, value in (
         ("_is_in_bad_fork", answers["isInBadFork"]),
         ("_exchange_device", answers["exchangeDevice"]),
@@ -151,7 +170,7 @@ def _replace_python(answers: dict[str, Callable[..., Any]]) -> None:
         ("_cached_device_count", None),
         ("default_generators", tuple(in_use().generators)),
         ("graphs._cuda_isCurrentStreamCapturing", answers["isCurrentStreamCapturing"]),
-        ("_cudart", SimpleNamespace(**runtime, **done)),
-        ("nvtx._nvtx", SimpleNamespace(**marks)),
+        ("_cudart", _runtime()),
+        ("nvtx._nvtx", SimpleNamespace(**dict.fromkeys(_MARKS, _zero))),
     ):
         replace_name(f"torch.cuda:{name}", value)

@@ -59,6 +59,15 @@ def _libraries() -> None:
         compiled().cover()
 
     replace_name("torch:ops.load_library", load_library)
+    for kind in ("linalg", "blas"):
+        _prefer(kind)
+
+
+def _prefer(kind: str) -> None:
+    """Remember which library a program prefers: torch refuses those that its build does not have."""
+    chosen = [getattr(core, f"_get_{kind}_preferred_backend")()]
+    replace_name(f"torch._C:_get_{kind}_preferred_backend", lambda: chosen[0])
+    replace_name(f"torch._C:_set_{kind}_preferred_backend", lambda library: chosen.__setitem__(0, library))
 
 
 def _share() -> None:

@@ -43,6 +43,13 @@ def _gather_stats(  # noqa: PLR0913, PLR0917  (torch's signature)
     return joint, (variance + eps).rsqrt()
 
 
+def _gather_equal_stats(  # noqa: PLR0913, PLR0917  (torch's signature)
+    x: Tensor, means: Tensor, invstds: Tensor, mean: Maybe, var: Maybe, momentum: float, eps: float, count: int
+) -> tuple[Tensor, Tensor]:
+    """The same where each process has as many numbers."""
+    return _gather_stats(x, means, invstds, mean, var, momentum, eps, means.new_full((len(means),), count))
+
+
 def _normalized(  # noqa: PLR0913, PLR0917  (torch's signature)
     x: Tensor, weight: Maybe, bias: Maybe, mean: Tensor, invstd: Tensor, eps: float
 ) -> Tensor:
@@ -71,6 +78,7 @@ def register() -> None:
     ours = kernels_of("aten")
     for name, call in (
         ("batch_norm_stats", _stats),
+        ("batch_norm_gather_stats", _gather_equal_stats),
         ("batch_norm_gather_stats_with_counts", _gather_stats),
         ("batch_norm_elemt", _normalized),
         ("batch_norm_backward_reduce", _backward_sums),
