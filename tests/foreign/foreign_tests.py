@@ -1,7 +1,6 @@
 """A pytest plugin for run.py: which tests would run, and what came of each, as lines of JSON.
 
-``--foreign-log FILE`` is appended to. ``--foreign-without FILE`` names tests to leave out, ``--foreign-only FILE`` those
-to run: one id a line.
+``--foreign-log FILE`` is appended to; ``--foreign-only FILE`` names the tests to run, one id a line.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    for name in ("log", "without", "only"):
+    for name in ("log", "only"):
         parser.addoption(f"--foreign-{name}", type=Path)
 
 
@@ -46,17 +45,9 @@ def write(config: pytest.Config, **line: object) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    without, only = (
-        set(path.read_text().splitlines()) if (path := config.getoption(f"foreign_{name}")) else None
-        for name in ("without", "only")
-    )
-    items[:] = [
-        item
-        for item in items
-        if not is_skipped(item)
-        and (without is None or identity(item) not in without)
-        and (only is None or identity(item) in only)
-    ]
+    path = config.getoption("foreign_only")
+    only = set(path.read_text().splitlines()) if path else None
+    items[:] = [item for item in items if not is_skipped(item) and (only is None or identity(item) in only)]
     if config.option.collectonly:
         for item in items:
             write(config, test=identity(item))

@@ -1,6 +1,6 @@
 """Run another project's GPU tests on virtual GPUs that stand in, and say what came of each.
 
-    python tests/foreign/run.py skorch [--list] [--limit 20] [--match REGEX] [--json FILE] [--page]
+    python tests/foreign/run.py skorch [--list] [--needs] [--limit 20] [--match REGEX] [--json FILE] [--page]
 
 rows.toml says where a project's tests are and what they need; `--list` without a name lists the rows. A GPU test is one
 that is skipped, or not there, without GPUs, so the tests are collected twice. One that fails with GPUs is run again
@@ -22,10 +22,10 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from pathlib import Path
 from typing import Any
 
+import tomllib
 from causes import count, in_words, sort_by_cause, write_row
 
 HERE = Path(__file__).resolve().parent
@@ -41,6 +41,9 @@ def main() -> int:
             print(f"{name}: {row['repository']} {row['tag']}")
         return 0
     row = rows[options.row]
+    if options.needs:
+        print(*row["install"])
+        return 0
     checkout(row, options.checkouts)
     with tempfile.TemporaryDirectory() as folder:
         tests = Tests(row, options, Path(folder))
@@ -63,6 +66,7 @@ def parse(rows: dict[str, Any]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("row", nargs="?", choices=list(rows), metavar="NAME", help=", ".join(rows))
     parser.add_argument("--list", action="store_true", help="list the row's GPU tests, or the rows")
+    parser.add_argument("--needs", action="store_true", help="list the packages that the row needs")
     parser.add_argument("--limit", type=int, help="run about so many, spread over all")
     parser.add_argument("--match", default="", help="run those whose id the expression is found in")
     parser.add_argument("--json", type=Path, help="write what came of each test to this file")
@@ -153,7 +157,7 @@ class Tests:
         log = self.folder / "log"
         log.write_text("")
         stand_in = ["-m", "xdevice", "run", "--virtual-gpus", str(self.row.get("gpus", 2)), "--stand-in"]
-        pytest = ["-m", "pytest", "-p", "foreign_tests", "-o", "addopts=", "--foreign-log", str(log)]
+        pytest = ["-m", "pytest", "-p", "foreign_tests", "--rootdir=.", "-o", "addopts=", "--foreign-log", str(log)]
         files = [] if "--foreign-only" in arguments else self.row["tests"]
         command = [sys.executable, *stand_in * gpus, *pytest, *self.row.get("arguments", []), *arguments, *files]
         env = {**os.environ, **self.row.get("environment", {})}
@@ -161,6 +165,9 @@ class Tests:
             env |= self.row.get("environment_of_the_cpu", {})
         path = [str(HERE), *self.row.get("path", ["."]), *filter(None, [env.get("PYTHONPATH")])]
         env["PYTHONPATH"] = os.pathsep.join(path)
+        env["PATH"] = os.pathsep.join(
+            [str(Path(sys.executable).parent), env["PATH"]]
+        )  # torchrun, and the project's own
         self.ended = wait(command, env, self.where, log, self.options.timeout)
         return [json.loads(line) for line in log.read_text().splitlines()]
 

@@ -163,6 +163,7 @@ def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():
     assert all(isinstance(getattr(properties, name), int) for name in numbers.split())
     assert cuda.memory_snapshot() == []
 
+
 def test_memory_is_registered_errors_have_words_and_a_librarys_preference_is_kept():
     x, cudart = torch.ones(3), torch.cuda.cudart()
     assert cudart.cudaHostRegister(x.data_ptr(), 12, 0) == 0 and x.is_pinned()
