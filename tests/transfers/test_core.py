@@ -270,8 +270,7 @@ def test_what_a_line_calls_is_known_by_its_instruction(line, name, tmp_path):
 
     class Here:
         def at(self, *_):
-            frame = inspect.currentframe().f_back
-            found.append(callers.called(frame.f_code, frame.f_lasti))
+            found.append(callers.spot(inspect.currentframe().f_back).called)
 
         __call__ = __getitem__ = __add__ = at
 

@@ -9,7 +9,7 @@ import re
 import site
 import sys
 import sysconfig
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from types import CodeType, FrameType, ModuleType
 from typing import NamedTuple
@@ -31,10 +31,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictC
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _MOST = 12  # frames: a program that is deeper is cut at its outer end
 
-_MOST_CALLS = 4096
-
-_users: dict[str, bool] = {}  # whether a file is the user's
-_calls: dict[tuple[int, int], tuple[CodeType, str]] = {}  # not by the code itself, whose hash is slow
+_MOST_SPOTS = 4096
 
 
 class Place(NamedTuple):
@@ -52,6 +49,19 @@ class Place(NamedTuple):
         return linecache.getline(self.file, self.line).strip()
 
 
+class Spot(NamedTuple):
+    """An instruction of the user's program."""
+
+    place: Place
+    called: str  # the function or method that it calls, ``tolist``, or ``[]``; empty where it is not known
+    allowed: bool  # the line says so
+    loops: tuple[tuple[str, int, int], ...]  # file, first and last line of each loop around it, the innermost first
+
+
+_users: dict[str, bool] = {}  # whether a file is the user's
+_spots: dict[tuple[int, int], tuple[CodeType, Spot]] = {}  # not by the code itself, whose hash is slow
+
+
 def shown(file: str) -> str:
     """A file as a person writes it: relative where it is below the working directory."""
     try:
@@ -61,6 +71,7 @@ def shown(file: str) -> str:
     return file if relative.startswith("..") else relative
 
 
+@cache  # once for each framework
 def skip(*modules: ModuleType) -> None:
     """Take these modules, or packages, for a library's, wherever they are: a framework and its adapter."""
     global _libraries
@@ -80,9 +91,10 @@ def is_users(file: str) -> bool:
 
 
 class Caller(NamedTuple):
-    """A frame of the user's, and the one that it called, if that is Python's."""
+    """A frame of the user's, where it is, and the frame that it called, if that is Python's."""
 
     frame: FrameType
+    spot: Spot
     inner: FrameType | None
 
 
@@ -92,7 +104,7 @@ def callers(frame: FrameType | None) -> list[Caller]:
     inner: FrameType | None = None
     while frame is not None and len(found) < _MOST:
         if is_users(frame.f_code.co_filename):
-            found.append(Caller(frame, inner))
+            found.append(Caller(frame, spot(frame), inner))
         inner, frame = frame, frame.f_back
     return found
 
@@ -148,14 +160,18 @@ def loops(place: Place) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(found, reverse=True))
 
 
-def called(code: CodeType, instruction: int) -> str:
-    """The function or method that the instruction calls, ``tolist``, or ``[]``; empty where it is not known."""
+def spot(frame: FrameType) -> Spot:
+    """Where a frame of the user's is."""
+    code, instruction = frame.f_code, frame.f_lasti
     key = id(code), instruction
-    known = _calls.get(key)
+    known = _spots.get(key)
     if known is None:
-        if len(_calls) > _MOST_CALLS:
-            _calls.clear()
-        known = _calls[key] = code, _named_at(code, instruction)  # the code is kept, so that its id stays its own
+        if len(_spots) > _MOST_SPOTS:
+            _spots.clear()
+        place = Place(code.co_filename, frame.f_lineno)
+        around = tuple((place.file, *lines) for lines in loops(place))
+        found = Spot(place, _named_at(code, instruction), is_allowed(place), around)
+        known = _spots[key] = code, found  # the code is kept, so that its id stays its own
     return known[1]
 
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from xdevice.contract import Copy, Kind
 from xdevice.device import Device
-from xdevice.tensors.transfers.callers import Caller, Place, loops
+from xdevice.tensors.transfers.callers import Caller, Place
 from xdevice.tensors.transfers.watching import Event, Listener
 
-Loop = tuple[str, int]
-"""A loop: its file and first line."""
+Key = TypeVar("Key")
+Loop = tuple[str, int, int]
+"""A loop: its file, first and last line."""
 
+_Counts = defaultdict[Key, int]  # quicker than a Counter
 _MOST = 64  # addresses that are kept for each line
 
 
@@ -29,9 +31,9 @@ class Site:
         self.kind: Kind = copy.kind
         self.operation, self.source, self.target = copy.operation, copy.source, copy.target
         self.copies = self.nbytes = self.pinned = self.non_blocking = 0
-        self.addresses: Counter[int] = Counter()
-        self.steps: Counter[int] = Counter()  # copies in each step
-        self.turns: dict[Loop, Counter[int]] = {}  # copies in each turn of each loop around the line
+        self.addresses = _Counts[int](int)
+        self.steps = _Counts[int](int)  # copies in each step
+        self.turns = defaultdict[Loop, _Counts[int]](lambda: _Counts(int))  # in each turn of each loop around the line
 
     def add(self, copy: Copy, step: int, turns: dict[Loop, int]) -> None:
         """One more copy."""
@@ -41,7 +43,7 @@ class Site:
         self.non_blocking += copy.non_blocking
         self.steps[step] += 1
         for loop, turn in turns.items():
-            self.turns.setdefault(loop, Counter())[turn] += 1
+            self.turns[loop][turn] += 1
         if copy.address and (copy.address in self.addresses or len(self.addresses) < _MOST):
             self.addresses[copy.address] += 1
 
@@ -56,7 +58,7 @@ class Recorder(Listener):
     def __init__(self) -> None:
         self.sites: dict[tuple[Place | None, Kind, Device, Device], Site] = {}
         self.steps = 0
-        self.turns: Counter[Loop] = Counter()  # of each loop in which something was copied
+        self.turns = _Counts[Loop](int)  # of each loop in which something was copied
         self._stepping: int | None = None  # the optimizer, or the function's code
         self._by_hand = False
         self._lock = threading.Lock()
@@ -77,7 +79,7 @@ class Recorder(Listener):
             if self._by_hand:  # the steps before were parts of its first
                 self.steps, self._by_hand, self._stepping = 0, False, None
                 for site in self.sites.values():
-                    site.steps = Counter({0: site.copies})
+                    site.steps = _Counts(int, {0: site.copies})
             self._count(id(optimizer))
 
     def stepped_by_hand(self, fn: Callable[..., Any]) -> None:
@@ -101,24 +103,28 @@ class Recorder(Listener):
         if sys.gettrace() is not None:
             return {}
         now: dict[Loop, int] = {}
-        for frame, inner in callers:
+        for frame, spot, inner in callers:
+            around = spot.loops
+            if not around:
+                continue  # it cannot go back
             mark = frame.f_trace
-            around = [(frame.f_code.co_filename, first, last) for first, last in loops(_place(frame))]
             if not isinstance(mark, _Mark):
                 begun = around
+            elif frame.f_lasti == mark.instruction:
+                begun = around[: _is_new(inner)]
             else:
                 shared = [loop for loop in around if loop[1] <= mark.line <= loop[2]]
-                has_gone_round = frame.f_lasti < mark.instruction or (
-                    frame.f_lasti == mark.instruction and _is_new(inner)
-                )
-                begun = [loop for loop in around if loop not in shared] + shared[:has_gone_round]
+                has_gone_round = frame.f_lasti < mark.instruction
+                begun = (*(loop for loop in around if loop not in shared), *shared[:has_gone_round])
             for loop in begun:
-                self.turns[loop[:2]] += 1
-            now.update({loop[:2]: self.turns[loop[:2]] for loop in around})
-        for frame, inner in callers:
-            for each in (frame, inner):
-                if each is not None:
-                    each.f_trace = _Mark(each.f_lasti, each.f_lineno)
+                self.turns[loop] += 1
+            for loop in around:
+                now[loop] = self.turns[loop]
+        for frame, spot, inner in callers:
+            if spot.loops:
+                frame.f_trace = _Mark(frame.f_lasti, spot.place.line)
+                if inner is not None and not isinstance(inner.f_trace, _Mark):
+                    inner.f_trace = _Mark(-1, 0)
         return now
 
 
@@ -135,7 +141,3 @@ class _Mark:
 def _is_new(inner: FrameType | None) -> bool:
     """Whether a call is another one than at the last copy; one of a function in C always is."""
     return inner is None or not isinstance(inner.f_trace, _Mark)
-
-
-def _place(frame: FrameType) -> Place:
-    return Place(frame.f_code.co_filename, frame.f_lineno)

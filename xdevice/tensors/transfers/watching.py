@@ -19,7 +19,7 @@ from xdevice.framework.choosing import decided
 from xdevice.framework.watched import Watched
 from xdevice.kit.units import size
 from xdevice.tensors.gradients import listen
-from xdevice.tensors.transfers.callers import Caller, Place, called, callers, calls_before, is_allowed, skip
+from xdevice.tensors.transfers.callers import Caller, Place, callers, calls_before, is_allowed, skip
 
 WORDS: dict[Kind, str] = {
     "copy": "a copy",
@@ -138,9 +138,10 @@ class Told:
             kind = of.kind if copy.kind == "copy" else None
         if kind is None and copy.kind in ("copy", "number", "size"):
             kind = _refined(copy, frame, own)
-        copy = copy if kind is None else copy._replace(kind=kind)
+        copy = copy if kind in (None, copy.kind) else copy._replace(kind=kind)
         place = place or _stands_for.get()
-        event = Event(copy, self._owner, place, own, context, place is not None and is_allowed(place))
+        allowed = own[0].spot.allowed if own else place is not None and is_allowed(place)
+        event = Event(copy, self._owner, place, own, context, allowed)
         for listener in (*_guards, *_recorders):
             listener.see(event)
 
@@ -168,7 +169,7 @@ listen(stepped_by_hand)
 def _refined(copy: Copy, frame: FrameType, own: Sequence[Caller]) -> Kind:
     """What a library makes the copy for: to show a tensor, to read its values, or to index one."""
     within = calls_before(frame)
-    name = called(own[0].frame.f_code, own[0].frame.f_lasti) if own else ""
+    name = own[0].spot.called if own else ""
     if copy.target.kind != "cpu":
         is_index = name == "[]" or not _INDEXING.isdisjoint(within[-1:])  # a factory may assign, too
         return "index" if is_index else copy.kind
@@ -179,7 +180,7 @@ def _refined(copy: Copy, frame: FrameType, own: Sequence[Caller]) -> Kind:
 
 
 def _line(own: Sequence[Caller]) -> Place | None:
-    return Place(own[0].frame.f_code.co_filename, own[0].frame.f_lineno) if own else None
+    return own[0].spot.place if own else None
 
 
 def _manager(owner: Backend) -> AbstractContextManager[Any]:
