@@ -169,7 +169,7 @@ class _Seen:
     def operation(self, operation: str, arguments: Any, places: set[str]) -> None:
         """An operation, with TensorFlow's names of the devices where its arguments are."""
         special = _special(operation)
-        target = HOST if special == "host" else here()
+        target = HOST if cpu_only.is_lacking(operation, arguments) else here()
         for place in places:
             if placed(place) is not target or special == "indices":
                 self._operands(operation, arguments, target)
@@ -179,7 +179,7 @@ class _Seen:
 
     def _special(self, special: str, operation: str, arguments: Any, target: Device) -> None:
         """What else the operation copies, or counts."""
-        if special == "size":
+        if special == "size" and target is not HOST:
             self._see(Copy("size", operation, 8, target, HOST))
         elif special == "count":
             self._counted(arguments)
@@ -227,8 +227,6 @@ def _special(operation: str) -> str:
     """What is to be looked at in an operation beside the places of its operands."""
     if operation in ("AssignAddVariableOp", "AssignVariableOp"):
         return "count"
-    if operation in cpu_only.NAMES:
-        return "host"
     if operation in _SIZES:
         return "size"
     return "function" if is_function(operation) else "indices" if takes_indices(operation) else ""

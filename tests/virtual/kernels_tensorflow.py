@@ -1,6 +1,9 @@
-"""Print the operations that have a kernel for the CPU and none for GPUs, for backends/tensorflow/virtual/cpu_only.py.
+"""Print what TensorFlow's CPU computes and GPUs do not, for backends/tensorflow/virtual/cpu_only.txt.
 
-python kernels_tensorflow.py    # in an environment with TensorFlow's build for CUDA; no GPU is needed
+python kernels_tensorflow.py > cpu_only.txt    # in an environment with TensorFlow's build for CUDA; no GPU is needed
+
+A line is an operation without a kernel for GPUs; or an operation, an attribute, and the dtypes of it that no kernel for
+GPUs has. Kernels that a GPU's operation runs in the host's memory, as for most 32-bit integers, are a GPU's.
 """
 
 from collections import defaultdict
@@ -13,21 +16,48 @@ APART = """
     Dataset TPU Tpu Xla Summary Reader Queue Table Calibration Sdca Test KernelLabel Dummy Delete Rpc Save
     Restore Accumulator Barrier Map MemoryCache Mkl _ Dump Stub Iterator Boosted Collective Print Assert
     PyFunc Experimental Fake Abort Checkpoint Kmeans KMC2 Candidate Skipgram Quantize quantiz Custom Debug
-    Batch File LMDB Record Deadline Sleep WithDefault GraphDef Const Unbatch Microfrontend
+    File LMDB Record Deadline Sleep WithDefault GraphDef Unbatch Microfrontend TensorArray Session DeepCopy
 """
+NOT_IN_PART = "Const", "Enter", "Exit", "Merge", "PreventGradient"  # of graphs, and of control flow
+HANDLES = tf.resource.as_datatype_enum, tf.variant.as_datatype_enum
 
 
 def takes_plain_tensors(name):
     definition = op_def_registry.get(name)
-    if definition is None or not definition.output_arg:
+    if definition is None or not definition.output_arg or any(word in name for word in APART.split()):
         return False
-    types = [tf.resource.as_datatype_enum, tf.variant.as_datatype_enum]
-    return not any(arg.is_ref or arg.type in types for arg in [*definition.input_arg, *definition.output_arg])
+    return not any(arg.is_ref or arg.type in HANDLES for arg in [*definition.input_arg, *definition.output_arg])
+
+
+def dtypes_of(found, attribute):
+    """All that its kernels take, or None if they take any."""
+    each = [{c.name: c.allowed_values.list.type for c in kernel.constraint}.get(attribute.name) for kernel in found]
+    return None if not all(each) else {dtype for types in each for dtype in types}
+
+
+def lacking(on_cpu, on_gpu, attribute):
+    there = dtypes_of(on_gpu, attribute)
+    if there is None:
+        return []
+    known = set(attribute.allowed_values.list.type)
+    here = dtypes_of(on_cpu, attribute) or known or set(range(1, 24))
+    return sorted(tf.as_dtype(dtype).name for dtype in (here & known if known else here) - there - set(HANDLES))
 
 
 assert tf.test.is_built_with_cuda(), "this is a build for the CPU, which does not know the kernels of GPUs"
-devices = defaultdict(set)
+kernels_of = defaultdict(lambda: defaultdict(list))
 for kernel in kernels.get_all_registered_kernels().kernel:
-    devices[kernel.op].add(kernel.device_type)
-only = [name for name, found in devices.items() if "CPU" in found and not found & {"GPU", "DEFAULT"}]
-print(*sorted(n for n in only if not any(word in n for word in APART.split()) and takes_plain_tensors(n)))
+    if not kernel.label:
+        kernels_of[kernel.op]["GPU" if kernel.device_type == "DEFAULT" else kernel.device_type].append(kernel)
+for name, found in sorted(kernels_of.items()):
+    # a variable is where its handle is made
+    if "CPU" not in found or not (takes_plain_tensors(name) or name == "VarHandleOp"):
+        continue
+    if "GPU" not in found:
+        if name not in NOT_IN_PART and "Batch" not in name:
+            print(name)
+    elif name not in NOT_IN_PART:
+        for attribute in op_def_registry.get(name).attr:
+            dtypes = lacking(found["CPU"], found["GPU"], attribute) if "type" in attribute.type else []
+            if dtypes := [dtype for dtype in dtypes if not dtype.startswith(("qint", "quint"))]:
+                print(name, attribute.name, *dtypes)

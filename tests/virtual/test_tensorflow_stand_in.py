@@ -285,10 +285,56 @@ UPPER = """
 def test_operations_that_gpus_lack_are_on_the_cpu_and_refused_without_soft_placement(program):
     *places, first, second = program(UPPER)
     assert places == ["CPU:0 CPU:0 CPU:0 CPU:0", "['CPU:0']", "True", "b'A'"]
-    for said in (first, second):
-        assert "Could not satisfy device specification '/" in said
-        assert "device:GPU:1'. enable_soft_placement=0. Supported device types [CPU]. All available devices" in said
+    place = "/job:localhost/replica:0/task:0/device:"
+    assert f"Could not satisfy device specification '{place}GPU:1'. enable_soft_placement=0. Supported" in first
+    assert f"types [CPU]. All available devices [{place}CPU:0, {place}GPU:0, {place}GPU:1]. [Op:StringUpper]" in first
+    assert "Cannot assign a device for operation" in second and "because no supported kernel for GPU devices" in second
     assert program(UPPER, words=["--lenient"])[2:] == ["True", "b'A'", "b'A'", "b'A'"]
+
+
+INTEGERS = """
+    import numpy as np, tensorflow as tf
+    def show(*tensors):
+        print(*(x.backing_device[-5:] if hasattr(x, "backing_device") else x.device[-5:] for x in tensors))
+    i, f = tf.constant([[1, 2], [3, 4]]), tf.constant([[1., 2], [3, 4]])
+    z, s = tf.complex(f, f), tf.constant([["a"], ["b"]])
+    show(tf.matmul(i, i), tf.argmax(i), tf.sqrt(z), tf.cumsum(tf.cast(f, "int16")), tf.split(i, 2)[0], tf.square(z))
+    show(tf.raw_ops.MatMul(a=[[1]], b=[[2]]), tf.argmax(f, output_type="int16"), tf.concat([s, s], 0))
+    show(tf.Variable(1), tf.Variable(["a"]))
+    show(tf.matmul(f, f), i + i, tf.argmax(f), tf.cumsum(f), tf.concat([i, i], 0), z * z)
+    show(tf.Variable([1, 2], dtype="int64"), tf.Variable(1.))
+    show(tf.raw_ops.MatMul(a=[[1.]], b=np.ones((1, 1), "float32")), tf.reduce_sum(i), tf.reduce_mean(f))
+    steps = tf.Variable(1)
+    @tf.function
+    def products(a, b):
+        steps.assign_add(1)
+        with tf.device("/GPU:1"):
+            return tf.matmul(a, a), tf.matmul(b, b)
+    show(*products(i, f))
+    compiled = tf.function(lambda a: tf.matmul(a, a), jit_compile=True)
+    print(int(steps), products(i, f)[0].numpy().tolist() == compiled(i).numpy().tolist() == [[7, 10], [15, 22]])
+    tf.config.set_soft_device_placement(False)
+    show(tf.matmul(i, i))
+    def asked(run):
+        try:
+            with tf.device("/GPU:1"): run()
+            print("runs")
+        except tf.errors.InvalidArgumentError as error: print(str(error).splitlines()[-1])
+    asked(lambda: tf.matmul(i, i))
+    asked(lambda: tf.Variable(1))
+    asked(lambda: (tf.matmul(f, f), i + i, tf.reduce_sum(i), tf.Variable(1.), tf.reshape(i, [-1])[1:], tf.range(3)))
+"""
+
+
+def test_dtypes_that_gpus_lack_are_on_the_cpu_and_refused_without_soft_placement(program):
+    lines = program(INTEGERS)
+    assert lines[:3] == [" ".join(["CPU:0"] * n) for n in (6, 3, 2)]
+    assert lines[3:6] == [" ".join(["GPU:0"] * n) for n in (6, 2, 3)]
+    assert lines[6:9] == ["CPU:0 GPU:1", "2 True", "CPU:0"]
+    for said, operation in zip(lines[9:11], ("MatMul", "VarHandleOp"), strict=True):
+        assert "enable_soft_placement=0. Supported device types [CPU]" in said and f"[Op:{operation}]" in said
+    assert lines[11:] == ["runs"]
+    assert program(INTEGERS, words=["--lenient"])[9:] == ["runs"] * 3
 
 
 @pytest.mark.weekly

@@ -1,7 +1,7 @@
 """Operations that GPUs lack, placed as TensorFlow places them: on the CPU, or refused without soft placement.
 
-They are those of text, images, sets and some others (`cpu_only`). An eager operation is looked at where it is run, one
-of a graph where it is made. What is text is on the CPU, whatever made it.
+They are those of text, images, sets and some others, and products of integers and the like (`cpu_only`). An eager
+operation is looked at where it is run, one of a graph where it is made. What is text is on the CPU, whatever made it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import errors
 from tensorflow.python.framework import ops as _ops
 
-from xdevice.backends.tensorflow.virtual.cpu_only import NAMES
+from xdevice.backends.tensorflow.virtual import cpu_only
 
 HOST = "CPU:0"
 
@@ -27,6 +27,8 @@ runtime: Any = pywrap_tfe
 def start() -> None:
     """Place them, eager ones and those of graphs."""
     runtime.TFE_Py_FastPathExecute = _eager(runtime.TFE_Py_FastPathExecute)
+    for name in ("TFE_Py_Execute", "TFE_Py_ExecuteCancelable"):
+        setattr(runtime, name, _from_tensors(getattr(runtime, name)))
     kind = ops.Graph
     kind._create_op_helper = _in_graph(kind._create_op_helper)
     kind = ops.EagerTensor
@@ -34,21 +36,48 @@ def start() -> None:
 
 
 def _eager(run: Callable[..., Any]) -> Callable[..., Any]:
-    def call(running: Any, operation: str, *args: Any) -> Any:
-        if operation not in NAMES or running.device_spec.device_type == "CPU":
-            return run(running, operation, *args)
-        _check(operation, running.device_spec.to_string())
+    def call(running: Any, operation: str, name: Any, *args: Any) -> Any:
+        if running.device_spec.device_type == "CPU" or not cpu_only.is_lacking(operation, args):
+            return run(running, operation, name, *args)
+        _refuse(operation)
         with context.device(HOST):
-            return run(running, operation, *args)
+            return run(running, operation, name, *args)
 
     return call
+
+
+def _from_tensors(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The long way, for arguments that were made tensors; all attributes are given."""
+
+    def call(running: Any, device: Any, operation: Any, inputs: Any, attributes: Any, *rest: Any) -> Any:
+        name = operation if isinstance(operation, str) else operation.decode()
+        given = dict(zip(attributes[::2], attributes[1::2], strict=True)) if attributes else {}
+        on_host = context.context().device_spec.device_type == "CPU"
+        if not on_host and cpu_only.is_lacking_for(name, given.__getitem__):
+            _refuse(name)
+            device = f"/device:{HOST}"
+        return run(running, device, operation, inputs, attributes, *rest)
+
+    return call
+
+
+def _full(device: str) -> str:
+    return device if "/job:" in device else f"/job:localhost/replica:0/task:0{device}"
 
 
 def _in_graph(create: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Any, operation: Any, compute_device: bool = True) -> None:
         create(self, operation, compute_device)
-        if compute_device and operation.type in NAMES and f"/device:{HOST}" not in operation.device:
-            _check(operation.type, operation.device)
+        if not compute_device or f"/device:{HOST}" in operation.device:
+            return
+        if cpu_only.is_lacking_for(operation.type, operation.get_attr):
+            if "GPU" in operation.device and not is_soft(context.context()):
+                raise errors.InvalidArgumentError(
+                    operation.node_def,
+                    operation,
+                    f"Cannot assign a device for operation {operation.name}: Could not satisfy explicit device "
+                    f"specification '{operation.device}' because no supported kernel for GPU devices is available.",
+                )
             spec = tf.DeviceSpec.from_string(operation.device).replace(device_type="CPU", device_index=0)
             operation._set_device(spec.to_string())
 
@@ -60,11 +89,13 @@ def is_soft(running: Any) -> bool:
     return running._soft_device_placement is not False
 
 
-def _check(operation: str, device: str) -> None:
+def _refuse(operation: str) -> None:
+    """Raise TensorFlow's error for an eager operation that was asked to run on a GPU, without soft placement."""
     running = context.context()
+    device = _full(running.device_spec.to_string())
     if "GPU" not in device or is_soft(running):
         return
-    listed = ", ".join(each.name for each in running.list_logical_devices())
+    listed = ", ".join(_full(each.name) for each in running.list_logical_devices())
     raise errors.InvalidArgumentError(
         None,
         None,
