@@ -101,7 +101,7 @@ def pytest_collection_modifyitems(config, items):
 
 def is_numpys(item, config):
     """Whether the test takes no framework, and has its run in NumPy's environment."""
-    folder, name = item.path.parent.name, item.path.stem.removeprefix("test_")
+    folder, name = item.path.parent.name, item.path.stem.removeprefix("test_").removeprefix("copies_")
     if folder not in ONCE or "numpy" in backends_of(config) or frameworks_of(folder, name, config):
         return False
     return "xdevice_backend" not in getattr(item, "callspec", NO_PARAMETERS).params
