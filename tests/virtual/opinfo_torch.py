@@ -210,7 +210,7 @@ def backward(op, args, kwargs):
     if not inputs or not outputs:
         return ()
     cotangents = [
-        torch.linspace(-1, 1, t.numel(), dtype=t.dtype).view(t.shape).to(t.device)
+        torch.linspace(-1, 1, t.numel()).view(t.shape).to(t.device, t.dtype)
         if t.layout is torch.strided
         else t.detach()
         for t in outputs

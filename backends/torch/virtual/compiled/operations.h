@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "devices.h"
+#include "dtypes.h"
 #include "sparse.h"
 
 namespace xdevice {
@@ -21,6 +22,7 @@ struct Plan {
   bool across = false;   // copies between devices
   bool waits = false;    // may copy between devices, or wait for a number
   bool differs = false;  // makes more where a gradient is wanted
+  const Special* special = nullptr;
 };
 
 inline Plan planned(const c10::OperatorHandle& op) {
@@ -37,6 +39,7 @@ inline Plan planned(const c10::OperatorHandle& op) {
     if (arguments[i].name() == "output_size" && name == "aten::repeat_interleave") plan.size = i;
     if (arguments[i].name() == "indices" && name.find("index") != std::string::npos) plan.indices = i;
   }
+  plan.special = special_of(op);
   plan.seeded = plan.generator < 0 && op.hasTag(Tag::nondeterministic_seeded);
   plan.waits = plan.across || plan.indices >= 0 || op.hasTag(Tag::dynamic_output_shape) ||
       op.hasTag(Tag::data_dependent_output);
@@ -138,6 +141,10 @@ struct Run {
       }
     }
     v = list;
+  }
+
+  bool has(const Tensor& host) const {
+    return std::any_of(aliases.begin(), aliases.end(), [&](const auto& each) { return each.second.is_same(host); });
   }
 
   Storage to_virtual(const Storage& s) {
@@ -261,7 +268,11 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
     c10::impl::ExcludeDispatchKeyGuard full(c10::DispatchKey::AutocastCPU);
     std::optional<Drawing> drawing;
     if (plan.seeded) drawing.emplace(run.here().index());
-    naming_out_of_memory([&] { op.redispatchBoxed(on_cpu(keys), stack); }, run.here().index());
+    std::optional<Wider> wider;
+    if (C10_UNLIKELY(plan.special != nullptr)) wider = prepare(*plan.special, op, arguments, plan.arguments, plan.written);
+    const auto& kernel = wider && wider->instead ? *wider->instead : op;
+    naming_out_of_memory([&] { kernel.redispatchBoxed(on_cpu(keys), stack); }, run.here().index());
+    if (wider) wider->round(*stack, op.schema().returns().size(), [&](const Tensor& t) { return run.has(t); });
   }
   if (plan.written) run.adopt();
   for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) run.to_virtual((*stack)[i]);

@@ -10,7 +10,7 @@ import torch
 from xdevice.backends.torch import mixing
 from xdevice.backends.torch.private_names import kernels_of, own, replace_name, untraced
 from xdevice.backends.torch.virtual import copies, streams, vgpu
-from xdevice.backends.torch.virtual.compiled import build
+from xdevice.backends.torch.virtual.compiled import build, cuda_dtypes
 from xdevice.backends.torch.virtual.runtime import NAME, in_use, known
 from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
 from xdevice.kit import plugins, virtual_request
@@ -33,6 +33,8 @@ class Compiled:
         plug_in.xdevice_limit.argtypes = [ctypes.c_int, _NUMBER]
         plug_in.xdevice_resize.argtypes = [ctypes.c_void_p, _NUMBER]
         plug_in.xdevice_pin.argtypes = [ctypes.c_size_t, _NUMBER]
+        plug_in.xdevice_dtypes.argtypes = [ctypes.c_char_p] * 3 + [ctypes.c_uint64] * 2
+        plug_in.xdevice_dtypes.restype = None
         for function in ("start", "resize", "cover"):
             getattr(plug_in, f"xdevice_{function}").restype = ctypes.c_char_p
         for function in ("allocated", "peak", "total"):
@@ -80,6 +82,8 @@ class Compiled:
                 f"virtual GPUs cannot be made under torch {torch.__version__}, which has changed: {error.decode()}; "
                 "report it, with this line"
             )
+        if self.name == "cuda":
+            cuda_dtypes.tell(self._library.xdevice_dtypes, virtual_request.current().lenient)
         kernels_of("xdevice_virtual").impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
         kernels_of("xdevice_virtual").impl("look", untraced(copies.look), "CPU")
         self.generators += [torch.Generator(f"{self.name}:{i}") for i in range(self.count)]  # the first: the defaults

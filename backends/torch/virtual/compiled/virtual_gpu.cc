@@ -61,6 +61,8 @@ std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, std::optional<bool
 }
 
 Tensor dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
+  if (auto row = dtypes.find("native_dropout_backward"); row != dtypes.end())
+    refuse_as_cuda({&row->second}, grad.scalar_type(), nullptr);
   Tensor noise = mask.to(grad.scalar_type());
   return grad.mul(scale ? noise.div_(1 / scale) : noise.mul_(0));
 }
@@ -299,6 +301,11 @@ EXPORT void xdevice_check(int what, int whether) { whether ? checks |= what : ch
 EXPORT int xdevice_pin(uintptr_t pointer, int64_t bytes) {  // of the program's own memory; 0 bytes: no longer
   at::globalContext().lazyInitDevice(TYPE);  // before, torch says that nothing is pinned
   return pinned.note(pointer, bytes);
+}
+EXPORT void xdevice_dtypes(const char* name, const char* reduce, const char* words, uint64_t on_cuda, uint64_t on_cpu) {
+  Dtypes& row = dtypes[name];
+  row.on_cpu |= on_cpu;
+  if (on_cuda) row.on_cuda.push_back({reduce, words, on_cuda}), refusing = true;
 }
 EXPORT int64_t xdevice_allocated(int index) { return accounting[index].now; }
 EXPORT int64_t xdevice_peak(int index) { return accounting[index].peak; }

@@ -1,0 +1,185 @@
+// Where CUDA's kernels and the CPU's take other dtypes: what the first lack is refused, and what the CPU's lack is
+// computed wider and rounded back. The rows are those of cuda_dtypes.json, which Python hands over.
+#pragma once
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/result_type.h>
+
+#include <unordered_map>
+
+#include "memory.h"
+
+namespace xdevice {
+using namespace at;
+using torch::jit::Stack;
+
+struct Dtypes {
+  struct Lack {
+    std::string reduce;  // the reduction that it is about, or empty
+    std::string words;   // CUDA's, with {} for the dtype
+    uint64_t types;      // one bit for each
+  };
+  std::vector<Lack> on_cuda;
+  uint64_t on_cpu = 0;
+};
+
+inline std::unordered_map<std::string, Dtypes>& dtypes = *new std::unordered_map<std::string, Dtypes>;
+
+// Facts about an operation that is not run like others, looked up once.
+struct Special {
+  const Dtypes* dtypes = nullptr;
+  std::string name;
+  int second = -1;  // the position of the operand that the first is promoted with
+  int dtype = -1, reduce = -1, driver = -1;
+  bool nowhere = false;  // has no kernel for the CPU
+};
+
+inline const Special* special_of(const c10::OperatorHandle& op) {
+  if (TYPE != c10::DeviceType::CUDA || op.schema().name().compare(0, 6, "aten::")) return nullptr;
+  Special made;
+  std::string name = made.name = op.schema().name().substr(6);
+  if (name.size() > 2 && name.back() == '_' && name[name.size() - 2] != '_') name.pop_back();
+  for (const auto& key : {name + "." + op.schema().overload_name(), name})
+    if (auto found = dtypes.find(key); found != dtypes.end() && !made.dtypes) made.dtypes = &found->second;
+  const auto& arguments = op.schema().arguments();
+  for (int i = 0; i < int(arguments.size()); ++i) {
+    const auto& argument = arguments[i].name();
+    if (argument == "other" || argument == "exponent") made.second = i;
+    if (argument == "dtype") made.dtype = i;
+    if (argument == "reduce") made.reduce = i;
+    if (argument == "driver" && name == "_linalg_svd") made.driver = i;
+  }
+  made.nowhere = true;
+  for (auto key : {c10::DispatchKey::CPU, c10::DispatchKey::SparseCPU, c10::DispatchKey::SparseCsrCPU})
+    if (op.hasComputedKernelForDispatchKey(key)) made.nowhere = false;
+  return made.dtypes || made.driver >= 0 || made.nowhere ? new Special(made) : nullptr;  // lasts as long as the operation
+}
+
+// The dtype that the kernel computes in: the one asked for, or that of the first tensor, promoted with a second operand.
+inline std::optional<ScalarType> computed_in(const Special& special, const IValue* arguments, int n) {
+  if (special.dtype >= 0 && arguments[special.dtype].isInt()) return arguments[special.dtype].toScalarType();
+  for (int i = 0; i < n; ++i) {
+    if (!arguments[i].isTensor() || !arguments[i].toTensor().defined()) continue;
+    const Tensor& first = arguments[i].toTensor();
+    if (first.layout() != kStrided) return std::nullopt;
+    if (special.second <= i) return first.scalar_type();
+    const IValue& second = arguments[special.second];
+    if (second.isTensor() && second.toTensor().defined()) return at::result_type(first, second.toTensor());
+    return second.isScalar() ? at::result_type(first, second.toScalar()) : first.scalar_type();
+  }
+  return std::nullopt;
+}
+
+inline void refuse_as_cuda(const Special& special, ScalarType type, const IValue* arguments) {
+  for (const auto& lack : special.dtypes->on_cuda) {
+    if (!(lack.types >> int(type) & 1)) continue;
+    if (!lack.reduce.empty() && arguments[special.reduce].toStringRef() != lack.reduce) continue;
+    std::string words = lack.words;
+    if (auto at = words.find("{}"); at != words.npos) words.replace(at, 2, c10::toString(type));
+    bool kernel = words.find("not implemented for") != words.npos || words.find("Could not run") == 0;
+    TORCH_CHECK_NOT_IMPLEMENTED(!kernel, words);
+    TORCH_CHECK(false, words);
+  }
+}
+
+// cuFFT's own limit in half precision.
+inline void check_signal_sizes(const Special& special, const IValue* arguments) {
+  const Tensor& x = arguments[0].toTensor();
+  auto dims = arguments[1].toDimVector();
+  for (size_t i = 0; i < dims.size(); ++i) {
+    bool last = special.name == "_fft_c2r" && i + 1 == dims.size();
+    int64_t size = last ? arguments[3].toInt() : x.size(dims[i]);
+    TORCH_CHECK((size & (size - 1)) == 0, "cuFFT only supports dimensions whose sizes are powers of two when computing in "
+        "half precision, but got a signal size of[", size, "]");
+  }
+}
+
+// One run in a wider dtype.
+struct Wider {
+  ScalarType narrow;
+  std::optional<c10::OperatorHandle> instead;  // another operation, with the same arguments
+  struct Made {
+    Tensor given, wide;
+    bool written;
+  };
+  c10::SmallVector<Made, 4> made;
+
+  static ScalarType over(ScalarType type) {
+    switch (type) {
+      case kHalf: case kBFloat16: return kFloat;
+      case kComplexHalf: return kComplexFloat;
+      case kBool: return kByte;
+      case kComplexFloat: case kComplexDouble: return type;
+      default: return kDouble;
+    }
+  }
+
+  bool takes(ScalarType type) const {
+    bool half = (narrow == kHalf || narrow == kComplexHalf) && (type == kHalf || type == kComplexHalf);
+    return (type == narrow || half) && over(type) != type;
+  }
+
+  void widen(IValue* arguments, int n, uint64_t written) {
+    for (int i = 0; i < n; ++i) {
+      if (!arguments[i].isTensor() || !arguments[i].toTensor().defined()) continue;
+      Tensor given = arguments[i].toTensor();
+      if (!takes(given.scalar_type())) continue;
+      made.push_back({given, given.to(over(given.scalar_type())), bool(written >> i & 1)});
+      arguments[i] = made.back().wide;
+    }
+  }
+
+  // The CPU has no sum without NaNs of complex numbers.
+  void mask(IValue* arguments, const std::string& overload) {
+    Tensor x = arguments[0].toTensor();
+    arguments[0] = x.masked_fill(x.isnan(), 0);
+    instead = c10::Dispatcher::singleton().findSchemaOrThrow("aten::sum", overload == "out" ? "IntList_out" : "dim_IntList");
+  }
+
+  Tensor rounded(const Tensor& t) {
+    for (const auto& each : made)
+      if (each.wide.is_same(t)) return each.given;
+    for (auto type : {narrow, kHalf, kComplexHalf})
+      if (takes(type) && t.scalar_type() == over(type)) return t.to(type);
+    return t;
+  }
+
+  template <class F>
+  void round(Stack& stack, size_t results, F is_given) {
+    for (auto& each : made) {
+      if (!each.written) continue;
+      if (each.given.sizes() != each.wide.sizes()) each.given.resize_(each.wide.sizes());
+      each.given.copy_(each.wide);
+    }
+    for (size_t i = stack.size() - results; i < stack.size(); ++i)
+      if (stack[i].isTensor() && stack[i].toTensor().defined() && !is_given(stack[i].toTensor()))
+        stack[i] = rounded(stack[i].toTensor());
+  }
+};
+
+inline bool refusing = false;  // whether what CUDA refuses is refused here
+
+// Refuses what CUDA refuses, and what cannot be computed; the rest is computed as the CPU can.
+inline std::optional<Wider> prepare(
+    const Special& special, const c10::OperatorHandle& op, IValue* arguments, int n, uint64_t written) {
+  bool attention = special.name.find("attention") != special.name.npos;
+  TORCH_CHECK_NOT_IMPLEMENTED(!special.nowhere, op.schema().name(), " has no kernel for the CPU, on which virtual GPUs compute; ",
+      attention ? "use torch.nn.functional.scaled_dot_product_attention" : "use other operations instead");
+  if (special.driver >= 0 && arguments[special.driver].isString()) {
+    const std::string& driver = arguments[special.driver].toStringRef();
+    if (driver == "gesvd" || driver == "gesvdj" || driver == "gesvda") arguments[special.driver] = IValue();
+  }
+  if (!special.dtypes) return std::nullopt;
+  auto type = computed_in(special, arguments, n);
+  if (!type) return std::nullopt;
+  bool empty = arguments[0].isTensor() && !arguments[0].toTensor().numel();  // for which CUDA starts no kernel
+  if (!empty) refuse_as_cuda(special, *type, arguments);
+  if (!(special.dtypes->on_cpu >> int(*type) & 1)) return std::nullopt;
+  if (refusing && special.name.rfind("_fft_", 0) == 0) check_signal_sizes(special, arguments);
+  Wider wider{*type};
+  wider.widen(arguments, n, written);
+  if (special.dtype >= 0 && arguments[special.dtype].isInt() && wider.takes(*type))
+    arguments[special.dtype] = int64_t(Wider::over(*type));
+  if (special.name == "nansum") wider.mask(arguments, op.schema().overload_name());
+  return wider;
+}
+}  // namespace xdevice
