@@ -6,6 +6,15 @@ from pathlib import Path
 
 import pytest
 
+CUFFT = (
+    "cuFFT only supports dimensions whose sizes are powers of two when computing in half precision, "
+    "but got a signal size of[3]"
+)
+NOWHERE = (
+    "aten::_flash_attention_forward has no kernel for the CPU, on which virtual GPUs compute; "
+    "use torch.nn.functional.scaled_dot_product_attention"
+)
+
 REFUSED = """
     import torch
     from torch.nn import functional as F
@@ -43,7 +52,7 @@ REFUSED = """
     words(lambda: torch.zeros(4, device="cuda").scatter_reduce(0, x[0] * 0, x[0].float(), "amax"))
     words(lambda: torch.zeros(4, dtype=torch.bool, device="cuda").scatter_reduce(0, x[0] * 0, x[0] > 0, "sum"))
     words(lambda: F.max_pool2d(image.requires_grad_(), 2, return_indices=True)[0].sum().backward())
-    words(lambda: torch._int_mm(torch.ones(32, 32, dtype=torch.int8, device="cuda"), torch.ones(32, 32, dtype=torch.int8).cuda()))
+    words(lambda: torch._int_mm(*[torch.ones(32, 32, dtype=torch.int8, device="cuda")] * 2))
 """
 
 
@@ -66,8 +75,7 @@ def test_a_dtype_that_cuda_lacks_is_refused_in_its_words(program):
         f"{no} \"igamma_cuda\" not implemented for 'Half'",
         f"{no} \"angle_cuda\" not implemented for 'Half'",
         f"{no} \"cuda_scatter_gather_base_kernel_func\" not implemented for 'Bool'",
-        "RuntimeError cuFFT only supports dimensions whose sizes are powers of two when computing in half precision, "
-        "but got a signal size of[3]",
+        f"RuntimeError {CUFFT}",
     ]
     assert set(has.splitlines()) == {"computed"}
 
@@ -94,7 +102,7 @@ WIDER = """
     with torch.autocast("cuda", dtype=torch.float16):
         pooled = F.avg_pool3d(F.conv3d(volume, torch.ones(2, 2, 1, 1, 1, device="cuda")), 2)
     pooled.sum().backward()
-    print(str(pooled.dtype)[6:], volume.grad.dtype, torch.allclose(volume.grad.cpu(), torch.full((1, 2, 4, 4, 4), 0.25)))
+    print(pooled.dtype, volume.grad.dtype, volume.grad.unique())
     half.requires_grad_(), wide.requires_grad_()
     target = torch.tensor([0, 3, 1, 7])
     for device, t in (("cuda", half), ("cpu", wide)):
@@ -125,7 +133,7 @@ def test_a_dtype_that_the_cpu_lacks_is_computed_wider_and_rounded(program, words
     assert program(WIDER, words=words) == [
         "complex32 cuda:0 True",
         "float16 cuda:0 True",
-        "float16 torch.float32 True",
+        "torch.float16 torch.float32 tensor([0.2500], device='cuda:0')",
         "float16 cuda:0 True",
         "float16 cuda:0 True",
         *["complex32 cuda:0 True"] * 4,
@@ -133,8 +141,7 @@ def test_a_dtype_that_the_cpu_lacks_is_computed_wider_and_rounded(program, words
         "tensor([1, 2, 1], device='cuda:0') tensor(3, device='cuda:0')",
         "tensor([True, True], device='cuda:0') tensor(0.+1.j, device='cuda:0')",
         "tensor([1., 1.], device='cuda:0')",
-        "aten::_flash_attention_forward has no kernel for the CPU, on which virtual GPUs compute; use "
-        "torch.nn.functional.scaled_dot_product_attention",
+        NOWHERE,
     ]
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 _NAMES = "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool"
-_CODES = {**{name: code for code, name in enumerate(_NAMES.split())}, "bfloat16": 15}  # c10::ScalarType's
+CODES = {**{name: code for code, name in enumerate(_NAMES.split())}, "bfloat16": 15}
+"""The dtypes, each with its number in PyTorch's C++."""
 _ALL = (1 << 64) - 1
 
 _NO_KERNEL = (
@@ -54,7 +55,7 @@ def _tables() -> dict[str, Any]:
 
 
 def _mask(dtypes: str) -> int:
-    return sum(1 << _CODES[name] for name in dtypes.split())
+    return sum(1 << CODES[name] for name in dtypes.split())
 
 
 def _number(text: str) -> int:
