@@ -49,9 +49,11 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "one_engine: what the core does between processes, whichever the engine")
     # A change is judged by the same examples as the one before it; --hypothesis-profile=default draws others each time.
     if config.pluginmanager.has_plugin("hypothesispytest") and not config.getoption("--hypothesis-profile"):
-        from hypothesis import settings
+        from hypothesis import HealthCheck, settings
 
-        settings.register_profile("same", derandomize=True)
+        slow = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine breaks no promise
+        number = 100 if config.getoption("--weekly") else 25
+        settings.register_profile("same", derandomize=True, max_examples=number, **slow)
         settings.load_profile("same")
 
 

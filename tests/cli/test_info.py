@@ -14,6 +14,7 @@ from xdevice.framework.adapters import registered
 LIGHTEST = xdevice.available()[-1:]
 
 
+@pytest.mark.weekly
 def test_each_framework_is_a_row(rows):
     found, _ = rows("good")
     assert list(found) == [*registered(), *[n for n in ("ghost", "toy") if n not in registered()]]

@@ -21,10 +21,10 @@ MARK = "XDEVICE_TEST_JOB"
 
 
 class Done:
-    """What came of a job: its status, what it printed, in order of ranks or as it came, and how long it took."""
+    """What came of a job: its status, and what it printed, in order of ranks or as it came."""
 
-    def __init__(self, completed, seconds):
-        self.status, self.seconds = completed.returncode, seconds
+    def __init__(self, completed):
+        self.status = completed.returncode
         self.stdout, self.stderr = completed.stdout, completed.stderr
 
     def of(self, rank):
@@ -77,16 +77,15 @@ def job_processes(environment):
 
 @pytest.fixture
 def launch(environment):
-    """Runs a job to its end, and sees that it leaves no process."""
+    """Runs a job to its end, and sees that it leaves no process. One that hangs has status 124, by the time limit."""
 
     def run(backend, *arguments, n=2, script=WORKER, options=(), limit=100, **env):
         options = [str(n), "--backend", str(backend), "--time-limit", str(limit), *map(str, options)]
         command = [sys.executable, "-m", "xdevice", "launch", "-n", *options, str(script), *map(str, arguments)]
-        began = time.monotonic()
         completed = subprocess.run(
             command, env={**environment, **env}, capture_output=True, text=True, timeout=limit + 30, check=False
         )
-        done = Done(completed, time.monotonic() - began)
+        done = Done(completed)
         assert left_behind(environment[MARK]) == [], "processes have survived the job"
         return done
 

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -22,17 +21,16 @@ COLLECTIVES = 7  # of a scenario without a fault, the shutdown too
 def crowd(processes, per_host, scenario="", victim=-1, **env):
     kept = {key: value for key, value in os.environ.items() if not key.startswith("XDEVICE_")}
     command = [sys.executable, CROWD, processes, per_host, scenario, victim]
-    began = time.monotonic()
     done = subprocess.run(
         list(map(str, command)), env={**kept, **env}, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
-    return json.loads(done.stdout), time.monotonic() - began
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(("processes", "per_host"), [(4, 4), (6, 2), (20, 1), (12, 5)])
 def test_all_enter_together_by_the_tree(processes, per_host):
-    found, _ = crowd(processes, per_host, **TOKEN)
+    found = crowd(processes, per_host, **TOKEN)
     assert {rank: told["node"] for rank, told in found.items()} == {
         str(rank): "Follower" if rank % per_host else "Leader" for rank in range(processes)
     }
@@ -40,14 +38,14 @@ def test_all_enter_together_by_the_tree(processes, per_host):
 
 
 def test_nobody_comes_in_before_all_have_asked():
-    found, _ = crowd(12, 4, "dawdles", **TOKEN)
+    found = crowd(12, 4, "dawdles", **TOKEN)
     rounds = list(zip(*[told["times"] for told in found.values()], strict=True))
     assert len(rounds) == 200
     assert not [number for number, times in enumerate(rounds) if min(i for _, i in times) < max(a for a, _ in times)]
 
 
 def test_without_a_tree_rank_0_lets_all_in():
-    found, _ = crowd(4, 2)  # without a token no process listens for those of other hosts
+    found = crowd(4, 2)  # without a token no process listens for those of other hosts
     assert {(told["node"], told["last"]) for told in found.values()} == {("NoneType", "shutdown")}
 
 
@@ -65,7 +63,7 @@ def test_without_a_tree_rank_0_lets_all_in():
     ],
 )
 def test_a_failed_rank_is_named_by_all(scenario, victim, says):
-    found, seconds = crowd(6, 2, scenario, victim, **TOKEN)
+    found = crowd(6, 2, scenario, victim, **TOKEN)
     others = [told for rank, told in found.items() if int(rank) != victim]
     assert len(others) == 5 and {told["rank"] for told in others} == {victim}
     said = {told["error"] for told in others}
@@ -75,16 +73,15 @@ def test_a_failed_rank_is_named_by_all(scenario, victim, says):
     if scenario in ("frozen", "elsewhere"):
         before = ", ".join(str(rank) for rank in range(6) if rank != victim)
         assert said.pop().startswith(f"ranks {before} waited 1 s in all_reduce('sum'); ")
-    assert seconds < 20
 
 
 def test_a_late_rank_is_waited_for():
-    found, _ = crowd(6, 2, "late", 2, **TOKEN)
+    found = crowd(6, 2, "late", 2, **TOKEN)
     assert {(told["last"], told["together"]) for told in found.values()} == {("shutdown", COLLECTIVES)}
 
 
 def test_a_rank_0_that_is_frozen_is_named():
-    found, _ = crowd(4, 2, "frozen", 0, **TOKEN)
+    found = crowd(4, 2, "frozen", 0, **TOKEN)
     assert len(found) == 3 and {(told["kind"], told["rank"]) for told in found.values()} == {
         ("DistributedTimeoutError", 0)
     }

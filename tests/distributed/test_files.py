@@ -30,4 +30,3 @@ def test_rank_0s_error_is_everybodys(backend, launch, tmp_path):
     assert mine.startswith("save: FileNotFoundError [Errno 2] cannot be written"), done.stderr
     assert theirs.startswith("save: DistributedError rank 0 ") and "FileNotFoundError" in theirs
     assert then == then_too == "barrier: DistributedError"
-    assert done.seconds < 60

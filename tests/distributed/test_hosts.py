@@ -25,14 +25,12 @@ def test_a_cut_cable_ends_both_hosts(backend, hosts, launch_on):
         until_ready(process)
     time.sleep(0.5)
     launch_on.ip("-n", hosts[1][0], "link", "set", "xd0", "down")
-    began = time.monotonic()
     for process, other in zip(started, (1, 0), strict=True):
         _, stderr = process.communicate(timeout=60)
         assert process.returncode == 75, stderr
         named = re.findall(r"(?:TimeoutError|xdevice): .*?rank (.) \(.*: it is stopped, or its host is", stderr)
         assert set(named) == {str(other)}, stderr
         assert "failed on rank" not in stderr  # the engine's own timeouts come later
-    assert time.monotonic() - began < 40
 
 
 @pytest.mark.weekly

@@ -68,7 +68,6 @@ def test_a_failed_process_is_named(backend, launch, scenario, status, says):
     done = launch(backend, scenario)
     assert done.status == status, done.stderr
     assert says in done.stderr[-1500:], done.stderr
-    assert done.seconds < 60
 
 
 @pytest.mark.one_engine
@@ -81,7 +80,6 @@ def test_a_frozen_process_is_named(backend, launch):
         where,
         done.stderr,
     )
-    assert done.seconds < 60
 
 
 @pytest.mark.one_engine

@@ -106,9 +106,8 @@ def test_sums_bits_keys_and_servers(run):
 
 def test_a_killed_server_is_named(run):
     done = run(WITHOUT_SERVER)
-    assert done.status != 0
+    assert done.status not in (0, 124)
     assert "has failed with status -9" in done.stderr
-    assert done.seconds < 40
 
 
 def test_servers_end_with_their_process(run):

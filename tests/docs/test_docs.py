@@ -46,6 +46,7 @@ def test_every_python_block_is_run(page):
     assert all(FILE.match(block) or block.startswith(">>> ") for block in blocks(page))
 
 
+@pytest.mark.weekly
 def test_the_pages_adapter_keeps_the_contract(tmp_path):
     for block in blocks("adapters.md"):
         file = tmp_path / FILE.match(block)[1]

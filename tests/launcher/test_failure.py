@@ -2,7 +2,6 @@
 
 import re
 import signal
-import time
 
 import pytest
 
@@ -28,9 +27,8 @@ def test_the_failed_rank_is_shown_last(script, launch):
                 print("chatter", file=sys.stderr)
         work()
     """)
-    began = time.monotonic()
     done = launch("-n", 3, path)
-    assert done.returncode == 1 and time.monotonic() - began < 20
+    assert done.returncode == 1
     words = last_words(done).splitlines()
     assert words[0] == "xdevice: rank 1 failed with exit status 1; the end of its stderr:"
     assert words[1] == "Traceback (most recent call last):" and words[-1] == "ValueError: no luck"
@@ -125,15 +123,12 @@ def test_leftovers_of_a_good_job_stop(script, launch, noted, gone):
         note("pid", child.pid)
         os._exit(0)
     """)
-    began = time.monotonic()
-    assert launch("-n", 1, path).returncode == 0
-    assert gone(int(noted("pid"))) and time.monotonic() - began < 10
+    assert launch("-n", 1, path).returncode == 0 and gone(int(noted("pid")))
 
 
 def test_the_time_limit_names_who_worked(script, launch):
-    began = time.monotonic()
     done = launch("-n", 3, "--time-limit", 1, script("time.sleep(0 if rank == 1 else 600)"))
-    assert done.returncode == 124 and time.monotonic() - began < 10
+    assert done.returncode == 124
     assert last_words(done) == "xdevice: stopped after the time limit of 1.00 s; still at work: rank 0, 2\n"
 
 

@@ -108,6 +108,7 @@ def environment(framework):
     return {**clean, "KERAS_BACKEND": framework, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
+@pytest.mark.weekly
 def test_keras_elsewhere_is_not_tensorflows():
     code = """
 import keras

@@ -410,7 +410,7 @@ def test_streams_are_queues_that_are_always_done():
     stream.wait_event(stream.record_event())
     stream.synchronize()
     assert device_of(x) is xdevice.as_device(stream.device) is gpu(1)
-    assert stream.query() and end.query() and 0 < start.elapsed_time(end) < 60_000
+    assert stream.query() and end.query() and start.elapsed_time(end) > 0
     assert torch.vgpu.current_stream() == before and torch.vgpu.current_device() == 0
 
 
