@@ -25,6 +25,7 @@ def passed(run, elsewhere):
     return counts["passed"]
 
 
+@pytest.mark.weekly
 def test_it_keeps_it_on_one_device(passed):
     promises = [name for part in contract.Suite.__mro__ for name in vars(part) if name.startswith("test_")]
     assert len(promises) / 2 < passed

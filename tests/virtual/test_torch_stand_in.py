@@ -196,6 +196,7 @@ def test_the_first_backward_of_a_process_may_be_traced(tracer):
     assert out == "[0.0, 2.0, 4.0] cuda:1\n"
 
 
+@pytest.mark.weekly
 def test_a_program_may_end_with_a_backward():
     code = "import xdevice, torch; x = torch.ones(2, device='cuda:1', requires_grad=True); (x * x).sum().backward()"
     for _ in range(4):  # where the end does not wait for autograd's threads, every third is aborted or so
