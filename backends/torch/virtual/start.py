@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from xdevice.backends.torch.virtual import copies, cuda, runtime, vgpu
+from xdevice.backends.torch.virtual import copies, cuda, faithful, runtime, vgpu
 from xdevice.backends.torch.virtual.compiled import plug_in
 from xdevice.backends.torch.virtual.in_python.devices import InPython
 from xdevice.backends.torch.virtual.runtime import Runtime
@@ -21,7 +21,7 @@ from xdevice.backends.torch.virtual.torch_parts import (
     storages,
 )
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit import plugins, virtual_memory
+from xdevice.kit import plugins, virtual_memory, virtual_request
 from xdevice.machine import host_memory
 
 
@@ -66,6 +66,7 @@ def _steps(made: Runtime) -> list[Callable[[], None]]:
         _compute,
         _forget,
         copies.begin,
+        *(faithful.STEPS if made.name == "cuda" and not virtual_request.current().lenient else ()),
     ]
 
 

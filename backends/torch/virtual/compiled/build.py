@@ -19,7 +19,7 @@ def recipe() -> Recipe:
         key=f"torch {torch.__version__} {torch.version.git_version}",
         standard="c++20",
         include=(include, include / "torch" / "csrc" / "api" / "include"),
-        defines=(f"_GLIBCXX_USE_CXX11_ABI={int(core._GLIBCXX_USE_CXX11_ABI)}",),
+        defines=("NDEBUG=1", f"_GLIBCXX_USE_CXX11_ABI={int(core._GLIBCXX_USE_CXX11_ABI)}"),
         folders=(folder / "lib",),
         libraries=("torch_cpu", "c10"),
     )

@@ -1,79 +1,13 @@
-// What torch's C++ asks about devices: the guard, streams and events, generators, and the hooks.
+// What torch's C++ asks about devices: generators, and the hooks.
 #pragma once
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include <chrono>
-
-#include "memory.h"
+#include "streams.h"
 
 namespace xdevice {
-
-inline void check_exists(DeviceIndex index) {
-  TORCH_CHECK(index < count, TYPE == c10::DeviceType::CUDA ? "CUDA" : "vgpu", " error: invalid device ordinal ",
-      int(index), "; there are ", name_of(0), " to ", name_of(count - 1));
-}
-
-struct Streams {
-  c10::StreamId of[MOST] = {};
-};
-inline thread_local Streams streams;
-inline std::atomic<c10::StreamId> last_stream = 0;
-
-// An operation is done when its call returns, so a stream is an empty queue and an event is a time.
-struct Guard final : c10::impl::DeviceGuardImplInterface {
-  using Clock = std::chrono::steady_clock;
-  DeviceType type() const override { return TYPE; }
-  Device getDevice() const override { return {TYPE, current}; }
-  void setDevice(Device d) const override {
-    if (d.index() == current || d.index() < 0) return;
-    check_exists(d.index());
-    current = d.index();
-  }
-  void uncheckedSetDevice(Device d) const noexcept override {
-    if (d.index() >= 0) current = d.index();
-  }
-  Device exchangeDevice(Device d) const override {
-    Device old = getDevice();
-    setDevice(d);
-    return old;
-  }
-  DeviceIndex deviceCount() const noexcept override { return count; }
-  Device resolved(Device d) const { return d.has_index() ? d : getDevice(); }
-  Stream getStream(Device d) const override {
-    d = resolved(d);
-    return Stream(Stream::UNSAFE, d, streams.of[d.index()]);
-  }
-  Stream getDefaultStream(Device d) const override { return Stream(Stream::DEFAULT, resolved(d)); }
-  Stream getNewStream(Device d, int) const override { return Stream(Stream::UNSAFE, resolved(d), ++last_stream); }
-  Stream getStreamFromGlobalPool(Device d, bool) const override { return getNewStream(d, 0); }
-  Stream exchangeStream(Stream s) const override {
-    Stream old = getStream(s.device());
-    streams.of[s.device_index()] = s.id();
-    return old;
-  }
-  void* getStreamNativeHandle(const Stream s) const { return reinterpret_cast<void*>(s.id()); }  // new in torch 2.11
-  void record(void** event, const Stream&, const DeviceIndex, const c10::EventFlag) const override {
-    if (!*event) *event = new Clock::time_point;
-    *static_cast<Clock::time_point*>(*event) = Clock::now();
-  }
-  void destroyEvent(void* event, const DeviceIndex) const noexcept override {
-    delete static_cast<Clock::time_point*>(event);
-  }
-  void block(void*, const Stream&) const override {}
-  bool queryEvent(void*) const override { return true; }
-  bool queryStream(const Stream&) const override { return true; }
-  void synchronizeStream(const Stream&) const override {}
-  void synchronizeEvent(void*) const override {}
-  void synchronizeDevice(const DeviceIndex) const override {}
-  double elapsedTime(void* a, void* b, const DeviceIndex) const override {
-    auto at = [](void* event) { return *static_cast<Clock::time_point*>(event); };
-    return std::chrono::duration<double, std::milli>(at(b) - at(a)).count();
-  }
-};
 
 // A virtual GPU's random numbers are those of a CPU generator. As CUDA's it also has an offset, for DTensor, which
 // sets a seed and an offset (16 bytes) in place of a whole state: these two then decide what follows.
@@ -169,7 +103,7 @@ struct CudaHooks final : Answers<CUDAHooksInterface> {
   bool hasCUDA() const override { return count > 0; }
   DeviceIndex current_device() const override { return current; }
   int getNumGPUs() const override { return count; }
-  void deviceSynchronize(DeviceIndex) const override {}
+  void deviceSynchronize(DeviceIndex i) const override { Guard().synchronizeDevice(i); }
   std::string showConfig() const override { return "  - CUDA devices are virtual GPUs, on the CPU\n"; }
   int64_t cuFFTGetPlanCacheMaxSize(DeviceIndex) const override { return 0; }
   void cuFFTSetPlanCacheMaxSize(DeviceIndex, int64_t) const override {}

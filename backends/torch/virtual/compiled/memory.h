@@ -6,6 +6,8 @@
 #include <ATen/core/Generator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/GPUTrace.h>
+#include <c10/core/impl/PyInterpreter.h>
 
 #include <iomanip>
 #include <limits>
@@ -35,6 +37,13 @@ inline void check_usable() {
       "start method");
   TORCH_CHECK(false, "Cannot use virtual GPUs in a forked process, as CUDA cannot be used there; "
       "use the 'spawn' start method, or give workers tensors on the CPU");
+}
+
+// Tells torch's sanitizer for races of streams, where it is in use, what CUDA's own functions tell it.
+template <class F>
+void trace(F tell) {
+  if (TYPE != c10::DeviceType::CUDA) return;
+  if (const auto* tracer = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(tracer != nullptr)) tell(*tracer);
 }
 
 // ---- memory accounting: bytes in live storages of each device ----
@@ -80,8 +89,12 @@ struct Held {
     own.total += size;
     int64_t most = own.peak;
     while (now > most && !own.peak.compare_exchange_weak(most, now)) {}
+    if (auto at = uintptr_t(host.data())) trace([&](auto& tracer) { tracer->trace_gpu_memory_allocation(TYPE, at); });
   }
-  ~Held() { accounting[index].now -= size; }
+  ~Held() {
+    accounting[index].now -= size;
+    if (auto at = uintptr_t(host.data())) trace([&](auto& tracer) { tracer->trace_gpu_memory_deallocation(TYPE, at); });
+  }
 };
 
 inline void drop(void* held) { delete static_cast<Held*>(held); }

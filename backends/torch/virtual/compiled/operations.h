@@ -224,14 +224,6 @@ inline DispatchKeySet on_cpu(DispatchKeySet keys) {
       c10::toRuntimePerBackendFunctionalityKey(keys.highestFunctionalityKey(), c10::BackendComponent::CPUBit));
 }
 
-// What is done beside computing, one bit for each; plug_in.py has the same numbers.
-enum : int {
-  COPIES = 1,  // Python looks at operations that may copy between devices
-  DTYPES = 2,  // dtypes that CUDA's kernels lack are refused
-  LATE = 4,    // copies arrive when they have been waited for
-};
-inline std::atomic<int> checks = 0;
-
 // Lets Python look at an operation that may copy between devices: it raises an error where that is forbidden.
 inline void look(const c10::OperatorHandle& op, const Plan& plan, const IValue* arguments) {
   if (plan.across && arguments[0].toTensor().device() == arguments[1].toTensor().device()) return;
@@ -247,9 +239,52 @@ inline void look(const c10::OperatorHandle& op, const Plan& plan, const IValue* 
     if (arguments[i].isTensor()) add(arguments[i]);
     else if (i == plan.indices && arguments[i].isList()) for (const IValue& v : arguments[i].toListRef()) add(v);
   }
-  static auto python = c10::Dispatcher::singleton().findSchemaOrThrow("xdevice_virtual::look", "");
   Stack stack{op.schema().name(), tensors, flag.value_or(false)};
-  python.callBoxedForDispatchKey(c10::DispatchKey::CPU, stack);
+  call_python("look", stack);
+}
+
+// Whether CUDA's copy needs no memory beside the two tensors', and is then given to the stream as it is.
+inline bool is_direct(const Tensor& host, const Tensor& other) {
+  return host.is_contiguous() || (host.scalar_type() == other.scalar_type() && host.strides() == other.strides() &&
+      host.sizes() == other.sizes() && host.is_non_overlapping_and_dense());
+}
+
+// Whether the operation sends an index to the virtual GPU, or a mask's number of elements from there.
+inline bool waits_for_indices(const Plan& plan, const IValue* arguments) {
+  const Tensor& self = arguments[0].toTensor();
+  if (self.is_cpu() || !arguments[plan.indices].isList()) return false;
+  const auto& list = arguments[plan.indices].toListRef();
+  bool fills = plan.arguments > 3 && list.size() == 1 && arguments[2].isTensor() && arguments[2].toTensor().is_cpu() &&
+      arguments[2].toTensor().numel() == 1;  // by a number, where CUDA needs none of the mask
+  return std::any_of(list.begin(), list.end(), [&](const IValue& v) {
+    if (!v.isTensor() || !v.toTensor().defined()) return false;
+    auto type = v.toTensor().scalar_type();
+    return v.toTensor().is_cpu() || (!fills && (type == kBool || type == kByte));
+  });
+}
+
+// Lets the host wait for what an operation of CUDA's waits for. Returns a copy for which it does not.
+inline std::optional<LateCopy> wait_as_cuda(const Plan& plan, const IValue* arguments) {
+  auto now = [](const Tensor& t) { return stream_now(t.device().index()); };
+  if (plan.across) {
+    const Tensor &to = arguments[0].toTensor(), &from = arguments[1].toTensor();
+    if (to.device() == from.device()) return {};
+    if (to.device().type() == from.device().type()) {
+      order(now(from), now(to)), order(now(to), now(from));
+      return {};
+    }
+    const Tensor &host = to.is_cpu() ? to : from, &other = to.is_cpu() ? from : to;
+    bool blocks = plan.arguments < 3 || !arguments[2].toBool();
+    bool is_pinned = !is_sparse(host) && host.has_storage() && pinned.holds(host.const_data_ptr());
+    if (!blocks && is_pinned && is_direct(host, other)) return LateCopy{host, now(other), to.is_cpu()};
+    if (blocks || to.is_cpu()) wait_for(now(other));
+  } else if (plan.indices >= 0 ? waits_for_indices(plan, arguments)
+                               : plan.size < 0 || arguments[plan.size].isNone()) {
+    for (int i = 0; i < plan.arguments; ++i)
+      if (arguments[i].isTensor() && arguments[i].toTensor().defined() && !arguments[i].toTensor().is_cpu())
+        return wait_for(now(arguments[i].toTensor())), std::nullopt;
+  }
+  return {};
 }
 
 inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
@@ -260,6 +295,9 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
   if (const int on = checks.load(std::memory_order_relaxed); C10_UNLIKELY(on)) {
     if (on & COPIES && plan.waits) look(op, plan, arguments);
   }
+  std::optional<LateCopy> late;
+  if (plan.waits && (checks & LATE || c10::impl::GPUTrace::get_trace())) late = wait_as_cuda(plan, arguments);
+  if (late && checks & LATE) late->before();
   for (int i = 0; i < plan.arguments; ++i) run.to_host(arguments[i], i);
   if (run.stranger) mixed(op.schema().name(), run.here(), *run.stranger);
   if (plan.generator >= 0) run.give_generator(arguments[plan.generator]);
@@ -274,6 +312,7 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
     naming_out_of_memory([&] { kernel.redispatchBoxed(on_cpu(keys), stack); }, run.here().index());
     if (wider) wider->round(*stack, op.schema().returns().size(), [&](const Tensor& t) { return run.has(t); });
   }
+  if (late && checks & LATE) late->after();
   if (plan.written) run.adopt();
   for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) run.to_virtual((*stack)[i]);
 }

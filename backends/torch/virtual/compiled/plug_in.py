@@ -44,6 +44,8 @@ class Compiled:
         self.use: Callable[[bool], None] = plug_in.xdevice_use
         self.check: Callable[[int, bool], None] = plug_in.xdevice_check
         self.pin: Callable[[int, int], int] = plug_in.xdevice_pin
+        self.synchronize: Callable[[int], None] = plug_in.xdevice_synchronize
+        self.end: Callable[[], None] = plug_in.xdevice_end
         self.allocated: Callable[[int], int] = plug_in.xdevice_allocated
         self.peak: Callable[[int], int] = plug_in.xdevice_peak
         self.total: Callable[[int], int] = plug_in.xdevice_total

@@ -219,6 +219,8 @@ void register_for_python() {
   auto& ours = *new torch::Library(torch::Library::DEF, "xdevice_virtual", std::nullopt, __FILE__, __LINE__);
   ours.def("mixed(str operation, Device a, Device b) -> ()");
   ours.def("look(str operation, Tensor?[] tensors, bool flag) -> ()");
+  ours.def("place() -> int");
+  ours.def("misused(int how, int place) -> ()");
   ours.def("host(Tensor x) -> Tensor");
   ours.def("take(Tensor host, int index) -> Tensor");
   ours.def("refresh(Tensor x) -> ()");
@@ -297,6 +299,8 @@ EXPORT int xdevice_used() { return used; }
 EXPORT int xdevice_forked() { return forked; }
 EXPORT void xdevice_use(int whether) { used = whether; }
 EXPORT void xdevice_show(int n) { count = n; }
+EXPORT void xdevice_synchronize(int index) { Guard().synchronizeDevice(index); }
+EXPORT void xdevice_end() { end(); }
 EXPORT void xdevice_check(int what, int whether) { whether ? checks |= what : checks &= ~what; }
 EXPORT int xdevice_pin(uintptr_t pointer, int64_t bytes) {  // of the program's own memory; 0 bytes: no longer
   at::globalContext().lazyInitDevice(TYPE);  // before, torch says that nothing is pinned

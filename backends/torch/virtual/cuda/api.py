@@ -71,7 +71,7 @@ def _set_fraction(fraction: float, index: int) -> None:
 
 
 _NOTHING = """
-    synchronize sleep emptyCache ipc_collect clearCublasWorkspaces set_sync_debug_mode
+    sleep emptyCache ipc_collect clearCublasWorkspaces set_sync_debug_mode
     record_memory_history record_memory_history_legacy
 """
 """What does nothing."""
@@ -86,6 +86,7 @@ def _answers() -> dict[str, Callable[..., Any]]:
         **dict.fromkeys(("isHistoryEnabled", "isCurrentStreamCapturing"), lambda: False),
         "getDeviceCount": virtual.visible,
         "init": _init,
+        "synchronize": lambda: virtual.synchronize(virtual.current()),
         "getDevice": virtual.current,
         "isInBadFork": virtual.is_forked,
         "hasPrimaryContext": lambda index: True,
@@ -129,7 +130,7 @@ def replace() -> None:
     _replace_python(answers)
 
 
-_CUDART = "cudaProfilerStart", "cudaProfilerStop", "cudaDeviceSynchronize"
+_CUDART = "cudaProfilerStart", "cudaProfilerStop"
 """What ``torch.cuda.cudart()`` does at once."""
 
 _ERRORS = {0: "no error", 1: "invalid argument", 2: "out of memory"}
@@ -148,6 +149,7 @@ def _runtime() -> SimpleNamespace:
         cudaGetErrorString=lambda error: _ERRORS.get(error, "unrecognized error code"),
         cudaMemGetInfo=memory_info,
         cudaHostRegister=lambda pointer, size, flags=0: compiled().pin(pointer, size),
+        cudaDeviceSynchronize=lambda: compiled().synchronize(in_use().current()) or 0,
         cudaHostUnregister=lambda pointer: compiled().pin(pointer, 0),
         **dict.fromkeys(_CUDART, _zero),
     )

@@ -1,4 +1,4 @@
-"""``torch.cuda.Stream`` and ``Event``; an operation is done when its call returns."""
+"""``torch.cuda.Stream`` and ``Event``: torch's own, which ask the plug-in."""
 
 from typing import Any
 
@@ -30,12 +30,6 @@ class Stream(streams.Stream):
         """The lowest and the highest, of one: no stream ever waits for another."""
         return 0, 0
 
-    def wait_stream(self, other: torch.Stream) -> None:
-        """Does nothing: the other stream's work is done."""
-
-    def wait_event(self, event: torch.Event) -> None:
-        """Does nothing: the event has happened."""
-
     def _event(self) -> Any:
         return Event()
 
@@ -43,16 +37,13 @@ class Stream(streams.Stream):
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x} (virtual)>"
 
 
-class Event(streams.Event):
-    """The time at which it was recorded."""
+class Event(torch.Event):
+    """The time at which it was recorded, and the copies that are over by then."""
 
     def __new__(
         cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
     ) -> Any:
-        return super().__new__(cls, enable_timing, blocking)
-
-    def wait(self, stream: torch.Stream | None = None) -> None:
-        """Does nothing: the event has happened."""
+        return super().__new__(cls, "cuda", enable_timing=enable_timing, blocking=blocking)
 
     def ipc_handle(self) -> bytes:
         """A word for another process: this event has happened when it arrives there."""
@@ -64,7 +55,7 @@ class Event(streams.Event):
 
     @property
     def cuda_event(self) -> int:
-        return id(self)
+        return self.event_id
 
 
 def current(index: int) -> tuple[int, int, int]:
