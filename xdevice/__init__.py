@@ -166,7 +166,7 @@ def __dir__() -> list[str]:
 _install_on_first_use(
     lambda: _load("xdevice.hardware.hooks").install_hooks(
         lambda owner, bus: _load("xdevice.tensors.transfers.virtual_bus").attach(owner, bus),
-        lambda frame: _load("xdevice.tensors.transfers.callers").line_of(frame),
+        lambda file: _load("xdevice.tensors.transfers.callers").is_users(file),
     )
 )
 if _environ.get("XDEVICE_VIRTUAL_GPUS", "0") not in ("", "0"):

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 class Hooks:
     """The functions that `device`, `framework`, `backends` and `hardware` call, and that are above them."""
 
-    __slots__ = ("after_loading", "attach_bus", "before_loading", "device_named", "enter_scope", "leave_scope", "line_of")
+    __slots__ = (
+        "after_loading",
+        "attach_bus",
+        "before_loading",
+        "device_named",
+        "enter_scope",
+        "is_users",
+        "leave_scope",
+    )
 
     def __init__(  # noqa: PLR0913  (by name, one for each)
         self,
@@ -26,11 +34,11 @@ class Hooks:
         before_loading: Callable[[Any, str], None],
         after_loading: Callable[[Any, str], None],
         attach_bus: Callable[[Any, Any], None],
-        line_of: Callable[[Any], tuple[str, int] | None],
+        is_users: Callable[[str], bool],
     ) -> None:
         self.enter_scope, self.leave_scope, self.device_named = enter_scope, leave_scope, device_named
         self.before_loading, self.after_loading, self.attach_bus = before_loading, after_loading, attach_bus
-        self.line_of = line_of
+        self.is_users = is_users
 
 
 _hooks: Hooks | None = None

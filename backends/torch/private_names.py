@@ -138,8 +138,11 @@ torch.distributed.distributed_c10d:_NCCL_AVAILABLE -- is_nccl_available()
 """)
 """Replaced while they stand in for CUDA's."""
 
-_LATER = _listed("torch.distributed.tensor._random:_PhiloxState(state) -- random numbers of DTensor")
-"""Replaced when the first process group is made."""
+_LATER = _listed("""
+torch.distributed.tensor._random:_PhiloxState(state) -- random numbers of DTensor
+torch.cuda._sanitizer:CUDASanitizerErrors -- races of streams, with the lines of the program
+""")
+"""Replaced when the first process group is made, and where races are looked for."""
 
 OTHERS = _listed("""
 torch._C: DispatchKey DispatchKeySet _ExcludeDispatchKeyGuard -- kernels that call the CPU's

@@ -8,7 +8,8 @@ run does not know goes to the script, and so does everything after --.
 own names for its GPUs, so that a script written for CUDA runs unedited. It then runs once, under the
 frameworks that it imports itself: options come before SCRIPT, and everything after it goes to the
 script. --backend NAME is for a script that imports no framework itself, such as one that imports Keras.
---stand-in refuses what real GPUs refuse; --stand-in --lenient computes whatever the CPU can.
+--stand-in refuses what real GPUs refuse; --stand-in --lenient computes whatever the CPU can. With --races,
+of PyTorch, two streams that use one tensor, the later without waiting for the earlier, are an error.
 
 --watch-transfers says on stderr, when the script ends, which of its lines copy between the host and
 a device, and what to write instead. The script runs once, as with --stand-in, and keeps its exit

@@ -54,8 +54,8 @@ def _parse_around_script(parser: _Parser, arguments: list[str]) -> argparse.Name
         first = cut + 2 if arguments[cut + 1 : cut + 2] and arguments[cut + 1][:1] != "-" else cut + 1
         ours, theirs = arguments[:cut] + arguments[cut + 1 : first], arguments[first:]
     options, unknown = parser.parse_known_args(ours)
-    if options.stand_in or options.lenient:
-        parser.error(_STAND_IN_GOES if options.stand_in else _LENIENT_GOES)
+    if options.stand_in or options.lenient or options.races:
+        parser.error(_STAND_IN_GOES if options.stand_in else _goes_with_stand_in(options))
     if options.watch_transfers:
         parser.error("--watch-transfers goes before SCRIPT")
     _check_watching(parser, options)
@@ -66,7 +66,10 @@ def _parse_around_script(parser: _Parser, arguments: list[str]) -> argparse.Name
 
 
 _STAND_IN_GOES = "--stand-in goes with --virtual-gpus N, both before SCRIPT"
-_LENIENT_GOES = "--lenient goes with --virtual-gpus N --stand-in, all before SCRIPT"
+
+
+def _goes_with_stand_in(options: argparse.Namespace) -> str:
+    return f"--{'lenient' if options.lenient else 'races'} goes with --virtual-gpus N --stand-in, all before SCRIPT"
 
 
 def _parse_before_script(parser: _Parser, arguments: list[str], script: int) -> argparse.Namespace:
@@ -74,8 +77,8 @@ def _parse_before_script(parser: _Parser, arguments: list[str], script: int) -> 
     options = parser.parse_args([argument for argument in arguments[: script + 1] if argument != "--"])
     if options.stand_in and not options.virtual_gpus:
         parser.error(_STAND_IN_GOES)
-    if options.lenient and not options.stand_in:
-        parser.error(_LENIENT_GOES)
+    if (options.lenient or options.races) and not options.stand_in:
+        parser.error(_goes_with_stand_in(options))
     _check_watching(parser, options)
     options.args = arguments[script + 1 :]
     return options
@@ -147,6 +150,7 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     add("--virtual-gpus", type=positive, metavar="N", help="give every framework that can have them N virtual GPUs")
     add("--stand-in", action="store_true", help="let them stand in for real GPUs; the script runs once, unedited")
     add("--lenient", action="store_true", help="with --stand-in: compute what real GPUs refuse, where the CPU can")
+    add("--races", action="store_true", help="with --stand-in: streams that do not wait for one another are an error")
     add("--watch-transfers", action="store_true", help="say which lines copy between devices; the script runs once")
     add("--bus", metavar="B", help="with it: what a copy is said to cost (25GB/s,10us)")
     add("--max-copies", type=count, metavar="N", help="with it: exit with 1 if more copies are made")

@@ -69,7 +69,7 @@ def _is_python(path: str) -> bool:
 
 
 _WITHOUT_VALUE = (
-    *("--stand-in", "--lenient", "--watch-transfers"),
+    *("--stand-in", "--lenient", "--races", "--watch-transfers"),
     *("--json", "--normalize", "--strict", "-h", "--help"),
 )
 

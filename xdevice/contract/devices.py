@@ -99,6 +99,9 @@ class Virtual(Protocol):
         them, is not given; `NotSupportedError` if this system cannot.
         """
 
+    def find_races(self) -> None:
+        """Let what streams do to one tensor without waiting for one another be an error, once they stand in."""
+
     def recipe(self) -> Any:
         """What virtual GPUs are compiled from, a `kit.plugins.Recipe`; ``None`` where they need no plug-in.
 

@@ -18,7 +18,7 @@ def _prepare(owner: Backend, capability: str) -> None:
     share_requested(owner, capability)
 
 
-def install_hooks(attach_bus: Callable[[Any, Any], None], line_of: Callable[[Any], tuple[str, int] | None]) -> Hooks:
+def install_hooks(attach_bus: Callable[[Any, Any], None], is_users: Callable[[str], bool]) -> Hooks:
     """All that `device`, `framework` and `hardware` call of the layers above them."""
     return Hooks(
         enter_scope=enter,  # ``with device:``
@@ -27,5 +27,5 @@ def install_hooks(attach_bus: Callable[[Any, Any], None], line_of: Callable[[Any
         before_loading=_prepare,
         after_loading=watch_loaded,  # a framework that is first used inside a block that watches is watched
         attach_bus=attach_bus,  # the copies of a framework's virtual GPUs take the time of a bus
-        line_of=line_of,  # the user's line, for what an adapter has to tell of it
+        is_users=is_users,  # whose file it is: an adapter has to tell of a line
     )

@@ -8,13 +8,14 @@ import sys
 from _thread import RLock  # threading.RLock, without its 1 ms
 
 from xdevice.device import Device, name_virtual
-from xdevice.errors import ArgumentError, VirtualDeviceError, shortened
+from xdevice.errors import ArgumentError, NotSupportedError, VirtualDeviceError, shortened
 from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import decided
 from xdevice.hardware import virtual_bus
 from xdevice.hooks import hooks
 from xdevice.kit import virtual_request as request
+from xdevice.kit.virtual_request import RACES
 
 _enabled: dict[Backend, int] = {}  # the frameworks in use, and how many virtual GPUs each has
 _lock = RLock()
@@ -113,7 +114,11 @@ def _enable(owner: Backend) -> None:
     if not number:
         _enabled[owner] = 0  # the program has hidden all of them
         return
+    if wanted.races and not owner.open("virtual").has("find_races"):
+        raise NotSupportedError(f"{RACES!r} cannot be met under {owner}, whose programs order no streams; leave it out")
     owner.virtual.enable(number, wanted.force, wanted.stand_in)
+    if wanted.races:
+        owner.virtual.find_races()
     if wanted.stand_in and not request.warned():
         print(f"{number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr)
     _enabled[owner] = number

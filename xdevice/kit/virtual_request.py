@@ -21,7 +21,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 _WARNED = "XDEVICE_{}_WARNED"
 _AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
 
-WORDS = STAND_IN, LENIENT, FORCE = "stand-in", "lenient", "force"
+WORDS = STAND_IN, LENIENT, RACES, FORCE = "stand-in", "lenient", "races", "force"
 """What may follow the number in the environment variable: ``2:stand-in``, ``2:stand-in,lenient,force``."""
 
 
@@ -29,12 +29,16 @@ class Request:
     """How many GPUs (0 for none), whether they hide real ones, whether they stand in for them, and who asks.
 
     Those that stand in refuse what a GPU refuses, unless they are ``lenient``: these compute whatever the CPU can.
+    With ``races``, streams that do not wait for one another are an error.
     """
 
-    __slots__ = ("force", "lenient", "number", "source", "stand_in")
+    __slots__ = ("force", "lenient", "number", "races", "source", "stand_in")
 
-    def __init__(self, number: int, force: bool, stand_in: bool, source: str, *, lenient: bool = False) -> None:
-        self.number, self.force, self.stand_in, self.source, self.lenient = number, force, stand_in, source, lenient
+    def __init__(  # noqa: PLR0913  (the words that a request may have)
+        self, number: int, force: bool, stand_in: bool, source: str, *, lenient: bool = False, races: bool = False
+    ) -> None:
+        self.number, self.force, self.stand_in, self.source = number, force, stand_in, source
+        self.lenient, self.races = lenient, races
 
 
 _made: Request | None = None
@@ -53,11 +57,12 @@ def parsed(text: str, name: str) -> Request:
         return Request(0, False, False, source)
     digits, colon, rest = text.partition(":")
     words = [word.strip() for word in rest.split(",")] if colon else []
-    wrong = [word for word in words if word not in WORDS or (word == LENIENT and STAND_IN not in words)]
+    alone = () if STAND_IN in words else (LENIENT, RACES)
+    wrong = [word for word in words if word not in WORDS or word in alone]
     if wrong:
         raise ArgumentError(f"{source} has {wrong[0]!r} after the number; write {name}=2 or {name}=2:{STAND_IN}")
     number = checked(int(digits) if digits.isascii() and digits.isdigit() else None, source, ArgumentError)
-    return Request(number, FORCE in words, STAND_IN in words, source, lenient=LENIENT in words)
+    return Request(number, FORCE in words, STAND_IN in words, source, lenient=LENIENT in words, races=RACES in words)
 
 
 def is_in_environment() -> bool:
@@ -66,7 +71,7 @@ def is_in_environment() -> bool:
 
 def in_words(request: Request) -> str:
     """The request as the environment variable's value."""
-    given = request.stand_in, request.lenient, request.force
+    given = request.stand_in, request.lenient, request.races, request.force
     words = [word for word, is_given in zip(WORDS, given, strict=True) if is_given]
     return f"{request.number}:{','.join(words)}" if words else str(request.number)
 
@@ -115,11 +120,11 @@ def warned(of: str = "STAND_IN") -> bool:
 def make(number: int, force: bool, stand_in: bool) -> Request | None:
     """Replace the current request, and return it: `put_back` restores it if the new one cannot be met.
 
-    Whether they are lenient is for the environment to say.
+    Whether they are lenient, or look for races, is for the environment to say.
     """
     global _made
-    source, lenient = f"virtual_gpus({number}{', stand_in=True' * stand_in})", current().lenient
-    before, _made = _made, Request(number, force, stand_in, source, lenient=lenient)
+    source, now = f"virtual_gpus({number}{', stand_in=True' * stand_in})", current()
+    before, _made = _made, Request(number, force, stand_in, source, lenient=now.lenient, races=now.races)
     return before
 
 

@@ -51,6 +51,12 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         in_keras.name_virtual_gpus()
 
 
+def find_races() -> None:
+    from xdevice.backends.torch.virtual.faithful import races
+
+    races.find()
+
+
 def _check_version() -> None:
     if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST:
         raise NotSupportedError(

@@ -30,7 +30,8 @@ def main(options: argparse.Namespace) -> int:
     )
     if options.virtual_gpus:
         number = request.checked(options.virtual_gpus, f"--virtual-gpus {options.virtual_gpus}")
-        wanted = request.Request(number, False, options.stand_in, "--virtual-gpus", lenient=options.lenient)
+        words = {"lenient": options.lenient, "races": options.races}
+        wanted = request.Request(number, False, options.stand_in, "--virtual-gpus", **words)
         request.propagate(wanted)
     if options.stand_in:
         request.set_aside()

@@ -1,4 +1,4 @@
-"""Whether the frameworks can limit the memory of virtual GPUs: asked before a script runs."""
+"""Whether the frameworks can limit the memory of virtual GPUs, or look for races: asked before a script runs."""
 
 import ast
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 from xdevice.cli.answering import PYTHON
 from xdevice.errors import NotSupportedError
 from xdevice.framework.adapters import is_installed, registered
-from xdevice.kit import virtual_memory
+from xdevice.kit import virtual_memory, virtual_request
 
 _REFUSED = 3
 _ASK = f"""
@@ -23,11 +23,11 @@ except xdevice.NotSupportedError as error:
 
 
 def check(names: Iterable[str]) -> None:
-    """Raise an error if a limit is asked for, and one of the frameworks cannot have virtual GPUs with one.
+    """Raise an error if a limit, or races, are asked for, and one of the frameworks cannot have such virtual GPUs.
 
     Each is asked in a process of its own: its import may change the environment, which the script inherits.
     """
-    if virtual_memory.limit() is None:
+    if virtual_memory.limit() is None and not virtual_request.current().races:
         return
     for name in filter(is_installed, names):
         command = [*PYTHON, "-c", _ASK, name]

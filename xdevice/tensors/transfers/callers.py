@@ -109,12 +109,6 @@ def callers(frame: FrameType | None) -> list[Caller]:
     return found
 
 
-def line_of(frame: FrameType | None) -> tuple[str, int] | None:
-    """The file and the line of the user's that has called, directly or not."""
-    own = callers(frame)
-    return (own[0].frame.f_code.co_filename, own[0].frame.f_lineno) if own else None
-
-
 def calls_before(frame: FrameType | None) -> list[str]:
     """The names of the functions of libraries between this frame and the user's innermost, from inside; not ours."""
     names: list[str] = []

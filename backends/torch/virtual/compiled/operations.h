@@ -11,8 +11,22 @@
 namespace xdevice {
 using torch::jit::Stack;
 
+// What an operation of CUDA's says where deterministic algorithms are wanted, if this argument is so.
+struct Alert {
+  std::string caller, argument, value;
+  bool applies(const IValue& given) const {
+    if (given.isInt()) return value.empty() ? given.toInt() != 0 : std::to_string(given.toInt()) == value;
+    if (given.isString()) return given.toStringRef() == value;
+    return given.isTensor() && given.toTensor().defined() &&
+        (value.empty() || at::isFloatingType(given.toTensor().scalar_type()));
+  }
+};
+inline auto& alerts = *new std::unordered_map<std::string, Alert>;  // by the name of the operation, or of an overload
+
 // Facts about an operation, looked up once.
 struct Plan {
+  const Alert* alert = nullptr;
+  int decides = -1;      // the position of the argument that the alert is about
   uint64_t written = 0;  // the arguments that it writes to, one bit for each
   int arguments = 0;
   int generator = -1;    // the position of this argument
@@ -32,10 +46,14 @@ inline Plan planned(const c10::OperatorHandle& op) {
   plan.arguments = arguments.size();
   plan.across = name == "aten::copy_" || name == "aten::copy_sparse_to_sparse_";
   plan.differs = name == "aten::_sparse_mm_reduce_impl";
+  auto alert = alerts.find(toString(op.operator_name()));
+  if (alert == alerts.end()) alert = alerts.find(name.back() == '_' ? name.substr(0, name.size() - 1) : name);
   for (int i = 0; i < plan.arguments; ++i) {
     const auto* alias = arguments[i].alias_info();
     if (alias && alias->isWrite()) plan.written |= uint64_t(1) << std::min(i, 63);
     if (arguments[i].name() == "generator") plan.generator = i;
+    if (alert != alerts.end() && arguments[i].name() == alert->second.argument)
+      plan.alert = &alert->second, plan.decides = i;
     if (arguments[i].name() == "output_size" && name == "aten::repeat_interleave") plan.size = i;
     if (arguments[i].name() == "indices" && name.find("index") != std::string::npos) plan.indices = i;
   }
@@ -295,6 +313,8 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
   if (const int on = checks.load(std::memory_order_relaxed); C10_UNLIKELY(on)) {
     if (on & COPIES && plan.waits) look(op, plan, arguments);
   }
+  if (C10_UNLIKELY(plan.alert != nullptr) && plan.alert->applies(arguments[plan.decides]))
+    at::Context::alertNotDeterministic(plan.alert->caller);
   std::optional<LateCopy> late;
   if (plan.waits && (checks & LATE || c10::impl::GPUTrace::get_trace())) late = wait_as_cuda(plan, arguments);
   if (late && checks & LATE) late->before();

@@ -45,6 +45,7 @@ class Compiled:
         self.check: Callable[[int, bool], None] = plug_in.xdevice_check
         self.pin: Callable[[int, int], int] = plug_in.xdevice_pin
         self.synchronize: Callable[[int], None] = plug_in.xdevice_synchronize
+        self.alert: Callable[[bytes, bytes, bytes, bytes], None] = plug_in.xdevice_alert
         self.end: Callable[[], None] = plug_in.xdevice_end
         self.allocated: Callable[[int], int] = plug_in.xdevice_allocated
         self.peak: Callable[[int], int] = plug_in.xdevice_peak

@@ -1,6 +1,7 @@
 // Virtual GPUs for torch, compiled at first use and loaded by plug_in.py.
 //
 // The device type is a parameter: PrivateUse1, named vgpu, or CUDA while the virtual GPUs stand in for CUDA's.
+#include <ATen/native/TensorFactories.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/_log_softmax_backward_data.h>
@@ -33,18 +34,26 @@ void check_dense(const std::optional<Layout>& layout, std::optional<bool> pin) {
 
 ScalarType known(std::optional<ScalarType> type) { return type.value_or(get_default_dtype_as_scalartype()); }
 
+// As on the CPU and on CUDA: where deterministic algorithms are wanted, memory begins as NaN, or the largest integers.
+Tensor filled(Tensor made) {
+  const auto& now = at::globalContext();
+  if (C10_UNLIKELY(now.deterministicAlgorithms() && now.deterministicFillUninitializedMemory()))
+    at::native::fill_empty_deterministic_(made);
+  return made;
+}
+
 Tensor empty(IntArrayRef size, std::optional<ScalarType> type, std::optional<Layout> layout, std::optional<Device> d,
              std::optional<bool> pin, std::optional<MemoryFormat> format) {
   check_dense(layout, pin);
   c10::OptionalDeviceGuard guard(d);
-  return at::detail::empty_generic(size, &memory, DispatchKeySet(KEY), known(type), format);
+  return filled(at::detail::empty_generic(size, &memory, DispatchKeySet(KEY), known(type), format));
 }
 
 Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<ScalarType> type,
                      std::optional<Layout> layout, std::optional<Device> d, std::optional<bool> pin) {
   check_dense(layout, pin);
   c10::OptionalDeviceGuard guard(d);
-  return at::detail::empty_strided_generic(size, stride, &memory, DispatchKeySet(KEY), known(type));
+  return filled(at::detail::empty_strided_generic(size, stride, &memory, DispatchKeySet(KEY), known(type)));
 }
 
 // torch's lazy zeros have no memory, and only its own kernels can read them.
@@ -305,6 +314,8 @@ EXPORT void xdevice_check(int what, int whether) { whether ? checks |= what : ch
 EXPORT int xdevice_pin(uintptr_t pointer, int64_t bytes) {  // of the program's own memory; 0 bytes: no longer
   at::globalContext().lazyInitDevice(TYPE);  // before, torch says that nothing is pinned
   return pinned.note(pointer, bytes);
+EXPORT void xdevice_alert(const char* operation, const char* caller, const char* argument, const char* value) {
+  alerts[operation] = {caller, argument, value};
 }
 EXPORT void xdevice_dtypes(const char* name, const char* reduce, const char* words, uint64_t on_cuda, uint64_t on_cpu) {
   Dtypes& row = dtypes[name];

@@ -1,23 +1,23 @@
 """Copies that CUDA would not have finished: told where the program did not wait for them.
 
-The plug-in keeps them back (late.h). A warning is of the line that made the copy, so torch's own words on it are
-Python's: it names the file and the line, is told once, and may be an error.
+The plug-in keeps them back (late.h). What is told is a warning of the line that made the copy, once for each line.
 """
 
 import atexit
 import os
 import sys
 import warnings
+from types import FrameType
 
 from xdevice.backends.torch.private_names import kernels_of, untraced
 from xdevice.backends.torch.virtual.compiled.plug_in import LATE, compiled
 from xdevice.hooks import hooks
 
-_WAIT = "call torch.cuda.synchronize(), or synchronize its stream or an event after it, first"
+_UNTIL = "until then that is NaN, or bytes 0x81; call torch.cuda.synchronize(), or that of a later event, first"
 _MISUSES = (
-    f"this copy with non_blocking=True had not arrived when {{}} used its memory, which holds NaN until then; {_WAIT}",
-    f"the memory of this copy with non_blocking=True was changed before it had been sent; {_WAIT}",
-    f"nothing has waited for this copy with non_blocking=True, and its memory holds NaN until then; {_WAIT}",
+    f"a copy with non_blocking=True had not arrived when {{}} used its memory: {_UNTIL}",
+    f"memory was changed before a copy of it with non_blocking=True had been sent; {_UNTIL.rpartition('; ')[2]}",
+    f"nothing has waited for a copy with non_blocking=True to arrive in memory: {_UNTIL}",
 )
 """As late.h numbers them."""
 
@@ -30,8 +30,12 @@ def _place() -> int:
 
 
 def _line() -> tuple[str, int]:
-    line: tuple[str, int] | None = hooks().line_of(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
-    return line or ("<a backward pass, or a thread of a library>", 0)
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # inspect's is slower
+    while frame is not None:
+        if hooks().is_users(frame.f_code.co_filename):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return "<a thread of a library>", 0
 
 
 def _misused(how: int, place: int) -> None:
