@@ -14,8 +14,7 @@ namespace xdevice {
 // What is done beside computing, one bit for each; plug_in.py has the same numbers.
 enum : int {
   COPIES = 1,  // Python looks at operations that may copy between devices
-  DTYPES = 2,  // dtypes that CUDA's kernels lack are refused
-  LATE = 4,    // copies arrive when they have been waited for
+  LATE = 2,    // copies arrive when they have been waited for
 };
 inline std::atomic<int> checks = 0;
 
@@ -170,10 +169,12 @@ inline void settle_all(DeviceIndex index) {  // of a device, with all that its s
   settle([&](const Late& copy) { return copy.stream.device_index() == index || is_over(copy, by); });
 }
 
-// At the end of the process: tells of copies to the host that nothing has waited for.
-inline void end() {
+// The place of a copy to the host that nothing has waited for and that has not been told, or -1.
+inline int64_t next_pending() {
+  std::lock_guard<std::mutex> lock(pending_lock);
   for (auto& copy : pending)
-    if (copy.to_host && !std::exchange(copy.is_used, true)) tell(NEVER_WAITED_FOR, copy.place);
+    if (copy.to_host && !std::exchange(copy.is_used, true)) return copy.place;
+  return -1;
 }
 
 // A copy of a stream, between a virtual GPU and that CPU tensor, around the moment at which it is made.

@@ -17,8 +17,8 @@ from xdevice.kit import plugins, virtual_request
 
 _NUMBER = ctypes.c_int64
 
-COPIES, DTYPES, LATE = 1, 2, 4
-"""What may be done beside computing, for `Compiled.check`: see operations.h."""
+COPIES, LATE = 1, 2
+"""What may be done beside computing, for `Compiled.check`: see late.h."""
 
 
 class Compiled:
@@ -37,16 +37,15 @@ class Compiled:
         plug_in.xdevice_dtypes.restype = None
         for function in ("start", "resize", "cover"):
             getattr(plug_in, f"xdevice_{function}").restype = ctypes.c_char_p
-        for function in ("allocated", "peak", "total"):
+        for function in ("allocated", "peak", "total", "pending"):
             getattr(plug_in, f"xdevice_{function}").restype = _NUMBER
         self.current: Callable[[], int] = plug_in.xdevice_current
         self.exchange: Callable[[int], int] = plug_in.xdevice_exchange
         self.use: Callable[[bool], None] = plug_in.xdevice_use
         self.check: Callable[[int, bool], None] = plug_in.xdevice_check
         self.pin: Callable[[int, int], int] = plug_in.xdevice_pin
-        self.synchronize: Callable[[int], None] = plug_in.xdevice_synchronize
         self.alert: Callable[[bytes, bytes, bytes, bytes], None] = plug_in.xdevice_alert
-        self.end: Callable[[], None] = plug_in.xdevice_end
+        self.pending: Callable[[], int] = plug_in.xdevice_pending
         self.allocated: Callable[[int], int] = plug_in.xdevice_allocated
         self.peak: Callable[[int], int] = plug_in.xdevice_peak
         self.total: Callable[[int], int] = plug_in.xdevice_total

@@ -308,12 +308,12 @@ EXPORT int xdevice_used() { return used; }
 EXPORT int xdevice_forked() { return forked; }
 EXPORT void xdevice_use(int whether) { used = whether; }
 EXPORT void xdevice_show(int n) { count = n; }
-EXPORT void xdevice_synchronize(int index) { Guard().synchronizeDevice(index); }
-EXPORT void xdevice_end() { end(); }
+EXPORT int64_t xdevice_pending() { return next_pending(); }
 EXPORT void xdevice_check(int what, int whether) { whether ? checks |= what : checks &= ~what; }
 EXPORT int xdevice_pin(uintptr_t pointer, int64_t bytes) {  // of the program's own memory; 0 bytes: no longer
   at::globalContext().lazyInitDevice(TYPE);  // before, torch says that nothing is pinned
   return pinned.note(pointer, bytes);
+}
 EXPORT void xdevice_alert(const char* operation, const char* caller, const char* argument, const char* value) {
   alerts[operation] = {caller, argument, value};
 }

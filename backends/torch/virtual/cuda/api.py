@@ -86,7 +86,7 @@ def _answers() -> dict[str, Callable[..., Any]]:
         **dict.fromkeys(("isHistoryEnabled", "isCurrentStreamCapturing"), lambda: False),
         "getDeviceCount": virtual.visible,
         "init": _init,
-        "synchronize": lambda: virtual.synchronize(virtual.current()),
+        "synchronize": lambda: core._accelerator_synchronizeDevice(virtual.current()),
         "getDevice": virtual.current,
         "isInBadFork": virtual.is_forked,
         "hasPrimaryContext": lambda index: True,
@@ -149,7 +149,7 @@ def _runtime() -> SimpleNamespace:
         cudaGetErrorString=lambda error: _ERRORS.get(error, "unrecognized error code"),
         cudaMemGetInfo=memory_info,
         cudaHostRegister=lambda pointer, size, flags=0: compiled().pin(pointer, size),
-        cudaDeviceSynchronize=lambda: compiled().synchronize(in_use().current()) or 0,
+        cudaDeviceSynchronize=lambda: core._accelerator_synchronizeDevice(in_use().current()) or 0,
         cudaHostUnregister=lambda pointer: compiled().pin(pointer, 0),
         **dict.fromkeys(_CUDART, _zero),
     )

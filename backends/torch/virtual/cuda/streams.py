@@ -37,13 +37,17 @@ class Stream(streams.Stream):
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x} (virtual)>"
 
 
-class Event(torch.Event):
+class Event(streams.Event):
     """The time at which it was recorded, and the copies that are over by then."""
 
     def __new__(
         cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
     ) -> Any:
-        return super().__new__(cls, "cuda", enable_timing=enable_timing, blocking=blocking)
+        return super().__new__(cls, enable_timing, blocking)
+
+    def record(self, stream: torch.Stream | None = None) -> None:
+        super().record(stream)
+        torch.Event.record(self, stream)
 
     def ipc_handle(self) -> bytes:
         """A word for another process: this event has happened when it arrives there."""

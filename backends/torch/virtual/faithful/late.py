@@ -20,6 +20,7 @@ _MISUSES = (
     f"nothing has waited for a copy with non_blocking=True to arrive in memory: {_UNTIL}",
 )
 """As late.h numbers them."""
+_NEVER_WAITED_FOR = 2
 
 _places: dict[tuple[str, int], int] = {}  # of the lines that copied, with their numbers
 
@@ -54,5 +55,5 @@ def begin() -> None:
 
 
 def _end(process: int) -> None:
-    if os.getpid() == process:
-        compiled().end()
+    while os.getpid() == process and (place := compiled().pending()) >= 0:
+        _misused(_NEVER_WAITED_FOR, place)
