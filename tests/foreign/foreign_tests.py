@@ -73,7 +73,7 @@ def reason(report: pytest.TestReport, call: pytest.CallInfo[None]) -> str:
         return str(report.longrepr[2])
     if call.excinfo is None:
         return ""
-    return " ".join(f"{call.excinfo.typename}: {call.excinfo.value}".split())[:2000]
+    return " ".join(f"{call.excinfo.typename}: {call.excinfo.value}".split())[-3000:]
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:

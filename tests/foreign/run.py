@@ -146,8 +146,9 @@ class Tests:
         """Those of the tests that fail without GPUs too, by themselves or their counterpart for the CPU."""
         counterparts: dict[str, list[str]] = {}
         for name in names:
+            file, _, test = name.partition("::")
             for there, here in (("", ""), *COUNTERPARTS):
-                counterparts.setdefault(name.replace(there, here) if there else name, []).append(name)
+                counterparts.setdefault(f"{file}::{test.replace(there, here) if there else test}", []).append(name)
         found = self.run(list(counterparts), gpus=False)
         failed = {name for name, result in found.items() if result["outcome"] == "failed"}
         return {test for name in failed for test in counterparts[name]}

@@ -200,6 +200,21 @@ def test_comm_moves_tensors_between_them_and_fills_those_that_are_given():
     for together in (comm.gather(places), comm.gather(places, out=torch.empty(4, 2, device=SECOND))):
         assert together.is_cuda and torch.equal(together.cpu(), rows)
     assert torch.equal(comm.reduce_add([x, x.to(FIRST)], 1), 2 * x)
+    for words, call in (
+        ("at least one device to scatter to", lambda: comm.scatter(rows, ())),
+        ("devices and chunk_sizes to be of same length", lambda: comm.scatter(rows, (0, 0), [4])),
+        ("at least one output tensor to scatter to", lambda: comm.scatter(rows, out=[])),
+        ("Output tensor at index 0 has incorrect shape", lambda: comm.scatter(rows, out=[x.unsqueeze(0)])),
+        ("along scatter dim 0 does not match .got 3 but", lambda: comm.scatter(rows, out=[x])),
+        ("same shape as the source tensor .+ at index 0", lambda: comm.broadcast(x, out=places)),
+        ("CUDA tensors, but output tensor at index 0", lambda: comm.broadcast(rows, out=[rows])),
+        ("at least one tensor to gather from", lambda: comm.gather(())),
+        ("CUDA tensors, but tensor at index 0 is on 'cpu'", lambda: comm.gather([rows])),
+        ("same number of dimensions", lambda: comm.gather([x, x.unsqueeze(0)])),
+        ("Input tensor at index 1 has invalid shape", lambda: comm.gather([x, x[:, 1:]])),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            call()
 
 
 # ---------------------------------------------------------------- training
@@ -416,7 +431,7 @@ def test_the_older_names_of_tensors_make_them_there():
     made = [kind([1, 2]), kind(2).fill_(1), torch.ones(2).type(kind), torch.ones(2).type("torch.cuda.FloatTensor")]
     assert all(x.is_cuda and isinstance(x, kind) and x.type() == "torch.cuda.FloatTensor" for x in made)
     assert kind(2, 3).shape == (2, 3) and not isinstance(torch.ones(1), kind)
-    assert torch.cuda.LongTensor([1]).dtype == torch.int64
+    assert torch.cuda.LongTensor([1]).dtype == torch.int64 and kind(2, device="cuda:1").device == torch.device(SECOND)
 
 
 def test_files_and_copies_keep_their_device():
