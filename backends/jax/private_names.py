@@ -32,7 +32,9 @@ STAND_IN = (
     *each(_LIBRARY, "Device.memory_stats", "it counts the arrays on the virtual GPU"),
     *each(_LIBRARY, "Client.platform ArrayImpl.platform ArrayImpl.__dlpack_device__", _ATTRIBUTES),
     *each(_LIBRARY, "ArrayImpl._check_and_rearrange", _ERROR),
-    *each(_LIBRARY, "ArrayImpl.__dlpack__", "it ignores a stream", ("stream",)),
+    *each(_LIBRARY, "ArrayImpl.__dlpack__", "its capsule says that it is on a GPU", ("stream",)),
+    *each("jax._src.dlpack:", "from_dlpack", "an array comes back on its GPU", ("external_array", "device", "copy")),
+    *each("jax.dlpack:", "from_dlpack", "an array comes back on its GPU"),
     *each(_BRIDGE, "_get_backend_uncached", "errors list CUDA", ("platform",), optional=True),
 )
 """Replaced where virtual GPUs stand in."""

@@ -71,9 +71,27 @@ def test_arrays_say_to_dlpack_that_they_are_on_a_gpu_and_errors_list_cuda(progra
         print(jnp.from_dlpack(host), xdevice.to_numpy(x), xdevice.convert(host, "numpy"), np.asarray(x))
         try: jax.devices("rocm")
         except RuntimeError as error: print(error)
+        print(np.from_dlpack(x, device="cpu"), np.from_dlpack(host), jnp.from_dlpack(host).device)
+        for made in (jnp.from_dlpack(x), jax.dlpack.from_dlpack(x), jnp.from_dlpack(x, copy=True)):
+            print(made, made.device)
+        print(jnp.from_dlpack(x, device=host.device).device, jnp.from_dlpack(np.arange(2)).device)
+        try: np.from_dlpack(x)
+        except (BufferError, RuntimeError) as error: print(error)
+        import torch  # whose virtual GPUs stand in, too
+        print(torch.from_dlpack(x), jnp.from_dlpack(torch.ones(2)).device, xdevice.convert(x, "torch").tolist())
+        torch.cuda.set_device(1)
+        print(jnp.from_dlpack(torch.ones(2, device="cuda")).device)
     """)
     assert lines[:2] == ["2 1 gpu", "1 0 cpu"]
-    assert lines[2:] == [
+    assert lines[4:] == [
+        "[0. 1. 2.] [0. 1. 2.] cpu:0",
+        *["[0. 1. 2.] cuda:1"] * 3,
+        "cpu:0 cpu:0",
+        "Unsupported device in DLTensor.",
+        "tensor([0., 1., 2.], device='cuda:1') cpu:0 [0.0, 1.0, 2.0]",
+        "cuda:1",
+    ]
+    assert lines[2:4] == [
         "[0. 1. 2.] " * 3 + "[0. 1. 2.]",
         "Unknown backend rocm. Available backends are ['cpu', 'cuda']",
     ]

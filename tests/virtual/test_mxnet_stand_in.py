@@ -102,7 +102,7 @@ def test_what_goes_wrong_says_what_it_says_of_real_gpus(program):
     assert lines[3:] == ["memory | invalid device ordinal 5: there are 2 virtual GPUs", "gpu(1)"]
 
 
-def test_pickles_and_dlpack_come_back_on_their_gpu_and_the_programs_own_cpus_stay_cpus(program):
+def test_pickles_files_and_dlpack_come_back_on_their_gpu_and_the_programs_own_cpus_stay_cpus(program):
     assert program("""
         import os, pickle
         import mxnet as mx
@@ -114,8 +114,21 @@ def test_pickles_and_dlpack_come_back_on_their_gpu_and_the_programs_own_cpus_sta
             x = mx.nd.from_dlpack(mx.nd.ones(3, ctx=context).to_dlpack_for_read())
             print(x.context, x.asnumpy().sum())
         saved = os.path.join(os.path.dirname(__file__), "saved")
-        mx.nd.save(saved, [mx.nd.ones(2, ctx=mx.gpu(1))])
-        print(mx.nd.load(saved)[0].context)
+        sparse = mx.nd.sparse.csr_matrix(([1., 2.], [0, 1], [0, 1, 2]), shape=(2, 2), ctx=mx.gpu(1))
+        rows = mx.nd.sparse.row_sparse_array(([[1., 2.]], [1]), shape=(3, 2), ctx=mx.gpu(0))
+        given = {"a": mx.nd.ones(2, ctx=mx.gpu(1)), "b": sparse, "c": rows, "d": mx.nd.ones((1, 2), dtype="float16")}
+        mx.nd.save(saved, given)
+        for found in (mx.nd.load(saved), mx.nd.load_frombuffer(open(saved, "rb").read())):
+            print(*(f"{k} {x.context} {x.stype} {x.asnumpy().sum()}" for k, x in sorted(found.items())))
+        mx.npx.set_np()
+        mx.npx.save(saved, [mx.np.array(2.0, ctx=mx.gpu(1)), mx.np.ones((0, 2)), mx.np.ones(2, ctx=mx.gpu(0))])
+        print(*(f"{x.ctx} {x.shape}" for x in mx.npx.load(saved)))
+        here = open(saved, "rb").read()
+        there = [number.to_bytes(4, "little") for number in (2, 1, 7)]
+        open(saved, "wb").write(here.replace(there[0] + there[1], there[0] + there[2], 1))
+        try: mx.npx.load(saved)
+        except mx.MXNetError as error: print(error)
+        mx.npx.reset_np()
         print((mx.nd.ones(2, ctx=mx.cpu(1)) + mx.nd.ones(2, ctx=mx.cpu(1))).context)
     """) == [
         "NDArray gpu(1) 6.0",
@@ -124,7 +137,9 @@ def test_pickles_and_dlpack_come_back_on_their_gpu_and_the_programs_own_cpus_sta
         "ndarray cpu(0) 6.0",
         "gpu(1) 3.0",
         "cpu(0) 3.0",
-        "cpu(0)",  # docs/virtual.md
+        *["a gpu(1) default 2.0 b gpu(1) csr 3.0 c gpu(0) row_sparse 3.0 d cpu(0) default 2.0"] * 2,
+        "gpu(1) () cpu(0) (0, 2) gpu(0) (2,)",
+        "invalid device ordinal 7: there are 2 virtual GPUs",
         "cpu(1)",
     ]
 

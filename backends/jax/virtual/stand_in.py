@@ -22,7 +22,7 @@ import jax
 
 from xdevice.backends.jax import hardware
 from xdevice.backends.jax.memory import living_on
-from xdevice.backends.jax.virtual import lists, lowerings
+from xdevice.backends.jax.virtual import dlpack, lists, lowerings
 from xdevice.device import Device
 from xdevice.kit import virtual_request
 
@@ -33,7 +33,6 @@ KERNELS = {"keras.src.backend.jax.rnn", "keras.src.backend.jax.nn"}
 
 _only_print = {"jax._src.debugging", "jax._src.environment_info"}  # JAX's modules that show devices to the user
 _platforms = "jax_platforms", "jax_platform_name"
-_CUDA = 2  # DLPack's number
 _default = "gpu"  # what lists give where no backend is named; a program may choose the CPU
 
 
@@ -156,23 +155,15 @@ def _faces() -> None:
 
 
 def _faces_of_arrays(array: Any) -> None:
-    """DLPack's device and the platform of an array; ``__dlpack__`` gives the host's memory, which has no streams."""
-    where, export, platform = array.__dlpack_device__, array.__dlpack__, array.platform
-
-    def virtual(self: Any) -> int:
-        return hardware.ordinal(next(iter(self.sharding.device_set)))
-
-    def device(self: Any) -> tuple[Any, int]:
-        found: tuple[Any, int] = where(self)
-        index = virtual(self)
-        return (type(found[0])(_CUDA), index - 1) if index and not _is_inner() else found
-
-    def exported(self: Any, *, stream: Any = None, **options: Any) -> Any:
-        return export(self, stream=None if virtual(self) else stream, **options)
-
-    array.__dlpack_device__, array.__dlpack__ = device, exported
+    platform = array.platform
     array._check_and_rearrange = _with_shown_ids(array._check_and_rearrange)
-    array.platform = lambda self: "gpu" if virtual(self) and not _is_inner() else platform(self)
+
+    def shown(self: Any) -> str:
+        virtual = hardware.ordinal(next(iter(self.sharding.device_set)))
+        return "gpu" if virtual and not _is_inner() else str(platform(self))
+
+    array.platform = shown
+    dlpack.start(array, _is_inner)
 
 
 def _with_shown_ids(check: Any) -> Any:

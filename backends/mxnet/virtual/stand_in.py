@@ -4,9 +4,8 @@ To Python a virtual GPU is ``Context('gpu', i)`` in every respect; to MXNet's li
 border between the two is crossed in few places, and only there is one put for the other: the functions of the library
 that take or give a device, which are replaced on ``mxnet.base._LIB``, and the text that operators make of a context.
 
-Differs from a GPU: `mx.nd.load` gives arrays on ``cpu(0)``, and DLPack copies; page-locked memory is the host's. There
-is no RTC and no cuDNN, whose environment variables do nothing, and a key-value store that is asked for as ``nccl`` is a
-``device`` one.
+Differs from a GPU: DLPack copies; page-locked memory is the host's. There is no RTC and no cuDNN, whose environment
+variables do nothing, and a key-value store that is asked for as ``nccl`` is a ``device`` one.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from mxnet.runtime import Feature, Features
 
 from xdevice.backends.mxnet import private_names, text
 from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL
-from xdevice.backends.mxnet.virtual import kernels, mixing
+from xdevice.backends.mxnet.virtual import files, kernels, mixing
 
 CPU, GPU = 1, 2  # MXNet's numbers for types of devices
 
@@ -43,7 +42,7 @@ def start(n: int) -> None:
     mixing.start(library)
     kernels.start()
     library.MXGetLastError = _in_gpus(library.MXGetLastError, n)
-    _pickle_contexts()
+    files.start(library, lambda index: _checked(index, n))
     _take_dlpack()
     Features()["CUDA"] = Feature(b"CUDA", True)
     text.translate(lambda value: _in_text(value, n))
@@ -107,26 +106,6 @@ def _without_nccl(create: Callable[..., int]) -> Callable[..., int]:
         return create(ctypes.c_char_p(b"device") if name.value == b"nccl" else name, out)
 
     return call
-
-
-def _pickle_contexts() -> None:
-    """Let a pickle bring its array back to its GPU, as a library built for CUDA does."""
-    kind: Any = mx.nd.NDArray
-    state_of, restore = kind.__getstate__, kind.__setstate__
-
-    def get_state(self: Any) -> dict[str, Any]:
-        state: dict[str, Any] = state_of(self)
-        if self.handle is not None and self.context.device_typeid == GPU:
-            state["gpu"] = self.context.device_id  # which MXNet passes over elsewhere
-        return state
-
-    def set_state(self: Any, state: dict[str, Any]) -> None:
-        restore(self, state)
-        if "gpu" in state:
-            there = self.copyto(mx.gpu(state["gpu"]))
-            self.handle, there.handle = there.handle, self.handle
-
-    kind.__getstate__, kind.__setstate__ = get_state, set_state
 
 
 class _Capsule(ctypes.Structure):
