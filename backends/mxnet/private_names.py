@@ -43,8 +43,6 @@ STAND_IN = (
     *each(_LIBRARY, "MXKVStoreCreate", "a store for NCCL sums on the devices"),
     *each(_LIBRARY, "MXImperativeInvokeEx MXNetFuncCall", _OPERATION),
     *each(_LIBRARY + "MXNDArray", "Save SaveRawBytes Load LoadFromBuffer LoadFromRawBytes", "files name GPUs"),
-    *each(_LIBRARY, "MXShallowCopyNDArray", "arrays that are loaded come back on their GPU"),
-    *each("mxnet.ndarray.sparse:", "_ndarray_cls", "arrays that are loaded come back on their GPU"),
     *each("mxnet.ndarray:", "from_dlpack", "an array comes back on its GPU", ("dlpack",)),
     *each("mxnet.ndarray.register:", "_imperative_invoke", _WIDER, ("handle", "ndargs", "keys", "vals", "out")),
     *each("mxnet.gluon:HybridBlock.", "_call_cached_op", _WIDER, ("self",)),
@@ -56,6 +54,8 @@ STAND_IN = (
 """Replaced where virtual GPUs stand in."""
 
 OTHERS = (
+    *each(_LIBRARY, "MXShallowCopyNDArray", "arrays that are loaded come back on their GPU"),
+    *each("mxnet.ndarray.sparse:", "_ndarray_cls", "arrays that are loaded come back on their GPU"),
     *(PrivateName(f"mxnet.{module}:str", "it writes contexts and NumPy 2's numbers", optional=True) for module in TEXT),
     *each(_LIBRARY, "MXInvokeCachedOpEx MXAutogradBackwardEx", _OPERATION),
     *each(_LIBRARY, "MXNDArraySyncCopyToCPU MXNDArraySyncCopyFromCPU MXNDArraySaveRawBytes MXNDArraySave", _COPY),
