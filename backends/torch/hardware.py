@@ -12,6 +12,7 @@ from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.tracing import constant
 
+_cuda: str | None = torch.version.cuda  # the build's; virtual GPUs that stand in have a version too
 _virtual: tuple[str, int] = "", 0  # the device type of virtual GPUs, and their number
 
 
@@ -34,8 +35,8 @@ def build() -> Build:
     compute, toolkit = "cpu", None
     if torch.version.hip:
         compute, toolkit = "rocm", torch.version.hip
-    elif torch.version.cuda:
-        compute, toolkit = "cuda", torch.version.cuda
+    elif _cuda:
+        compute, toolkit = "cuda", _cuda
     elif torch.backends.mps.is_built():
         compute = "mps"
     elif getattr(torch.version, "xpu", None):
@@ -124,7 +125,7 @@ def runtime(kind: str, device: Device) -> Any:
     NotSupportedError
         This build has no CUDA, although the GPU is counted: FakeTensorMode and tests replace the count.
     """
-    if kind == "cuda" and not (_virtual[1] or torch.version.cuda or torch.version.hip):
+    if kind == "cuda" and not (_virtual[1] or _cuda or torch.version.hip):
         raise NotSupportedError(
             f"{device} is counted, but torch {torch.__version__} is built for the CPU only and cannot be asked "
             "about it; install a build for CUDA"

@@ -128,6 +128,7 @@ torch.profiler.profiler:_KinetoProfile.__init__(self, activities) -- profiles of
 torch.profiler.profiler:supported_activities -- profiles of the CPU
 torch.autograd.profiler:profile.__init__(self, enabled, use_cuda) -- profiles of the CPU
 torch.autograd.profiler:emit_nvtx. __enter__ __exit__ -- profiles of the CPU
+torch:version.cuda -- programs that split it into numbers
 torch._C: _get_linalg_preferred_backend _set_linalg_preferred_backend _get_blas_preferred_backend \
 _set_blas_preferred_backend -- torch.backends.cuda.preferred_linalg_library and preferred_blas_library
 torch._C:_has_cudnn -- modules that would choose a kernel of cuDNN's

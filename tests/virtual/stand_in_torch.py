@@ -45,6 +45,7 @@ def test_torch_cuda_says_what_is_there_and_that_it_is_virtual():
     assert torch.accelerator.current_accelerator(check_available=True) == torch.device("cuda")
     assert cuda.get_device_name(1) == "virtual GPU 1 (xdevice, on the CPU)" and cuda.get_device_properties(0).is_virtual
     assert cuda.get_device_capability() == (0, 0) and cuda.get_arch_list() == []
+    assert torch.version.cuda == (xdevice.backend().hardware.build()["toolkit"] or "0.0")
     assert not torch.backends.cudnn.is_available() and cuda.can_device_access_peer(0, 1)
     assert xdevice.native(gpu(1)) == torch.device(SECOND) and device_of(torch.ones(1).cuda(1)) is gpu(1)
     properties = xdevice.properties(gpu(1))

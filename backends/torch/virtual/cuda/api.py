@@ -127,6 +127,7 @@ def replace() -> None:
         replace_name(f"torch._C:_cuda_{name}", word)
     replace_name("torch._C:_nccl_version", _zero)  # asked by torch's own log: there is none
     replace_name("torch._C:_nccl_version_suffix", bytes)
+    replace_name("torch:version.cuda", own.version.cuda or "0.0")  # which programs split into numbers
     _replace_python(answers)
 
 
