@@ -205,7 +205,8 @@ def write(table):
     tables = json.loads(TABLE.read_text()) if TABLE.exists() else {}
     tables[".".join(torch.__version__.split(".")[:2])] = table
     text = json.dumps(dict(sorted(tables.items())), indent=1)
-    TABLE.write_text(re.sub(r"(?<=[\[\"],|...\[)\n    +", " ", text) + "\n")
+    text = re.sub(r"(?<=\[)\n {4}|\n {3}(?=\])", "", text)
+    TABLE.write_text(re.sub(r"\n {4}", " ", text) + "\n")
 
 
 def main():
