@@ -46,7 +46,9 @@ WIDER = {
 }
 """The dtypes that CUDA may have alone, and what they are computed in, as in dtypes.h."""
 
+NO_ENGINE = "GET was unable to find an engine to execute this computation"
 WORDS = {
+    **{f"_convolution {of}": NO_ENGINE for of in ("uint8", "int8", "int32")},
     "_convolution": "getCudnnDataTypeFromScalarType() not supported for {}",
     "_upsample_bilinear2d_aa": '"upsample_bilinear2d_out_frame"',
     "addbmm": '"addmm_cuda"',
