@@ -1,281 +1,220 @@
 """Run published GPU programs, unedited, on virtual GPUs and on the CPU, and say what came of each.
 
-    python tests/programs/run.py --path d2l-en --tab tensorflow d2l-en/chapter_builders-guide/use-gpu.md
-    python tests/programs/run.py keras/guides/distributed_training_with_jax.py --env KERAS_BACKEND=jax
-    python tests/programs/run.py --gpus 8 jax/docs/notebooks/shard_map.ipynb
+    python tests/programs/run.py --list
+    python tests/programs/run.py nanoGPT/defaults torchtitan
+    python tests/programs/run.py --quick
 
-A program is a Python script, a notebook, or a chapter in Markdown, on a checkout of yours: none is in this repository.
-Each runs twice, with GPUs that stand in and without any. Cells run in turn in one namespace; one that raises is
-counted, and the next goes on. %%writefile and %%bash do what they do in a notebook, other lines that begin with % or !
-are left out. Data sets that would be downloaded are random numbers of the same shape and types, where --stand-in-data
-is given; --seed sets the seeds of Python, NumPy, PyTorch and, through Keras, other frameworks before the first cell.
---curves prints the last value of each curve that is drawn, for programs whose losses are only in a picture.
---epochs puts a number of epochs in place of the ones written in the program: it is then no longer unedited.
+programs.toml has a row for each: the repository and commit, the packages, the command with the program's own options
+that make it small, and what is compared. Each row runs twice, with GPUs that stand in and without any, in a checkout
+that is made as it was committed before either run. No program is in this repository. Data sets and pretrained models that a
+program would download are small files of random numbers in the place where it looks (files.py).
 
-The line for each program has the cells that ran to their end with GPUs, those that did on the CPU, and how many numbers
-of those that both printed agree to --tolerance.
+--python takes an environment of yours instead of making one for each framework, --mirror a folder or a host with the
+repositories as OWNER/NAME. The exit status is 1 where a row does not come out as programs.toml says.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import json
-import linecache
 import os
-import re
+import shlex
 import subprocess
 import sys
-import tempfile
 import time
-import traceback
 from pathlib import Path
+from typing import Any
 
-CELL = re.compile(r"^```(?:\{?\.?python|\{code-cell\})[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-ABOUT_THE_CELL = re.compile(r"\A(?:---\n.*?^---\n|(?::\w[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
-"""What MyST writes at the top of a cell."""
-TAB = re.compile(r"^(?:%%tab|#@tab)\s+(.*)\n")
-NUMBER = re.compile(r"(?<![\w.:])-?\d+\.\d+(?:e[+-]?\d+)?(?![\de])(?!\s*(?:sec|tokens/|examples/|秒|词元/|个词元))")
-"""A number with a fraction, unless it is a time or a rate."""
-PROGRESS = re.compile(r".*[\r\b](?=.)")
-"""What a progress bar has written over."""
+import cells
+import numbers_in
+import places
+import tomllib
 
-MARK = "#-#-# "
-"""What a line with the outcome of a cell begins with."""
+ROWS = Path(__file__).with_name("programs.toml")
+CELLS = Path(cells.__file__).resolve()
+FILES = CELLS.with_name("files.py")
 
 
-def cells_of(path: Path, tab: str) -> list[str]:
-    """The program's cells; those of one tab, where a chapter has the same for several frameworks."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".ipynb":
-        return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
-    if path.suffix != ".md":
-        return [text]
-    unnamed = "mxnet" if re.search(r"^#@tab ", text, re.MULTILINE) and "interact_select" not in text else "all"
-    # so in d2l-zh; in d2l-en, such a cell is what chooses the tabs
-    found = []
-    for cell in CELL.findall(text):
-        named = TAB.match(cell)
-        tabs = [name.strip() for name in named[1].split(",")] if named else [unnamed]
-        if tab in tabs or "all" in tabs:
-            found.append(ABOUT_THE_CELL.sub("", TAB.sub("", cell)))
+def rows(path: Path = ROWS) -> dict[str, dict[str, Any]]:
+    """Each row by its name, ``project/row``, with what its project says of all its rows."""
+    found = {}
+    for project, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
+        shared = {key: value for key, value in table.items() if not isinstance(value, dict)}
+        for name, row in table.items():
+            if isinstance(row, dict):
+                found[f"{project}/{name}"] = {"gpus": 1, "run": "", "gpu": "", "cpu": "", **shared, **row}
     return found
 
 
-def only_python(cell: str) -> str:
-    """The cell without what only a notebook can run; files are written, and shell scripts are run."""
-    magic, _, text = cell.partition("\n")
-    name, *words = magic.split() or [""]
-    if name == "%%writefile":
-        Path(words[0]).write_text(text, encoding="utf-8")
-    elif name == "%%bash":
-        started = subprocess.Popen(["bash", "-c", text])
-        if "--bg" not in words:
-            started.wait()
-    if name.startswith("%%"):
-        return ""
-    return "\n".join("pass" if line[:1] in ("%", "!") else line for line in cell.splitlines())
+def chosen(names: list[str], quick: bool) -> dict[str, dict[str, Any]]:
+    """The rows that were asked for: those of a project, one row, or the quick ones."""
+    every = rows()
+    for name in names:
+        if not any(name in (row, row.partition("/")[0]) for row in every):
+            raise SystemExit(f"there is no row {name!r} in {ROWS.name}; --list shows those that are there")
+    wanted = [row for row in every if not names or row in names or row.partition("/")[0] in names]
+    return {name: every[name] for name in wanted if every[name].get("quick") or not quick}
 
 
-def seed(number: int, tab: str) -> None:
-    """Set the seeds of Python and NumPy, and that of PyTorch or of a framework that Keras knows."""
-    import random
+class Runner:
+    """Runs one row, where and with what the options say."""
 
-    import numpy as np
-
-    random.seed(number)
-    np.random.seed(number)
-    if tab in ("tensorflow", "jax") or "KERAS_BACKEND" in os.environ:
-        from data import keras_of
-
-        keras_of(tab).utils.set_random_seed(number)
-    if tab == "pytorch":
-        import torch
-
-        torch.manual_seed(number)
-
-
-def print_curves() -> None:
-    """Print the last value of each curve that matplotlib draws."""
-    from matplotlib.axes import Axes
-
-    def plot(axes: Axes, *args: object, **options: object) -> object:
-        lines = draw(axes, *args, **options)
-        for line in lines:
-            print("curve:", *(f"{float(y):.6f}" for y in line.get_ydata()[-1:]))
-        return lines
-
-    draw, Axes.plot = Axes.plot, plot
-
-
-class Tab:
-    """``tab`` as the chapters' notebooks know it: which framework's text they show."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def selected(self, *names: str) -> bool:
-        return self.name in names
-
-    def interact_select(self, *names: object) -> None:
-        pass
-
-
-def run_here(path: Path, options: argparse.Namespace) -> None:
-    """Run the cells in this process; a line with the outcome follows each."""
-    import __main__
-
-    names, tab = vars(__main__), options.tab
-    names.update(tab=Tab(tab), __file__=str(path), __name__="__main__", display=print)
-    if options.stand_in_data:
-        from data import stand_in
-
-        stand_in(tab, options.examples)
-    if options.seed is not None:
-        seed(options.seed, tab)
-    if options.curves:
-        print_curves()
-    for i, cell in enumerate(cells_of(path, tab)):
-        error, start = "", time.perf_counter()
-        try:
-            show(only_python(cell), f"{path.name}[{i}]", names, options.epochs)
-        except Exception as raised:
-            traceback.print_exc()
-            error = " ".join(f"{type(raised).__name__}: {raised}".split())[:200]
-        sys.stderr.flush()
-        print(f"\n{MARK}{json.dumps([i, error, round(time.perf_counter() - start, 2)])}", flush=True)
-
-
-class Epochs(ast.NodeTransformer):
-    """Another number of epochs where a cell writes one: ``num_epochs, lr = 500, 1`` and ``max_epochs=30``."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        target = node.targets[0]
-        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            pairs = zip(target.elts, node.value.elts, strict=True)
-            node.value.elts = [self.instead(name, value) for name, value in pairs]
+    def __init__(self, row: dict[str, Any], name: str, options: argparse.Namespace) -> None:
+        self.row, self.options = row, options
+        if options.python:
+            self.python = Path(options.python).absolute()
         else:
-            node.value = self.instead(target, node.value)
-        return self.generic_visit(node)
+            self.python = places.environment(options.folder, row["framework"], row.get("needs", "").split())
+        self.repository = row.get("repository") or f"none/{name.replace('/', '-')}"
 
-    def visit_keyword(self, node: ast.keyword) -> ast.AST:
-        node.value = self.instead(ast.Name(node.arg or ""), node.value)
-        return self.generic_visit(node)
-
-    def instead(self, name: ast.expr, value: ast.expr) -> ast.expr:
-        named = isinstance(name, ast.Name) and name.id in ("num_epochs", "max_epochs", "epochs")
-        return ast.copy_location(ast.Constant(self.number), value) if named and is_number(value) else value
-
-
-def is_number(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and type(value.value) is int
-
-
-def show(cell: str, name: str, names: dict[str, object], epochs: int | None) -> None:
-    """Run a cell; if it ends with an expression, print its value, as a notebook does."""
-    linecache.cache[name] = len(cell), None, cell.splitlines(keepends=True), name  # AutoGraph reads the source
-    tree = ast.parse(cell, name)
-    if epochs is not None:
-        tree = Epochs(epochs).visit(tree)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) and is_cell(name) else None
-    exec(compile(tree, name, "exec", dont_inherit=True), names)
-    if isinstance(last, ast.Expr):
-        value = eval(compile(ast.Expression(last.value), name, "eval", dont_inherit=True), names)
-        if value is not None:
-            print(repr(value))
-
-
-def is_cell(name: str) -> bool:
-    """Whether it is a cell of a notebook or chapter, and no script."""
-    return not name.partition("[")[0].endswith(".py")
-
-
-def outcome(options: argparse.Namespace, path: Path, gpus: int) -> tuple[list[list], list[str]]:
-    """What came of each cell, and all that was printed between."""
-    settings = dict(setting.split("=", 1) for setting in options.env)
-    python_path = [*map(os.path.abspath, options.path), *filter(None, [os.environ.get("PYTHONPATH")])]
-    env = {**os.environ, "MPLBACKEND": "agg", **settings, "PYTHONPATH": os.pathsep.join(python_path)}
-    start = ["-m", "xdevice", "run", "--virtual-gpus", str(gpus), "--stand-in"] if gpus else []
-    inner = [
-        str(Path(__file__).resolve()),
-        "--here",
-        "--tab",
-        options.tab,
-        *["--stand-in-data"] * options.stand_in_data,
-        *["--curves"] * options.curves,
-        str(path.resolve()),
-    ]
-    for word in ("examples", "seed", "epochs"):
-        if (number := getattr(options, word)) is not None:
-            inner[-1:-1] = [f"--{word}", str(number)]
-    try:
-        with tempfile.TemporaryDirectory() as folder:  # programs write checkpoints where they are run
-            done = subprocess.run(
-                [sys.executable, *start, *inner],
-                capture_output=True,
-                env=env,
-                timeout=options.timeout,
-                cwd=folder,
+    def fresh(self) -> Path:
+        """The checkout as it was committed, and the files that stand in for data sets."""
+        if "repository" in self.row:
+            here = places.checkout(
+                self.options.folder, self.repository, self.row.get("commit", ""), self.options.mirror
             )
-        printed, errors = done.stdout.decode(), done.stderr.decode()
-    except subprocess.TimeoutExpired as late:
-        printed, errors = (late.stdout or b"").decode(), (late.stderr or b"").decode() + "timed out"
-    if options.verbose:
-        print(printed, errors, sep="\n", file=sys.stderr)
-    lines = [PROGRESS.sub("", line) for line in printed.split("\n")]
-    return [json.loads(line.removeprefix(MARK)) for line in lines if line.startswith(MARK)], [
-        line for line in lines if not line.startswith(MARK)
-    ]
+        else:
+            here = self.options.folder / self.repository.replace("/", "+")
+            here.mkdir(parents=True, exist_ok=True)
+        here /= self.row.get("folder", "")
+        for line in self.row.get("files", []):
+            maker, *where = line.split()
+            made = self.options.folder / "files" / maker / Path(where[0]).name  # a model takes long to make
+            if not made.exists():
+                self.must([str(FILES), maker, str(made)], here)
+            for place in where:
+                places.copied(made, here / place)
+        for line in self.row.get("before", []):
+            self.must(shlex.split(line), here)
+        return here
+
+    def must(self, words: list[str], here: Path) -> None:
+        """Run a Python program that has to succeed."""
+        done = self.start([str(self.python), *words], here)
+        if done.returncode:
+            raise SystemExit(f"{shlex.join(words)} ended with {done.returncode}: {done.stderr[-2000:]}")
+
+    def start(self, words: list[str], here: Path) -> subprocess.CompletedProcess[str]:
+        own = dict(setting.split("=", 1) for setting in self.row.get("env", []))
+        paths = [str(here / path) for path in self.row.get("path", [])]
+        env = {
+            **os.environ,
+            "MPLBACKEND": "agg",
+            "HF_HUB_OFFLINE": "1",
+            "HF_HOME": str(here / ".hf"),
+            "PYTHONUNBUFFERED": "1",
+            **own,
+            "PATH": os.pathsep.join([str(self.python.parent), os.environ["PATH"]]),
+            "PYTHONPATH": os.pathsep.join([*paths, *filter(None, [os.environ.get("PYTHONPATH")])]),
+        }
+        limit = self.row.get("seconds", self.options.timeout)
+        try:
+            return subprocess.run(
+                words, capture_output=True, text=True, errors="replace", cwd=here, env=env, timeout=limit
+            )
+        except subprocess.TimeoutExpired as late:
+            printed, errors = ((part or b"").decode(errors="replace") for part in (late.stdout, late.stderr))
+            code = 0 if "seconds" in self.row else 124
+            return subprocess.CompletedProcess(words, code, printed, f"{errors}\nran past {limit:g} seconds")
+
+    def run(self, gpus: int) -> subprocess.CompletedProcess[str]:
+        """One run, on so many virtual GPUs, or on the CPU; there the same command is not run twice."""
+        row = self.row
+        words = shlex.split(f"{row['run'] if gpus else row.get('alone', row['run'])} {row['gpu' if gpus else 'cpu']}")
+        words = [str(CELLS) if word == "cells" else word for word in words]
+        known = (self.repository, *words)
+        if not gpus and known in ALONE:
+            return ALONE[known]
+        here = self.fresh()
+        if gpus:
+            watch = ["--watch-transfers"] if self.options.watch_transfers else []
+            start = ["-m", "xdevice", "run", "--virtual-gpus", str(gpus), "--stand-in", *watch, "--"]
+        else:
+            start = [] if words[0].endswith(".py") else ["-c", LAUNCH]
+        print(
+            f"  on {f'{gpus} virtual GPUs' if gpus else 'the CPU'}: {shlex.join(words)} …", file=sys.stderr, flush=True
+        )
+        began = time.perf_counter()
+        done = self.start([str(self.python), *start, *words], here)
+        print(f"  … {time.perf_counter() - began:.0f} s, exit status {done.returncode}", file=sys.stderr, flush=True)
+        if self.options.verbose or (done.returncode and not cell_outcomes(done.stdout)):
+            print(done.stdout[-2500:], done.stderr[-2500:], sep="\n", file=sys.stderr)
+        if not gpus:
+            ALONE[known] = done
+        return done
 
 
-def agreement(with_gpus: list[str], alone: list[str], tolerance: float) -> str:
-    """How many of the numbers with a fraction that both printed agree, in order."""
-    first, second = (
-        [float(number) for line in lines for number in NUMBER.findall(line)] for lines in (with_gpus, alone)
-    )
-    if len(first) != len(second):
-        return f"{len(first)} numbers and {len(second)}"
-    near = sum(abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)) for a, b in zip(first, second, strict=True))
-    return f"{near} of {len(first)} numbers agree"
+ALONE: dict[tuple[str, ...], subprocess.CompletedProcess[str]] = {}
+"""What the CPU's runs printed."""
+LAUNCH = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
+
+
+def cell_outcomes(printed: str) -> list[tuple[int, str]]:
+    """The number of each cell and its error, where the program has cells."""
+    lines = [line for line in printed.split("\n") if line.startswith(cells.MARK)]
+    return [tuple(json.loads(line.removeprefix(cells.MARK))) for line in lines]
+
+
+def result(row: dict[str, Any], name: str, options: argparse.Namespace) -> tuple[bool, str]:
+    """Whether a row comes out as it says, and what came of it."""
+    runner = Runner(row, name, options)
+    on_gpus = runner.run(options.gpus or row["gpus"])
+    outcomes = cell_outcomes(on_gpus.stdout)
+    if outcomes:
+        failed = [f"cell {i}: {error}" for i, error in outcomes if error]
+        good = len(failed) <= row.get("failing", 0) and on_gpus.returncode != 124
+        said = [f"{len(outcomes) - len(failed)} of {len(outcomes)} cells", *failed]
+    else:
+        good = on_gpus.returncode == 0
+        said = ["runs" if good else f"exit status {on_gpus.returncode}"]
+    if good and "agree" in row:
+        alone = runner.run(0)
+        pattern = row.get("numbers", numbers_in.FRACTION)
+        both = [
+            numbers_in.numbers(done.stdout + done.stderr * ("numbers" in row), pattern) for done in (on_gpus, alone)
+        ]
+        if "seconds" in row:
+            both = [found[: min(map(len, both))] for found in both]
+        apart, sentence = numbers_in.agreement(*both, row["agree"])
+        good = apart <= row.get("apart", 0) and bool(both[0])
+        said.append(sentence)
+    return good, "; ".join(said)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("programs", nargs="+", type=Path, help="scripts, notebooks and chapters")
-    add("--tab", default="all", help="the framework whose cells a chapter's notebook shows: pytorch, jax …")
-    add("--gpus", type=int, default=2, help="virtual GPUs (2)")
-    add("--path", action="append", default=[], help="a folder that the program imports from")
-    add("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable of the program's environment")
-    add("--timeout", type=float, default=300.0, help="seconds for each run (300)")
-    add("--tolerance", type=float, default=1e-4, help="relative difference of numbers that agree (1e-4)")
-    add("--stand-in-data", action="store_true", help="random numbers in place of data sets that are downloaded")
-    add("--examples", type=int, metavar="N", help="how many examples these have to train with (10 512)")
-    add("--seed", type=int, metavar="N", help="a seed for random numbers, set before the program begins")
-    add("--epochs", type=int, metavar="N", help="epochs to train, in place of the program's own number")
-    add("--curves", action="store_true", help="compare the last values of curves too")
+    add("names", nargs="*", metavar="NAME", help="rows or projects (all)")
+    add("--list", action="store_true", help="say what the rows are, and run none")
+    add("--quick", action="store_true", help="only those that take less than two minutes")
+    add(
+        "--folder",
+        type=Path,
+        default=Path.home() / ".cache" / "xdevice-programs",
+        help="where checkouts and environments are kept",
+    )
+    add("--python", help="run all with this Python, and install nothing")
+    add("--mirror", default="https://github.com", help="where repositories are cloned from")
+    add("--gpus", type=int, help="virtual GPUs, instead of what a row says")
+    add("--timeout", type=float, default=600.0, help="seconds for each run (600)")
+    add("--watch-transfers", action="store_true", help="run with it")
     add("--verbose", action="store_true", help="show what the programs print")
-    add("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.here:
-        for path in options.programs:
-            run_here(path, options)
+    wanted = chosen(options.names, options.quick)
+    if options.list:
+        for name, row in wanted.items():
+            print(f"{name:<40} {row['framework']:<11} {row.get('says', '')}")
         return 0
-    failed = 0
-    for path in options.programs:
-        (with_gpus, printed), (alone, other) = (outcome(options, path, n) for n in (options.gpus, 0))
-        total = len(cells_of(path, options.tab))
-        passed, passed_alone = (sum(not error for _, error, _ in found) for found in (with_gpus, alone))
-        numbers = agreement(printed, other, options.tolerance)
-        print(f"{path.name} {options.tab}: {passed} of {total} cells, {passed_alone} on the CPU; {numbers}", flush=True)
-        for i, error, _ in with_gpus:
-            if error:
-                print(f"    cell {i}: {error}")
-        failed += passed < total
-    return int(failed > 0)
+    options.folder = options.folder.absolute()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    failed = []
+    for name, row in wanted.items():
+        print(name, file=sys.stderr, flush=True)
+        good, said = result(row, name, options)
+        print(f"{'as it says' if good else 'NOT AS IT SAYS'}  {name}: {said}", flush=True)
+        failed += [] if good else [name]
+    print(f"{len(wanted) - len(failed)} passed, {len(failed)} failed")
+    return int(bool(failed))
 
 
 if __name__ == "__main__":
