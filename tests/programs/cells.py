@@ -3,7 +3,7 @@
     python tests/programs/cells.py --tab tensorflow d2l-en/chapter_builders-guide/use-gpu.md
 
 Cells run in turn in one namespace; one that raises is counted, and the next goes on. %%writefile and %%bash do what
-they do in a notebook, other lines that begin with % or ! are left out. A line with the outcome follows each, for run.py.
+they do in a notebook, other lines that begin with % or ! are left out. The outcome of each is a line, for run.py.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 
 programs.toml has a row for each: the repository and commit, the packages, the command with the program's own options
 that make it small, and what is compared. Each row runs twice, with GPUs that stand in and without any, in a checkout
-that is made as it was committed before either run. No program is in this repository. Data sets and pretrained models that a
-program would download are small files of random numbers in the place where it looks (files.py).
+that is made as it was committed before either run. No program is in this repository. Data sets and pretrained models
+that a program would download are small files of random numbers in the place where it looks (files.py).
 
 --python takes an environment of yours instead of making one for each framework, --mirror a folder or a host with the
 repositories as OWNER/NAME. The exit status is 1 where a row does not come out as programs.toml says.
