@@ -497,6 +497,29 @@ def test_kernels_for_real_gpus_that_a_library_brings_are_not_called():
     assert torch.ops.brought.twice(torch.ones(2, device=SECOND)).tolist() == [2, 2]
 
 
+# ---------------------------------------------------------------- what CUDA alone has
+
+
+def test_a_product_is_wider_than_its_matrices():
+    x, y = torch.randn(2, 3, 4).half(), torch.randn(2, 4, 5).half()
+    wide, wanted = torch.float32, x.float() @ y.float()
+    a, b, to = x.cuda(), y.cuda(), torch.ones(2, 3, 5, device=FIRST)
+    assert torch.equal(torch.bmm(a, b, out_dtype=wide).cpu(), wanted)
+    assert torch.equal(torch.mm(a[0], b[0], out_dtype=wide).cpu(), torch.mm(x[0].float(), y[0].float()))
+    assert torch.mm(a[0], b[0], out_dtype=torch.half).dtype == torch.half
+    assert torch.allclose(torch.baddbmm(to, a, b, out_dtype=wide, beta=2).cpu(), wanted + 2)
+    torch.addmm(to[0], a[0], b[0], out_dtype=wide, out=to[0])
+    assert torch.allclose(to[0].cpu(), wanted[0] + 1)
+    with pytest.raises(RuntimeError, match="out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs"):
+        torch.mm(a[0], b[0], out_dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="self dtype must match either out_dtype or mat1 dtype"):
+        torch.addmm(to[0].double(), a[0], b[0], out_dtype=wide)
+
+
+def test_triton_is_told_to_interpret_its_kernels():
+    assert os.environ["TRITON_INTERPRET"] == "1"
+
+
 # ---------------------------------------------------------------- processes
 
 

@@ -1,5 +1,6 @@
 """What stands on ``torch.cuda`` and is replaced whole: profilers, cuDNN, libraries, sharing tensors."""
 
+import os
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -15,6 +16,7 @@ def replace() -> None:
     _without_cudnn()
     _libraries()
     _share()
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton's kernels run in its interpreter, which reads this first
 
 
 def _profile() -> None:
