@@ -71,6 +71,8 @@ def _listed(table: str) -> tuple[PrivateName, ...]:
 _BOTH = _listed("""
 torch.autograd:Variable._execution_engine -- backward in one thread, where autograd has none for a device
 torch:_TorchCompileInductorWrapper.__call__(self, model_, inputs_) -- torch.compile by aot_eager
+torch.nested._internal.ops:jagged_scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal) \
+-- causal attention of jagged tensors
 torch:UntypedStorage. __new__ new resize_ -- storages that pickle and torch.load make
 ?torch._C: _scatter _gather _broadcast _broadcast_coalesced -- DataParallel
 ?torch._C: _scatter_out _gather_out _broadcast_out -- torch.cuda.comm
@@ -80,6 +82,13 @@ torch.distributed:ProcessGroup. _start_coalescing _end_coalescing -- coalesced c
 torch.distributed.distributed_c10d:_new_process_group_helper(\
 group_size, group_rank, global_ranks_in_group, backend, backend_options, device_id) -- groups that gloo serves
 torch.distributed.distributed_c10d:default_pg_nccl_timeout -- groups that are made for NCCL
+torch.distributed:split_group(parent_pg, split_ranks, timeout, pg_options, group_desc) -- groups that are split off
+torch.distributed. distributed_c10d:split_group device_mesh:split_group -- groups that are split off
+torch.distributed.distributed_c10d:_get_split_source(pg) -- groups that are made for NCCL
+torch.distributed.distributed_c10d:_NCCL_AVAILABLE -- is_nccl_available()
+?torch.distributed.distributed_c10d:ProcessGroupNCCL -- groups that are made for NCCL
+?torch.distributed:ProcessGroupNCCL -- groups that are made for NCCL
+?torch._C:_distributed_c10d._hash_tensors -- TORCH_DISTRIBUTED_DEBUG=DETAIL in groups that are made for NCCL
 """)
 """Replaced on all virtual GPUs."""
 
@@ -133,9 +142,6 @@ torch._C: _get_linalg_preferred_backend _set_linalg_preferred_backend _get_blas_
 _set_blas_preferred_backend -- torch.backends.cuda.preferred_linalg_library and preferred_blas_library
 torch._C:_has_cudnn -- modules that would choose a kernel of cuDNN's
 torch.backends.cudnn:m. _cudnn _init is_acceptable -- modules that would choose a kernel of cuDNN's
-torch.distributed.distributed_c10d:_NCCL_AVAILABLE -- is_nccl_available()
-?torch.distributed.distributed_c10d:ProcessGroupNCCL -- ProcessGroupNCCL.Options
-?torch.distributed:ProcessGroupNCCL -- ProcessGroupNCCL.Options
 """)
 """Replaced while they stand in for CUDA's."""
 
@@ -170,8 +176,9 @@ torch._C:_jit_override_can_fuse_on_gpu -- TorchScript without fused kernels
 torch.cuda:_lazy_call(callable) -- share_gpus(): a limit for when CUDA starts
 torch.cuda:_queued_calls -- checks of CUDA's versions, which are left out
 torch.distributed:Backend. backend_capability default_device_backend_map -- groups by gloo
-torch.distributed:ProcessGroup. _get_backend _register_backend _set_default_backend -- groups by gloo
-torch.distributed.distributed_c10d:_world.pg_map -- get_backend()
+torch.distributed:ProcessGroup. _get_backend _register_backend _device_types -- groups by gloo
+torch.distributed.distributed_c10d:_world.pg_map -- the store by which processes tell each other their GPUs
+torch._C:_distributed_c10d._create_work_from_future -- collectives that gloo does not have
 torch.distributed.tensor:DTensor._op_dispatcher._custom_op_handlers -- attention on DTensor
 torch._C: _dynamo.eval_frame._FrameAction _dynamo.eval_frame._FrameExecStrategy \
 _dynamo.eval_frame.set_code_exec_strategy -- kernels in Python beside torch.compile

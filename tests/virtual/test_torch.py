@@ -590,8 +590,6 @@ def test_numpy_and_dlpack_do_not_take_a_virtual_gpu_for_the_host():
 @pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch's own, of its prototypes
 def test_sparse_tensors_work_where_compiled_and_others_are_a_clear_error():
     x = torch.ones(2, 2, device=SECOND)
-    with pytest.raises(NotImplementedError, match=r"nested.* tensors?,? .*not supported on virtual GPUs"):
-        torch.nested.nested_tensor([x, x]) + 1
     words, made = torch.tensor([0, 1], device=SECOND), ([[0, 0, 1, 1], [0, 1, 0, 1]], [1.0] * 4, (2, 2))
     w = torch.ones(2, 2, device=SECOND, requires_grad=True)
     for call in (
@@ -600,12 +598,14 @@ def test_sparse_tensors_work_where_compiled_and_others_are_a_clear_error():
         lambda: torch.sparse.mm(x.to_sparse_csr(), x.to_sparse_csr()).mul(0.5),
         lambda: torch.sparse_coo_tensor(*made, device=SECOND),
         lambda: torch.autograd.grad(F.embedding(words, w, sparse=True).sum(), w)[0],
+        lambda: torch.nested.nested_tensor([x[0], x[1]]),
     ):
         if isinstance(runtime.in_use(), InPython):
-            with pytest.raises(NotImplementedError, match=r"sparse.* need a C\+\+ compiler"):
+            with pytest.raises(NotImplementedError, match=r"sparse.* need a C\+\+ compiler|nested .* not supported"):
                 call()
         else:
-            assert torch.equal(call().to_dense(), x)
+            found = call()
+            assert torch.equal(found.to_padded_tensor(0.0) if found.is_nested else found.to_dense(), x)
 
 
 def test_lazy_conjugates_and_negatives_are_copied_multiplied_and_read_as_on_the_cpu():
@@ -944,10 +944,6 @@ def test_some_of_pytorchs_operations_agree_with_the_cpu_forward_and_backward():
     assert "3 of 3 runnable operations on sparse tensors" in done.stdout
 
 
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested:UserWarning")
-@pytest.mark.parametrize(
-    "make", [lambda: torch.eye(4).to_mkldnn(), lambda: torch.nested.nested_tensor([torch.ones(2)])]
-)
-def test_a_layout_that_cannot_move_is_not_supported(make):
+def test_a_layout_that_cannot_move_is_not_supported():
     with pytest.raises(xdevice.NotSupportedError, match="torch cannot move such a tensor to gpu:1"):
-        to_device(make(), gpu(1))
+        to_device(torch.eye(4).to_mkldnn(), gpu(1))

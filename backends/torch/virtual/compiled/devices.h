@@ -59,10 +59,20 @@ struct Draws final : GeneratorImpl {
     memcpy(bytes + own, place, sizeof place);
     return made.getIntrusivePtr();
   }
-  Draws* clone_impl() const override {
-    auto* made = new Draws(device().index(), host.clone());
+  Draws* with(Generator h) const {
+    auto* made = new Draws(device().index(), std::move(h));
     std::copy(place, place + 2, made->place);
     return made;
+  }
+  Draws* clone_impl() const override { return with(host.clone()); }
+  // By these compiled code draws the same numbers in backward: not copied, so that what is drawn advances the state.
+  c10::intrusive_ptr<GeneratorImpl> graphsafe_get_state() const override {
+    return c10::intrusive_ptr<GeneratorImpl>::reclaim(with(host));
+  }
+  void graphsafe_set_state(const c10::intrusive_ptr<GeneratorImpl>& given) override {
+    auto& other = static_cast<const Draws&>(*given);
+    host = other.host;
+    std::copy(other.place, other.place + 2, place);
   }
 };
 

@@ -58,7 +58,8 @@ struct Run {
     }
     if (index >= 0 && index != d.index() && !plan.across) stranger = d;
     else index = d.index();
-    Tensor host = is_sparse(t)
+    Tensor host = t.is_nested() ? nested_like(t, to_host(t.storage()), c10::DispatchKey::CPU)
+        : is_sparse(t)
         ? sparse_like(t, c10::DispatchKey::CPU, kCPU, [&](const Tensor& part) { return to_host(part, at); })
         : like(t, to_host(t.storage()), c10::DispatchKey::CPU);
     if (plan.differs && t.requires_grad()) host.set_requires_grad(true);
@@ -112,8 +113,9 @@ struct Run {
     for (auto& [v, h] : aliases)
       if (h.is_same(t)) return v;
     if (is_sparse(t)) return sparse_like(t, KEY, here(), [&](const Tensor& part) { return to_virtual(part); });
-    TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == kStrided && !t.is_quantized() && !t.is_nested(), op.schema().name(),
-        " makes a quantized or nested tensor, which are not supported on virtual GPUs; do it on the CPU");
+    if (t.is_nested()) return nested_like(t, to_virtual(t.storage()), KEY);
+    TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == kStrided && !t.is_quantized(), op.schema().name(),
+        " makes a quantized tensor, which is not supported on virtual GPUs; do it on the CPU");
     return like(t, to_virtual(t.storage()), KEY);
   }
 
@@ -134,7 +136,7 @@ struct Run {
         take_over(v.unsafeGetStorageImpl(), h, v.device().index());
     for (size_t i = 0; i < aliases.size(); ++i) {
       auto *v = aliases[i].first.unsafeGetTensorImpl(), *h = aliases[i].second.unsafeGetTensorImpl();
-      if (v == h) continue;
+      if (v == h || aliases[i].first.is_nested()) continue;
       if (is_sparse(aliases[i].second)) {
         fill_sparse(v, aliases[i].second, [&](const Tensor& part) { return to_virtual(part); });
         continue;
@@ -230,12 +232,13 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
 }
 
 // Sizes and strides only: the CPU's code takes virtual tensors as they are.
+template <c10::DispatchKey key = c10::DispatchKey::CPU>
 inline void on_sizes(const c10::OperatorHandle& op, Stack* stack) {
-  op.redispatchBoxed(DispatchKeySet(c10::DispatchKey::CPU), stack);
+  op.redispatchBoxed(DispatchKeySet(key), stack);
 }
 
 inline void refuse(const c10::OperatorHandle& op, Stack*) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().name(),
-      " is for quantized or nested tensors, which are not supported on virtual GPUs; do it on the CPU");
+      " is for quantized tensors, which are not supported on virtual GPUs; do it on the CPU");
 }
 }  // namespace xdevice

@@ -39,6 +39,8 @@ class Compiled:
             getattr(plug_in, f"xdevice_{function}").restype = ctypes.c_char_p
         for function in ("allocated", "peak", "total", "pending"):
             getattr(plug_in, f"xdevice_{function}").restype = _NUMBER
+        for function in ("use", "watch", "forget_peak", "forget_total", "limit", "show"):
+            getattr(plug_in, f"xdevice_{function}").restype = None
         self.current: Callable[[], int] = plug_in.xdevice_current
         self.exchange: Callable[[int], int] = plug_in.xdevice_exchange
         self.use: Callable[[bool], None] = plug_in.xdevice_use

@@ -1,5 +1,7 @@
-// Sparse tensors on virtual GPUs: torch's own classes, of indices and values that are virtual tensors.
+// Sparse and nested tensors on virtual GPUs: torch's own classes. The indices and values of sparse ones are virtual
+// tensors; the sizes and strides of nested ones stay on the host.
 #pragma once
+#include <ATen/NestedTensorImpl.h>
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <c10/core/DeviceGuard.h>
@@ -45,4 +47,18 @@ Tensor sparse_like(const Tensor& from, c10::DispatchKey dense, Device device, F 
   fill_sparse(made.unsafeGetTensorImpl(), from, part);
   return made;
 }
+
+// A nested tensor with the sizes and strides of another, in that storage.
+inline Tensor nested_like(const Tensor& from, Storage storage, c10::DispatchKey dense) {
+  auto* given = at::native::get_nested_tensor_impl(from);
+  auto key = c10::toRuntimePerBackendFunctionalityKey(c10::DispatchKey::NestedTensor, c10::toBackendComponent(dense));
+  return at::detail::make_tensor<at::native::NestedTensorImpl>(std::move(storage),
+      DispatchKeySet(key) | c10::autograd_nested, from.dtype(), given->get_nested_sizes(), given->get_nested_strides(),
+      given->get_storage_offsets());
+}
+
+// What torch computes from sizes and strides, or for tensors on any device: it takes virtual tensors as they are.
+constexpr const char* ON_NESTED_SIZES[] = {"_nested_tensor_size", "_nested_tensor_strides",
+    "_nested_tensor_storage_offsets", "_to_copy", "empty_like", "is_pinned", "_pin_memory"};
+constexpr const char* TO_NESTED[] = {"_nested_view_from_buffer", "_nested_from_padded"};
 }  // namespace xdevice

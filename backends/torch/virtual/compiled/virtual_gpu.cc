@@ -9,6 +9,8 @@
 #include <ATen/ops/_softmax_backward_data.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 #include <torch/library.h>
 
@@ -148,7 +150,7 @@ std::vector<std::string> not_composed(const std::set<std::string>& names) {
     auto op = c10::Dispatcher::singleton().findOp(torch::jit::parseName("aten::" + name));
     bool composed = op && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
     if (!composed || op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) others.push_back(name);
-    else for (auto key : {KEY, autograd}) library("aten", key).impl(name.c_str(), boxed<&on_sizes>());
+    else for (auto key : {KEY, autograd}) library("aten", key).impl(name.c_str(), boxed<&on_sizes<>>());
   }
   return others;
 }
@@ -174,7 +176,7 @@ void register_operations() {
   cover();
   // of two kernels, the later one counts
   for (auto* name : {"as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "is_set_to"})
-    ours.impl(name, boxed<&on_sizes>());
+    ours.impl(name, boxed<&on_sizes<>>());
   for (auto& name : questions()) ours.impl(name.c_str(), boxed<&no>());
   ours.impl("empty.memory_format", &empty);
   ours.impl("empty_strided", &empty_strided);
@@ -209,8 +211,12 @@ void register_kind(c10::DispatchKey kind, bool as_on_cpu) {
 }
 
 void register_kinds() {
-  for (auto kind : {c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr}) register_kind<&compute>(kind, true);
-  for (auto kind : {c10::DispatchKey::Quantized, c10::DispatchKey::NestedTensor}) register_kind<&refuse>(kind, false);
+  using Key = c10::DispatchKey;
+  for (auto kind : {Key::Sparse, Key::SparseCsr, Key::NestedTensor}) register_kind<&compute>(kind, true);
+  register_kind<&refuse>(Key::Quantized, false);
+  auto& nested = library("aten", c10::toRuntimePerBackendFunctionalityKey(Key::NestedTensor, c10::toBackendComponent(KEY)));
+  for (auto* name : ON_NESTED_SIZES) nested.impl(name, boxed<&on_sizes<Key::NestedTensorCPU>>());
+  for (auto* name : TO_NESTED) library("aten", KEY).impl(name, boxed<&on_sizes<>>());
 }
 
 // What Python needs: the memory of a virtual tensor as a CPU tensor, the way back, and an error to raise.
@@ -224,6 +230,16 @@ void refresh(const Tensor& x) {  // after the CPU storage of its memory was give
   if (s->data() != own.data() || s->nbytes() != own.nbytes()) take_over(s, own, s->device().index());
 }
 
+using Reduction = c10::intrusive_ptr<c10d::ReduceOp>;
+
+// The number of a reduction of torch.distributed's; for PREMUL_SUM also its factor, and the sum that remains.
+std::tuple<int64_t, std::optional<Tensor>, Reduction> reduction(const Reduction& op) {
+  if (op->op_ != c10d::ReduceOp::PREMUL_SUM) return {op->op_, std::nullopt, op};
+  auto& given = *static_cast<c10d::NCCLPreMulSumSupplement*>(op->supplement_.get());
+  Tensor factor = given.tensor_factor.defined() ? given.tensor_factor : at::scalar_tensor(given.double_factor, kDouble);
+  return {op->op_, factor, c10::make_intrusive<c10d::ReduceOp>(c10d::ReduceOp::SUM)};
+}
+
 void register_for_python() {
   auto& ours = *new torch::Library(torch::Library::DEF, "xdevice_virtual", std::nullopt, __FILE__, __LINE__);
   ours.def("mixed(str operation, Device a, Device b) -> ()");
@@ -233,6 +249,8 @@ void register_for_python() {
   ours.def("host(Tensor x) -> Tensor");
   ours.def("take(Tensor host, int index) -> Tensor");
   ours.def("refresh(Tensor x) -> ()");
+#define REDUCTION "__torch__.torch.classes.c10d.ReduceOp"
+  ours.def("reduction(" REDUCTION " op) -> (int, Tensor?, " REDUCTION ")", &reduction);
   ours.impl("host", torch::dispatch(KEY, &host));
   ours.impl("take", torch::dispatch(c10::DispatchKey::CPU, &take));
   ours.impl("refresh", torch::dispatch(KEY, &refresh));

@@ -1,198 +1,123 @@
-"""``torch.distributed`` on virtual GPUs: gloo reads and writes their memory as the host's.
+"""Process groups of ``torch.distributed`` on virtual GPUs: gloo serves them, and answers where NCCL is asked for.
 
-torch sends every collective through an operation of the dispatcher, such as ``c10d::allreduce_``. Those for virtual
-GPUs are replaced by kernels that call the same operation on CPU tensors that share the memory. The process group stays
-torch's own, and so do DistributedDataParallel, timeouts and asynchronous work. While the virtual GPUs stand in for
-CUDA's, gloo answers where a program asks for NCCL.
+The process group stays torch's own, and so do DistributedDataParallel, timeouts and asynchronous work. In torch's own
+words a group is NCCL's, and its backend gloo's.
 """
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import wraps
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from xdevice.backends.torch.private_names import core, kernels_of, replace_name
-from xdevice.backends.torch.virtual import runtime
+from xdevice.backends.torch.private_names import replace_name
 from xdevice.backends.torch.virtual.runtime import in_use
+from xdevice.backends.torch.virtual.torch_parts import collectives, nccl
+from xdevice.kit import virtual_request
 
 _C10D = "torch.distributed.distributed_c10d"
+_Gloo: Any = getattr(dist, "ProcessGroupGloo", None)
 
 
 def replace() -> None:
-    """Let gloo take tensors on virtual GPUs."""
+    """Let gloo take tensors on virtual GPUs, and stand in for NCCL."""
     if not dist.is_available():
         return
     from torch.distributed import distributed_c10d as c10d
 
-    inside: Any = c10d.Backend
-    if in_use().name not in inside.backend_capability["gloo"]:
-        inside.backend_capability["gloo"].append(in_use().name)
-    inside.default_device_backend_map[in_use().name] = "gloo"
-    _replace_collectives(runtime.key())
-    _replace_futures()
-    _replace_coalescing()
-    _answer_to_nccl(c10d)
+    faithful = in_use().name == "cuda" and not virtual_request.current().lenient
+    capable: Any = c10d.Backend.backend_capability
+    for backend in ("gloo", "nccl"):
+        if in_use().name not in capable[backend]:
+            capable[backend].append(in_use().name)
+    c10d.Backend.default_device_backend_map.setdefault(in_use().name, "gloo")
+    collectives.register(nccl.check if faithful else None)
+    collectives.replace_futures()
+    collectives.replace_coalescing()
+    replace_name(f"{_C10D}:_NCCL_AVAILABLE", True)
+    for module in (_C10D, "torch.distributed"):
+        replace_name(f"{module}:ProcessGroupNCCL", ProcessGroupNCCL)
+    replace_name(f"{_C10D}:default_pg_nccl_timeout", c10d.default_pg_nccl_timeout or timedelta(minutes=10))
+    replace_name("torch._C:_distributed_c10d._hash_tensors", _hash)
+    for module in (_C10D, "torch.distributed", "torch.distributed.device_mesh"):
+        replace_name(f"{module}:split_group", _split)
+    replace_name(f"{_C10D}:_get_split_source", lambda group: None)  # gloo makes groups, and splits none for NCCL
+    replace_name(f"{_C10D}:_new_process_group_helper", _made(c10d._new_process_group_helper, faithful))
 
 
-def _replace_collectives(key: str) -> None:
-    ours = kernels_of("c10d")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says that its own kernels are replaced
-        for full in core._dispatch_get_registrations_for_dispatch_key(key):
-            space, _, name = full.partition("::")
-            if space == "c10d":
-                ours.impl(name, _on_host(getattr(torch.ops.c10d, name).default), key, allow_override=True)
+def _hash(tensors: Sequence[torch.Tensor]) -> int:
+    """What TORCH_DISTRIBUTED_DEBUG=DETAIL writes of tensors that hold objects."""
+    return hash(tuple(tuple(tensor.tolist()) for tensor in tensors))
 
 
-def _on_host(op: Any) -> Callable[..., Any]:
-    """The collective on CPU tensors in the virtual ones' memory."""
-    returns_tensors, flat = len(op._schema.returns) > 1, op._schema.name.removeprefix("c10d::") in _WHOLE
-    names = [argument.name for argument in op._schema.arguments]
-
-    def kernel(*args: Any, **kwargs: Any) -> Any:
-        here = [_mapped(lambda tensor: _flat(_to_host(tensor)) if flat else _to_host(tensor), arg) for arg in args]
-        try:
-            result = op(*here, **kwargs)
-        except RuntimeError as error:
-            if "No backend type associated with device type cpu" not in str(error):
-                raise
-            _serve_cpu(dist.ProcessGroup.unbox(args[names.index("process_group")]))
-            result = op(*here, **kwargs)
-        work = result[1] if returns_tensors else result
-        if _coalesced and "process_group" in names:
-            group = dist.ProcessGroup.unbox(args[names.index("process_group")])
-            _coalesced.get(group.group_name, []).append(dist.Work.unbox(work))
-        return (args[0], work) if returns_tensors else work
-
-    return kernel
+def _split(
+    parent_pg: Any = None,
+    split_ranks: Any = None,
+    timeout: Any = None,
+    pg_options: Any = None,
+    group_desc: Any = None,
+    **options: Any,
+) -> Any:
+    """The group of this process among those into which the parent is split: a new one, since gloo's end in a crash."""
+    ranks = dist.get_process_group_ranks(parent_pg or dist.group.WORLD)
+    for each in split_ranks:
+        mine = sorted(ranks[i] for i in each)
+        if dist.get_rank() in mine:
+            return dist.new_group(mine, timeout, use_local_synchronization=True, group_desc=group_desc, **options)
+    return None
 
 
-_WHOLE = {f"_{name}_base_" for name in ("allgather", "reduce_scatter")} | {
-    "allgather_into_tensor_coalesced_",
-    "reduce_scatter_tensor_coalesced_",
-}
-"""Collectives of one tensor for all processes: NCCL ignores its shape, and gloo splits its first dimension."""
-
-
-def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
-    """The value with each tensor in it changed."""
-    if isinstance(value, (list, tuple)):
-        return type(value)(_mapped(change, item) for item in value)
-    return change(value) if isinstance(value, torch.Tensor) else value
-
-
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.view(-1) if tensor.is_contiguous() else tensor
-
-
-def _serve_cpu(group: Any) -> None:
-    """Let gloo serve the CPU too, in a group that was made for virtual GPUs alone."""
-    gloo = group._get_backend(torch.device(in_use().name))
-    group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
-
-
-def _to_host(tensor: torch.Tensor) -> Any:
-    if tensor.device.type != in_use().name:
-        return tensor
-    alias: Any = torch.ops.xdevice_virtual.host(tensor.detach())
-    alias._virtual = tensor.detach()  # for those who ask the future for its value
-    return alias
-
-
-def _to_virtual(value: Any) -> Any:
-    return _mapped(lambda tensor: getattr(tensor, "_virtual", tensor), value)
-
-
-def _replace_futures() -> None:
-    """The value of a collective's future are the virtual tensors: hooks of DistributedDataParallel compute with it."""
-    work: Any = dist.Work
-    future, result = work.get_future, work.result
-
-    def get_future(self: Any) -> Any:
-        return future(self).then(lambda done: _to_virtual(done.value()))
-
-    replace_name("torch.distributed:Work.get_future", get_future)
-    replace_name("torch.distributed:Work.result", lambda self: _to_virtual(result(self)))
-
-
-_coalesced: dict[str, list[Any]] = {}
-"""The work begun within a block that coalesces collectives, by the name of its group."""
-
-
-class _Together:
-    """All the work of such a block, which gloo has begun one by one."""
-
-    def __init__(self, works: list[Any]) -> None:
-        self._works = works
-
-    def wait(self, *timeout: Any) -> bool:
-        for work in self._works:
-            work.wait(*timeout)
-        return True
-
-    def is_completed(self) -> bool:
-        return all(work.is_completed() for work in self._works)
-
-
-def _replace_coalescing() -> None:
-    """Let groups coalesce collectives on virtual GPUs, as NCCL's do, and gloo's do not."""
-    group: Any = dist.ProcessGroup
-    begin, end = group._start_coalescing, group._end_coalescing
-
-    def _start_coalescing(self: Any, device: torch.device) -> None:
-        if torch.device(device).type != in_use().name:
-            begin(self, device)
-        else:
-            _coalesced[self.group_name] = []
-
-    def _end_coalescing(self: Any, device: torch.device) -> Any:
-        works = _coalesced.pop(self.group_name, None)
-        return end(self, device) if works is None else _Together(works)
-
-    for ours in (_start_coalescing, _end_coalescing):
-        replace_name(f"torch.distributed:ProcessGroup.{ours.__name__}", ours)
-
-
-class _Nccl:
-    """A stand-in for `ProcessGroupNCCL`, which builds for the CPU lack; `get_backend` answers ``nccl``."""
-
-    Options = SimpleNamespace
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError("virtual GPUs have no NCCL; make the group with init_process_group('nccl')")
-
-
-def _answer_to_nccl(c10d: Any) -> None:
-    """Make every group with gloo, and name it as it was asked for."""
-    replace_name(f"{_C10D}:_new_process_group_helper", _by_gloo(c10d._new_process_group_helper, c10d))
-    replace_name(f"{_C10D}:default_pg_nccl_timeout", c10d.default_pg_nccl_timeout or c10d.default_pg_timeout)
-    if in_use().name == "cuda":
-        replace_name(f"{_C10D}:_NCCL_AVAILABLE", True)
-        for module in (_C10D, "torch.distributed"):
-            replace_name(f"{module}:ProcessGroupNCCL", getattr(c10d, "ProcessGroupNCCL", _Nccl))
-
-
-def _by_gloo(make: Callable[..., Any], c10d: Any) -> Callable[..., Any]:
-    """The function that makes process groups, with gloo where it is asked for NCCL."""
+def _made(make: Callable[..., Any], faithful: bool) -> Callable[..., Any]:
+    """The function that makes process groups; those that need not be faithful take tensors on the CPU too."""
 
     @wraps(make)
-    def made(size: int, rank: int, ranks: Any, backend: Any, *args: Any, **kwargs: Any) -> Any:
+    def made(*args: Any, **kwargs: Any) -> Any:
         from xdevice.backends.torch.virtual.torch_parts import dtensor  # which takes a while to import
 
         dtensor.replace()
-        asked = str(backend)
-        kwargs["device_id"] = None  # groups that are bound to a device are split by NCCL, which gloo cannot do
-        if "nccl" in asked:
-            kwargs["backend_options"] = None
-        group, store = make(size, rank, ranks, c10d.Backend(asked.replace("nccl", "gloo")), *args, **kwargs)
-        if store is not None:  # of a process in the group
-            c10d._world.pg_map[group] = c10d.Backend(asked), store
-            if "nccl" in asked:
-                group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+        group, store = make(*args, **kwargs)
+        cpu = torch.device("cpu")
+        if not faithful and store is not None and cpu not in group._device_types:  # of a process in the group
+            served = group._get_backend(torch.device(in_use().name))
+            group._register_backend(cpu, dist.ProcessGroup.BackendType.GLOO, served)
         return group, store
 
     return made
+
+
+_last: Any = None
+"""The backend that was made for NCCL just now."""
+
+
+class _Made(type):
+    """Lets torch find that what it has made is what it asked for; later that is gloo's, with gloo's methods."""
+
+    def __instancecheck__(cls, made: Any) -> bool:
+        global _last
+        asked, _last = _last, None
+        return asked is not None and made is asked
+
+
+class ProcessGroupNCCL(metaclass=_Made):
+    """What torch makes for ``nccl``, which builds for the CPU lack: gloo's backend."""
+
+    NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_EFFICIENCY, NCCL_CTA_POLICY_ZERO = range(3)
+
+    class Options(SimpleNamespace):
+        """Settings of NCCL, which change nothing."""
+
+        def __init__(self, is_high_priority_stream: bool = False) -> None:
+            settings = {"config": SimpleNamespace(), "_timeout": timedelta(minutes=10)}
+            super().__init__(is_high_priority_stream=is_high_priority_stream, **settings)
+
+    def __new__(cls, store: Any, rank: int, size: int, options: Any = None) -> Any:
+        global _last
+        options = options or cls.Options()
+        _last = made = _Gloo(store, rank, size, timeout=options._timeout)
+        for name in ("global_ranks_in_group", "group_name"):
+            if hasattr(options, name):
+                setattr(made.options, name, getattr(options, name))
+        return made

@@ -1,0 +1,198 @@
+"""Collectives of ``torch.distributed`` on virtual GPUs: gloo reads and writes their memory as the host's.
+
+torch sends every collective through an operation of the dispatcher, such as ``c10d::allreduce_``. Those for virtual
+GPUs are replaced by kernels that call the same operation on CPU tensors that share the memory, with the backend that
+the group has for virtual GPUs. What NCCL computes and gloo does not is put together from what gloo has.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from xdevice.backends.torch.private_names import core, kernels_of, replace_name
+from xdevice.backends.torch.virtual import runtime
+from xdevice.backends.torch.virtual.runtime import in_use
+from xdevice.backends.torch.virtual.torch_parts import nccl
+
+Tensor = torch.Tensor
+_operations: Any = torch.ops.c10d
+_CPU = torch.device("cpu")
+
+
+def register(check: nccl.Check | None) -> None:
+    """Replace torch's kernels; ``check`` raises NCCL's errors."""
+    ours, key = kernels_of("c10d"), runtime.key()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that its own kernels are replaced
+        for full in core._dispatch_get_registrations_for_dispatch_key(key):
+            space, _, name = full.partition("::")
+            if space == "c10d":
+                ours.impl(name, _kernel(name, check), key, allow_override=True)
+
+
+def _kernel(name: str, check: nccl.Check | None) -> Callable[..., Any]:
+    """The collective on CPU tensors in the virtual ones' memory."""
+    schema = getattr(_operations, name).default._schema
+    names, returns_tensors = [argument.name for argument in schema.arguments], len(schema.returns) > 1
+    at, run = names.index("process_group"), _BY_HAND.get(name, getattr(_operations, name).default)
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        group = dist.ProcessGroup.unbox(args[at])
+        backend = group._get_backend(torch.device(in_use().name))
+        if check is not None and group.name() == "nccl":
+            check(name, group, args)
+        here = [_mapped(_flat if name in _WHOLE else _to_host, arg) for arg in args]
+        here[at] = _on_cpu(group, backend)
+        if name == "reduce_" and group.rank() != args[names.index("root_rank")]:
+            here[0] = [tensor.clone() for tensor in here[0]]  # gloo computes in them, and NCCL leaves them as they are
+        if "reduce_op" in names:
+            _multiply(here, names)
+        result = run(*here, **kwargs)
+        work = result[1] if returns_tensors else result
+        if _coalesced:
+            _coalesced.get(group.group_name, []).append(dist.Work.unbox(work))
+        return (args[0], work) if returns_tensors else work
+
+    return kernel
+
+
+def _on_cpu(group: Any, backend: Any) -> Any:
+    """The group with its backend for virtual GPUs as the CPU's, for one operation."""
+    twin: Any = dist.ProcessGroup(group.rank(), group.size())
+    twin.bound_device_id = group.bound_device_id  # which the backend takes over
+    twin._register_backend(_CPU, dist.ProcessGroup.BackendType.GLOO, backend)
+    return twin.boxed()
+
+
+# ---------------------------------------------------------------- tensors on the host
+
+_WHOLE = {f"_{name}_base_" for name in ("allgather", "reduce_scatter")} | {
+    "allgather_into_tensor_coalesced_",
+    "reduce_scatter_tensor_coalesced_",
+}
+"""Collectives of one tensor for all processes: NCCL ignores its shape, and gloo splits its first dimension."""
+
+
+def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
+    """The value with each tensor in it changed."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_mapped(change, item) for item in value)
+    return change(value) if isinstance(value, Tensor) else value
+
+
+def _to_host(tensor: Tensor) -> Any:
+    if tensor.device.type != in_use().name:
+        return tensor
+    alias: Any = torch.ops.xdevice_virtual.host(tensor.detach())
+    alias._virtual = tensor.detach()  # for those who ask the future for its value
+    return alias
+
+
+def _flat(tensor: Tensor) -> Any:
+    host = _to_host(tensor)
+    return host.view(-1) if host.is_contiguous() else host
+
+
+def _to_virtual(value: Any) -> Any:
+    return _mapped(lambda tensor: getattr(tensor, "_virtual", tensor), value)
+
+
+def replace_futures() -> None:
+    """The value of a collective's future are the virtual tensors: hooks of DistributedDataParallel compute with it."""
+    work: Any = dist.Work
+    future, result = work.get_future, work.result
+
+    def get_future(self: Any) -> Any:
+        return future(self).then(lambda done: _to_virtual(done.value()))
+
+    replace_name("torch.distributed:Work.get_future", get_future)
+    replace_name("torch.distributed:Work.result", lambda self: _to_virtual(result(self)))
+
+
+_coalesced: dict[str, list[Any]] = {}
+"""The work begun within a block that coalesces collectives, by the name of its group."""
+
+
+class _Together:
+    """All the work of such a block, which gloo has begun one by one."""
+
+    def __init__(self, works: list[Any]) -> None:
+        self._works = works
+
+    def wait(self, *timeout: Any) -> bool:
+        for work in self._works:
+            work.wait(*timeout)
+        return True
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+
+def replace_coalescing() -> None:
+    """Let groups coalesce collectives on virtual GPUs, as NCCL's do, and gloo's do not."""
+    group: Any = dist.ProcessGroup
+    begin, end = group._start_coalescing, group._end_coalescing
+
+    def _start_coalescing(self: Any, device: torch.device) -> None:
+        if torch.device(device).type != in_use().name:
+            begin(self, device)
+        else:
+            _coalesced[self.group_name] = []
+
+    def _end_coalescing(self: Any, device: torch.device) -> Any:
+        works = _coalesced.pop(self.group_name, None)
+        return end(self, device) if works is None else _Together(works)
+
+    for ours in (_start_coalescing, _end_coalescing):
+        replace_name(f"torch.distributed:ProcessGroup.{ours.__name__}", ours)
+
+
+# ---------------------------------------------------------------- what gloo does not have
+
+
+def _multiply(args: list[Any], names: Sequence[str]) -> None:
+    """Replace PREMUL_SUM, which NCCL alone has, by a sum of products."""
+    at, in_place = names.index("reduce_op"), "tensors" in names
+    _, factor, args[at] = torch.ops.xdevice_virtual.reduction(args[at])
+    if factor is not None:
+        given = next(i for i, name in enumerate(names) if name.startswith(("tensor", "input")))
+        args[given] = _mapped(lambda x: x.mul_(factor.to(x)) if in_place else x * factor.to(x), args[given])
+
+
+def _all_of(works: Sequence[Any], then: Callable[[], Any]) -> Any:
+    """The work that is done when all is, and what comes after it."""
+    futures = [dist.Work.unbox(work).get_future() for work in works]
+    done = torch.futures.collect_all(futures).then(lambda _: then())
+    return core._distributed_c10d._create_work_from_future(done).boxed()
+
+
+def _all_gather(outputs: Any, inputs: Any, group: Any, *options: Any) -> tuple[Any, Any]:
+    """Gather tensors; where sizes differ, each process sends its own to all in turn, as NCCL does."""
+    if len({part.shape for part in outputs[0]}) == 1:
+        found: tuple[Any, Any] = _operations.allgather_.default(outputs, inputs, group, *options)
+        return found
+    outputs[0][dist.ProcessGroup.unbox(group).rank()].copy_(inputs[0])
+    send = _operations.broadcast_.default
+    works = [send([part], group, root, 0, *options)[1] for root, part in enumerate(outputs[0])]
+    return outputs, _all_of(works, lambda: outputs)
+
+
+def _all_to_all(outputs: Any, inputs: Any, group: Any, *options: Any) -> tuple[Any, Any]:
+    """Exchange tensors, each of its own size, as parts of one."""
+    sizes = [[part.numel() for part in parts] for parts in (outputs, inputs)]
+    sent = torch.cat([part.reshape(-1) for part in inputs])
+    received = sent.new_empty(sum(sizes[0]))
+    work = _operations.alltoall_base_.default(received, sent, group, *sizes, *options)
+
+    def hand_out() -> Any:
+        for part, values in zip(outputs, received.split(sizes[0]), strict=True):
+            part.copy_(values.view_as(part))
+        return outputs
+
+    return outputs, _all_of([work], hand_out)
+
+
+_BY_HAND: dict[str, Callable[..., Any]] = {"allgather_": _all_gather, "alltoall_": _all_to_all}

@@ -1,0 +1,94 @@
+"""Nested tensors on PyTorch's virtual GPUs, strided and jagged, with the CPU's numbers."""
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812  (everybody's name for it)
+from torch import nn
+
+import xdevice
+from xdevice import cpu, device_of, gpu, to_device, virtual_gpus
+
+pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+SECOND = "vgpu:1"
+
+
+@pytest.fixture(autouse=True)
+def chosen():
+    with xdevice.using("torch"):
+        virtual_gpus(2)
+        yield
+
+
+def on_both(call):
+    """The call's tensors on the CPU and on a virtual GPU, from equal random numbers."""
+    found = []
+    for device in ("cpu", SECOND):
+        torch.manual_seed(0)
+        made = call(device)
+        assert all(tensor.device == torch.device(device) for tensor in made)
+        found.append([tensor.detach().cpu() for tensor in made])
+    return zip(*found, strict=True)
+
+
+def nested(device, layout, features=16):
+    parts = [torch.randn(3, features), torch.randn(5, features)]
+    return torch.nested.nested_tensor(parts, layout=layout, device=device, requires_grad=True)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.parametrize("through", [nn.Linear(16, 4), nn.GELU(), nn.LayerNorm(16), nn.Softmax(-1)], ids=str)
+def test_layers_take_them_forward_and_backward(through, layout):
+    def call(device):
+        x, layer = nested(device, layout), through.to(device)
+        layer.zero_grad()
+        y = torch.nested.to_padded_tensor(layer(x), 0.0)
+        (y * y).sum().backward()
+        return y, torch.nested.to_padded_tensor(x.grad, 0.0), *(each.grad.clone() for each in layer.parameters())
+
+    for a, b in on_both(call):
+        assert torch.equal(a, b)
+
+
+def heads(x):
+    return x.unflatten(-1, [2, 8]).transpose(1, 2)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_jagged_attention_also_where_each_word_sees_those_before_it(causal):
+    """PyTorch has the causal one for GPUs alone, so the CPU computes it sequence by sequence."""
+
+    def call(device):
+        x = nested(device, torch.jagged)
+        if causal and device == "cpu":
+            parts = [heads(part.unsqueeze(0)) for part in x.unbind()]
+            made = [F.scaled_dot_product_attention(q, q, q, is_causal=True).transpose(1, 2)[0] for q in parts]
+            values = torch.cat(made)
+        else:
+            values = F.scaled_dot_product_attention(*[heads(x)] * 3, is_causal=causal).transpose(1, 2).values()
+        values.square().sum().backward()
+        return values, x.grad.values()
+
+    for a, b in on_both(call):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_transformer_skips_padded_words_as_on_the_cpu():
+    def call(device):
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        model, padded = nn.TransformerEncoder(layer, 2).to(device).eval(), torch.arange(5) >= torch.tensor([[5], [3]])
+        with torch.no_grad():
+            return [model(torch.randn(2, 5, 8).to(device), src_key_padding_mask=padded.to(device))]
+
+    for a, b in on_both(call):
+        assert torch.equal(a, b) and not b[1, 3:].any()
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_they_move_and_come_apart(layout):
+    x = nested("cpu", layout)
+    there = to_device(x, gpu(1))
+    assert device_of(there) is gpu(1) and to_device(there, gpu(1)) is there
+    assert {device_of(part) for part in there.unbind()} == {gpu(1)}
+    for a, b in zip(x.unbind(), to_device(there, cpu()).unbind(), strict=True):
+        assert torch.equal(a, b)
+    assert torch.equal((there * 2).relu().to("vgpu:0").cpu().unbind()[1], (x * 2).relu().unbind()[1])
