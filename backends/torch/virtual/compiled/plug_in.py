@@ -34,12 +34,11 @@ class Compiled:
         plug_in.xdevice_resize.argtypes = [ctypes.c_void_p, _NUMBER]
         plug_in.xdevice_pin.argtypes = [ctypes.c_size_t, _NUMBER]
         plug_in.xdevice_dtypes.argtypes = [ctypes.c_char_p] * 3 + [ctypes.c_uint64] * 2
-        plug_in.xdevice_dtypes.restype = None
         for function in ("start", "resize", "cover"):
             getattr(plug_in, f"xdevice_{function}").restype = ctypes.c_char_p
         for function in ("allocated", "peak", "total", "pending"):
             getattr(plug_in, f"xdevice_{function}").restype = _NUMBER
-        for function in ("use", "watch", "forget_peak", "forget_total", "limit", "show"):
+        for function in ("use", "show", "check", "alert", "dtypes", "limit", "forget_peak", "forget_total"):
             getattr(plug_in, f"xdevice_{function}").restype = None
         self.current: Callable[[], int] = plug_in.xdevice_current
         self.exchange: Callable[[int], int] = plug_in.xdevice_exchange
