@@ -1,4 +1,4 @@
-"""Write the dtypes in which CUDA's and the CPU's kernels differ: backends/torch/virtual/compiled/cuda_dtypes.json.
+"""Write the dtypes in which CUDA's and the CPU's kernels differ: backends/torch/virtual/cuda/dtypes_*.txt.
 
     python tests/virtual/cuda_dtypes_torch.py        # tox run -e gputables; three minutes, and no GPU is needed
 
@@ -12,7 +12,6 @@ dtype on the CPU if the CPU refuses it in a function that CUDA has.
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections import defaultdict
@@ -23,7 +22,7 @@ import torch
 import torch.testing._internal.common_cuda as machine
 import torchgen
 
-from xdevice.backends.torch.virtual.compiled import cuda_dtypes
+from xdevice.backends.torch.virtual.cuda import dtypes
 
 for flag in dir(machine):
     if re.fullmatch(r"SM.*OrLater|PLATFORM_SUPPORTS_.*", flag):
@@ -34,9 +33,10 @@ from torch.testing._internal.common_methods_invocations import op_db  # noqa: E4
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
 
-TABLE = Path(__file__).parents[2] / "backends/torch/virtual/compiled/cuda_dtypes.json"
+VERSION = ".".join(torch.__version__.split(".")[:2])
+TABLE = Path(__file__).parents[2] / f"backends/torch/virtual/cuda/dtypes_{VERSION}.txt"
 SAMPLES = 2  # of each function's, at most so many
-DTYPES = {getattr(torch, name): name for name in cuda_dtypes.CODES}
+DTYPES = {getattr(torch, name): name for name in dtypes.CODES}
 WIDER = {
     torch.float16: torch.float32,
     torch.bfloat16: torch.float32,
@@ -194,40 +194,31 @@ def by_name(pairs):
 
 def in_words(lacks):
     """Rows of an operation, the dtypes, and what CUDA says."""
-    for name, dtypes in by_name(lacks).items():
+    for name, found in by_name(lacks).items():
         said = defaultdict(list)
-        for dtype in dtypes:
+        for dtype in found:
             words = WORDS.get(f"{name} {dtype}") or WORDS.get(name.partition(" ")[0], f'"{name}_cuda"')
             said[f"{words} not implemented for '{{}}'" if words.startswith('"') else words].append(dtype)
-        yield from ([name, " ".join(each), words] for words, each in said.items())
-
-
-def write(table):
-    """Each row on a line, beside the tables of other versions."""
-    tables = json.loads(TABLE.read_text()) if TABLE.exists() else {}
-    tables[".".join(torch.__version__.split(".")[:2])] = table
-    text = json.dumps(dict(sorted(tables.items())), indent=1)
-    text = re.sub(r"(?<=\[)\n {4}|\n {3}(?=\])", "", text)
-    TABLE.write_text(re.sub(r"\n {4}", " ", text) + "\n")
+        yield from (("CUDA", name, " ".join(each), words) for words, each in said.items())
 
 
 def main():
     apart, (lacks, failed) = sorted(without_kernels()), differences()
     names = {name.partition(".")[0] for name in apart}
-    write(
-        {
-            "without kernels on CUDA": apart,
-            "lacking on CUDA": [*in_words({(name, dtype) for name, dtype in lacks if name not in names})],
-            "lacking on the CPU": [[name, " ".join(dtypes)] for name, dtypes in by_name(failed).items()],
-        }
-    )
+    rows = [
+        *(("CUDA", name, "all") for name in apart),
+        *in_words({(name, dtype) for name, dtype in lacks if name not in names}),
+        *(("CPU", name, " ".join(found)) for name, found in by_name(failed).items()),
+    ]
+    title = f"# Where CUDA's kernels, or the CPU's, lack dtypes under torch {VERSION}: written by {Path(__file__).name}"
+    TABLE.write_text("\n".join([title, *map("  ".join, rows)]) + "\n")
 
 
 if __name__ == "__main__":
     import xdevice
 
     warnings.simplefilter("ignore")
-    cuda_dtypes.rows = lambda lenient: ()  # these virtual GPUs are those without a table
+    dtypes.rows = lambda lenient: ()  # these virtual GPUs are those without a table
     xdevice.use("torch")
     xdevice.virtual_gpus(1, stand_in=True)
     torch.set_num_threads(1)

@@ -23,7 +23,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_map
 
 import xdevice
-from xdevice.backends.torch.virtual.compiled import cuda_dtypes
+from xdevice.backends.torch.virtual.cuda import dtypes
 
 ON_GPUS_ALONE = "jiterator", "torch.ops.aten._flash_attention_forward", "torch.ops.aten._efficient_attention_forward"
 NO_OUT_ON_CUDA = "narrow_copy"  # as PyTorch's test of it notes
@@ -31,7 +31,7 @@ NOT_COMPARED = "nn.functional.rrelu", "nansum", "nanmean"  # random; and of comp
 SAMPLES = {"both": 2, "CPU alone": 4, "CUDA alone": 2}
 
 WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
-WORDS = re.compile("|".join(re.escape(row[2]).replace(r"\{\}", r"\w+") for row in cuda_dtypes.rows(False) if row[2]))
+WORDS = re.compile("|".join(re.escape(row[2]).replace(r"\{\}", r"\w+") for row in dtypes.rows(False) if row[2]))
 
 
 def pairs():

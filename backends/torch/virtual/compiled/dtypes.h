@@ -1,5 +1,5 @@
 // Where CUDA's kernels and the CPU's take other dtypes: what the first lack is refused, and what the CPU's lack is
-// computed wider and rounded back. The rows are those of cuda_dtypes.json, which Python hands over.
+// computed wider and rounded back. The rows are those of cuda/dtypes_2.13.txt.
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/result_type.h>
@@ -22,7 +22,7 @@ struct Dtypes {
   uint64_t on_cpu = 0;
 };
 
-inline std::unordered_map<std::string, Dtypes>& dtypes = *new std::unordered_map<std::string, Dtypes>;
+inline auto& dtypes = *new std::unordered_map<std::string, Dtypes>;  // by the name of the operation, or of an overload
 
 // Facts about an operation that is not run like others, looked up once.
 struct Special {

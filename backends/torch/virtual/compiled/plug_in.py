@@ -10,7 +10,7 @@ import torch
 from xdevice.backends.torch import mixing
 from xdevice.backends.torch.private_names import kernels_of, own, replace_name, untraced
 from xdevice.backends.torch.virtual import copies, streams, vgpu
-from xdevice.backends.torch.virtual.compiled import build, cuda_dtypes
+from xdevice.backends.torch.virtual.compiled import build
 from xdevice.backends.torch.virtual.runtime import NAME, in_use, known
 from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
 from xdevice.kit import plugins, virtual_request
@@ -46,6 +46,7 @@ class Compiled:
         self.check: Callable[[int, bool], None] = plug_in.xdevice_check
         self.pin: Callable[[int, int], int] = plug_in.xdevice_pin
         self.alert: Callable[[bytes, bytes, bytes, bytes], None] = plug_in.xdevice_alert
+        self.differ: Callable[[bytes, bytes, bytes, int, int], None] = plug_in.xdevice_dtypes
         self.pending: Callable[[], int] = plug_in.xdevice_pending
         self.allocated: Callable[[int], int] = plug_in.xdevice_allocated
         self.peak: Callable[[int], int] = plug_in.xdevice_peak
@@ -85,8 +86,6 @@ class Compiled:
                 f"virtual GPUs cannot be made under torch {torch.__version__}, which has changed: {error.decode()}; "
                 "report it, with this line"
             )
-        if self.name == "cuda":
-            cuda_dtypes.tell(self._library.xdevice_dtypes, virtual_request.current().lenient)
         kernels_of("xdevice_virtual").impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
         kernels_of("xdevice_virtual").impl("look", untraced(copies.look), "CPU")
         self.generators += [torch.Generator(f"{self.name}:{i}") for i in range(self.count)]  # the first: the defaults

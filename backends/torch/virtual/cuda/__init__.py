@@ -4,7 +4,8 @@ No name is translated, so ``cuda:1``, ``.cuda()``, ``is_cuda``, autocast, lazy m
 pickles are torch's own. What ``torch.cuda`` asks of a build with CUDA is answered here.
 """
 
-from xdevice.backends.torch.virtual.cuda import api, libraries, products, streams, tensor_types, unavailable
+from xdevice.backends.torch.virtual.cuda import api, dtypes, libraries, products, streams, tensor_types, unavailable
 
-STEPS = api.replace, unavailable.replace, streams.replace, libraries.replace, tensor_types.replace, products.register
-"""What replaces the parts of ``torch.cuda`` that need CUDA, in this order."""
+_PARTS = api.replace, unavailable.replace, streams.replace, libraries.replace, tensor_types.replace
+STEPS = dtypes.begin, *_PARTS, products.register
+"""What makes up for CUDA, in this order: its kernels' dtypes, then the parts of ``torch.cuda`` that need it."""
