@@ -283,6 +283,7 @@ def test_jaxs_own_guard_goes_on_and_other_wrappers_survive(run):
     assert lines[4:] == ["True True 1", "mixed", "1"]
 
 
+@pytest.mark.weekly(but="standing in")
 def test_steps_of_keras_are_its_batches(run):
     program = """
         import os

@@ -899,10 +899,15 @@ def test_gradients_in_inference_mode_are_those_of_any_other():
     assert inside.tolist() == after.tolist() == [2, 4]
 
 
-def test_without_a_compiler_they_are_written_in_python_and_do_the_same():
+@pytest.mark.weekly(but="some")
+@pytest.mark.parametrize(
+    "chosen",
+    ["mixing_is or resized or a_lazy_module or data_parallel or sparse", "training_equals or recurrent"],
+    ids=["some", "training"],
+)
+def test_without_a_compiler_they_are_written_in_python_and_do_the_same(chosen):
     if isinstance(runtime.in_use(), InPython):
         pytest.skip("this is that run")
-    chosen = "training_equals or recurrent or mixing_is or resized or a_lazy_module or data_parallel or sparse"
     known = "ignore::pytest.PytestAssertRewriteWarning"  # the variable has had xdevice imported before pytest
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-W", known, "-k", chosen]
     done = subprocess.run(
