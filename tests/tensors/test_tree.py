@@ -304,7 +304,7 @@ class MovingData:
         *(UserString("x"), array.array("f", [1])),
         Holder(name="config", rate=0.1, nested={"a": [1, 2]}),
     ],
-    ids=repr,
+    ids=lambda x: type(x).__name__,
 )
 def test_plain_data_passes_through(data):
     x = np.ones(2)
