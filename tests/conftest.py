@@ -33,7 +33,8 @@ WITH_LISTS = {"torch", "tensorflow", "paddle", "mxnet", "jax"}  # of the private
 ENGINE = "jax"
 ONE_ENGINE = dict.fromkeys(("explicit", "files", "restarts", "two_hosts"), ENGINE)
 RECIPES = {"clusters": "torch"}  # whose packages are installed there only
-WEEKLY = {"tensorflow": "huge"}  # promises, by a part of their names: its allocator waits ten seconds for memory
+# Promises, by parts of their names: TensorFlow's allocator waits ten seconds for memory, JAX compiles for each number.
+WEEKLY = {"tensorflow": ("huge",), "jax": ("-one]", "-three]", "-four]", "-twice]")}
 
 NO_PARAMETERS = SimpleNamespace(params={}, id="")
 
@@ -116,7 +117,7 @@ def stands_for_all(item):
 
 def is_for_the_week(item):
     given = f"-{getattr(item, 'callspec', NO_PARAMETERS).id}-"
-    if any(f"-{backend}-" in given and word in item.name for backend, word in WEEKLY.items()):
+    if any(f"-{backend}-" in given and word in item.name for backend, words in WEEKLY.items() for word in words):
         return True
     mark = item.get_closest_marker("weekly")
     but = mark.kwargs.get("but", ()) if mark else ()

@@ -87,7 +87,7 @@ print(memory._holders({uuid!r}))
     assert done.stdout.splitlines() == [f"{{'this process': {held}}} None None", f"{{'process 4194305': {held}}}"]
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 def test_doctor_explains_each_framework(backend, doctor):
     state, status = ("wrong", 1) if facts_of(xdevice.backend()).gpu_kind else ("note", 0)
     found = doctor("--backend", str(backend), "--json", status=status)[backend]

@@ -34,6 +34,7 @@ def test_processes_without_a_launcher(backend, environment):
     assert sorted(lines) == ["(0, 0, 2) [3.0, 4.0] 0", "(1, 0, 2) [3.0, 4.0] 1"]
 
 
+@pytest.mark.weekly
 def test_other_tokens_do_not_join():
     address = f"127.0.0.1:{free_block(block_size(2))}"
     words = {"backend": "numpy", "engine": "mpi", "version": "0", "timeout": 5.0}

@@ -21,6 +21,7 @@ def test_rank_0_writes_for_all(backend, launch, tmp_path):
     assert [done.of(rank)[-1] for rank in (0, 1)] == ["found [0.0, 0.0, 0.0] ['file']"] * 2
 
 
+@pytest.mark.weekly
 @has_engine
 def test_rank_0s_error_is_everybodys(backend, launch, tmp_path):
     done = launch(backend, "fails", tmp_path, script=SCRIPT)

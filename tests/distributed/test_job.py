@@ -70,6 +70,7 @@ def test_a_failed_process_is_named(backend, launch, scenario, status, says):
     assert says in done.stderr[-1500:], done.stderr
 
 
+@pytest.mark.weekly
 @pytest.mark.one_engine
 @has_engine
 def test_a_frozen_process_is_named(backend, launch):
@@ -93,6 +94,7 @@ def test_a_taken_port_names_the_rank(backend, launch):
     assert f"port {port}" in done.stderr
 
 
+@pytest.mark.weekly(but="numpy")
 @pytest.mark.one_engine
 def test_a_framework_without_an_engine(backend, launch):
     done = launch(backend, "leaving", XDEVICE_TIMEOUT="600")

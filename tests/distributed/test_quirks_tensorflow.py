@@ -112,6 +112,7 @@ def test_joining_after_the_first_tensor(run):
     assert "call xdevice.distributed.init() before the first tensor is made" in done.stderr
 
 
+@pytest.mark.weekly
 def test_only_rank_0s_port_listens(launch):
     done = launch("tensorflow", "listens")
     assert done.status == 0, done.stderr

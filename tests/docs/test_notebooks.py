@@ -67,7 +67,7 @@ def test_an_error_shows_no_frame_of_xdevice(done):
     assert any(trace.count("Cell In[]") == 2 for trace in ours), "a function of the user's is a frame of its own"
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 def test_a_cell_starts_a_job_and_a_command(done):
     _, folder = done
     printed = [output for _, outputs in cells(folder / "in_notebooks.ipynb") for output in outputs]

@@ -315,7 +315,7 @@ SLOW = {
 }
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 @on_two_gpus
 def test_the_report_leads_from_the_slow_loop_to_the_mended_one(backend):
     losses, report = watched(backend)

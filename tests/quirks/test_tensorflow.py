@@ -103,6 +103,7 @@ print(counts)
     assert out.startswith("[1, 0, 0, 0]") or xdevice.num_gpus()
 
 
+@pytest.mark.weekly
 def test_a_hidden_device_is_not_named():
     run("""
 import tensorflow as tf

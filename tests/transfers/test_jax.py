@@ -10,7 +10,7 @@ import pytest
 
 from xdevice.kit.virtual_request import ENV
 
-MODES = {"plain": "2", "standing in": "2:stand-in"}
+MODES = [pytest.param("2", id="plain", marks=pytest.mark.weekly), pytest.param("2:stand-in", id="standing in")]
 
 START = """
 import json, threading
@@ -92,7 +92,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture(scope="module", params=MODES.values(), ids=MODES)
+@pytest.fixture(scope="module", params=MODES)
 def mode(request):
     return request.param
 
@@ -283,7 +283,6 @@ def test_jaxs_own_guard_goes_on_and_other_wrappers_survive(run):
     assert lines[4:] == ["True True 1", "mixed", "1"]
 
 
-@pytest.mark.weekly(but="standing in")
 def test_steps_of_keras_are_its_batches(run):
     program = """
         import os

@@ -11,7 +11,7 @@ SORTS = {"compiled": ("2", {}), "in_python": ("2", {"CXX": "absent"}), "stand_in
 OPTIONS = "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning", "--xdevice-backend=torch"
 
 
-@pytest.mark.weekly(but=("compiled", "stand_in"))
+@pytest.mark.weekly(but="stand_in")
 @pytest.mark.parametrize("sort", SORTS)
 def test_copies_are_seen_and_refused(sort):
     gpus, env = SORTS[sort]

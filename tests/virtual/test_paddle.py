@@ -430,6 +430,7 @@ def test_without_a_compiler_the_error_says_what_to_install(tmp_path):
     assert "no-such-compiler" in last(errors)
 
 
+@pytest.mark.weekly
 def test_the_plug_in_is_compiled_once_and_again_when_it_is_broken(tmp_path):
     def run():
         status, output, errors = python(f"{CHOOSE}{SHOW}", XDG_CACHE_HOME=str(tmp_path / "cache"))

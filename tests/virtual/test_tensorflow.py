@@ -72,6 +72,7 @@ def test_the_cpu_is_not_among_the_gpus_peers():
     assert [xdevice.as_device(name) for name in strategy.extended.worker_devices] == [gpu(0), gpu(1)]
 
 
+@pytest.mark.weekly
 def test_the_environment_is_heeded_right_after_the_import_of_tensorflow():
     code = "import tensorflow as tf; x = tf.constant(0.0); print(xdevice.devices('gpu'))"
     assert run(code, **{ENV: "2"}) == "[<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]\n"
@@ -541,7 +542,7 @@ else:
 SPLIT = "tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)"
 
 
-@pytest.mark.weekly(but="tf.ones(1)")
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     ("before", "says"),
     [

@@ -59,6 +59,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
     ]
 
 
+@pytest.mark.weekly
 def test_a_gpu_that_does_not_exist_is_gpu_0_or_tensorflows_error_as_placement_is_soft(program):
     lines = program("""
         import tensorflow as tf

@@ -47,6 +47,7 @@ def said(backend, tmp_path):
     return run
 
 
+@pytest.mark.weekly(but=("torch", "jax", "paddle"))
 def test_a_program_chooses_one(said, backend):
     out, err = said("2", CUDA_VISIBLE_DEVICES="0,1")
     assert out == [ONE[backend], "1 cpu:0"]
