@@ -20,6 +20,9 @@ HOST, GPU = Device("cpu", 0), Device("gpu", 0)
 # It is no line of the user's: its name is that of generated code.
 FRAMEWORK = compile(
     """
+from threading import Thread
+
+
 class Tensor:
     def __init__(self, nbytes=1_000_000, pinned=False, address=None):
         self.nbytes, self.pinned, self.address = nbytes, pinned, id(self) if address is None else address
@@ -31,8 +34,8 @@ class Tensor:
     def cpu(self):
         see(Copy("copy", "cpu", self.nbytes, GPU, HOST))
 
-    def does(self, kind, back=False):
-        see(Copy(kind, kind, 4, *((HOST, GPU) if back else (GPU, HOST))))
+    def does(self, kind, back=False, nbytes=4):
+        see(Copy(kind, kind, nbytes, *((HOST, GPU) if back else (GPU, HOST))))
         return 1
 
     def item(self):
@@ -42,6 +45,11 @@ class Tensor:
         for _ in range(steps):
             self.item()
             step()
+
+    def predict(self, steps):
+        thread = Thread(target=self.fit, args=[steps])
+        thread.start()
+        thread.join()
 
     def to_fill(self, n):
         return [Tensor(address=7) for _ in range(n)]

@@ -96,8 +96,15 @@ def test_sarif_has_a_result_for_each_line_to_mend_and_each_rule(reported):
     (run,) = found["runs"]
     (result,) = run["results"]
     assert result["ruleId"] in {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    assert result["message"]["text"] and result["level"] == "warning" and run["tool"]["driver"]["name"] == "xdevice"
     where = result["locations"][0]["physicalLocation"]
     assert (where["artifactLocation"]["uri"], where["region"]["startLine"]) == ("main.py", 6)
+
+
+def test_a_file_of_sarif_is_a_uri(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert formats._uri(str(tmp_path / "my é" / "a.py")) == "my%20%C3%A9/a.py"
+    assert formats._uri("/else where/a.py") == "file:///else%20where/a.py"
 
 
 def test_github_gets_a_warning_for_each_line_to_mend(reported):

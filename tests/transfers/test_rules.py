@@ -84,8 +84,8 @@ TRIGGERS = {
         "for x in Tensor().to_fill(4):\n    x.to('gpu')\n",
     ),
     "operand-elsewhere": (
-        "Tensor().does('operand', back=True)\n",
-        "Tensor().to('gpu')\n",
+        "Tensor().does('operand', back=True, nbytes=16)\n",
+        "Tensor().does('operand', back=True)\n",  # a number of Python's that is sent once
     ),
     "gradient-crosses": (
         "for _ in range(4):\n    Tensor().does('gradient')\n    step()\n",
@@ -176,3 +176,24 @@ def test_a_loop_that_updates_parameters_is_part_of_a_step(reported):
         """
     )
     assert [each.rule for each in report] == ["sum-on-the-host"]
+
+
+def test_a_layer_that_is_moved_as_it_is_built_is_no_batch(reported):
+    report = reported(
+        """
+        class Layer(Tensor):
+            pass
+        for i in range(4):
+            layers = [Layer(address=0).to("gpu")]
+        """
+    )
+    assert [each.rule for each in report] == [""]
+
+
+def test_copies_of_a_librarys_threads_are_those_of_its_loop(reported):
+    report = reported("model = Tensor()\nmodel.predict(5)\n")
+    assert [(each.line, each.rule, each.copies) for each in report] == [(2, "loop-of-a-library", 5)]
+    report = reported(
+        "import threading\nthread = threading.Thread(target=Tensor().item)\nthread.start()\nthread.join()\n"
+    )
+    assert [(each.line, each.rule) for each in report] == [(0, "")]

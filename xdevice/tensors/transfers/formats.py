@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from xdevice._version import __version__
 from xdevice.kit.units import size
@@ -103,7 +104,7 @@ def _words(rule: str) -> str:
 def _uri(file: str) -> str:
     """Relative to the working directory where it is below it: as code scanning finds it in a repository."""
     path = Path(file).resolve()
-    return path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.as_uri()
+    return quote(path.relative_to(Path.cwd()).as_posix()) if path.is_relative_to(Path.cwd()) else path.as_uri()
 
 
 def github(report: Contents) -> str:

@@ -95,7 +95,8 @@ class Facts:
     @property
     def is_sent_often(self) -> bool:
         """Whether the program sends something in each step or turn, but for what it prepares."""
-        return self.is_sent and self.repeats and not self.is_preparation
+        builds = self.site.place is not None and syntax.builds(self.site.place)
+        return self.is_sent and self.repeats and not self.is_preparation and not builds
 
     @property
     def is_fetched(self) -> bool:
@@ -214,7 +215,7 @@ RULES = (
     ),
     Rule(
         "operand-elsewhere",
-        lambda at: at.kind == "operand",
+        lambda at: at.kind == "operand" and not at.is_own_number,
         "move it to {at.to} before it is used: once if it stays the same, else by prefetch",
     ),
     Rule(
@@ -250,7 +251,7 @@ RULES = (
     Rule(
         "unpinned-batches",
         lambda at: at.is_sent_often and not at.site.pinned,
-        "pin the batches (pin_memory=True, non_blocking=True), or prefetch them: they travel while the device computes",
+        "prefetch the batches, or pin them (PyTorch: pin_memory=True, non_blocking=True): they travel meanwhile",
     ),
     Rule(
         "fetched-per-step",

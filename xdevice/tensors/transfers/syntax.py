@@ -36,6 +36,12 @@ def trains(place: Place) -> bool:
     )
 
 
+def builds(place: Place) -> bool:
+    """Whether the line moves what a class makes, a layer say: ``Linear(3, 4).to(device)``."""
+    names = [_name(value.func) for value in _moved(place) if isinstance(value, ast.Call)]
+    return any(name[:1].isupper() and not name.endswith(("Tensor", "Variable")) for name in names)
+
+
 def moves(place: Place) -> bool:
     """Whether a call in the line moves something."""
     return any(True for _ in _moved(place))

@@ -20,6 +20,7 @@ from xdevice.framework.watched import Watched
 from xdevice.kit.units import size
 from xdevice.tensors.gradients import listen
 from xdevice.tensors.transfers.callers import Caller, Place, callers, calls_before, is_allowed, skip
+from xdevice.tensors.transfers.syntax import trains
 
 WORDS: dict[Kind, str] = {
     "copy": "a copy",
@@ -139,7 +140,7 @@ class Told:
         if kind is None and copy.kind in ("copy", "number", "size"):
             kind = _refined(copy, frame, own)
         copy = copy if kind in (None, copy.kind) else copy._replace(kind=kind)
-        place = place or _stands_for.get()
+        place = place or _stands_for.get() or (None if own else _training())
         allowed = own[0].spot.allowed if own else place is not None and is_allowed(place)
         event = Event(copy, self._owner, place, own, context, allowed)
         for listener in (*_guards, *_recorders):
@@ -181,6 +182,12 @@ def _refined(copy: Copy, frame: FrameType, own: Sequence[Caller]) -> Kind:
 
 def _line(own: Sequence[Caller]) -> Place | None:
     return own[0].spot.place if own else None
+
+
+def _training() -> Place | None:
+    """The main thread's line, while a library runs its loop there: the library's threads work for it."""
+    place = _line(callers(sys._current_frames().get(threading.main_thread().ident or 0)))  # pyright: ignore[reportPrivateUsage]
+    return place if place is not None and trains(place) else None
 
 
 def _manager(owner: Backend) -> AbstractContextManager[Any]:
