@@ -169,6 +169,7 @@ gradients: list[contract.Gradients] = [
     jax_gradients,
 ]
 virtual: list[contract.Virtual] = [torch_virtual, tensorflow_virtual, paddle_virtual, mxnet_virtual, jax_virtual]
+races: list[contract.Races] = [torch_virtual]
 mixing: list[contract.Mixing] = [torch_mixing, tensorflow_mixing, paddle_mixing, mxnet_mixing, jax_mixing]
 collectives: list[contract.Collectives] = [
     torch_collectives,

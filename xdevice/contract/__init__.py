@@ -16,7 +16,17 @@ from xdevice.contract.computing import (
     Packing,
     Storage,
 )
-from xdevice.contract.devices import Allocation, Build, Hardware, Memory, MemoryStats, Mixing, Properties, Virtual
+from xdevice.contract.devices import (
+    Allocation,
+    Build,
+    Hardware,
+    Memory,
+    MemoryStats,
+    Mixing,
+    Properties,
+    Races,
+    Virtual,
+)
 from xdevice.contract.jobs import Engine, Job
 from xdevice.contract.tensors import Compiling, Creation, Data, Exchange, Models, Placement, Role, Sharing, Trees
 from xdevice.contract.transfers import Copy, Kind, Lane, Lanes, Mark, Transfers, Watcher
@@ -25,8 +35,8 @@ from xdevice.contract.transfers import Copy, Kind, Lane, Lanes, Mark, Transfers,
 __all__ = [
     "CAPABILITIES", "MODULES", "Allocation", "Build", "Call", "Collectives", "Compiling", "Copy", "Creation", "Data",
     "Differentiation", "Engine", "Exchange", "Fft", "Gradients", "Hardware", "Job", "Kind", "Lane", "Lanes", "Linalg",
-    "Mark", "Maths", "Memory", "MemoryStats", "Mixing", "Models", "Packing", "Placement", "Properties", "Role",
-    "Sharing", "Storage", "Transfers", "Trees", "Virtual", "Watcher",
+    "Mark", "Maths", "Memory", "MemoryStats", "Mixing", "Models", "Packing", "Placement", "Properties", "Races",
+    "Role", "Sharing", "Storage", "Transfers", "Trees", "Virtual", "Watcher",
 ]
 # fmt: on
 
@@ -52,13 +62,13 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
             Gradients,
             Virtual,
         ),
-        *(Virtual, Mixing, Compiling, Collectives, Maths, Linalg, Fft, Storage, Transfers, Lanes, Packing, Engine),
+        *(Races, Mixing, Compiling, Collectives, Maths, Linalg, Fft, Storage, Transfers, Lanes, Packing, Engine),
     )
 }
 """Each capability with the functions that it may have."""
 
 MODULES = {
     "trees": "models", "data": "placement", "sharing": "exchange", "linalg": "maths.linalg", "fft": "maths.fft",
-    "lanes": "transfers.lanes", "allocation": "memory", "packing": "collectives",
+    "lanes": "transfers.lanes", "allocation": "memory", "packing": "collectives", "races": "virtual",
 }  # fmt: skip
 """Where an adapter has the functions of a capability, if not in the module of that name."""

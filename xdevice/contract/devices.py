@@ -99,14 +99,18 @@ class Virtual(Protocol):
         them, is not given; `NotSupportedError` if this system cannot.
         """
 
-    def find_races(self) -> None:
-        """Let what streams do to one tensor without waiting for one another be an error, once they stand in."""
-
     def recipe(self) -> Any:
         """What virtual GPUs are compiled from, a `kit.plugins.Recipe`; ``None`` where they need no plug-in.
 
         Raises `NotSupportedError` if this version of the framework, or this system, cannot have them.
         """
+
+
+class Races(Protocol):
+    """Streams that programs order."""
+
+    def find_races(self) -> None:
+        """Let two that use one tensor, the later without waiting for the earlier, be an error on virtual GPUs."""
 
 
 class Mixing(Protocol):

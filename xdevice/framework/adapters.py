@@ -73,6 +73,7 @@ class Backend(str):
     allocation: contract.Allocation
     gradients: contract.Gradients
     virtual: contract.Virtual
+    races: contract.Races
     mixing: contract.Mixing
     collectives: contract.Collectives
     maths: contract.Maths

@@ -70,6 +70,6 @@ class Watched:
 
 def watch_loaded(owner: Backend, capability: str) -> None:
     """Watch a framework that is first used while a block is open."""
-    if capability not in ("virtual", "mixing", "transfers", "lanes", "packing", "allocation"):
+    if capability not in ("virtual", "mixing", "transfers", "lanes", "packing", "allocation", "races"):
         for watched in _all:
             watched.watch(owner)

@@ -81,7 +81,7 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
 
 def enable_requested(owner: Backend, capability: str = "") -> None:
     """Enable the virtual GPUs that were requested, before a framework is used: the hook ``before_loading``."""
-    if owner in _enabled or capability == "virtual":
+    if owner in _enabled or capability in ("virtual", "races"):
         return
     with _lock:
         if owner not in _enabled:
@@ -114,11 +114,11 @@ def _enable(owner: Backend) -> None:
     if not number:
         _enabled[owner] = 0  # the program has hidden all of them
         return
-    if wanted.races and not owner.open("virtual").has("find_races"):
+    if wanted.races and not owner.open("races").has("find_races"):
         raise NotSupportedError(f"{RACES!r} cannot be met under {owner}, whose programs order no streams; leave it out")
     owner.virtual.enable(number, wanted.force, wanted.stand_in)
     if wanted.races:
-        owner.virtual.find_races()
+        owner.races.find_races()
     if wanted.stand_in and not request.warned():
         print(f"{number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr)
     _enabled[owner] = number

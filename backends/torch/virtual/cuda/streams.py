@@ -54,7 +54,7 @@ class Event(streams.Event):
         return b"virtual"
 
     @classmethod
-    def from_ipc_handle(cls, device: torch.device | int, handle: bytes) -> Any:
+    def from_ipc_handle(cls, device: torch.device | int, ipc_handle: bytes) -> Any:
         return cls()
 
     @property

@@ -32,7 +32,8 @@ def find() -> None:
     CUDASanitizerErrors.__module__ = _sanitizer.__name__
     replace_name("torch.cuda._sanitizer:CUDASanitizerErrors", CUDASanitizerErrors)
     if not _sanitizer.cuda_sanitizer.enabled:  # by TORCH_CUDA_SANITIZER
-        _sanitizer.enable_cuda_sanitizer()
+        sanitizer: Any = _sanitizer.cuda_sanitizer  # untyped
+        sanitizer.enable()
     atexit.register(_end, os.getpid())
 
 
