@@ -102,7 +102,7 @@ def test_cudas_variable_is_about_real_gpus_before_they_are_asked_for(run):
     assert run(code, CUDA_VISIBLE_DEVICES="5").splitlines() == ["enabled 2 False stand-in", said]
 
 
-@pytest.mark.parametrize("word", ["standin", "lenient"])
+@pytest.mark.parametrize("word", ["standin", "lenient", "races"])
 def test_the_environments_suffix_is_checked(run, word):
     out = run(SHOW + "xdevice.use('toy'); show(xdevice.count)", XDEVICE_VIRTUAL_GPUS=f"2:{word}")
     assert out == (

@@ -82,6 +82,14 @@ def test_a_script_may_be_run_leniently(python, tmp_path):
     assert errors[0].startswith("xdevice: error: --lenient goes with --virtual-gpus N --stand-in, all before SCRIPT")
 
 
+def test_a_script_may_be_run_with_races_looked_for(python, tmp_path):
+    (tmp_path / "foreign.py").write_text("import os\nprint(os.environ['XDEVICE_VIRTUAL_GPUS'])")
+    out, _ = python("-m", "xdevice", "run", "--races", "--virtual-gpus=2", "--stand-in", "--lenient", "foreign.py")
+    assert out == ["2:stand-in,lenient,races"]
+    _, errors = python("-m", "xdevice", "run", "--races", "--virtual-gpus=2", "foreign.py", status=2)
+    assert errors[0].startswith("xdevice: error: --races goes with --virtual-gpus N --stand-in, all before SCRIPT")
+
+
 def test_another_sitecustomize_is_not_hidden(python, tmp_path):
     theirs = tmp_path / "theirs"
     theirs.mkdir()

@@ -29,7 +29,7 @@ def find() -> None:
             super().__init__(errors)
             _found.append(str(self))
 
-    CUDASanitizerErrors.__module__ = _sanitizer.__name__
+    CUDASanitizerErrors.__module__, CUDASanitizerErrors.__qualname__ = _sanitizer.__name__, CUDASanitizerErrors.__name__
     replace_name("torch.cuda._sanitizer:CUDASanitizerErrors", CUDASanitizerErrors)
     if not _sanitizer.cuda_sanitizer.enabled:  # by TORCH_CUDA_SANITIZER
         sanitizer: Any = _sanitizer.cuda_sanitizer  # untyped
@@ -40,10 +40,14 @@ def find() -> None:
 def _described(race: Any) -> str:
     now, before = race.current_access, race.previous_access
     return (
-        f"{_line(now.stack_trace)} is {now.type} a tensor on stream {now.stream:#x}, and has not waited for "
-        f"{_line(before.stack_trace)}, {before.type} it on stream {before.stream:#x}; call wait_stream, or wait_event, "
+        f"{_line(now.stack_trace)} is {now.type} a tensor on {_named(now.stream)}, and has not waited for "
+        f"{_line(before.stack_trace)}, {before.type} it on {_named(before.stream)}; call wait_stream, or wait_event, "
         "of the later stream first"
     )
+
+
+def _named(stream: int) -> str:
+    return f"stream {stream:#x}" if stream else "the default stream"
 
 
 def _line(trace: StackSummary) -> str:
