@@ -29,8 +29,8 @@ import tomllib
 from causes import count, in_words, sort_by_cause, write_row
 
 HERE = Path(__file__).resolve().parent
-COUNTERPARTS = ("cuda:0", "cpu"), ("cuda", "cpu"), ("CUDA", "CPU"), ("gpu", "cpu")
-"""What a test's id says where it is a GPU's, and the CPU's."""
+GPUS = re.compile("cuda:0|cuda|CUDA|gpu")
+"""What a test's id says where it is a GPU's; its counterpart says cpu, or CPU."""
 
 
 def main() -> int:
@@ -147,8 +147,9 @@ class Tests:
         counterparts: dict[str, list[str]] = {}
         for name in names:
             file, _, test = name.partition("::")
-            for there, here in (("", ""), *COUNTERPARTS):
-                counterparts.setdefault(f"{file}::{test.replace(there, here) if there else test}", []).append(name)
+            on_the_cpu = GPUS.sub(lambda word: "CPU" if word[0].isupper() else "cpu", test)
+            for counterpart in {test, on_the_cpu}:
+                counterparts.setdefault(f"{file}::{counterpart}", []).append(name)
         found = self.run(list(counterparts), gpus=False)
         failed = {name for name, result in found.items() if result["outcome"] == "failed"}
         return {test for name in failed for test in counterparts[name]}
