@@ -61,14 +61,14 @@ def in_words(name: str, causes: Results) -> str:
     return "\n".join(lines)
 
 
-def write_row(name: str, row: dict[str, Any], by: Counter[str]) -> None:
+def write_row(name: str, row: dict[str, Any], there: int, by: Counter[str]) -> None:
     """Put the row's counts into the table in docs/foreign.md, in place of those it has."""
     page = DOCS / "foreign.md"
     ran = by.total() - by["skipped"]
-    cells = [name, f"{row['repository']} {row['tag']}", ran, *(by[cause] for cause in HEADS)]
+    cells = [name, f"{row['repository']} {row['tag']}", f"{ran} of {there}", *(by[cause] for cause in HEADS)]
     line = f"| {' | '.join(map(str, cells))} |"
     lines = page.read_text().splitlines()
-    there = [i for i, text in enumerate(lines) if text.startswith(f"| {name} |")]
+    old = [i for i, text in enumerate(lines) if text.startswith(f"| {name} |")]
     last = max(i for i, text in enumerate(lines) if text.startswith("| "))
-    lines[there[0] if there else last + 1 : there[0] + 1 if there else last + 1] = [line]
+    lines[old[0] if old else last + 1 : old[0] + 1 if old else last + 1] = [line]
     page.write_text("\n".join(lines) + "\n")

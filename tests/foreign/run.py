@@ -58,7 +58,7 @@ def main() -> int:
         options.json.write_text(json.dumps(causes, indent=1))
     print(in_words(options.row, causes))
     if options.page:
-        write_row(options.row, row, count(causes))
+        write_row(options.row, row, len(names), count(causes))
     return int(any(result["cause"] == "ours" for result in causes.values()))
 
 
