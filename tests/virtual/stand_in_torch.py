@@ -99,6 +99,14 @@ def test_streams_and_events_take_real_time():
     x.record_stream(stream)
     assert (stream.priority, stream.priority_range()) == (0, (0, 0))
     assert end.query() and stream.query() and start.elapsed_time(end) > 0
+    assert torch.cuda.Event().device is None and end.device == torch.device(FIRST)
+    assert stream._as_parameter_.value == stream.cuda_stream
+    with torch.cuda.device(1):
+        other = torch.cuda.current_stream().record_event(torch.cuda.Event(enable_timing=True))
+        with pytest.raises(RuntimeError, match="Event device 0 does not match recording stream's device 1"):
+            end.record()
+    with pytest.raises(RuntimeError, match="CUDA error: invalid resource handle"):
+        end.elapsed_time(other)
 
 
 def test_random_numbers_are_the_devices_own():
@@ -128,6 +136,7 @@ def test_what_people_get_wrong_raises_as_on_cuda():
         (RuntimeError, "CUDA error: invalid device ordinal", lambda: torch.ones(1, device="cuda:2")),
         (RuntimeError, "CUDA error: invalid device ordinal", lambda: torch.cuda.set_device(5)),
         (torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate", lambda: torch.empty(10**14, device="cuda")),
+        (torch.OutOfMemoryError, "Tried to allocate more than 1EB", lambda: torch.empty(1 << 60, device="cuda")),
     ):
         with pytest.raises(error, match=words):
             call()
@@ -179,7 +188,8 @@ def test_memory_is_registered_errors_have_words_and_a_librarys_preference_is_kep
 def test_an_event_arrives_in_another_process():
     event = torch.cuda.Event(interprocess=True)
     event.record()
-    assert torch.cuda.Event.from_ipc_handle(1, event.ipc_handle()).query()
+    arrived = torch.cuda.Event.from_ipc_handle(1, event.ipc_handle())
+    assert arrived.query() and arrived.device == torch.device(SECOND)
 
 
 def test_statistics_of_equal_batches_are_gathered():

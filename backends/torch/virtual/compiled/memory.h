@@ -67,6 +67,8 @@ inline std::string readable(int64_t bytes) {
 
 [[noreturn]] inline void out_of_memory(DeviceIndex index, int64_t wanted) {
   const char* word = TYPE == c10::DeviceType::CUDA ? "CUDA" : "vgpu";
+  TORCH_CHECK_WITH(OutOfMemoryError, wanted < int64_t(1) << 60, word,
+      " out of memory. Tried to allocate more than 1EB memory.");
   int64_t held = accounting[index].now, limit = accounting[index].limit;
   std::string allowed = limit < capacity ? readable(limit) + " allowed; " : "";
   TORCH_CHECK_WITH(OutOfMemoryError, false, word, " out of memory. Tried to allocate ", readable(wanted), ". GPU ",

@@ -1,12 +1,13 @@
 """``torch.cuda.Stream`` and ``Event``: torch's own, which ask the plug-in."""
 
+import ctypes
 from typing import Any
 
 import torch
 
 from xdevice.backends.torch.private_names import core, replace_name
 from xdevice.backends.torch.virtual import streams
-from xdevice.backends.torch.virtual.runtime import exchange
+from xdevice.backends.torch.virtual.runtime import exchange, in_use, index_of
 
 CUDA = int(core._autograd.DeviceType.CUDA)
 
@@ -20,6 +21,10 @@ class Stream(streams.Stream):
     @property
     def cuda_stream(self) -> int:
         return int(self.stream_id)
+
+    @property
+    def _as_parameter_(self) -> ctypes.c_void_p:
+        return ctypes.c_void_p(self.cuda_stream)
 
     @property
     def priority(self) -> int:
@@ -45,9 +50,26 @@ class Event(streams.Event):
     ) -> Any:
         return super().__new__(cls, enable_timing, blocking)
 
+    _device: torch.device | None = None
+
+    @property
+    def device(self) -> torch.device | None:
+        """That of the stream that recorded it first; before, none."""
+        return self._device
+
     def record(self, stream: torch.Stream | None = None) -> None:
+        device = torch.device("cuda", in_use().current()) if stream is None else stream.device
+        if self._device is not None and self._device != device:
+            there = f"does not match recording stream's device {device.index}."
+            raise RuntimeError(f"Event device {self._device.index} {there}")
+        self._device = device
         super().record(stream)
         torch.Event.record(self, stream)
+
+    def elapsed_time(self, other: Any) -> float:
+        if None not in (self._device, other.device) and self._device != other.device:
+            raise RuntimeError("CUDA error: invalid resource handle; the events are of two devices")
+        return super().elapsed_time(other)
 
     def ipc_handle(self) -> bytes:
         """A word for another process: this event has happened when it arrives there."""
@@ -55,11 +77,17 @@ class Event(streams.Event):
 
     @classmethod
     def from_ipc_handle(cls, device: torch.device | int, ipc_handle: bytes) -> Any:
-        return cls()
+        made = cls()
+        made._device = torch.device("cuda", index_of(device))
+        return made
 
     @property
     def cuda_event(self) -> int:
         return self.event_id
+
+    @property
+    def _as_parameter_(self) -> ctypes.c_void_p:
+        return ctypes.c_void_p(self.cuda_event)
 
 
 def current(index: int) -> tuple[int, int, int]:
