@@ -54,13 +54,16 @@ inline const Special* special_of(const c10::OperatorHandle& op) {
   return made.dtypes || made.driver >= 0 || made.nowhere ? new Special(made) : nullptr;  // lasts as long as the operation
 }
 
-// The dtype that the kernel computes in: the one asked for, or that of the first tensor, promoted with a second operand.
+// The dtype that the kernel computes in: the one asked for, or that of the first tensor, promoted with a second operand;
+// nothing for sparse tensors, of which the table does not know.
 inline std::optional<ScalarType> computed_in(const Special& special, const IValue* arguments, int n) {
+  for (int i = 0; i < n; ++i)
+    if (arguments[i].isTensor() && arguments[i].toTensor().defined() && arguments[i].toTensor().layout() != kStrided)
+      return std::nullopt;
   if (special.dtype >= 0 && arguments[special.dtype].isInt()) return arguments[special.dtype].toScalarType();
   for (int i = 0; i < n; ++i) {
     if (!arguments[i].isTensor() || !arguments[i].toTensor().defined()) continue;
     const Tensor& first = arguments[i].toTensor();
-    if (first.layout() != kStrided) return std::nullopt;
     if (special.second <= i) return first.scalar_type();
     const IValue& second = arguments[special.second];
     if (second.isTensor() && second.toTensor().defined()) return at::result_type(first, second.toTensor());
