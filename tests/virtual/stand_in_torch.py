@@ -155,7 +155,7 @@ def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():
         ("torch.cuda.MemPool; make tensors with torch.empty", cuda.MemPool),
         ("torch.cuda.ExternalStream; make a torch.cuda.Stream", lambda: cuda.ExternalStream(0)),
         ("torch.cuda.current_blas_handle", cuda.current_blas_handle),
-        ("torch.cuda.caching_allocator_alloc", lambda: cuda.caching_allocator_alloc(8)),
+        ("observers of its allocator", lambda: torch._C._cuda_attach_out_of_memory_observer(print)),
         ("torch.cuda.host_memory_stats; torch.cuda.memory_stats works", cuda.host_memory_stats),
         ("torch.cuda.jiterator; write the kernel as operations", lambda: pointwise(x)),
         ("torch.cuda._compile_kernel", lambda: cuda._compile_kernel("__global__ void f() {}", "f")),
@@ -183,6 +183,14 @@ def test_memory_is_registered_errors_have_words_and_a_librarys_preference_is_kep
     linalg, blas = torch.backends.cuda.preferred_linalg_library, torch.backends.cuda.preferred_blas_library
     assert str(linalg("cusolver")).endswith("Cusolver") and str(blas("cublaslt")).endswith("Cublaslt")
     linalg("default"), blas("default")
+
+
+def test_memory_is_allocated_without_a_tensor():
+    before = torch.cuda.memory_allocated(1)
+    address = torch.cuda.caching_allocator_alloc(64, 1)
+    assert torch.cuda.memory_allocated(1) == before + 64
+    torch.cuda.caching_allocator_delete(address)
+    assert torch.cuda.memory_allocated(1) == before
 
 
 def test_an_event_arrives_in_another_process():

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import torch
+
 from xdevice.backends.torch.private_names import core, own, replace_name
 from xdevice.backends.torch.virtual.compiled.plug_in import compiled
 from xdevice.backends.torch.virtual.cuda import streams
@@ -60,6 +62,16 @@ def _statistics(index: int) -> dict[str, Any]:
     return found | dict.fromkeys(("oversize_allocations", "oversize_segments"), none) | dict.fromkeys(counts, 0)
 
 
+_raw: dict[int, torch.Tensor] = {}
+"""Memory without a tensor of the program's, by address."""
+
+
+def _allocate(size: int, stream: int) -> int:
+    made = torch.empty(size, dtype=torch.uint8, device="cuda")
+    _raw[made.data_ptr()] = made
+    return made.data_ptr()
+
+
 _fractions: dict[int, float] = {}
 """The part of each virtual GPU's memory that may be used, where it is not all."""
 
@@ -98,6 +110,8 @@ def _answers() -> dict[str, Callable[..., Any]]:
         "memorySnapshot": lambda *args: {"segments": [], "device_traces": []},
         "getAllocatorBackend": lambda: "native",
         "cudaCachingAllocator_is_enabled": lambda: True,
+        "cudaCachingAllocator_raw_alloc": _allocate,
+        "cudaCachingAllocator_raw_delete": lambda address: _raw.pop(address, None),
         "setMemoryFraction": _set_fraction,
         "getMemoryFraction": lambda index: _fractions.get(index, 1.0),
         "getCurrentStream": streams.current,
