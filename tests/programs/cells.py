@@ -76,6 +76,10 @@ def seed(number: int, tab: str) -> None:
         import torch
 
         torch.manual_seed(number)
+    if tab == "mxnet":
+        import mxnet as mx
+
+        mx.random.seed(number)
 
 
 def print_curves() -> None:

@@ -159,7 +159,7 @@ def cifar10(folder: Path, each: int = 32) -> None:
     (folder / "batches.meta").write_bytes(pickle.dumps(names))
 
 
-def planetoid(folder: Path, nodes: int = 200, classes: int = 7) -> None:
+def planetoid(folder: Path, nodes: int = 1000, classes: int = 7) -> None:
     """The eight files of Cora in a folder: a random graph with bags of words."""
     import pickle
 
@@ -169,7 +169,7 @@ def planetoid(folder: Path, nodes: int = 200, classes: int = 7) -> None:
     random = np.random.default_rng(0)
     bags = csr_matrix((random.random((nodes, 64)) < 0.1).astype("float32"))
     labels = np.eye(classes, dtype="int32")[random.integers(0, classes, nodes)]
-    known, tested = nodes // 2, range(nodes * 3 // 4, nodes)
+    known, tested = nodes // 8, range(nodes * 3 // 4, nodes)  # the 500 after the known ones are to validate with
     graph = {i: random.integers(0, nodes, 3).tolist() for i in range(nodes)}
     parts = {"x": bags[:known], "tx": bags[tested], "allx": bags[: tested[0]], "graph": graph}
     parts |= {"y": labels[:known], "ty": labels[tested], "ally": labels[: tested[0]]}

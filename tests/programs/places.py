@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTRAS = {"torch": "torch", "tensorflow": "tensorflow", "jax": "jax", "paddle": "paddle", "mxnet": "mxnet"}
+FRAMEWORKS = "torch", "tensorflow", "jax", "paddle", "mxnet"
 
 
 def checkout(folder: Path, repository: str, commit: str, mirror: str) -> Path:
@@ -32,11 +32,14 @@ def environment(folder: Path, framework: str, needs: list[str]) -> Path:
     done = here / "installed.txt"
     if not python.exists():
         told([sys.executable, "-m", "venv", str(here)])
-    missing = [f"-e{ROOT}[{EXTRAS[framework]}]", *needs]
+    missing = [f"-e{ROOT}[{framework}]", *needs]
     if done.exists():
         missing = [name for name in missing if name not in done.read_text().split()]
     if missing:
-        told([str(python), "-m", "pip", "install", "--quiet", *missing], f"installing {' '.join(missing)}")
+        install = [str(python), "-m", "pip", "install"]
+        if shutil.which("uv"):  # which knows PyTorch's builds without CUDA
+            install = ["uv", "pip", "install", "--python", str(python)]
+        told([*install, "--quiet", *missing], f"installing {' '.join(missing)}")
         with done.open("a") as file:
             file.write("\n".join(missing) + "\n")
     return python

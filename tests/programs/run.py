@@ -46,14 +46,15 @@ def rows(path: Path = ROWS) -> dict[str, dict[str, Any]]:
     return found
 
 
-def chosen(names: list[str], quick: bool) -> dict[str, dict[str, Any]]:
-    """The rows that were asked for: those of a project, one row, or the quick ones."""
+def chosen(names: list[str], quick: bool, framework: str) -> dict[str, dict[str, Any]]:
+    """The rows that were asked for: those of a project or framework, one row, or the quick ones."""
     every = rows()
     for name in names:
         if not any(name in (row, row.partition("/")[0]) for row in every):
             raise SystemExit(f"there is no row {name!r} in {ROWS.name}; --list shows those that are there")
     wanted = [row for row in every if not names or row in names or row.partition("/")[0] in names]
-    return {name: every[name] for name in wanted if every[name].get("quick") or not quick}
+    found = {name: every[name] for name in wanted if every[name].get("quick") or not quick}
+    return {name: row for name, row in found.items() if framework in ("all", row["framework"])}
 
 
 class Runner:
@@ -156,29 +157,37 @@ def cell_outcomes(printed: str) -> list[tuple[int, str]]:
 
 
 def result(row: dict[str, Any], name: str, options: argparse.Namespace) -> tuple[bool, str]:
-    """Whether a row comes out as it says, and what came of it."""
+    """Whether a row comes out as it should, and what came of it."""
     runner = Runner(row, name, options)
     on_gpus = runner.run(options.gpus or row["gpus"])
     outcomes = cell_outcomes(on_gpus.stdout)
+    failed = {i: error for i, error in outcomes if error}
+    good = on_gpus.returncode == 0 or (bool(failed) and on_gpus.returncode != 124)
+    said = ["runs" if good else f"exit status {on_gpus.returncode}"]
     if outcomes:
-        failed = [f"cell {i}: {error}" for i, error in outcomes if error]
-        good = len(failed) <= row.get("failing", 0) and on_gpus.returncode != 124
-        said = [f"{len(outcomes) - len(failed)} of {len(outcomes)} cells", *failed]
-    else:
-        good = on_gpus.returncode == 0
-        said = ["runs" if good else f"exit status {on_gpus.returncode}"]
-    if good and "agree" in row:
-        alone = runner.run(0)
-        pattern = row.get("numbers", numbers_in.FRACTION)
-        both = [
-            numbers_in.numbers(done.stdout + done.stderr * ("numbers" in row), pattern) for done in (on_gpus, alone)
+        said = [
+            f"{len(outcomes) - len(failed)} of {len(outcomes)} cells",
+            *map("cell {0[0]}: {0[1]}".format, failed.items()),
         ]
-        if "seconds" in row:
-            both = [found[: min(map(len, both))] for found in both]
-        apart, sentence = numbers_in.agreement(*both, row["agree"])
-        good = apart <= row.get("apart", 0) and bool(both[0])
+    if failed:  # they may on the CPU too
+        alone = {i for i, error in cell_outcomes(runner.run(0).stdout) if error}
+        good = good and alone >= failed.keys()
+        said.append(f"{len(alone)} fail on the CPU")
+    if good and "agree" in row:
+        agrees, sentence = agreement(row, on_gpus, runner.run(0))
+        good = agrees
         said.append(sentence)
     return good, "; ".join(said)
+
+
+def agreement(row: dict[str, Any], *done: subprocess.CompletedProcess[str]) -> tuple[bool, str]:
+    """Whether the numbers that a row compares agree, and a sentence."""
+    pattern = row.get("numbers", numbers_in.FRACTION)
+    both = [numbers_in.numbers(each.stdout + each.stderr * ("numbers" in row), pattern) for each in done]
+    if "seconds" in row:
+        both = [found[: min(map(len, both))] for found in both]
+    apart, sentence = numbers_in.agreement(*both, row["agree"])
+    return apart <= row.get("apart", 0) and bool(both[0]), sentence
 
 
 def main() -> int:
@@ -186,6 +195,7 @@ def main() -> int:
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="rows or projects (all)")
     add("--list", action="store_true", help="say what the rows are, and run none")
+    add("--framework", default="all", choices=["all", *places.FRAMEWORKS], help="only those of one framework")
     add("--quick", action="store_true", help="only those that take less than two minutes")
     add(
         "--folder",
@@ -200,7 +210,7 @@ def main() -> int:
     add("--watch-transfers", action="store_true", help="run with it")
     add("--verbose", action="store_true", help="show what the programs print")
     options = parser.parse_args()
-    wanted = chosen(options.names, options.quick)
+    wanted = chosen(options.names, options.quick, options.framework)
     if options.list:
         for name, row in wanted.items():
             print(f"{name:<40} {row['framework']:<11} {row.get('says', '')}")

@@ -514,6 +514,24 @@ def test_kernels_for_real_gpus_that_a_library_brings_are_not_called():
     assert torch.ops.brought.twice(torch.ones(2, device=SECOND)).tolist() == [2, 2]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own, of torch.jit
+def test_compiled_checkpointing_computes_the_same_dropout_again():
+    layer = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Tanh()).cuda()
+
+    def loss(x):
+        return torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False).sum()
+
+    found = []
+    for call in loss, torch.compile(loss):
+        torch.manual_seed(0)
+        layer.zero_grad()
+        out = call(torch.ones(4, 8, device="cuda"))
+        out.backward()
+        found.append((out.detach(), layer[0].weight.grad.clone()))
+    (out, grad), (compiled_out, compiled_grad) = found
+    assert torch.equal(out, compiled_out) and torch.equal(grad, compiled_grad)
+
+
 # ---------------------------------------------------------------- what CUDA alone has
 
 
