@@ -85,6 +85,7 @@ group_size, group_rank, global_ranks_in_group, backend, backend_options, device_
 torch.distributed.distributed_c10d:default_pg_nccl_timeout -- groups that are made for NCCL
 torch.distributed:split_group(parent_pg, split_ranks, timeout, pg_options, group_desc) -- groups that are split off
 torch.distributed. distributed_c10d:split_group device_mesh:split_group -- groups that are split off
+torch.autograd.profiler:_rewrite_name(name, with_wildcard) -- the work of groups that are made for NCCL
 torch.distributed.distributed_c10d:_get_split_source(pg) -- groups that are made for NCCL
 torch.distributed.distributed_c10d:_NCCL_AVAILABLE -- is_nccl_available()
 ?torch.distributed.distributed_c10d:ProcessGroupNCCL -- groups that are made for NCCL

@@ -84,7 +84,8 @@ def hooks(device):
         work = dist.all_reduce(bucket.buffer() / WORLD, async_op=True)
         return work.get_future().then(lambda future: future.value()[0])
 
-    found = [(lambda: (None, default_hooks.fp16_compress_hook)), lambda: (None, own)]
+    given = default_hooks.fp16_compress_hook, default_hooks.bf16_compress_hook, own
+    found = [(lambda hook=hook: (None, hook)) for hook in given]
     return [tensor for hook in found for tensor in replicas(device, SGD, hook, 4)]
 
 

@@ -74,8 +74,11 @@ def lenient(rank):
 
 
 def computed(rank):
-    """What NCCL computes and gloo does not."""
+    """What NCCL computes and gloo does not, and NCCL's names."""
     dist.init_process_group("nccl", timeout=timedelta(seconds=60))
+    with torch.autograd.profiler.profile() as profile:
+        dist.all_reduce(torch.ones(2, device="cuda"))
+    assert [event.name for event in profile.function_events if "all_reduce" in event.name] == ["nccl:all_reduce"]
     gathered = [torch.zeros(i + 1, 2, device="cuda") for i in range(WORLD)]
     dist.all_gather(gathered, torch.full((rank + 1, 2), rank + 1.0, device="cuda"))
     assert [part.unique().tolist() for part in gathered] == [[1], [2]]

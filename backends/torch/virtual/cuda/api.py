@@ -126,6 +126,10 @@ def _init() -> None:
         raise RuntimeError("No CUDA GPUs are available")
 
 
+_NCCL = 2, 29, 7
+"""The version that PyTorch 2.13 for CUDA requires: programs ask whether it is new enough for what they do."""
+
+
 def _own(word: Callable[..., Any]) -> Callable[..., Any]:
     """A function of its own: torch.compile keeps one handler for each, and refuses a second."""
     return lambda *args, **kwargs: word(*args, **kwargs)
@@ -139,7 +143,7 @@ def replace() -> None:
             replace_name(f"torch._C:_cuda_{name}", refused(f"torch.cuda {name}", "it needs CUDA's driver"))
     for name, word in answers.items():
         replace_name(f"torch._C:_cuda_{name}", word)
-    replace_name("torch._C:_nccl_version", _zero)  # asked by torch's own log: there is none
+    replace_name("torch._C:_nccl_version", lambda: _NCCL[0] << 32 | _NCCL[1] << 16 | _NCCL[2])
     replace_name("torch._C:_nccl_version_suffix", bytes)
     replace_name("torch:version.cuda", own.version.cuda or "0.0")  # which programs split into numbers
     _replace_python(answers)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from xdevice.backends.torch.private_names import core, kernels_of, replace_name
+from xdevice.backends.torch.private_names import core, kernels_of, replace_name, untraced
 from xdevice.backends.torch.virtual import runtime
 from xdevice.backends.torch.virtual.runtime import in_use
 from xdevice.backends.torch.virtual.torch_parts import nccl
@@ -30,7 +30,7 @@ def register(check: nccl.Check | None) -> None:
         for full in core._dispatch_get_registrations_for_dispatch_key(key):
             space, _, name = full.partition("::")
             if space == "c10d":
-                ours.impl(name, _kernel(name, check), key, allow_override=True)
+                ours.impl(name, untraced(_kernel(name, check)), key, allow_override=True)
 
 
 def _kernel(name: str, check: nccl.Check | None) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -36,7 +36,9 @@ def check(name: str, group: Any, args: tuple[Any, ...]) -> None:
             kind = torch.ops.xdevice_virtual.reduction(arg)[0]
             if kind in _BITWISE:
                 raise ValueError(f"Cannot use ReduceOp.{_BITWISE[kind]} with NCCL")
-    if tensors and name not in _MESSAGES:
+    if name == "barrier":
+        _check_gpus(group, _gpu_of_barrier(group, args[2]))
+    elif tensors and name not in _MESSAGES:
         _check_gpus(group, tensors[0].get_device())
 
 
@@ -75,13 +77,13 @@ def _refuse_devices(name: str) -> None:
 # ---------------------------------------------------------------- one GPU for each process
 
 _KEY = "xdevice/gpu"
-_proved: dict[str, set[int]] = {}
+_proved: dict[str, list[int]] = {}
 """By name of the group: the GPUs with which this process is in it, and no other process is."""
 
 
 def _check_gpus(group: Any, index: int) -> None:
     """Raise NCCL's error where another process of the group uses this GPU; as there, the first collective finds out."""
-    proved = _proved.setdefault(group.group_name, set())
+    proved = _proved.setdefault(group.group_name, [])
     if index in proved:
         return
     store, size = dist.distributed_c10d._world.pg_map[group][1], group.size()
@@ -92,7 +94,16 @@ def _check_gpus(group: Any, index: int) -> None:
     for rank, gpu in enumerate(found):
         if gpu in found[:rank]:
             _refuse_gpu(rank, found.index(gpu), index)
-    proved.add(index)
+    proved.append(index)
+
+
+def _gpu_of_barrier(group: Any, given: Sequence[int]) -> int:
+    """The GPU on which NCCL waits, which need not be the current one."""
+    if given:
+        return given[0]
+    if group.bound_device_id is not None:
+        return int(group.bound_device_id.index)
+    return next(iter(_proved.get(group.group_name, ())), dist.get_rank() % torch.cuda.device_count())
 
 
 def _gpu(index: int) -> str:

@@ -45,6 +45,7 @@ def replace() -> None:
     for module in (_C10D, "torch.distributed", "torch.distributed.device_mesh"):
         replace_name(f"{module}:split_group", _split)
     replace_name(f"{_C10D}:_get_split_source", lambda group: None)  # gloo makes groups, and splits none for NCCL
+    replace_name("torch.autograd.profiler:_rewrite_name", _named(torch.autograd.profiler._rewrite_name))
     replace_name(f"{_C10D}:_new_process_group_helper", _made(c10d._new_process_group_helper, faithful))
 
 
@@ -79,13 +80,32 @@ def _made(make: Callable[..., Any], faithful: bool) -> Callable[..., Any]:
 
         dtensor.replace()
         group, store = make(*args, **kwargs)
+        if store is None:  # of a process that is not in the group
+            return group, store
         cpu = torch.device("cpu")
-        if not faithful and store is not None and cpu not in group._device_types:  # of a process in the group
+        if cpu in group._device_types:
+            _on_cpu.append(True)
+        elif not faithful:
             served = group._get_backend(torch.device(in_use().name))
             group._register_backend(cpu, dist.ProcessGroup.BackendType.GLOO, served)
         return group, store
 
     return made
+
+
+_on_cpu: list[bool] = []
+"""Filled where gloo has a group for the CPU."""
+
+
+def _named(rewrite: Callable[..., str]) -> Callable[..., str]:
+    """The function that names a profiler's events: the work is NCCL's where gloo has no other."""
+
+    def rewritten(name: str, with_wildcard: bool = False) -> str:
+        made: str = rewrite(name=name, with_wildcard=with_wildcard)
+        stands_in = made.startswith("gloo:") and in_use().name == "cuda" and not _on_cpu
+        return f"nccl{made[4:]}" if stands_in else made
+
+    return rewritten
 
 
 _last: Any = None
