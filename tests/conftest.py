@@ -36,6 +36,8 @@ RECIPES = {"clusters": "torch"}  # whose packages are installed there only
 # Promises, by parts of their names: TensorFlow's allocator waits ten seconds for memory, JAX compiles for each number.
 WEEKLY = {"tensorflow": ("huge",), "jax": ("-one]", "-three]", "-four]", "-twice]")}
 
+LONG_TO_IMPORT = {"torch_libraries"}  # which a push leaves to the week
+
 NO_PARAMETERS = SimpleNamespace(params={}, id="")
 
 
@@ -67,6 +69,8 @@ def pytest_ignore_collect(collection_path, config):
     folder, name = collection_path.parent.name, collection_path.stem.removeprefix("test_")
     if name == collection_path.stem:
         return None
+    if name in LONG_TO_IMPORT and not config.getoption("--weekly"):
+        return True
     if folder == "virtual" and name == "together":
         return True if len(backends_of(config)) == 1 else None
     virtual = os.environ.get("XDEVICE_VIRTUAL_GPUS", "0") not in ("", "0")

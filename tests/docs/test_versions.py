@@ -46,6 +46,12 @@ def test_the_alarm_covers_each_framework():
     assert [set(family.split(", ")) for family in families][:2] == [set(run.PACKAGES), set(run.PACKAGES) - {"mxnet"}]
 
 
+def test_any_environment_may_be_weekly():
+    headers = re.findall(r"^\[testenv:(.*)\]$", TOX, re.MULTILINE)
+    # tox knows a factor that is in a header as a part of that name alone
+    assert not [header for header in headers for word in ("weekly", "newest", "pre") if word in re.split(r"\W", header)]
+
+
 def test_an_older_version_is_given_what_it_needs():
     assert run.wanted("paddle", "2.6.2") == ["paddlepaddle==2.6.2", "numpy<2", "setuptools<81"]
     assert run.wanted("paddle", "3.0.0") == ["paddlepaddle==3.0.0", "setuptools"]
