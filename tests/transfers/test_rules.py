@@ -197,3 +197,13 @@ def test_copies_of_a_librarys_threads_are_those_of_its_loop(reported):
         "import threading\nthread = threading.Thread(target=Tensor().item)\nthread.start()\nthread.join()\n"
     )
     assert [(each.line, each.rule) for each in report] == [(0, "")]
+
+
+def test_a_library_that_trains_after_a_loop_is_a_loop_too(reported):
+    report = reported("model = Tensor()\nfor _ in range(3):\n    pass\nmodel.fit(5)\n")
+    assert [each.rule for each in report] == ["loop-of-a-library"]
+
+
+def test_what_an_if_lets_a_line_read_is_no_condition(reported):
+    report = reported("for i in range(8):\n    step()\n    if i % 2: print(Tensor().item())\n")
+    assert [each.rule for each in report] == ["number-per-step"]

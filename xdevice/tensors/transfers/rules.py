@@ -15,6 +15,9 @@ _NUMBER = 8
 _OFTEN = 3
 """Copies at one line that are taken for repeated although no step or loop is known."""
 
+_RARE = 0.2
+"""Copies in a step, at most, of what is done now and then."""
+
 
 class Facts:
     """A line and its program, as rules see them."""
@@ -69,7 +72,7 @@ class Facts:
         """Whether five steps or a loop come before it, or an ``if``, which may let only some turns pass."""
         place = self.site.place
         if self.per_step is not None or place is None:
-            return self.per_step is not None and self.per_step <= 0.2
+            return self.per_step is not None and self.per_step <= _RARE
         return syntax.follows_loop(place) or syntax.is_conditional(place)
 
     @property
@@ -170,7 +173,7 @@ class Rule(NamedTuple):
 RULES = (
     Rule(
         "loop-of-a-library",
-        lambda at: at.trains and at.is_often,
+        lambda at: at.trains and at.copies >= _OFTEN and (at.per_step or 1) > _RARE,
         "the library's own loop copies: larger batches, or several steps in one (steps_per_execution), copy less often",
     ),
     Rule(

@@ -72,8 +72,9 @@ def adds_up(place: Place) -> bool:
 
 
 def decides(place: Place) -> bool:
-    """Whether the line is the condition of an ``if``, a ``while`` or an ``assert``."""
-    return any(isinstance(node, (ast.If, ast.While, ast.Assert)) for node in _statements(place))
+    """Whether the line is the condition of an ``if``, a ``while`` or an ``assert``, and no more than that."""
+    found = [node for node in _statements(place) if isinstance(node, (ast.If, ast.While, ast.Assert))]
+    return any(isinstance(node, ast.Assert) or node.body[0].lineno > node.lineno for node in found)
 
 
 def is_conditional(place: Place) -> bool:
