@@ -51,6 +51,8 @@ def shown(output: dict[str, Any]) -> str:
         text = COLOURS.sub("", "\n".join(output["traceback"]))
     elif "text/html" in output["data"]:
         return "".join(output["data"]["text/html"])
+    elif "image/svg+xml" in output["data"]:
+        return f"<div>{''.join(output['data']['image/svg+xml'])}</div>"
     else:
         text = "".join(output["data"]["text/plain"])
     return f"```text\n{text.rstrip()}\n```"
