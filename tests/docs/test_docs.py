@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import tomllib
 
 import xdevice
 from xdevice.framework import choosing as registry
@@ -44,6 +45,12 @@ def test_the_examples_of_a_page_run_in_order(page, numpy_chosen):
 @pytest.mark.parametrize("page", PAGES)
 def test_every_python_block_is_run(page):
     assert all(FILE.match(block) or block.startswith(">>> ") for block in blocks(page))
+
+
+def test_what_other_projects_tests_cannot_have_is_in_the_words_of_the_page():
+    listed = tomllib.loads((DOCS.parent / "tests/foreign/cannot.toml").read_text(encoding="utf-8"))
+    page = " ".join((DOCS / "virtual.md").read_text(encoding="utf-8").split())
+    assert listed and [words for words in listed if words not in page] == []
 
 
 @pytest.mark.weekly
