@@ -52,6 +52,8 @@ def main() -> int:
             print(*names, sep="\n")
             return 0
         found = tests.run(names[:: max(1, len(names) // options.limit)] if options.limit else names)
+        if not found:
+            raise SystemExit("pytest ran none of the tests: see above")
         failed = [test for test, result in found.items() if result["outcome"] not in ("passed", "skipped")]
         causes = sort_by_cause(found, tests.fail_on_the_cpu(failed))
     if options.json:
