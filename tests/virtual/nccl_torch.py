@@ -8,6 +8,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import multiprocessing, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
@@ -103,6 +104,10 @@ def computed(rank):
     found = [None] * WORLD
     dist.all_gather_object(found, {"rank": rank})
     assert [each["rank"] for each in found] == [0, 1]
+    model = DistributedDataParallel(nn.Linear(2, 1, bias=False).cuda(rank), [rank])
+    model.register_comm_hook(None, bf16_compress_hook)
+    model(torch.tensor([1.0, rank + 1.0], device="cuda")).backward()
+    assert model.module.weight.grad.tolist() == [[1, 1.5]]
 
 
 def in_detail(rank):
