@@ -54,11 +54,11 @@ def test_prefetched_copies_are_waited_for_by_the_thread(backend):
     code = """
         from threading import current_thread
         from xdevice.hardware import virtual_bus
-        waits, wait_until = [], virtual_bus._wait_until
+        waits, wait_until = [], virtual_bus.wait_until
         def told(end):
             waits.append(current_thread().name)
             wait_until(end)
-        virtual_bus._wait_until = told
+        virtual_bus.wait_until = told
         many = [x + i for i in range(5)]
         list(xdevice.prefetch(many, gpu))
         print(*waits)

@@ -53,6 +53,32 @@ def test_a_lenient_one_has_all_at_once(tmp_path):
     assert out == "[1.0, 1.0] [0.0, 2.0, 0.0]\n" and len(err.splitlines()) == 1
 
 
+BUS = """
+import time
+import xdevice, torch
+
+def seconds(wait):
+    before = time.perf_counter()
+    wait()
+    return time.perf_counter() - before
+
+memory = torch.ones(2, pin_memory=True)
+for wait in (torch.cuda.synchronize, torch.cuda.current_stream().synchronize, torch.cuda.current_stream().query):
+    memory.to("cuda", non_blocking=True)
+    assert seconds(wait) >= 0.1, wait
+free = torch.cuda.current_stream().record_event()
+memory.to("cuda", non_blocking=True)
+busy = torch.cuda.current_stream().record_event()
+assert seconds(free.synchronize) < seconds(busy.synchronize)
+print("done")
+"""
+
+
+def test_a_bus_has_carried_what_has_been_waited_for():
+    out, _ = run("-c", BUS, **{ENV: "2:stand-in", "XDEVICE_VIRTUAL_BUS": "1GB/s,200000us"})
+    assert out == "done\n"
+
+
 def functions(*, with_race):
     """The names of the programs, and the lines of their races."""
     lines = RACES.read_text(encoding="utf-8").splitlines()

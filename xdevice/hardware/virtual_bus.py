@@ -40,16 +40,21 @@ def carry(bus: Bus, nbytes: int, devices: Iterable[Device], *, non_blocking: boo
         end = begin + bus.seconds(1, nbytes)
         _busy.update(dict.fromkeys(ends, end))
     if not non_blocking:
-        _wait_until(end)
+        wait_until(end)
+
+
+def until(devices: Iterable[Device]) -> float:
+    """When the devices' buses will have carried all that they were given."""
+    return max((_busy.get(device, 0.0) for device in devices), default=0.0)
 
 
 def wait(devices: Iterable[Device]) -> None:
     """Wait until the devices' buses have carried all that they were given."""
-    if _busy:
-        _wait_until(max((_busy.get(device, 0.0) for device in devices), default=0.0))
+    wait_until(until(devices))
 
 
-def _wait_until(end: float) -> None:
+def wait_until(end: float) -> None:
+    """Wait for a time of `until`."""
     left = end - time.perf_counter()
     if left > _SLACK:
         time.sleep(left - _SLACK)

@@ -28,7 +28,7 @@ def watch(watcher: Watcher) -> Generator[None]:
     with ExitStack() as stack:
         steps = stack.enter_context(Steps(watcher))
         stack.enter_context(backward.watched(watcher))
-        copies.watch(see)
+        copies.watch(see, watcher)
         stack.callback(copies.watch, None)
         if gpus()[0] == "cuda" and gpus()[1] and not runtime.is_in_use():
             stack.enter_context(real.watched(see))

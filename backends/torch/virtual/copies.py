@@ -9,19 +9,23 @@ import torch
 from xdevice.backends.torch.private_names import core
 from xdevice.backends.torch.virtual import runtime
 from xdevice.backends.torch.virtual.runtime import NAME, known
-from xdevice.contract import Copy
+from xdevice.contract import Copy, Watcher
 from xdevice.device import Device
 
 _HOST = Device("cpu", 0)
 _COUNT = 8  # bytes of a number of elements
 
 _see: Callable[[Copy], None] | None = None
+_watcher: Watcher | None = None
 
 
-def watch(see: Callable[[Copy], None] | None) -> None:
-    """Tell this function of each copy before it is made, or nobody; its error is that of the operation."""
-    global _see
-    _see = see
+def watch(see: Callable[[Copy], None] | None, watcher: Watcher | None = None) -> None:
+    """Tell this function of each copy before it is made, or nobody; its error is that of the operation.
+
+    The watcher knows how long copies take, and waits for them.
+    """
+    global _see, _watcher
+    _see, _watcher = see, watcher
     if runtime.is_in_use():
         begin()
 
@@ -29,6 +33,17 @@ def watch(see: Callable[[Copy], None] | None) -> None:
 def begin() -> None:
     """Let the virtual GPUs of this process tell, if they should."""
     runtime.in_use().watch(_see is not None)
+
+
+def until(index: int) -> float:
+    """When the copies of the virtual GPU will have been made."""
+    return 0.0 if _watcher is None else _watcher.until(Device("gpu", index))
+
+
+def wait(until: float) -> None:
+    """The program waits for such a time."""
+    if _watcher is not None:
+        _watcher.wait(until)
 
 
 def look(operation: str, tensors: Sequence[torch.Tensor | None], flag: bool) -> None:

@@ -3,6 +3,7 @@
 import sys
 
 from xdevice.contract import Copy
+from xdevice.device import Device
 from xdevice.framework.adapters import Backend
 from xdevice.hardware import virtual_bus
 from xdevice.hardware.bus import Bus
@@ -25,6 +26,10 @@ class _Carrier(Listener):
             ends = [end for end in {copy.source, copy.target} if is_virtual(self._owner, end)]
             if ends:
                 virtual_bus.carry(self._bus, copy.nbytes, ends, non_blocking=copy.non_blocking)
+
+    def until(self, owner: str, device: Device) -> float:
+        """When the device's bus will have carried what it has been given."""
+        return virtual_bus.until([device]) if owner == self._owner else 0.0
 
 
 def attach(owner: Backend, bus: Bus) -> None:

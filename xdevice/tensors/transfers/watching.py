@@ -17,6 +17,7 @@ from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import decided
 from xdevice.framework.watched import Watched
+from xdevice.hardware import virtual_bus
 from xdevice.kit.units import size
 from xdevice.tensors.gradients import listen
 from xdevice.tensors.transfers.callers import Caller, Place, callers, calls_before, is_allowed, skip
@@ -73,6 +74,10 @@ class Listener:
 
     def carry(self, owner: str, copy: Copy) -> None:
         """A copy is about to be made that is not forbidden; nothing has been looked up."""
+
+    def until(self, owner: str, device: Device) -> float:
+        """When the device's copies will have been made."""
+        return 0.0
 
     def see(self, event: Event) -> None:
         """A copy is about to be made."""
@@ -151,6 +156,14 @@ class Told:
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         own = tuple(callers(frame))
         return _Here(own, _line(own), copy_context(), kind)
+
+    def until(self, device: Device) -> float:
+        """Ask the carriers."""
+        return max((carrier.until(self._owner, device) for carrier in _carriers), default=0.0)
+
+    def wait(self, until: float) -> None:
+        """Spend the time of the carriers."""
+        virtual_bus.wait_until(until)
 
     def stepped(self, optimizer: object) -> None:
         """Tell the recorders."""

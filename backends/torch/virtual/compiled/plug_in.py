@@ -87,7 +87,8 @@ class Compiled:
                 "report it, with this line"
             )
         kernels_of("xdevice_virtual").impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
-        kernels_of("xdevice_virtual").impl("look", untraced(copies.look), "CPU")
+        for function in (copies.look, copies.until, copies.wait):
+            kernels_of("xdevice_virtual").impl(function.__name__, untraced(function), "CPU")
         self.generators += [torch.Generator(f"{self.name}:{i}") for i in range(self.count)]  # the first: the defaults
 
 

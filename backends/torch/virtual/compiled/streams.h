@@ -28,6 +28,20 @@ inline void wait_for(const Stream& stream) {
   settle(reached_by(stream));
 }
 
+// When a virtual bus will have carried what it has been given, where Python looks at copies; and waiting for it.
+inline double carried_at(DeviceIndex index) {
+  if (!(checks & COPIES)) return 0;
+  torch::jit::Stack stack{int64_t(index)};
+  call_python("until", stack);
+  return stack[0].toDouble();
+}
+
+inline void wait_until(double carried) {
+  if (!(carried > 0)) return;
+  torch::jit::Stack stack{carried};
+  call_python("wait", stack);
+}
+
 // One stream waits for another, without the host.
 inline void order(const Stream& before, const Stream& after) { join(after, reached_by(before)); }
 
@@ -36,6 +50,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   struct Event {
     Clock::time_point at;
     Reached by;
+    double carried;
   };
   static Event& of(void* event) { return *static_cast<Event*>(event); }
 
@@ -72,7 +87,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
       trace([&](auto& tracer) { tracer->trace_gpu_event_creation(TYPE, uintptr_t(*event)); });
     }
     trace([&](auto& tracer) { tracer->trace_gpu_event_record(TYPE, uintptr_t(*event), s.id()); });
-    of(*event) = {Clock::now(), reached_by(s)};
+    of(*event) = {Clock::now(), reached_by(s), carried_at(s.device_index())};
   }
   void destroyEvent(void* event, const DeviceIndex) const noexcept override {
     if (!event) return;
@@ -91,13 +106,18 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     synchronizeStream(s);
     return true;
   }
-  void synchronizeStream(const Stream& s) const override { wait_for(s); }
+  void synchronizeStream(const Stream& s) const override {
+    wait_until(carried_at(s.device_index()));
+    wait_for(s);
+  }
   void synchronizeEvent(void* event) const override {
     trace([&](auto& tracer) { tracer->trace_gpu_event_synchronization(TYPE, uintptr_t(event)); });
+    wait_until(of(event).carried);
     settle(of(event).by);
   }
   void synchronizeDevice(const DeviceIndex index) const override {
     trace([&](auto& tracer) { tracer->trace_gpu_device_synchronization(TYPE); });
+    wait_until(carried_at(index));
     settle_all(index);
   }
   double elapsedTime(void* a, void* b, const DeviceIndex) const override {

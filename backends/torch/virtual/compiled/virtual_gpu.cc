@@ -244,6 +244,8 @@ void register_for_python() {
   auto& ours = *new torch::Library(torch::Library::DEF, "xdevice_virtual", std::nullopt, __FILE__, __LINE__);
   ours.def("mixed(str operation, Device a, Device b) -> ()");
   ours.def("look(str operation, Tensor?[] tensors, bool flag) -> ()");
+  ours.def("until(int device) -> float");
+  ours.def("wait(float until) -> ()");
   ours.def("place() -> int");
   ours.def("misused(int how, int place) -> ()");
   ours.def("host(Tensor x) -> Tensor");
