@@ -43,7 +43,7 @@ STAND_IN = (
     *each(_LIBRARY, "MXKVStoreCreate", "a store for NCCL sums on the devices"),
     *each(_LIBRARY, "MXImperativeInvokeEx MXNetFuncCall", _OPERATION),
     *each(_LIBRARY + "MXNDArray", "Save SaveRawBytes Load LoadFromBuffer LoadFromRawBytes", "files name GPUs"),
-    *each("mxnet.ndarray:", "from_dlpack", "an array comes back on its GPU", ("dlpack",)),
+    *each(_LIBRARY + "MXNDArray", "ToDLPack FromDLPackEx", "DLPack knows virtual GPUs"),
     *each("mxnet.ndarray.register:", "_imperative_invoke", _WIDER, ("handle", "ndargs", "keys", "vals", "out")),
     *each("mxnet.gluon:HybridBlock.", "_call_cached_op", _WIDER, ("self",)),
     *each("mxnet.ndarray.numpy._op:_api_internal.", "tensordot", _WIDER),

@@ -50,6 +50,7 @@ STAND_IN = (
     *each(_OPS, "EagerTensor.device EagerTensor.backing_device SymbolicTensor.device Operation.device", _SHOWN),
     *each(_OPS, "Graph._create_op_helper", _SOFT, ("self", "op", "compute_device")),
     *each(f"{_PYTHON}pywrap_tfe:TFE_Py_", "FastPathExecute Execute ExecuteCancelable", _SOFT),
+    *each(f"{_PYTHON}pywrap_tfe:TFE_", "ToDlpackCapsule FromDlpackCapsule DlpackDevice", "DLPack knows virtual GPUs"),
     *each(_OPS, "Operation._set_device_from_string", _TRANSLATED),
     *each(_OPS, "_EagerTensorBase._copy_nograd", _TRANSLATED, ("ctx", "device_name")),
     *each(

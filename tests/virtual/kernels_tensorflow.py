@@ -13,12 +13,13 @@ from tensorflow.python.framework import kernels, op_def_registry
 
 # what keeps state or is TensorFlow's own business, whose handles stay where they are
 APART = """
-    Dataset TPU Tpu Xla Summary Reader Queue Table Calibration Sdca Test KernelLabel Dummy Delete Rpc Save
+    TPU Tpu Xla Summary Reader Queue Calibration Sdca Test KernelLabel Dummy Delete Rpc Save
     Restore Accumulator Barrier Map MemoryCache Mkl _ Dump Stub Iterator Boosted Collective Print Assert
     PyFunc Experimental Fake Abort Checkpoint Kmeans KMC2 Candidate Skipgram Quantize quantiz Custom Debug
     File LMDB Record Deadline Sleep WithDefault GraphDef Unbatch Microfrontend TensorArray Session DeepCopy
 """
 NOT_IN_PART = "Const", "Enter", "Exit", "Merge", "PreventGradient"  # of graphs, and of control flow
+ON_THE_HOST = "Dataset", "Table"  # whose handles are on the CPU with them; iterators and look-ups follow
 HANDLES = tf.resource.as_datatype_enum, tf.variant.as_datatype_enum
 
 
@@ -26,7 +27,10 @@ def takes_plain_tensors(name):
     definition = op_def_registry.get(name)
     if definition is None or not definition.output_arg or any(word in name for word in APART.split()):
         return False
-    return not any(arg.is_ref or arg.type in HANDLES for arg in [*definition.input_arg, *definition.output_arg])
+    arguments, handles = [*definition.input_arg, *definition.output_arg], HANDLES
+    if any(word in name for word in ON_THE_HOST):
+        handles = ()
+    return not any(arg.is_ref or arg.type in handles for arg in arguments)
 
 
 def dtypes_of(found, attribute):
@@ -54,7 +58,7 @@ for name, found in sorted(kernels_of.items()):
     if "CPU" not in found or not (takes_plain_tensors(name) or name == "VarHandleOp"):
         continue
     if "GPU" not in found:
-        if name not in NOT_IN_PART and "Batch" not in name:
+        if name not in NOT_IN_PART and ("Batch" not in name or "Dataset" in name):
             print(name)
     elif name not in NOT_IN_PART:
         for attribute in op_def_registry.get(name).attr:

@@ -6,7 +6,6 @@ GPU's. What arrives is copied to its GPU: to JAX, the memory that it had is the 
 
 from __future__ import annotations
 
-import ctypes
 from functools import wraps
 from importlib import import_module
 from typing import Any
@@ -15,11 +14,7 @@ import jax
 
 from xdevice.backends.jax import hardware
 from xdevice.backends.jax.virtual import lists
-
-_CPU, _CUDA = 1, 2  # DLPack's numbers
-_device_in: Any = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
+from xdevice.kit.dlpack import CPU, CUDA, labelled
 
 
 def start(array: Any, is_inner: Any) -> None:
@@ -29,16 +24,16 @@ def start(array: Any, is_inner: Any) -> None:
     def device(self: Any) -> tuple[Any, int]:
         found: tuple[Any, int] = where(self)
         index = _ordinal(self)
-        return (type(found[0])(_CUDA), index - 1) if index and not is_inner() else found
+        return (type(found[0])(CUDA), index - 1) if index and not is_inner() else found
 
     def exported(self: Any, *, stream: Any = None, dl_device: Any = None, **options: Any) -> Any:
         index = _ordinal(self)
         if not index or is_inner():
             return export(self, stream=stream, dl_device=dl_device, **options)
-        if dl_device is None or int(dl_device[0]) == _CUDA:
+        if dl_device is None or int(dl_device[0]) == CUDA:
             index = index if dl_device is None else dl_device[1] + 1
             there = jax.device_put(self, _gpu(index - 1))
-            return _labelled(export(there, **options), _CUDA, index - 1)
+            return labelled(export(there, **options), CUDA, index - 1)
         return export(self, dl_device=dl_device, **options)  # to the host
 
     array.__dlpack_device__, array.__dlpack__ = device, exported
@@ -54,22 +49,15 @@ def _gpu(index: int) -> Any:
     return lists.gpus_in(hardware.every_local_device())[index]
 
 
-def _labelled(capsule: Any, kind: int, index: int) -> Any:
-    """The capsule, after it was told on which device its memory is: behind the address of that."""
-    label = (ctypes.c_int * 2).from_address(_device_in(capsule, b"dltensor") + ctypes.sizeof(ctypes.c_void_p))
-    label[:] = [kind, index]
-    return capsule
-
-
 class _OnTheHost:
     """An array of a virtual GPU, of whatever framework, as one of the host."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
-        self.__dlpack_device__ = lambda: (_CPU, 0)
+        self.__dlpack_device__ = lambda: (CPU, 0)
 
     def __dlpack__(self, **_: Any) -> Any:
-        return _labelled(self._array.__dlpack__(), _CPU, 0)
+        return labelled(self._array.__dlpack__(), CPU, 0)
 
 
 def _to_its_gpu(take: Any) -> Any:
@@ -78,8 +66,8 @@ def _to_its_gpu(take: Any) -> Any:
         if isinstance(external_array, jax.Array) and (own := _ordinal(external_array)):
             made: Any = external_array.copy() if copy else external_array
             return jax.device_put(made, device or _gpu(own - 1))
-        kind, index = getattr(external_array, "__dlpack_device__", lambda: (_CPU, 0))()
-        if int(kind) != _CUDA:
+        kind, index = getattr(external_array, "__dlpack_device__", lambda: (CPU, 0))()
+        if int(kind) != CUDA:
             return take(external_array, device, copy)
         return jax.device_put(take(_OnTheHost(external_array), None, copy), device or _gpu(index))
 

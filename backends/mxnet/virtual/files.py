@@ -1,4 +1,4 @@
-"""Saved arrays and pickles hold ``gpu(i)``, as those of MXNet with CUDA do, and come back there.
+"""Saved arrays, pickles and DLPack's capsules hold ``gpu(i)``, as those of MXNet with CUDA do, and come back there.
 
 MXNet's library writes the context that it has for a virtual GPU, ``cpu(1001 + i)``, and loads to the CPU. Its contexts
 are rewritten after it has written them, and arrays that say ``gpu(i)`` are moved after it has read them.
@@ -18,6 +18,7 @@ import mxnet as mx
 from mxnet.ndarray.sparse import _ndarray_cls
 
 from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL
+from xdevice.kit import dlpack
 
 _CPU, _GPU = 1, 2
 _MAGIC = 0xF993FAC9, 0xF993FACA  # of an array, with the shapes of MXNet and with those of NumPy
@@ -75,6 +76,30 @@ def start(library: Any, checked: Callable[[int], int]) -> None:
     library.MXNDArraySave, library.MXNDArraySaveRawBytes = saved, saved_raw
     library.MXNDArrayLoad, library.MXNDArrayLoadFromBuffer = loaded, loaded_buffer
     library.MXNDArrayLoadFromRawBytes = loaded_raw
+    _start_dlpack(library, checked)
+
+
+def _start_dlpack(library: Any, checked: Callable[[int], int]) -> None:
+    export, take = library.MXNDArrayToDLPack, library.MXNDArrayFromDLPackEx
+
+    def exported(handle: Any, tensor: Any) -> int:
+        status: int = export(handle, tensor)
+        device = dlpack.device_at(tensor._obj.value)
+        if status == 0 and device[0] == dlpack.CPU and device[1] >= FIRST_VIRTUAL:
+            device[:] = [dlpack.CUDA, device[1] - FIRST_VIRTUAL]
+        return status
+
+    def taken(tensor: Any, transient: Any, handle: Any) -> int:
+        device = dlpack.device_at(getattr(tensor, "value", None) or ctypes.addressof(tensor._obj))
+        kind, index = device
+        if kind == dlpack.CUDA:
+            device[:] = [dlpack.CPU, 0]
+        status: int = take(tensor, transient, handle)
+        if status == 0 and kind == dlpack.CUDA:
+            handle._obj.value = _moved(library, handle._obj.value, checked(index))
+        return status
+
+    library.MXNDArrayToDLPack, library.MXNDArrayFromDLPackEx = exported, taken
 
 
 def _path(name: Any) -> Path:

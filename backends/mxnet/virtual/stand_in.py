@@ -43,7 +43,6 @@ def start(n: int) -> None:
     kernels.start()
     library.MXGetLastError = _in_gpus(library.MXGetLastError, n)
     files.start(library, lambda index: _checked(index, n))
-    _take_dlpack()
     Features()["CUDA"] = Feature(b"CUDA", True)
     text.translate(lambda value: _in_text(value, n))
 
@@ -106,26 +105,6 @@ def _without_nccl(create: Callable[..., int]) -> Callable[..., int]:
         return create(ctypes.c_char_p(b"device") if name.value == b"nccl" else name, out)
 
     return call
-
-
-class _Capsule(ctypes.Structure):
-    """The first fields of a ``DLTensor``."""
-
-    _fields_ = (("data", ctypes.c_void_p), ("kind", ctypes.c_int), ("index", ctypes.c_int))
-
-
-def _take_dlpack() -> None:
-    """Bring what comes back through DLPack to its GPU; MXNet takes it for the CPU's, whatever its index."""
-    library: Any = mx.nd
-    prototype = ctypes.PYFUNCTYPE(ctypes.POINTER(_Capsule), ctypes.py_object, ctypes.c_char_p)
-    take, pointer = library.from_dlpack, prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
-
-    def from_dlpack(dlpack: Any) -> Any:
-        index = pointer(dlpack, b"dltensor").contents.index - FIRST_VIRTUAL
-        taken = take(dlpack)
-        return taken.copyto(mx.gpu(index)) if index >= 0 else taken
-
-    library.from_dlpack = library.ndarray.from_dlpack = from_dlpack
 
 
 def _tell(pointer: Any, value: int) -> int:

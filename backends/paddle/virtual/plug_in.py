@@ -38,6 +38,7 @@ def in_place(n: int, force: bool) -> Generator[None]:
         "CUSTOM_DEVICE_ROOT": str(path.parent),
         "XDEVICE_PADDLE_VIRTUAL_GPUS": str(n),
         "XDEVICE_PADDLE_VIRTUAL_MEMORY": str(virtual_memory.limit() or 0),
+        "FLAGS_enable_api_kernel_fallback": "1",  # to the CPU's kernels: there are no others
         "FLAGS_use_stride_kernel": "0",  # only CPU kernels support views (PaddlePaddle 3.0 and 3.3.1)
         _LOG: os.environ.get(_LOG, "1"),  # otherwise it logs each step of loading
     }

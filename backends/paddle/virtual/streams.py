@@ -19,6 +19,8 @@ _FLAGS: dict[str, Any] = {
 }
 """What only builds with CUDA have, with its default. The values change nothing on virtual GPUs."""
 
+_FALLBACK = "FLAGS_enable_api_kernel_fallback"  # it stays on: all that virtual GPUs have is the CPU's kernels
+
 
 def start(core: Any) -> None:
     """Provide them; ``core`` has the places already."""
@@ -33,6 +35,7 @@ class _Flags:
     def __init__(self, known: Any) -> None:
         self._known, self._more = known, {f"FLAGS_{name}": value for name, value in _FLAGS.items()}
         self._more = {name: value for name, value in self._more.items() if not known.is_public(name)}
+        self._more[_FALLBACK] = True
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._known, name)

@@ -29,7 +29,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.framework import ops as _ops
 
 from xdevice.backends.tensorflow import hardware
-from xdevice.backends.tensorflow.virtual import answers, layouts, runtimes, soft_placement
+from xdevice.backends.tensorflow.virtual import answers, dlpack, layouts, runtimes, soft_placement
 from xdevice.kit import virtual_request
 
 NAME = "xdevice virtual GPU"
@@ -61,6 +61,7 @@ def start(n: int) -> None:
     _name_arguments()
     _name_errors()
     _reduce_without_nccl()
+    dlpack.start()
     layouts.start()
     if not virtual_request.current().lenient:
         soft_placement.start()
@@ -215,7 +216,14 @@ def _name_tensors() -> None:
     _show(ops.SymbolicTensor, "device")
     base = ops._EagerTensorBase
     copy = base._copy_nograd
-    base._copy_nograd = lambda self, ctx=None, device_name=None: copy(self, ctx, to_real(device_name))
+
+    def copied(self: Any, ctx: Any = None, device_name: Any = None) -> Any:
+        try:
+            return copy(self, ctx, to_real(device_name))
+        except RuntimeError as error:  # of a device that does not exist
+            raise type(error)(_HOSTS.sub(_shown, str(error))) from None
+
+    base._copy_nograd = copied
 
 
 def _name_operations() -> None:
