@@ -90,7 +90,7 @@ def frameworks_of(folder, name, config):
         return {name.removeprefix("quirks_")}
     if folder == "transfers":
         return {name} if name in WITH_LISTS else {"numpy"} if name in FOR_ANY else set()
-    if folder == "virtual" and name in ("private_names", "visible_devices"):
+    if folder == "virtual" and name in ("differences", "private_names", "visible_devices"):
         return WITH_LISTS
     return {name.partition("_")[0]} if folder in ("quirks", "virtual") else set()  # test_torch_libraries: PyTorch's
 

@@ -1,0 +1,155 @@
+"""What docs/virtual.md says that does not work, or differs, while virtual GPUs stand in: each entry is shown to be so.
+
+An entry that has become wrong, or that is not here, fails: the table is as long as it has to be.
+"""
+
+import re
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FRAMEWORKS = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "paddle": "PaddlePaddle", "mxnet": "MXNet"}
+
+SHOWN = {
+    "torch": {
+        "CUDA graphs raise an error": 'fails(torch.cuda.CUDAGraph, NotImplementedError, "CUDAGraph")',
+    },
+    "tensorflow": {
+        "device names in the runtime's own logs, profiles and a `SavedModel` say `CPU:2`": """
+            import pathlib, tempfile
+            class Model(tf.Module):
+                @tf.function(input_signature=[])
+                def one(self):
+                    with tf.device("/GPU:1"):
+                        return tf.ones(2) + 1
+            folder = pathlib.Path(tempfile.mkdtemp())
+            tf.saved_model.save(Model(), str(folder))
+            assert b"CPU:2" in (folder / "saved_model.pb").read_bytes()
+        """,
+        "a mesh of GPUs says that its type is `CPU`": """
+            mesh = tf.experimental.dtensor.create_mesh([("x", 2)], device_type="GPU")
+            assert mesh.device_type() == "CPU"
+        """,
+        "a session of TensorFlow 1 computes on the CPU where no device is named": """
+            v1 = tf.compat.v1
+            with tf.Graph().as_default(), v1.Session() as session:
+                x, seen = tf.ones(2) + 1, v1.RunMetadata()
+                session.run(x, options=v1.RunOptions(output_partition_graphs=True), run_metadata=seen)
+            assert {node.device[-5:] for graph in seen.partition_graphs for node in graph.node} == {"CPU:0"}
+        """,
+        "results of 32-bit integers, which GPUs keep in the host's memory, say `GPU:0`": """
+            assert (tf.constant([1]) + 1).backing_device.endswith("GPU:0")
+        """,
+    },
+    "jax": {
+        "`platform_dependent` takes its cpu branch": """
+            both = jax.jit(lambda x: jax.lax.platform_dependent(x, cpu=lambda x: x + 1, cuda=lambda x: x + 2))
+            assert both(jnp.zeros(1))[0] == 1
+        """,
+        "Pallas runs with `interpret=True` only": """
+            from jax.experimental import pallas
+            def kernel(given, made): made[...] = given[...] + 1
+            def call(**options):
+                x = jnp.ones(2)
+                return pallas.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((2,), "float32"), **options)(x)
+            assert call(interpret=True)[0] == 2
+            fails(call, ValueError, "Only interpret mode is supported")
+        """,
+        "cuDNN's attention raises an error": """
+            x = jnp.ones((1, 2, 1, 8), "bfloat16")
+            fails(lambda: jax.nn.dot_product_attention(x, x, x, implementation="cudnn"), RuntimeError, "cuDNN")
+        """,
+        "devices have no `compute_capability`": "assert not hasattr(jax.devices()[0], 'compute_capability')",
+        "`jax.export` says `cpu`": """
+            assert jax.export.export(jax.jit(lambda x: x))(jnp.ones(2)).platforms == ("cpu",)
+        """,
+        "`memoryview(x)` reads an array without an error": "assert memoryview(jnp.ones(2)).nbytes == 8",
+    },
+    "paddle": {
+        "`auto_cast` warns and computes in float32": """
+            with warnings.catch_warnings(record=True) as said, paddle.amp.auto_cast():
+                assert paddle.nn.Linear(2, 2)(paddle.ones([1, 2])).dtype == paddle.float32
+            assert "float16" in str(said[-1].message)
+        """,
+        "products and layers of 16-bit numbers, CUDA graphs, `SyncBatchNorm`, `to_dlpack` and `paddle.sparse.matmul` "
+        "raise an error": """
+            half, x = paddle.ones([2, 2]).astype("float16"), paddle.ones([2, 2, 2, 2])
+            fails(lambda: half @ half, RuntimeError, "float16")
+            fails(lambda: paddle.nn.functional.relu(half), RuntimeError, "float16")
+            fails(paddle.device.cuda.graphs.CUDAGraph, AssertionError, "CUDA Graph")
+            fails(lambda: paddle.nn.SyncBatchNorm(2)(x), RuntimeError, "sync_batch_norm")
+            fails(lambda: paddle.utils.dlpack.to_dlpack(x), NotImplementedError, "CustomPlace")
+            rows = paddle.sparse.sparse_csr_tensor([0, 1, 2], [0, 1], [1.0, 2.0], [2, 2])
+            fails(lambda: paddle.sparse.matmul(rows, paddle.ones([2, 2])), NotImplementedError, "sparse.matmul")
+        """,
+        "`alltoall` and `reduce_scatter` raise `NotImplementedError`": (
+            "test_paddle_stand_in.py::test_processes_have_a_gpu_each_and_train_together_to_the_cpus_numbers"
+        ),
+        "an `Executor` of a static graph, and what `paddle.jit.load` gives, compute on the CPU": """
+            assert paddle.static.Executor(paddle.CUDAPlace(0)).place.is_cpu_place()
+            path = tempfile.mkdtemp() + "/net"
+            paddle.jit.save(paddle.nn.Linear(2, 2), path, input_spec=[paddle.static.InputSpec([None, 2], "float32")])
+            assert paddle.jit.load(path)(paddle.ones([1, 2])).place.is_cpu_place()
+        """,
+        "`FLAGS_enable_api_kernel_fallback` stays on": """
+            paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
+            assert (paddle.ones([1]) + 1).cuda(1).item() == 2
+        """,
+    },
+    "mxnet": {
+        "an array from `from_dlpack` is a copy": """
+            x = mx.nd.ones(2, ctx=mx.gpu(0))
+            y = mx.nd.from_dlpack(x.to_dlpack_for_write())
+            y[:] = 5
+            assert y.context == mx.gpu(0) and x.asnumpy().tolist() == [1, 1]
+        """,
+        "run-time compilation raises an error": """
+            mx.rtc.CudaModule.__del__ = lambda module: None  # it fails, too
+            fails(lambda: mx.rtc.CudaModule("extern"), mx.MXNetError, "ENABLE_CUDA_RTC=1")
+        """,
+        "a symbol's graph (`Module`) has no float16 in dense layers, products and convolutions": """
+            layer = mx.sym.FullyConnected(mx.sym.var("x"), num_hidden=2)
+            fails(lambda: run(layer), mx.MXNetError, "float16 fully connected")
+        """,
+    },
+}
+"""What shows each: lines of a program, or a test."""
+
+FIRST = {
+    "torch": "import torch",
+    "tensorflow": "import tensorflow as tf",
+    "jax": "import jax, jax.numpy as jnp\nimport jax.export",
+    "paddle": "import tempfile, warnings, paddle",
+    "mxnet": """import mxnet as mx
+def run(symbol):
+    executor = symbol.simple_bind(mx.gpu(0), x=(1, 2), type_dict={"x": "float16"})
+    executor.forward()
+    return executor.outputs[0].asnumpy()""",
+}
+FAILS = """
+def fails(run, kind, words):
+    try: run()
+    except kind as error: assert words in str(error), error
+    else: raise AssertionError(f"no {kind.__name__} about {words}")
+"""
+
+
+def entries(backend):
+    page = (ROOT / "docs" / "virtual.md").read_text(encoding="utf-8")
+    table = page.partition("## What it means under each framework")[2]
+    row = next(line for line in table.splitlines() if line.startswith(f"| {FRAMEWORKS[str(backend)]} | "))
+    return row.strip(" |").split(" | ")[2].split("; ")
+
+
+def test_the_table_has_what_is_shown_and_nothing_else(backend):
+    assert entries(backend) == list(SHOWN[str(backend)])
+
+
+def test_each_difference_is_one(backend, program):
+    text = FIRST[str(backend)] + FAILS
+    for entry, lines in SHOWN[str(backend)].items():
+        if match := re.fullmatch(r"(test_\w+\.py)::(test_\w+)", lines):
+            assert f"def {match[2]}(" in Path(__file__).with_name(match[1]).read_text(encoding="utf-8")
+        else:
+            text += textwrap.dedent(lines) + f"\nprint({entry!r})\n"
+    assert program(text) == [entry for entry, lines in SHOWN[str(backend)].items() if not lines.startswith("test_")]
