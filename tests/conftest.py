@@ -33,9 +33,9 @@ WITH_LISTS = {"torch", "tensorflow", "paddle", "mxnet", "jax"}  # of the private
 ENGINE = "jax"
 ONE_ENGINE = dict.fromkeys(("explicit", "files", "restarts", "two_hosts"), ENGINE)
 RECIPES = {"clusters": "torch"}  # whose packages are installed there only
-# Promises, by parts of their names: TensorFlow's allocator waits ten seconds for memory, JAX compiles for each number.
-WEEKLY = {"tensorflow": ("huge",), "jax": ("-one]", "-three]", "-four]", "-twice]")}
-
+# Promises that a push leaves out, by parts of their names: TensorFlow's allocator waits ten seconds for memory, and JAX
+# compiles for each number of devices.
+WEEKLY = {"tensorflow": ("huge",), "jax": ("-one]", "-three]", "-four]", "-twice]", "sum_over_rows", "step_gradients")}
 LONG_TO_IMPORT = {"torch_libraries"}  # which a push leaves to the week
 
 NO_PARAMETERS = SimpleNamespace(params={}, id="")

@@ -172,7 +172,7 @@ assert [device_of(replica) for replica in replicas] == [first, second, cpu()]
     )
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 @pytest.mark.parametrize("framework", ON)
 def test_parts_of_keras_are_known(framework):
     run(

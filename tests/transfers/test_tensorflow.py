@@ -9,7 +9,7 @@ import pytest
 OPTIONS = "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"
 
 
-@pytest.mark.weekly(but="2:stand-in")
+@pytest.mark.weekly
 @pytest.mark.parametrize("gpus", ["2", "2:stand-in"])
 def test_copies_are_seen_and_refused(gpus):
     options = *OPTIONS, "--xdevice-backend=tensorflow", f"--xdevice-virtual-gpus={gpus}"

@@ -29,6 +29,7 @@ def ran(code, backend, bus=BUS):
     )  # fmt: skip
 
 
+@pytest.mark.weekly(but=("torch", "paddle", "mxnet", "jax"))
 @pytest.mark.needs("gradient")  # all but NumPy, which has one device
 def test_copies_take_their_time_each_way_and_it_is_said(backend):
     code = """

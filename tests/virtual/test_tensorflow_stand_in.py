@@ -190,6 +190,7 @@ def test_a_loop_whose_weights_are_made_in_its_first_step_has_the_cpus_numbers(pr
     assert virtual == pytest.approx(alone, rel=1e-4)
 
 
+@pytest.mark.weekly
 def test_images_with_their_channels_first_have_the_numbers_of_those_with_channels_last(program):
     (line,) = program(
         """

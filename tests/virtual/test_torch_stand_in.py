@@ -189,7 +189,7 @@ print(x.grad.tolist(), x.grad.device)
 """
 
 
-@pytest.mark.weekly(but="mode")
+@pytest.mark.weekly
 @pytest.mark.parametrize("tracer", ["compile", "make_fx", "mode"])
 def test_the_first_backward_of_a_process_may_be_traced(tracer):
     out, _ = run("-W", "ignore", "-c", FIRST_BACKWARD, tracer)
@@ -203,6 +203,7 @@ def test_a_program_may_end_with_a_backward():
         run("-c", code)
 
 
+@pytest.mark.weekly
 def test_without_a_compiler_those_compiled_elsewhere_serve(tmp_path):
     code = "import xdevice, torch; x = torch.ones(2, device='cuda:1', requires_grad=True); (x * x).sum().backward()"
     run("-c", code)  # compiled by now
