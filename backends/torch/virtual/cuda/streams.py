@@ -51,11 +51,7 @@ class Event(streams.Event):
         return super().__new__(cls, enable_timing, blocking)
 
     _device: torch.device | None = None
-
-    @property
-    def device(self) -> torch.device | None:
-        """That of the stream that recorded it first; before, none."""
-        return self._device
+    device: Any = property(lambda self: self._device, doc="That of the stream that recorded it first; before, none.")
 
     def record(self, stream: torch.Stream | None = None) -> None:
         device = torch.device("cuda", in_use().current()) if stream is None else stream.device
