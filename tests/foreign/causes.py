@@ -12,7 +12,9 @@ import tomllib
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parents[1] / "docs"
 HEADS = {"passed": "passed", "cannot": "cannot", "CPU": "fail on the CPU too", "ours": "ours"}
-DOWNLOADS = re.compile("couldn't connect to|offline mode|Name or service not known|Max retries exceeded|URLError|huggingface_hub")
+DOWNLOADS = re.compile(
+    "couldn't connect to|offline mode|OfflineMode|Name or service not known|Max retries|URLError|hf_hub_download"
+)
 Results = dict[str, dict[str, str]]
 
 
