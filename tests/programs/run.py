@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -109,14 +110,24 @@ class Runner:
             "PYTHONPATH": os.pathsep.join([*paths, *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
         limit = self.row.get("seconds", self.options.timeout)
+        began = subprocess.Popen(
+            words,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            cwd=here,
+            env=env,
+            start_new_session=True,
+        )
         try:
-            return subprocess.run(
-                words, capture_output=True, text=True, errors="replace", cwd=here, env=env, timeout=limit
-            )
-        except subprocess.TimeoutExpired as late:
-            printed, errors = ((part or b"").decode(errors="replace") for part in (late.stdout, late.stderr))
+            printed, said = began.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(began.pid, signal.SIGKILL)  # the processes that it has started too
+            printed, said = began.communicate()
             code = 0 if "seconds" in self.row else 124
-            return subprocess.CompletedProcess(words, code, printed, f"{errors}\nran past {limit:g} seconds")
+            return subprocess.CompletedProcess(words, code, printed, f"{said}\nran past {limit:g} seconds")
+        return subprocess.CompletedProcess(words, began.returncode, printed, said)
 
     def run(self, gpus: int) -> subprocess.CompletedProcess[str]:
         """One run, on so many virtual GPUs, or on the CPU; there the same command is not run twice."""
@@ -127,16 +138,20 @@ class Runner:
         if not gpus and known in ALONE:
             return ALONE[known]
         here = self.fresh()
+        start = []
         if gpus:
             watch = ["--watch-transfers"] if self.options.watch_transfers else []
             start = ["-m", "xdevice", "run", "--virtual-gpus", str(gpus), "--stand-in", *watch, "--"]
-        else:
-            start = [] if words[0].endswith(".py") else ["-c", LAUNCH]
-        print(
-            f"  on {f'{gpus} virtual GPUs' if gpus else 'the CPU'}: {shlex.join(words)} …", file=sys.stderr, flush=True
-        )
+        elif not words[0].endswith(".py"):
+            start = ["-c", LAUNCH]
+        where = f"{gpus} virtual GPUs" if gpus else "the CPU"
+        print(f"  on {where}: {shlex.join(words)} …", file=sys.stderr, flush=True)
+        for line in row.get("start", []):  # a service that the program needs
+            self.must([*(start or ["-c", LAUNCH]), *shlex.split(line)], here)
         began = time.perf_counter()
         done = self.start([str(self.python), *start, *words], here)
+        for line in row.get("stop", []):
+            self.must(["-c", LAUNCH, *shlex.split(line)], here)
         print(f"  … {time.perf_counter() - began:.0f} s, exit status {done.returncode}", file=sys.stderr, flush=True)
         if self.options.verbose or (done.returncode and not cell_outcomes(done.stdout)):
             print(done.stdout[-2500:], done.stderr[-2500:], sep="\n", file=sys.stderr)

@@ -1,0 +1,24 @@
+"""The rows of tests/programs, which anyone can run, and the table in docs/programs.md that says what came of them."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = ROOT / "tests" / "programs"
+TEXT = (HERE / "programs.toml").read_text(encoding="utf-8")
+
+
+def test_the_page_lists_the_rows_that_are_kept():
+    kept = {f"{project}/{row}" for project, row in re.findall(r"^\[([\w-]+)\.(\w+)\]$", TEXT, re.MULTILINE)}
+    listed = re.findall(
+        r"^\| `([\w-]+/\w+)` \|", (ROOT / "docs" / "programs.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert kept == set(listed) and len(listed) == len(kept) > 50
+
+
+def test_every_file_that_stands_in_for_a_data_set_can_be_made():
+    tree = ast.parse((HERE / "files.py").read_text(encoding="utf-8"))
+    makers = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    lists = re.findall(r"^files = \[(.*)\]$", TEXT, re.MULTILINE)
+    assert {line.split()[0] for line in re.findall(r'"([^"]*)"', " ".join(lists))} <= makers
