@@ -32,6 +32,8 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
     check_width(dtype)
     if is_sparse(data):
         raise NotSupportedError(f"jax makes plain arrays, and this is {described(data)}")
+    if isinstance(data, getattr(jax, "Ref", ())):  # new in JAX 0.7
+        raise TypeError("a Ref is not an array; give its value, ref[...]")
     if isinstance(data, jax.Array) and not is_only_traced(data):
         copied = copy(data) if dtype is None else copy(data).astype(dtype)
         return copied if device is None else jax.device_put(copied, native(device))

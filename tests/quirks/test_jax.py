@@ -476,6 +476,8 @@ def test_sparse_arrays_move_and_are_refused_by_name_where_numbers_are_needed(kin
 def test_a_mutable_array_is_not_given_to_every_device():
     with pytest.raises(xdevice.NotATensorError, match=r"Ref.*is a tensor.*\[1\]"):
         xdevice.split_batch([jnp.ones(4), jax.new_ref(jnp.ones(4))], ["cpu", "cpu"])
+    with pytest.raises(xdevice.ArgumentError, match=r"a Ref is not an array; give its value, ref\[\.\.\.\]"):
+        xdevice.tensor(jax.new_ref(jnp.ones(4)))
 
 
 @tells_its_array

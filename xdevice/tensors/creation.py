@@ -30,7 +30,8 @@ def tensor(data: Any, *, dtype: Any = None, device: DeviceLike | None = None, li
     """A tensor with that data, always a copy of it.
 
     ``data`` is a number, nested sequences of numbers, a NumPy array, or a tensor. A tensor's copy
-    is of its own framework and stays on its device unless a device or scope says otherwise.
+    is of its own framework and stays on its device unless a device or scope says otherwise. Gradients do not flow
+    through it, except under JAX; through ``to_device(data, device, copy=True)`` they do.
 
     Raises
     ------
