@@ -111,7 +111,7 @@ class _Way:
     def __call__(self, batch: Any) -> Placed:
         owner = None if self._device.kind == "cpu" else _owner_on_host(batch)
         lane = None if owner is None else self._lane(owner)
-        if lane is None:
+        if owner is None or lane is None:
             placed = to_device(batch if owner is None else _packed(batch, owner, self._device), self._device)
             return Placed(placed, placed is not batch)
         with lane:

@@ -33,7 +33,9 @@ class Site:
         self.copies = self.nbytes = self.pinned = self.non_blocking = 0
         self.addresses = _Counts[int](int)
         self.steps = _Counts[int](int)  # copies in each step
-        self.turns = defaultdict[Loop, _Counts[int]](lambda: _Counts(int))  # in each turn of each loop around the line
+        self.turns = defaultdict[Loop, _Counts[int]](
+            lambda: _Counts[int](int)
+        )  # in each turn of each loop around the line
 
     def add(self, copy: Copy, step: int, turns: dict[Loop, int]) -> None:
         """One more copy."""
@@ -79,7 +81,7 @@ class Recorder(Listener):
             if self._by_hand:  # the steps before were parts of its first
                 self.steps, self._by_hand, self._stepping = 0, False, None
                 for site in self.sites.values():
-                    site.steps = _Counts(int, {0: site.copies})
+                    site.steps = _Counts[int](int, {0: site.copies})
             self._count(id(optimizer))
 
     def stepped_by_hand(self, fn: Callable[..., Any]) -> None:
