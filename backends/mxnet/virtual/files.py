@@ -121,7 +121,7 @@ def _gpu(data: Any, at: int | None) -> int | None:
 
 def _moved(library: Any, handle: Any, index: int) -> Any:
     """The handle of a copy on a GPU; the first one is freed."""
-    there = _ndarray_cls(ctypes.c_void_p(handle)).copyto(mx.gpu(index))
+    there: Any = _ndarray_cls(ctypes.c_void_p(handle)).copyto(mx.gpu(index))
     made = ctypes.c_void_p()
     mx.base.check_call(library.MXShallowCopyNDArray(there.handle, ctypes.byref(made)))
     return made.value
@@ -151,5 +151,5 @@ def _places(data: Any, at: int = _HEADER, count: int | None = None) -> Iterator[
         yield at
         *_, dtype = read("iii")
         parts = [(dtype, whole if stored is None else stored)]
-        parts += [(*read("i"), shape() or ()) for _ in range(_PARTS[storage])]
+        parts += [(read("i")[0], shape() or ()) for _ in range(_PARTS[storage])]
         at += sum(_BYTES[kind] * math.prod(sizes) for kind, sizes in parts)
