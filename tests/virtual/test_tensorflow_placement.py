@@ -125,6 +125,7 @@ def test_a_gpu_that_is_not_there_is_gpu_0_or_an_error_that_names_gpus(program):
     assert "Could not satisfy device specification '/device:GPU:9'. enable_soft_placement=0" in lines[2]
 
 
+@pytest.mark.weekly
 def test_data_sets_and_tables_are_on_the_cpu_and_go_to_a_gpu_when_asked(program):
     assert program("""
         import tensorflow as tf
@@ -146,6 +147,7 @@ def test_data_sets_and_tables_are_on_the_cpu_and_go_to_a_gpu_when_asked(program)
     ]
 
 
+@pytest.mark.weekly
 def test_dlpack_brings_tensors_back_to_their_gpu_and_numpy_refuses_them(program):
     assert program("""
         import tensorflow as tf, torch, numpy as np  # PyTorch's virtual GPUs stand in, too

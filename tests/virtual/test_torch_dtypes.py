@@ -85,6 +85,7 @@ def test_a_dtype_that_cuda_lacks_is_refused_in_its_words(program):
     assert set(has.splitlines()) == {"computed"}
 
 
+@pytest.mark.weekly
 def test_lenient_virtual_gpus_compute_what_the_cpu_can(program):
     said, _, _ = re.split("\nwhat .* ha(?:s|ve)\n", "\n".join(program(REFUSED, words=["--lenient"])))
     assert set(said.splitlines()) == {"computed"}
@@ -133,6 +134,7 @@ WIDER = """
 """
 
 
+@pytest.mark.weekly(but="words0")
 @pytest.mark.parametrize("words", [[], ["--lenient"]])
 def test_a_dtype_that_the_cpu_lacks_is_computed_wider_and_rounded(program, words):
     assert program(WIDER, words=words) == [

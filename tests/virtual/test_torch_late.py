@@ -47,6 +47,7 @@ def test_a_program_that_never_waits_is_told_at_its_end(tmp_path):
     assert f"{tmp_path / 'late.py'}:4: RuntimeWarning: nothing has waited for a copy with non_blocking=True" in err
 
 
+@pytest.mark.weekly
 def test_a_lenient_one_has_all_at_once(tmp_path):
     (tmp_path / "late.py").write_text(LATE)
     out, err = run("-m", "xdevice", "run", "--virtual-gpus=2", "--stand-in", "--lenient", tmp_path / "late.py")
@@ -74,6 +75,7 @@ print("done")
 """
 
 
+@pytest.mark.weekly
 def test_a_bus_has_carried_what_has_been_waited_for():
     out, _ = run("-c", BUS, **{ENV: "2:stand-in", "XDEVICE_VIRTUAL_BUS": "1GB/s,200000us"})
     assert out == "done\n"
@@ -102,6 +104,7 @@ def test_races_are_found_with_their_lines_and_the_status_says_so():
         assert "on stream 0x" in line and "on the default stream" in line
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("environment", [{ENV: "2:stand-in,races"}, {ENV: "2:stand-in", "TORCH_CUDA_SANITIZER": "1"}])
 def test_no_right_program_has_races(environment):
     start = "import runpy, sys, xdevice; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
