@@ -588,9 +588,10 @@ def test_the_build_is_described_and_plans_of_cufft_are_none():
 
 
 def test_what_compiled_code_draws_is_drawn_again_in_backward():
-    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)).to(SECOND)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)).to(FIRST)
+    # torch keeps the state of the current device's random numbers, whatever the tensors' is
     run = torch.compile(lambda x: checkpoint(model, x, use_reentrant=False))
-    x = torch.ones(5, 4, device=SECOND)
+    x = torch.ones(5, 4, device=FIRST)
     y = run(x)
     y.sum().backward()
     last = model[2]
