@@ -90,13 +90,13 @@ class Runner:
             self.must(shlex.split(line), here)
         return here
 
-    def must(self, words: list[str], here: Path) -> None:
-        """Run a Python program that has to succeed."""
-        done = self.start([str(self.python), *words], here)
+    def must(self, words: list[str], here: Path, output: int = subprocess.PIPE) -> None:
+        """Run a Python program that has to succeed; a service keeps a pipe open, so its output is thrown away."""
+        done = self.start([str(self.python), *words], here, output)
         if done.returncode:
-            raise SystemExit(f"{shlex.join(words)} ended with {done.returncode}: {done.stderr[-2000:]}")
+            raise SystemExit(f"{shlex.join(words)} ended with {done.returncode}: {(done.stderr or '')[-2000:]}")
 
-    def start(self, words: list[str], here: Path) -> subprocess.CompletedProcess[str]:
+    def start(self, words: list[str], here: Path, output: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
         own = dict(setting.split("=", 1) for setting in self.row.get("env", []))
         paths = [str(here / path) for path in self.row.get("path", [])]
         env = {
@@ -112,8 +112,8 @@ class Runner:
         limit = self.row.get("seconds", self.options.timeout)
         began = subprocess.Popen(
             words,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
             text=True,
             errors="replace",
             cwd=here,
@@ -147,7 +147,7 @@ class Runner:
         where = f"{gpus} virtual GPUs" if gpus else "the CPU"
         print(f"  on {where}: {shlex.join(words)} …", file=sys.stderr, flush=True)
         for line in row.get("start", []):  # a service that the program needs
-            self.must([*(start or ["-c", LAUNCH]), *shlex.split(line)], here)
+            self.must([*(start or ["-c", LAUNCH]), *shlex.split(line)], here, subprocess.DEVNULL)
         began = time.perf_counter()
         done = self.start([str(self.python), *start, *words], here)
         for line in row.get("stop", []):
