@@ -101,6 +101,14 @@ def computed(rank):
         assert y.tolist() == [2, 4], "only the root's is changed, here to the same"
     dist.reduce(x, 1)
     assert x.tolist() == [[1, 2], [2, 4]][rank]
+    sent, received = (
+        [torch.full((2,), 10.0 * rank + i, device="cuda") for i in range(WORLD)],
+        torch.zeros(4, device="cuda"),
+    )
+    messages = [dist.P2POp(dist.irecv, part, i) for i, part in enumerate(received.split(2))]
+    for message in dist.batch_isend_irecv(messages + [dist.P2POp(dist.isend, x, i) for i, x in enumerate(sent)]):
+        message.wait()
+    assert received.tolist() == [rank, rank, 10 + rank, 10 + rank], "also of a process to itself"
     found = [None] * WORLD
     dist.all_gather_object(found, {"rank": rank})
     assert [each["rank"] for each in found] == [0, 1]

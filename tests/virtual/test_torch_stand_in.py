@@ -176,6 +176,9 @@ class Seen(TorchDispatchMode):
 x = torch.arange(3.0, device="cuda:1", requires_grad=True)
 if sys.argv[1] == "compile":
     torch.compile(lambda x: (x * x).sum())(x).backward()
+elif sys.argv[1] == "aot_function":
+    from functorch.compile import aot_function, nop
+    aot_function(lambda x: (x * x).sum(), fw_compiler=nop, bw_compiler=nop)(x).backward()
 elif sys.argv[1] == "make_fx":
     x.grad = make_fx(lambda x: torch.autograd.grad((x * x).sum(), x)[0], tracing_mode="fake")(x)(x)
 else:
@@ -190,7 +193,7 @@ print(x.grad.tolist(), x.grad.device)
 
 
 @pytest.mark.weekly
-@pytest.mark.parametrize("tracer", ["compile", "make_fx", "mode"])
+@pytest.mark.parametrize("tracer", ["compile", "aot_function", "make_fx", "mode"])
 def test_the_first_backward_of_a_process_may_be_traced(tracer):
     out, _ = run("-W", "ignore", "-c", FIRST_BACKWARD, tracer)
     assert out == "[0.0, 2.0, 4.0] cuda:1\n"

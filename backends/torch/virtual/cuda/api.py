@@ -83,7 +83,7 @@ def _set_fraction(fraction: float, index: int) -> None:
 
 
 _NOTHING = """
-    sleep emptyCache ipc_collect clearCublasWorkspaces set_sync_debug_mode
+    cudaCachingAllocator_enable sleep emptyCache ipc_collect clearCublasWorkspaces set_sync_debug_mode
     record_memory_history record_memory_history_legacy
 """
 """What does nothing."""

@@ -6,6 +6,7 @@ the group has for virtual GPUs. What NCCL computes and gloo does not is put toge
 """
 
 import warnings
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -63,6 +64,7 @@ def _on_cpu(group: Any, backend: Any) -> Any:
     """The group with its backend for virtual GPUs as the CPU's, for one operation."""
     twin: Any = dist.ProcessGroup(group.rank(), group.size())
     twin.bound_device_id = group.bound_device_id  # which the backend takes over
+    twin._set_group_name(group.group_name)
     twin._register_backend(_CPU, dist.ProcessGroup.BackendType.GLOO, backend)
     return twin.boxed()
 
@@ -195,4 +197,32 @@ def _all_to_all(outputs: Any, inputs: Any, group: Any, *options: Any) -> tuple[A
     return outputs, _all_of([work], hand_out)
 
 
+_messages: dict[Any, deque[tuple[Callable[..., Any], Tensor, Any]]] = defaultdict(deque)
+"""Those of this process to itself that wait for their other end, by group and tag."""
+
+
+def _message(pass_on: Any) -> Callable[..., Any]:
+    """A message; gloo has no connection of a process to itself."""
+
+    def message(tensors: Any, boxed: Any, peer: int, tag: int) -> Any:
+        group, tensor, done = dist.ProcessGroup.unbox(boxed), tensors[0], torch.futures.Future[Any]()
+        if peer != group.rank():
+            return pass_on(tensors, boxed, peer, tag)
+        sends, waiting = pass_on is _operations.send.default, _messages[group.group_name, tag]
+        if waiting and waiting[0][0] is not pass_on:
+            _, other, arrived = waiting.popleft()
+            (other if sends else tensor).copy_(tensor if sends else other)
+            if not arrived.done():
+                arrived.set_result(None)
+            done.set_result(None)
+        else:
+            waiting.append((pass_on, tensor.clone() if sends else tensor, done))
+            if sends:
+                done.set_result(None)
+        return core._distributed_c10d._create_work_from_future(done).boxed()
+
+    return message
+
+
 _BY_HAND: dict[str, Callable[..., Any]] = {"allgather_": _all_gather, "alltoall_": _all_to_all}
+_BY_HAND |= {name: _message(getattr(_operations, name).default) for name in ("send", "recv_")}

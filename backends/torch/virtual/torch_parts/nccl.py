@@ -32,7 +32,7 @@ def check(name: str, group: Any, args: tuple[Any, ...]) -> None:
     if len({tensor.device for tensor in tensors}) > 1:
         _refuse_devices(name)
     for arg in args:
-        if isinstance(arg, torch.ScriptObject) and arg._type().name() == "ReduceOp":
+        if isinstance(arg, torch.ScriptObject) and str(arg._type()).endswith(".ReduceOp"):
             kind = torch.ops.xdevice_virtual.reduction(arg)[0]
             if kind in _BITWISE:
                 raise ValueError(f"Cannot use ReduceOp.{_BITWISE[kind]} with NCCL")
