@@ -73,7 +73,6 @@ torch.autograd:Variable._execution_engine -- backward in one thread, where autog
 torch:_TorchCompileInductorWrapper.__call__(self, model_, inputs_) -- torch.compile by aot_eager
 torch.nested._internal.ops:jagged_scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal) \
 -- causal attention of jagged tensors
-?torch._functorch.config:graphsafe_rng_functionalization -- dropout that compiled checkpointing computes again
 torch:UntypedStorage. __new__ new resize_ -- storages that pickle and torch.load make
 ?torch._C: _scatter _gather _broadcast _broadcast_coalesced -- DataParallel
 ?torch._C: _scatter_out _gather_out _broadcast_out -- torch.cuda.comm

@@ -23,5 +23,3 @@ def replace() -> None:
         return own(self, model, inputs, **kwargs)
 
     replace_name("torch:_TorchCompileInductorWrapper.__call__", call)
-    # generators of virtual GPUs cannot be swapped in a graph; their states can be read and set
-    replace_name("torch._functorch.config:graphsafe_rng_functionalization", False)
