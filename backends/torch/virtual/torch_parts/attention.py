@@ -76,7 +76,8 @@ def _jagged(attend: Callable[..., Tensor]) -> Callable[..., Tensor]:
             return attend(query, key, value, attn_mask, dropout_p, is_causal, **options)
         parts = zip(*(x.transpose(1, 2).unbind() for x in (query, key, value)), strict=True)
         apart = [[x.transpose(0, 1) for x in part] for part in parts]
-        made = [functional.scaled_dot_product_attention(*x, None, dropout_p, True, **options) for x in apart]
+        attend_densely: Any = functional.scaled_dot_product_attention
+        made = [attend_densely(*x, None, dropout_p, True, **options) for x in apart]
         values = torch.cat([x.transpose(0, 1) for x in made])
         return torch.nested.nested_tensor_from_jagged(values, whole.offsets()).transpose(1, 2)
 

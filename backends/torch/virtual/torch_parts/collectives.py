@@ -37,6 +37,7 @@ def register(check: nccl.Check | None) -> None:
 def _kernel(name: str, check: nccl.Check | None) -> Callable[..., Any]:
     """The collective on CPU tensors in the virtual ones' memory."""
     schema = getattr(_operations, name).default._schema
+    run: Any
     names, returns_tensors = [argument.name for argument in schema.arguments], len(schema.returns) > 1
     at, run = names.index("process_group"), _BY_HAND.get(name, getattr(_operations, name).default)
 
@@ -62,7 +63,8 @@ def _kernel(name: str, check: nccl.Check | None) -> Callable[..., Any]:
 
 def _on_cpu(group: Any, backend: Any) -> Any:
     """The group with its backend for virtual GPUs as the CPU's, for one operation."""
-    twin: Any = dist.ProcessGroup(group.rank(), group.size())
+    make: Any = dist.ProcessGroup
+    twin = make(group.rank(), group.size())
     twin.bound_device_id = group.bound_device_id  # which the backend takes over
     twin._set_group_name(group.group_name)
     twin._register_backend(_CPU, dist.ProcessGroup.BackendType.GLOO, backend)
@@ -190,7 +192,7 @@ def _all_to_all(outputs: Any, inputs: Any, group: Any, *options: Any) -> tuple[A
     work = _operations.alltoall_base_.default(received, sent, group, *sizes, *options)
 
     def hand_out() -> Any:
-        for part, values in zip(outputs, received.split(sizes[0]), strict=True):
+        for part, values in zip(outputs, torch.split(received, sizes[0]), strict=True):
             part.copy_(values.view_as(part))
         return outputs
 
@@ -224,5 +226,6 @@ def _message(pass_on: Any) -> Callable[..., Any]:
     return message
 
 
-_BY_HAND: dict[str, Callable[..., Any]] = {"allgather_": _all_gather, "alltoall_": _all_to_all}
-_BY_HAND |= {name: _message(getattr(_operations, name).default) for name in ("send", "recv_")}
+_BY_HAND: dict[str, Callable[..., Any]] = {"allgather_": _all_gather, "alltoall_": _all_to_all} | {
+    name: _message(getattr(_operations, name).default) for name in ("send", "recv_")
+}

@@ -86,7 +86,8 @@ def _check_gpus(group: Any, index: int) -> None:
     proved = _proved.setdefault(group.group_name, [])
     if index in proved:
         return
-    store, size = dist.distributed_c10d._world.pg_map[group][1], group.size()
+    c10d: Any = dist.distributed_c10d
+    store, size = c10d._world.pg_map[group][1], group.size()
     keys = [f"{_KEY}/{len(proved)}/{rank}" for rank in range(size)]
     store.set(keys[group.rank()], _gpu(index))
     store.wait(keys)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import update_wrapper, wraps
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -27,8 +27,7 @@ def replace() -> None:
     """Let gloo take tensors on virtual GPUs, and stand in for NCCL."""
     if not dist.is_available():
         return
-    from torch.distributed import distributed_c10d as c10d
-
+    c10d, profiler = cast("Any", dist.distributed_c10d), cast("Any", torch.autograd.profiler)
     faithful = in_use().name == "cuda" and not virtual_request.current().lenient
     capable: Any = c10d.Backend.backend_capability
     for backend in ("gloo", "nccl"):
@@ -46,7 +45,7 @@ def replace() -> None:
     for module in (_C10D, "torch.distributed", "torch.distributed.device_mesh"):
         replace_name(f"{module}:split_group", _split)
     replace_name(f"{_C10D}:_get_split_source", lambda group: None)  # gloo makes groups, and splits none for NCCL
-    replace_name("torch.autograd.profiler:_rewrite_name", _named(torch.autograd.profiler._rewrite_name))
+    replace_name("torch.autograd.profiler:_rewrite_name", _named(profiler._rewrite_name))
     replace_name(f"{_C10D}:_new_process_group_helper", _made(c10d._new_process_group_helper, faithful))
     _allow_bfloat16()
 
