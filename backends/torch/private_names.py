@@ -78,7 +78,6 @@ torch:UntypedStorage. __new__ new resize_ -- storages that pickle and torch.load
 ?torch._C: _scatter_out _gather_out _broadcast_out -- torch.cuda.comm
 torch.cuda.nccl:is_available(tensors) -- DataParallel
 torch.distributed:Work. get_future result -- hooks of DistributedDataParallel
-torch.nn.parallel.distributed:DistributedDataParallel._check_comm_hook(self, hook) -- hooks that reduce in bfloat16
 torch.distributed:ProcessGroup. _start_coalescing _end_coalescing -- coalesced collectives
 torch.distributed.distributed_c10d:_new_process_group_helper(\
 group_size, group_rank, global_ranks_in_group, backend, backend_options, device_id) -- groups that gloo serves

@@ -6,13 +6,12 @@ words a group is NCCL's, and its backend gloo's.
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from functools import update_wrapper, wraps
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 from xdevice.backends.torch.private_names import replace_name
 from xdevice.backends.torch.virtual.runtime import in_use
@@ -47,19 +46,6 @@ def replace() -> None:
     replace_name(f"{_C10D}:_get_split_source", lambda group: None)  # gloo makes groups, and splits none for NCCL
     replace_name("torch.autograd.profiler:_rewrite_name", _named(profiler._rewrite_name))
     replace_name(f"{_C10D}:_new_process_group_helper", _made(c10d._new_process_group_helper, faithful))
-    _allow_bfloat16()
-
-
-def _allow_bfloat16() -> None:
-    """Admit the hooks that reduce in bfloat16, for which torch asks for NCCL 2.10, by their names: gloo does it."""
-    parallel: Any = DistributedDataParallel
-    check = parallel._check_comm_hook
-
-    def check_comm_hook(self: Any, hook: Any) -> None:
-        signed = update_wrapper(lambda *args: None, hook, ["__doc__"]) if callable(hook) else hook
-        check(self, signed)
-
-    replace_name("torch.nn.parallel.distributed:DistributedDataParallel._check_comm_hook", check_comm_hook)
 
 
 def _hash(tensors: Sequence[torch.Tensor]) -> int:
