@@ -217,3 +217,17 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
         ),
         "True True",
     ]
+
+
+def test_races_cannot_be_found_where_programs_order_no_streams(tmp_path):
+    (tmp_path / "script.py").write_text("import jax\nprint('ran')\n")
+    env = {name: value for name, value in os.environ.items() if name != "XDEVICE_VIRTUAL_GPUS"}
+    done = subprocess.run(
+        [sys.executable, *["-m", "xdevice", "run", "--virtual-gpus=2", "--stand-in", "--races", "script.py"]],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=env,
+    )
+    assert done.returncode == 2 and not done.stdout
+    assert "'races' cannot be met under jax, whose programs order no streams; leave it out" in done.stderr
