@@ -222,7 +222,7 @@ def by_tree(ranks: range, n: int, per_host: int, folder: Path) -> tuple[Callable
     spent, digest = [0.0], b"d" * 16
 
     def enter() -> None:
-        wait = Wait(silent[0].fileno(), 60, 60, lambda: None)
+        wait = Wait(silent[0].fileno(), 60, 60, lambda: None, lambda: None)
         for follower in followers:
             follower.ask(digest)
         for leader in leaders:

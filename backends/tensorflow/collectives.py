@@ -56,10 +56,9 @@ def pack(tensors: Sequence[Any]) -> Any:
 
 
 def is_packable(tensor: Any, nbytes: int) -> bool:
-    if type(tensor) is not tf.__internal__.EagerTensor or tensor.dtype == tf.int32:  # which a GPU's kernels keep here
-        return False
-    is_usual = not tensor.dtype.is_quantized and np.dtype(tensor.dtype.as_numpy_dtype).kind in "biufc"
-    return is_usual and 0 < tensor.dtype.size * tensor.shape.num_elements() <= nbytes
+    if type(tensor) is not tf.__internal__.EagerTensor or np.dtype(tensor.dtype.as_numpy_dtype).kind not in "fc":
+        return False  # GPUs have no kernel that splits other vectors
+    return 0 < tensor.dtype.size * tensor.shape.num_elements() <= nbytes
 
 
 def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:

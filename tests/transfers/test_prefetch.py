@@ -315,7 +315,8 @@ def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(ba
                 assert xdevice.to_numpy(found).tolist() == xdevice.to_numpy(like).tolist()
     """
     one_by_one, packed = (ran(code, backend, {"XDEVICE_VIRTUAL_BUS": bus}) for bus in ("", "16GB/s,1us"))
-    assert one_by_one - packed == (4 * 16 if xdevice.backend().open("packing").has("is_packable") else 0)
+    kinds = {"torch": 4, "paddle": 4, "tensorflow": 2}  # TensorFlow has kernels for GPUs that split floats alone
+    assert one_by_one - packed == 16 * kinds.get(backend, 0)
 
 
 def test_a_tensor_whose_vector_would_lose_something_travels_alone(backend):

@@ -77,10 +77,6 @@ def test_arrays_say_to_dlpack_that_they_are_on_a_gpu_and_errors_list_cuda(progra
         print(jnp.from_dlpack(x, device=host.device).device, jnp.from_dlpack(np.arange(2)).device)
         try: np.from_dlpack(x)
         except (BufferError, RuntimeError) as error: print(error)
-        import torch  # whose virtual GPUs stand in, too
-        print(torch.from_dlpack(x), jnp.from_dlpack(torch.ones(2)).device, xdevice.convert(x, "torch").tolist())
-        torch.cuda.set_device(1)
-        print(jnp.from_dlpack(torch.ones(2, device="cuda")).device)
     """)
     assert lines[:2] == ["2 1 gpu", "1 0 cpu"]
     assert lines[4:] == [
@@ -88,8 +84,6 @@ def test_arrays_say_to_dlpack_that_they_are_on_a_gpu_and_errors_list_cuda(progra
         *["[0. 1. 2.] cuda:1"] * 3,
         "cpu:0 cpu:0",
         "Unsupported device in DLTensor.",
-        "tensor([0., 1., 2.], device='cuda:1') cpu:0 [0.0, 1.0, 2.0]",
-        "cuda:1",
     ]
     assert lines[2:4] == [
         "[0. 1. 2.] " * 3 + "[0. 1. 2.]",

@@ -62,8 +62,12 @@ class Barrier:
             told = True
             self.channel.send(**Request(fingerprint, waited=first, number=node.number).message())
 
+        def count() -> None:
+            if self._have_entered is not None:  # at rank 0
+                self._have_entered(fingerprint.name)
+
         first = min(PATIENCE, timeout / 4)
-        wait = Wait(self.channel.fileno(), first, timeout + BARRIER_MARGIN, tell)
+        wait = Wait(self.channel.fileno(), first, timeout + BARRIER_MARGIN, tell, count)
         try:
             answer = node.enter(_digest(fingerprint), wait)
         except InterruptedByRank0Error:
@@ -72,8 +76,6 @@ class Barrier:
             return self._by_rank_0(Request(fingerprint), timeout)
         if told:
             self.channel.send(passed=node.number)
-        if self._have_entered is not None:
-            self._have_entered(fingerprint.name)
         return {"entered": fingerprint.name}
 
     def _by_rank_0(self, request: Request, timeout: float) -> Answer:

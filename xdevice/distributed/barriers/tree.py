@@ -30,10 +30,15 @@ class InterruptedByRank0Error(Exception):
 
 
 class Wait:
-    """How long a process waits: ``at_first``, then it calls ``tell``; at the end, or at a message, it raises."""
+    """How long a process waits: ``at_first``, then it calls ``tell``; at the end, or at a message, it raises.
 
-    def __init__(self, channel: int, at_first: float, at_most: float, tell: Callable[[], None]) -> None:
-        self._channel, self._tell = channel, tell
+    The root calls ``count`` when all have asked, before any other process can go on.
+    """
+
+    def __init__(
+        self, channel: int, at_first: float, at_most: float, tell: Callable[[], None], count: Callable[[], None]
+    ) -> None:
+        self._channel, self._tell, self.count = channel, tell, count
         began = time.monotonic()
         self._ends = [began + at_most, began + at_first]
 
@@ -145,6 +150,8 @@ class Leader:
     def enter(self, digest: bytes, wait: Wait) -> bytes:
         self.ask(self.gather(digest, wait))
         answer = self.answer(wait)
+        if self._parent is None and answer == ENTER:
+            wait.count()
         self.pass_on(answer)
         return answer
 
