@@ -25,7 +25,7 @@ FOUND = "script.py:7  4 copies (1 each turn of the loop in line 5), 16 B, gpu:0 
 
 
 @pytest.fixture
-def begin(tmp_path):
+def begin(tmp_path, with_ctrl_c):
     """Starts the command beside the small framework pages, on a script of that text."""
     info = tmp_path / "site" / "xdevice_pages-1.0.dist-info"
     info.mkdir(parents=True)
@@ -39,7 +39,12 @@ def begin(tmp_path):
         (tmp_path / "script.py").write_text(textwrap.dedent(text), encoding="utf-8")
         command = [sys.executable, "-m", "xdevice", "run", "--watch-transfers", *options, *script.split(), *args]
         return subprocess.Popen(
-            command, env=env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+            [*with_ctrl_c, *command],
+            env=env,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
         )
 
     return start
