@@ -58,7 +58,7 @@ def pack(tensors: Sequence[Any]) -> Any:
 def is_packable(tensor: Any, nbytes: int) -> bool:
     if type(tensor) is not tf.__internal__.EagerTensor or np.dtype(tensor.dtype.as_numpy_dtype).kind not in "fc":
         return False  # GPUs have no kernel that splits other vectors
-    return 0 < tensor.dtype.size * tensor.shape.num_elements() <= nbytes
+    return bool(0 < tensor.dtype.size * tensor.shape.num_elements() <= nbytes)
 
 
 def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
