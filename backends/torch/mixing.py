@@ -75,15 +75,16 @@ def _found(error: RuntimeError, args: tuple[Any, ...]) -> set[Device]:
     if "device" not in text.lower() or hasattr(error, "devices"):
         return set()
     named = {as_device(torch.device(word)) for word in _DEVICE.findall(text)}
-    return named if len(named) > 1 else {as_device(tensor.device) for tensor in _tensors(args)}
+    return named if len(named) > 1 else {as_device(tensor.device) for tensor in tensors_in(args)}
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in arguments of a call: alone, and in lists and tuples."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_in(item)
 
 
 def _remove(mode: TorchFunctionMode) -> None:

@@ -74,20 +74,13 @@ def test_a_foreign_script_runs_with_them(python, tmp_path):
     assert errors[0].startswith("xdevice: error: --stand-in goes with --virtual-gpus N, both before SCRIPT")
 
 
-def test_a_script_may_be_run_leniently(python, tmp_path):
+@pytest.mark.parametrize(("given", "words"), [(["--lenient"], "lenient"), (["--lenient", "--races"], "lenient,races")])
+def test_a_script_may_be_run_leniently_and_with_races_looked_for(python, tmp_path, given, words):
     (tmp_path / "foreign.py").write_text("import os, sys\nprint(os.environ['XDEVICE_VIRTUAL_GPUS'], sys.argv[1:])")
-    out, _ = python("-m", "xdevice", "run", "--lenient", "--virtual-gpus=2", "--stand-in", "foreign.py", "--lenient")
-    assert out == ["2:stand-in,lenient ['--lenient']"]
-    _, errors = python("-m", "xdevice", "run", "--lenient", "--virtual-gpus=2", "foreign.py", status=2)
-    assert errors[0].startswith("xdevice: error: --lenient goes with --virtual-gpus N --stand-in, all before SCRIPT")
-
-
-def test_a_script_may_be_run_with_races_looked_for(python, tmp_path):
-    (tmp_path / "foreign.py").write_text("import os\nprint(os.environ['XDEVICE_VIRTUAL_GPUS'])")
-    out, _ = python("-m", "xdevice", "run", "--races", "--virtual-gpus=2", "--stand-in", "--lenient", "foreign.py")
-    assert out == ["2:stand-in,lenient,races"]
-    _, errors = python("-m", "xdevice", "run", "--races", "--virtual-gpus=2", "foreign.py", status=2)
-    assert errors[0].startswith("xdevice: error: --races goes with --virtual-gpus N --stand-in, all before SCRIPT")
+    out, _ = python("-m", "xdevice", "run", *given, "--virtual-gpus=2", "--stand-in", "foreign.py", "--lenient")
+    assert out == [f"2:stand-in,{words} ['--lenient']"]
+    _, errors = python("-m", "xdevice", "run", given[-1], "--virtual-gpus=2", "foreign.py", status=2)
+    assert errors[0].startswith(f"xdevice: error: {given[-1]} goes with --virtual-gpus N --stand-in, all before SCRIPT")
 
 
 def test_another_sitecustomize_is_not_hidden(python, tmp_path):

@@ -2,12 +2,13 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
 
+from xdevice.backends.torch.mixing import tensors_in
 from xdevice.kit.virtual_request import VISIBLE
 
 Check = Callable[[str, Any, tuple[Any, ...]], None]
@@ -24,7 +25,7 @@ def check(name: str, group: Any, args: tuple[Any, ...]) -> None:
     """Raise the error that NCCL would for this operation of ``c10d``."""
     if name == "recv_any_source_":
         raise NotImplementedError("ProcessGroupNCCL does not support recvAnysource")
-    tensors = [*_tensors(args)]
+    tensors = [*tensors_in(args)]
     for tensor in tensors:
         _check_tensor(tensor)
     if "coalesced" not in name:
@@ -40,14 +41,6 @@ def check(name: str, group: Any, args: tuple[Any, ...]) -> None:
         _check_gpus(group, _gpu_of_barrier(group, args[2]))
     elif tensors and name not in _MESSAGES:
         _check_gpus(group, tensors[0].get_device())
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
 
 
 def _check_tensor(tensor: torch.Tensor) -> None:
