@@ -5,6 +5,7 @@ import secrets
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,14 @@ from xdevice.kit import shared_memory
 from xdevice.kit.shared_memory import SharedMemory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /dev/shm and /proc")
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch):
+    """The folder with the names, where each test sees its own alone: other tests run beside it."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as made:
+        monkeypatch.setattr(shared_memory, "_parent", lambda: Path(made))
+        yield Path(made)
 
 
 def together(size, act):
@@ -32,10 +41,6 @@ def together(size, act):
 
     with ThreadPoolExecutor(size) as pool:
         return list(pool.map(take_part, range(size)))
-
-
-def names():
-    return {path.name for path in Path("/dev/shm").iterdir() if path.name.startswith("xdevice-")}
 
 
 @pytest.mark.parametrize("small", [0, 1 << 16])  # reduced in parts by all, or whole by each
@@ -69,8 +74,8 @@ def test_infinities_and_nan():
         np.testing.assert_array_equal(largest, huge.tolist())
 
 
-def test_only_its_user_can_open_it(monkeypatch):
-    before, seen = names(), []
+def test_only_its_user_can_open_it(monkeypatch, folder):
+    seen = []
     mkfifo, reserve = os.mkfifo, shared_memory._reserve
 
     def looked(path, mode):
@@ -78,14 +83,14 @@ def test_only_its_user_can_open_it(monkeypatch):
         seen.extend(stat.S_IMODE(found.stat().st_mode) for found in (path, path.parent, path.parent / "memory"))
 
     def reserved(file, size):
-        assert names() == before  # the names are gone before the memory is there
+        assert os.listdir(folder) == []  # the names are gone before the memory is there
         assert stat.S_IMODE(os.fstat(file).st_mode) == 0o600
         reserve(file, size)
 
     monkeypatch.setattr(os, "mkfifo", looked)
     monkeypatch.setattr(shared_memory, "_reserve", reserved)
     together(3, lambda memory: memory.all_reduce(np.ones(3), "sum"))
-    assert set(seen) == {0o600, 0o700} and names() == before
+    assert set(seen) == {0o600, 0o700} and os.listdir(folder) == []
 
 
 def test_a_peer_that_leaves_ends_the_wait():
@@ -99,9 +104,7 @@ def test_a_peer_that_leaves_ends_the_wait():
     assert together(4, act) == ["told", None, "told", "told"]
 
 
-def test_a_full_memory_is_told_to_all(monkeypatch):
-    before = names()
-
+def test_a_full_memory_is_told_to_all(monkeypatch, folder):
     def full(file, size):
         raise OSError(28, "No space left on device")
 
@@ -115,22 +118,21 @@ def test_a_full_memory_is_told_to_all(monkeypatch):
 
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(take_part, range(3))) == [OSError, ConnectionError, ConnectionError]
-    assert names() == before
+    assert os.listdir(folder) == []
 
 
-def test_a_folder_of_another_users_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr(shared_memory, "_parent", lambda: tmp_path)
+def test_a_folder_of_another_users_is_refused(monkeypatch, folder):
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    (tmp_path / "xdevice-name").mkdir()
+    (folder / "xdevice-name").mkdir()
     with pytest.raises(DistributedError, match="belongs to another user; start the job again"):
         SharedMemory(1, 2, "name", 10)
 
 
-def test_memory_that_rank_0_never_makes():
+def test_memory_that_rank_0_never_makes(folder):
     with pytest.raises(DistributedTimeoutError) as raised:
         SharedMemory(1, 2, secrets.token_hex(16), 0.1)
     assert str(raised.value) == (
-        "rank 0 has made no shared memory in '/dev/shm' for 0.1 s: it is stopped, or in another container; let the "
+        f"rank 0 has made no shared memory in '{folder}' for 0.1 s: it is stopped, or in another container; let the "
         "containers share that folder, or start with trust_network=True"
     )
 
@@ -146,21 +148,25 @@ def test_it_keeps_no_descriptor():
     assert open_files() == before
 
 
-def test_what_a_killed_process_has_left_is_removed():
-    code = "import sys; from xdevice.kit.shared_memory import SharedMemory; SharedMemory(0, 2, sys.argv[1], 60)"
-    before, waiting = names(), [secrets.token_hex(16) for _ in range(2)]
-    started = [subprocess.Popen([sys.executable, "-c", code, name]) for name in waiting]
+def test_what_a_killed_process_has_left_is_removed(folder):
+    code = (
+        "import sys; from pathlib import Path; from xdevice.kit import shared_memory\n"
+        "shared_memory._parent = lambda: Path(sys.argv[1])\n"
+        "shared_memory.SharedMemory(0, 2, sys.argv[2], 60)"
+    )
+    waiting = [secrets.token_hex(16) for _ in range(2)]
+    started = [subprocess.Popen([sys.executable, "-c", code, folder, name]) for name in waiting]
+    left = {f"xdevice-{name}" for name in waiting}
     try:
-        while len(names() - before) < 2:
+        while set(os.listdir(folder)) != left:
             time.sleep(0.01)
-        left = names() - before
         started[0].kill()
         started[0].wait()
-        assert names() - before == left
+        assert set(os.listdir(folder)) == left
         together(2, lambda memory: None)
-        assert len(names() - before) == 1  # the other process still waits
+        assert os.listdir(folder) == [f"xdevice-{waiting[1]}"]  # the other process still waits
     finally:
         started[1].kill()
         started[1].wait()
         together(2, lambda memory: None)
-    assert names() == before
+    assert os.listdir(folder) == []
