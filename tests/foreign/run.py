@@ -41,6 +41,7 @@ def main() -> int:
             print(f"{name}: {row['repository']} {row['tag']}")
         return 0
     row = rows[options.row]
+    row["tag"] = options.tag or row["tag"]
     if options.needs:
         print(*row["install"])
         return 0
@@ -72,6 +73,7 @@ def parse(rows: dict[str, Any]) -> argparse.Namespace:
     parser.add_argument("--limit", type=int, help="run about so many, spread over all")
     parser.add_argument("--match", default="", help="run those whose id the expression is found in")
     parser.add_argument("--json", type=Path, help="write what came of each test to this file")
+    parser.add_argument("--tag", help="take the tests of this version, instead of the row's")
     parser.add_argument("--page", action="store_true", help="write the row into docs/foreign.md")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one test")
     parser.add_argument("--checkouts", type=Path, default=Path.home() / ".cache/xdevice-foreign")

@@ -99,6 +99,8 @@ def test_streams_and_events_take_real_time():
     assert (stream.priority, stream.priority_range()) == (0, (0, 0))
     assert end.query() and stream.query() and start.elapsed_time(end) > 0
     assert torch.cuda.Event().device is None and end.device == torch.device(FIRST)
+    assert repr(torch.cuda.Event()) == "<torch.cuda.Event uninitialized>"
+    assert repr(end) == f"<torch.cuda.Event {end.cuda_event:#x}>"
     assert stream._as_parameter_.value == stream.cuda_stream
     with torch.cuda.device(1):
         other = torch.cuda.current_stream().record_event(torch.cuda.Event(enable_timing=True))
@@ -387,6 +389,43 @@ def test_attention_with_a_mask_of_booleans_equals_the_cpus_by_each_algorithm():
             torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("short", [torch.float16, torch.bfloat16])
+def test_attention_has_the_algorithms_that_cuda_has(short):
+    flash, efficient, cudnn = SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION
+
+    def attend(algorithm, dtype, width=8, **options):
+        x, mask = torch.ones(2, 3, 4, 8, device=SECOND, dtype=dtype), options.pop("mask", None)
+        mask = None if mask is None else mask.to(SECOND, dtype).requires_grad_()
+        with sdpa_kernel(algorithm):
+            made = F.scaled_dot_product_attention(x, x, x[..., :1].expand(2, 3, 4, width), mask, **options)
+        assert torch.equal(made.mean(), torch.ones_like(made.mean())) or options
+        return mask is None or torch.autograd.grad(made.sum(), mask)
+
+    mask = torch.zeros(4, 4)
+    for dtype in (torch.float32, torch.float64):
+        for algorithm in (flash, cudnn, [flash, cudnn]):
+            with pytest.raises(RuntimeError, match="No available kernel"):
+                attend(algorithm, dtype)
+    for refused in ((flash, short, 8), (efficient, torch.float64, 8)):
+        with pytest.raises(RuntimeError, match="No available kernel"):
+            attend(*refused, mask=mask)
+    for algorithm in (flash, efficient, cudnn):
+        assert attend(algorithm, short) and attend(algorithm, short, 16) and attend(algorithm, short, dropout_p=0.5)
+    assert attend(efficient, torch.float32, mask=mask) and attend([flash, efficient], short, mask=mask)
+
+
+def test_attention_in_float64_has_a_second_derivative():
+    def attend(device):
+        x = torch.rand(2, 3, 4, 8, dtype=torch.float64).to(device).requires_grad_()
+        with sdpa_kernel([SDPBackend.MATH] if device == "cpu" else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
+            made = F.scaled_dot_product_attention(x, x, x)
+        (grad,) = torch.autograd.grad(made.square().sum(), x, create_graph=True)
+        return torch.autograd.grad(grad.square().sum(), x)
+
+    for a, b in on_both(attend):
+        torch.testing.assert_close(a, b)
+
+
 def test_mixed_precision_and_its_scaler():
     model = nn.Sequential(nn.Conv1d(1, 2, 3), nn.Flatten(), nn.Linear(12, 3)).cuda()
     optimiser, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler("cuda")
@@ -447,6 +486,8 @@ def test_the_older_names_of_tensors_make_them_there():
     kind = torch.cuda.FloatTensor
     made = [kind([1, 2]), kind(2).fill_(1), torch.ones(2).type(kind), torch.ones(2).type("torch.cuda.FloatTensor")]
     assert all(x.is_cuda and isinstance(x, kind) and x.type() == "torch.cuda.FloatTensor" for x in made)
+    with torch.cuda.device(1):
+        assert [kind(1, device=i).get_device() for i in (None, 0)] == [1, 0]
     assert kind(2, 3).shape == (2, 3) and not isinstance(torch.ones(1), kind)
     assert torch.cuda.LongTensor([1]).dtype == torch.int64 and kind(2, device="cuda:1").device == torch.device(SECOND)
 

@@ -85,6 +85,9 @@ class Event(streams.Event):
     def _as_parameter_(self) -> ctypes.c_void_p:
         return ctypes.c_void_p(self.cuda_event)
 
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Event {self.cuda_event:#x}>" if self.cuda_event else "<torch.cuda.Event uninitialized>"
+
 
 def current(index: int) -> tuple[int, int, int]:
     """The current stream of a device: its number, the device's and CUDA's."""

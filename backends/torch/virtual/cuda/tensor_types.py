@@ -19,7 +19,8 @@ class _Kind(type):
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, torch.Tensor) and instance.is_cuda and instance.dtype == cls.dtype
 
-    def __call__(cls, *args: Any, device: Any = "cuda") -> torch.Tensor:
+    def __call__(cls, *args: Any, device: Any = None) -> torch.Tensor:
+        device = "cuda" if device is None else device
         if len(args) == 1 and not isinstance(args[0], (int, torch.Size)):
             return torch.as_tensor(args[0], dtype=cls.dtype, device=device)
         size = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args or (0,)

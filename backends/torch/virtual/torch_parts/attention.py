@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from xdevice.backends.torch.private_names import aten, kernels_of, replace_name
 from xdevice.backends.torch.virtual import runtime
+from xdevice.kit import virtual_request
 
 Tensor = torch.Tensor
 Maybe = torch.Tensor | None
@@ -29,10 +30,16 @@ def register() -> None:
 def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
     q: Tensor, k: Tensor, v: Tensor, mask: Maybe = None, dropout: float = 0.0, causal: bool = False, **options: Any
 ) -> Tensor:
-    """Attention by the algorithm that torch chooses on the CPU."""
+    """Attention by the algorithm that torch chooses on the CPU, and by the plain one where CUDA has no other."""
     _check_attention(q, k, v, mask, causal)
     choose, math = aten._fused_sdp_choice.default, aten._scaled_dot_product_attention_math.default
-    fused = _gpus_only(dropout) or choose(q, k, v, mask, dropout, causal, **options) == _FLASH
+    if torch.backends.cuda.math_sdp_enabled():
+        fused = choose(q, k, v, mask, dropout, causal, **options) == _FLASH
+    else:
+        _check_algorithms(q, mask)
+        fused = dropout == 0 and q.size(-1) == v.size(-1) and not (mask is not None and mask.requires_grad)
+    if q.dtype == torch.float64 and runtime.in_use().name == "cuda":
+        fused = False  # as on CUDA, so that there is a second derivative
     if mask is not None and mask.dtype == torch.bool:  # both algorithms below would add it as numbers
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
     if fused:
@@ -84,12 +91,17 @@ def _jagged(attend: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return attention
 
 
-def _gpus_only(dropout_p: float) -> bool:
-    """Whether `sdpa_kernel` leaves algorithms of GPUs only; the CPU's fused one stands for them."""
-    allowed: Any = torch.backends.cuda
-    if allowed.flash_sdp_enabled() or allowed.math_sdp_enabled():
-        return False
-    return dropout_p == 0 and bool(allowed.mem_efficient_sdp_enabled() or allowed.cudnn_sdp_enabled())
+def _check_algorithms(q: Tensor, mask: Maybe) -> None:
+    """Raise torch's error where `sdpa_kernel` leaves no algorithm, or none that CUDA has for the tensors."""
+    allowed, short = torch.backends.cuda, q.dtype in {torch.float16, torch.bfloat16}
+    flash, efficient = allowed.flash_sdp_enabled(), allowed.mem_efficient_sdp_enabled()
+    cudnn = allowed.cudnn_sdp_enabled()
+    if runtime.in_use().name == "cuda" and not virtual_request.current().lenient:
+        batch = q.dim() == 4
+        cudnn, efficient = cudnn and short and batch, efficient and q.dtype != torch.float64 and batch
+        flash = flash and short and batch and mask is None
+    if not (cudnn or flash or efficient):
+        raise RuntimeError("No available kernel. Aborting execution.")
 
 
 def _check_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Maybe, is_causal: bool) -> None:
