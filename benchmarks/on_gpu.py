@@ -31,7 +31,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import on_gpu_report as report
+from parts import on_gpu_report as report
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent

@@ -29,8 +29,7 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import scaling_barrier
-import scaling_model
+from parts import scaling_barrier, scaling_model
 
 import xdevice
 

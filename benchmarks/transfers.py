@@ -275,7 +275,7 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=2**30, metavar="BYTES", help="of one tensor")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it there")
-    parser.add_argument("--markdown", action="store_true", help="print the table as docs/costs.md has it")
+    parser.add_argument("--markdown", action="store_true", help="print the table as docs/project/costs.md has it")
     asked = parser.parse_args()
     if asked.rounds < 2:
         parser.error(f"--rounds {asked.rounds} gives no spread; at least 2")

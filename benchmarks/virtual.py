@@ -6,7 +6,7 @@ Each framework does the same work on its CPU and on a virtual GPU, with no stric
 one. As in `overhead.py`, the contenders take turns of about a millisecond, in an order shuffled anew in
 each round, and a ratio is the median over the rounds' own ratios. Virtual GPUs are backed by the host's
 memory and cores: the extra time is the cost of acting as a GPU. Under PyTorch two networks of its own layers
-are trained too (`networks_torch.py`).
+are trained too (`parts/networks_torch.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import xdevice
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NETWORKS = {"torch": "networks_torch"}
+NETWORKS = {"torch": "parts.networks_torch"}
 """The modules with networks in a framework's own layers."""
 
 SLICE = 1_000_000

@@ -31,12 +31,12 @@ FOR_ANY = {"core", "report", "rules"}  # of transfers, where nothing is copied
 WITH_LISTS = {"torch", "tensorflow", "paddle", "mxnet", "jax"}  # of the private names that virtual GPUs replace
 # What the core does between processes: one engine stands for all, and with --weekly none does.
 ENGINE = "jax"
-ONE_ENGINE = dict.fromkeys(("explicit", "files", "restarts", "two_hosts"), ENGINE)
+ONE_ENGINE = dict.fromkeys(("explicit", "files", "restarts"), ENGINE)
 RECIPES = {"clusters": "torch"}  # whose packages are installed there only
 # Promises that a push leaves out, by parts of their names: TensorFlow's allocator waits ten seconds for memory, and JAX
 # compiles for each number of devices.
 WEEKLY = {"tensorflow": ("huge",), "jax": ("-one]", "-three]", "-four]", "-twice]", "sum_over_rows", "step_gradients")}
-LONG_TO_IMPORT = {"torch_libraries"}  # which a push leaves to the week
+LONG_TO_IMPORT = {"libraries"}  # which a push leaves to the week
 
 NO_PARAMETERS = SimpleNamespace(params={}, id="")
 
@@ -66,9 +66,9 @@ def engines_of(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    folder, name = collection_path.parent.name, collection_path.stem.removeprefix("test_")
-    if name == collection_path.stem:
+    if not collection_path.name.startswith("test_"):
         return None
+    folder, within, name = parts_of(collection_path)
     if name in LONG_TO_IMPORT and not config.getoption("--weekly"):
         return True
     if folder == "virtual" and name == "together":
@@ -76,23 +76,30 @@ def pytest_ignore_collect(collection_path, config):
     virtual = os.environ.get("XDEVICE_VIRTUAL_GPUS", "0") not in ("", "0")
     if folder in ("quirks", "virtual") and virtual != (folder == "virtual"):
         return True
-    only = frameworks_of(folder, name, config)
+    only = frameworks_of(folder, within, name, config)
     return True if only and only.isdisjoint(backends_of(config)) else None
 
 
-def frameworks_of(folder, name, config):
+def parts_of(path):
+    """The folder of ``tests/`` that a file is in, the one in that, and the file's name without ``test_``."""
+    folders = path.relative_to(HERE).parts[:-1] if path.is_relative_to(HERE) else ()
+    folder, within, *_ = (*folders, "", "")
+    return folder, within, path.stem.removeprefix("test_")
+
+
+def frameworks_of(folder, within, name, config):
     """The frameworks that a file is run under; none for all of them."""
     if folder == "distributed" and name in SAME_EVERYWHERE:
         return {"numpy"}
     if folder == "distributed" and name in engines_of(config):
         return {engines_of(config)[name]}
-    if folder == "distributed" and name.startswith("quirks_"):
-        return {name.removeprefix("quirks_")}
-    if folder == "transfers":
-        return {name} if name in WITH_LISTS else {"numpy"} if name in FOR_ANY else set()
-    if folder == "virtual" and name in ("differences", "private_names", "visible_devices"):
-        return WITH_LISTS
-    return {name.partition("_")[0]} if folder in ("quirks", "virtual") else set()  # test_torch_libraries: PyTorch's
+    if folder == "transfers" and name in FOR_ANY:
+        return {"numpy"}
+    if folder == "virtual":
+        return {within} if within else WITH_LISTS
+    if folder == "quirks":
+        return {name.partition("_")[0]}
+    return {name} if name in WITH_LISTS and folder in ("distributed", "transfers") else set()
 
 
 def pytest_collection_modifyitems(config, items):
@@ -108,8 +115,9 @@ def pytest_collection_modifyitems(config, items):
 
 def is_numpys(item, config):
     """Whether the test takes no framework, and has its run in NumPy's environment."""
-    folder, name = item.path.parent.name, item.path.stem.removeprefix("test_").removeprefix("copies_")
-    if folder not in ONCE or "numpy" in backends_of(config) or frameworks_of(folder, name, config):
+    folder, within, name = parts_of(item.path)
+    name = name.removeprefix("copies_")
+    if folder not in ONCE or "numpy" in backends_of(config) or frameworks_of(folder, within, name, config):
         return False
     return "xdevice_backend" not in getattr(item, "callspec", NO_PARAMETERS).params
 

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,8 +20,9 @@ COUNTS = (2, 3, 8, 64, 1024)
 @pytest.fixture
 def model(monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
-    yield __import__("scaling_model")
-    sys.modules.pop("scaling_model", None)
+    yield import_module("parts.scaling_model")
+    sys.modules.pop("parts.scaling_model", None)
+    sys.modules.pop("parts", None)
 
 
 def run(*arguments):

@@ -15,7 +15,7 @@ import xdevice
 from xdevice.framework import choosing as registry
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = sorted(page.name for page in DOCS.glob("*.md"))
+PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if page.parent.name != "tutorials")
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\S+\.py)\n")  # a block that opens with its name is a file, not a session
@@ -49,7 +49,7 @@ def test_every_python_block_is_run(page):
 
 def test_what_other_projects_tests_cannot_have_is_in_the_words_of_the_page():
     listed = tomllib.loads((DOCS.parent / "tests/foreign/cannot.toml").read_text(encoding="utf-8"))
-    page = " ".join((DOCS / "virtual.md").read_text(encoding="utf-8").split())
+    page = " ".join((DOCS / "several" / "virtual.md").read_text(encoding="utf-8").split())
     assert listed and [words for words in listed if words not in page] == []
 
 
@@ -94,7 +94,7 @@ def page_text():
 
 
 def test_every_public_name_is_in_the_reference():
-    reference = (DOCS / "api.md").read_text(encoding="utf-8")
+    reference = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
     errors = {name for name in xdevice.__all__ if hasattr(xdevice.errors, name)}
     assert set(re.findall(r"^::: xdevice\.(\w+)$", reference, re.MULTILINE)) - {
         "contract",
@@ -108,7 +108,7 @@ def test_every_public_name_is_in_the_reference():
 
 def test_every_error_is_in_the_tree():
     tree = re.search(
-        r"^```text\n(XDeviceError\n.*?)^```$", (DOCS / "errors.md").read_text(encoding="utf-8"), re.M | re.S
+        r"^```text\n(XDeviceError\n.*?)^```$", (DOCS / "tensors" / "errors.md").read_text(encoding="utf-8"), re.M | re.S
     )
     listed = dict(re.findall(r"(\w+(?:Error|Warning)) +(\w+(?:Error|Warning)) ", tree[1]))
     errors = {name: getattr(xdevice, name) for name in xdevice.__all__ if hasattr(xdevice.errors, name)}
@@ -121,7 +121,7 @@ def test_every_error_is_in_the_tree():
 def test_options_are_on_the_page(capsys):
     from xdevice.cli import main
 
-    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
     commands = re.split(r"^## xdevice (\w+)$", page, flags=re.MULTILINE)[1:]
     sections = dict(zip(commands[::2], commands[1::2], strict=True))
     assert set(sections) == {"info", "doctor", "run", "bench", "launch", "virtual"}

@@ -1,4 +1,4 @@
-"""The rows of tests/programs, which anyone can run, and the table in docs/programs.md that says what came of them."""
+"""The rows of tests/programs, which anyone can run, and the table of docs/several/programs.md: what came of them."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ TEXT = (HERE / "programs.toml").read_text(encoding="utf-8")
 def test_the_page_lists_the_rows_that_are_kept():
     kept = {f"{project}/{row}" for project, row in re.findall(r"^\[([\w-]+)\.(\w+)\]$", TEXT, re.MULTILINE)}
     listed = re.findall(
-        r"^\| `([\w-]+/\w+)` \|", (ROOT / "docs" / "programs.md").read_text(encoding="utf-8"), re.MULTILINE
+        r"^\| `([\w-]+/\w+)` \|", (ROOT / "docs" / "several" / "programs.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     assert kept == set(listed) and len(listed) == len(kept) > 50
 

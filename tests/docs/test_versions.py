@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "project" / "versions.md").read_text(encoding="utf-8")
 TOX = (ROOT / "tox.ini").read_text(encoding="utf-8")
 CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 

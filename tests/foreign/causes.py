@@ -1,4 +1,4 @@
-"""Sort what came of tests by its cause, and write the counts into docs/foreign.md."""
+"""Sort what came of tests by its cause, and write the counts into docs/several/foreign.md."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Results = dict[str, dict[str, str]]
 
 
 def reasons() -> list[tuple[str, re.Pattern[str]]]:
-    """Words of docs/virtual.md, and the expression that finds such a failure by the test's id or its error."""
-    page = " ".join((DOCS / "virtual.md").read_text().split())
+    """Words of docs/several/virtual.md, and the expression that finds such a failure by the test's id or its error."""
+    page = " ".join((DOCS / "several" / "virtual.md").read_text().split())
     found = tomllib.loads((HERE / "cannot.toml").read_text())
     for words in found:
         if words not in page:
-            raise SystemExit(f"cannot.toml names {words!r}, which docs/virtual.md does not say")
+            raise SystemExit(f"cannot.toml names {words!r}, which docs/several/virtual.md does not say")
     return [(words, re.compile(expression)) for words, expression in found.items()]
 
 
@@ -64,8 +64,8 @@ def in_words(name: str, causes: Results) -> str:
 
 
 def write_row(name: str, row: dict[str, Any], there: int, by: Counter[str]) -> None:
-    """Put the row's counts into the table in docs/foreign.md, in place of those it has."""
-    page = DOCS / "foreign.md"
+    """Put the row's counts into the table in docs/several/foreign.md, in place of those it has."""
+    page = DOCS / "several" / "foreign.md"
     ran = by.total() - by["skipped"]
     cells = [name, f"{row['repository']} {row['tag']}", f"{ran} of {there}", *(by[cause] for cause in HEADS)]
     line = f"| {' | '.join(map(str, cells))} |"

@@ -5,7 +5,7 @@
 rows.toml says where a project's tests are and what they need; `--list` without a name lists the rows. A GPU test is one
 that is skipped, or not there, without GPUs, so the tests are collected twice. One that fails with GPUs is run again
 without, where it or its counterpart for the CPU exists. The table counts, by cause: passed; cannot, for a reason that
-docs/virtual.md gives; fails on the CPU too; ours. `--page` writes the row into docs/foreign.md.
+docs/several/virtual.md gives; fails on the CPU too; ours. `--page` writes the row into docs/several/foreign.md.
 
 The repository is taken from `--checkouts`, and cloned there where it is missing; nothing of it is in this one.
 Exit status 1 if a test's failure is ours.
@@ -74,7 +74,7 @@ def parse(rows: dict[str, Any]) -> argparse.Namespace:
     parser.add_argument("--match", default="", help="run those whose id the expression is found in")
     parser.add_argument("--json", type=Path, help="write what came of each test to this file")
     parser.add_argument("--tag", help="take the tests of this version, instead of the row's")
-    parser.add_argument("--page", action="store_true", help="write the row into docs/foreign.md")
+    parser.add_argument("--page", action="store_true", help="write the row into docs/several/foreign.md")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one test")
     parser.add_argument("--checkouts", type=Path, default=Path.home() / ".cache/xdevice-foreign")
     options = parser.parse_args()

@@ -1,6 +1,6 @@
 """Each function of a namespace does what the standard's reference implementation, array-api-strict, does.
 
-Shapes, dtypes, axes and values are hypothesis's. What differs is in ``DIFFERENCES``, which docs/maths.md shows;
+Shapes, dtypes, axes and values are hypothesis's. What differs is in ``DIFFERENCES``, which docs/tensors/maths.md shows;
 a difference that is gone must go from there too.
 """
 
@@ -788,7 +788,7 @@ def test_every_function_is_compared_and_every_difference_is_of_one():
 
 
 def test_the_page_shows_the_list_and_the_differences():
-    page = (Path(__file__).parents[2] / "docs" / "maths.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "tensors" / "maths.md").read_text(encoding="utf-8")
     groups = [f"| {group} | {', '.join(f'`{name}`' for name in names)} |" for group, names in GROUPS.items()]
     table = [
         f"| {framework} | `{name}` | {', '.join(dtypes)} | {reason} |"

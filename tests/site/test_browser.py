@@ -18,7 +18,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 LESSONS = "notebooks/gpus/", "notebooks/in_notebooks/"
 expect.set_options(timeout=30_000)  # the index of the search takes seconds where the machine is busy
-WIDE = "", "gallery/", "tutorials/author/", "api/", "placement/", *LESSONS
+WIDE = "", "gallery/", "tutorials/author/", "reference/api/", "tensors/placement/", *LESSONS
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -127,7 +127,7 @@ def test_terminals_can_be_read(page):
         assert picture.evaluate("image => 20 * image.getBoundingClientRect().width / image.naturalWidth") >= 9
 
 
-@pytest.mark.parametrize("path", ["gallery/", "", "virtual/"])
+@pytest.mark.parametrize("path", ["gallery/", "", "several/virtual/"])
 def test_commands_are_not_cut_off(page, path):
     page.goto(f"/{path}")
     for block in page.locator(".language-shell pre > code").all():
@@ -136,7 +136,7 @@ def test_commands_are_not_cut_off(page, path):
 
 def test_words_of_code_stay_whole_in_tables(page):
     """A word is as high as one line: one that were broken would be two."""
-    page.goto("/virtual/")
+    page.goto("/several/virtual/")
     for code in page.locator("td code").all():
         if not re.search(r"[\s-]", code.inner_text()):
             assert code.evaluate("code => code.getClientRects().length") == 1, code.inner_text()
@@ -160,7 +160,7 @@ def test_a_page_does_not_scroll_sideways(page, path):
     folder = os.environ.get("XDEVICE_PICTURES")
     if folder:
         name = f"{path.strip('/').replace('/', '_') or 'home'}_{page.viewport_size['width']}.png"
-        page.screenshot(path=Path(folder, name), full_page=path != "api/")
+        page.screenshot(path=Path(folder, name), full_page=path != "reference/api/")
 
 
 def test_the_tabs_of_a_page_change_what_is_shown(page):

@@ -63,6 +63,12 @@ def test_links_and_anchors_lead_somewhere(pages, site):
     assert list(lead_nowhere(pages, site, lambda page: page.loaded)) == []
 
 
+@pytest.mark.parametrize("name", ["devices", "virtual", "frameworks", "api"])
+def test_an_old_address_leads_to_the_page(site, name):
+    moved = page(site / name / "index.html")
+    assert [link.split("/")[2:] for link in moved.links] == [[name, ""]]
+
+
 def test_nothing_is_loaded_from_elsewhere(pages, site):
     loaded = {link for path in pages for link in page(path).loaded}
     assert loaded and not [link for link in loaded if urlsplit(link).netloc]
@@ -79,7 +85,7 @@ def test_a_picture_has_words_for_those_who_cannot_see_it(pages):
 @pytest.fixture(scope="session")
 def reference(site):
     """Each documented object by its name: the part of the page that is about it."""
-    text = (site / "api" / "index.html").read_text(encoding="utf-8")
+    text = (site / "reference" / "api" / "index.html").read_text(encoding="utf-8")
     heads = list(re.finditer(r'<h\d id="(xdevice(?:[.]\w+)*)" class="doc doc-heading">', text))
     ends = [head.start() for head in heads[1:]] + [len(text)]
     return {head[1]: text[head.start() : end] for head, end in zip(heads, ends, strict=True)}

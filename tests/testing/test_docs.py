@@ -9,7 +9,7 @@ from xdevice.testing import Native, contract
 
 pytest_plugins = ["pytester"]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "project" / "testing.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^```python\n# (\S+)\.py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 
 

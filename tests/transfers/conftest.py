@@ -104,7 +104,11 @@ def copies_on():
             f"--xdevice-virtual-gpus={gpus}",
         ]
         done = subprocess.run(
-            [*command, f"copies_{name}.py"], capture_output=True, text=True, timeout=280, cwd=Path(__file__).parent
+            [*command, f"copies_{name}.py"],
+            capture_output=True,
+            text=True,
+            timeout=280,
+            cwd=Path(__file__).parent / "frameworks",
         )
         assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
 

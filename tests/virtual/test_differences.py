@@ -1,4 +1,4 @@
-"""What docs/virtual.md says that does not work, or differs, while virtual GPUs stand in: each entry is shown to be so.
+"""What docs/several/virtual.md says that does not work, or differs, while virtual GPUs stand in: each entry is shown.
 
 An entry that has become wrong, or that is not here, fails: the table is as long as it has to be.
 """
@@ -83,7 +83,7 @@ SHOWN = {
             fails(lambda: paddle.sparse.matmul(rows, paddle.ones([2, 2])), NotImplementedError, "sparse.matmul")
         """,
         "`alltoall` and `reduce_scatter` raise `NotImplementedError`": (
-            "test_paddle_stand_in.py::test_processes_have_a_gpu_each_and_train_together_to_the_cpus_numbers"
+            "paddle/test_stand_in.py::test_processes_have_a_gpu_each_and_train_together_to_the_cpus_numbers"
         ),
         "an `Executor` of a static graph, and what `paddle.jit.load` gives, compute on the CPU": """
             assert paddle.static.Executor(paddle.CUDAPlace(0)).place.is_cpu_place()
@@ -135,7 +135,7 @@ def fails(run, kind, words):
 
 
 def entries(backend):
-    page = (ROOT / "docs" / "virtual.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "several" / "virtual.md").read_text(encoding="utf-8")
     table = page.partition("## What it means under each framework")[2]
     row = next(line for line in table.splitlines() if line.startswith(f"| {FRAMEWORKS[str(backend)]} | "))
     return row.strip(" |").split(" | ")[2].split("; ")
@@ -148,8 +148,8 @@ def test_the_table_has_what_is_shown_and_nothing_else(backend):
 def test_each_difference_is_one(backend, program):
     text = FIRST[str(backend)] + FAILS
     for entry, lines in SHOWN[str(backend)].items():
-        if match := re.fullmatch(r"(test_\w+\.py)::(test_\w+)", lines):
-            assert f"def {match[2]}(" in Path(__file__).with_name(match[1]).read_text(encoding="utf-8")
+        if match := re.fullmatch(r"([\w/]+\.py)::(test_\w+)", lines):
+            assert f"def {match[2]}(" in (Path(__file__).parent / match[1]).read_text(encoding="utf-8")
         else:
             text += textwrap.dedent(lines) + f"\nprint({entry!r})\n"
     assert program(text) == [entry for entry, lines in SHOWN[str(backend)].items() if not lines.startswith("test_")]

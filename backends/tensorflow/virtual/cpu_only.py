@@ -1,7 +1,7 @@
 """Operations, and dtypes of others, that have a kernel for the CPU and none for GPUs.
 
 ``cpu_only.txt`` is from ``kernels.get_all_registered_kernels()`` of TensorFlow's wheel with CUDA, 2.21.0 for Linux, by
-``tests/virtual/kernels_tensorflow.py``. A line is an operation, and where only some dtypes are missing, the attribute
+``tests/virtual/tensorflow/kernels.py``. A line is an operation, and where only some dtypes are missing, the attribute
 that they are of. What GPUs compute in the host's memory, as most of 32-bit integers, is not in it.
 """
 

@@ -1,0 +1,233 @@
+"""PyTorch's virtual GPUs under CUDA's own device type: each job here has processes of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xdevice.kit.virtual_memory import ENV as MEMORY
+from xdevice.kit.virtual_request import ENV
+
+
+def run(*arguments, status=0, **environment):
+    """What the command prints, on two virtual GPUs that stand in."""
+    env = os.environ | {ENV: "2:stand-in"} | environment
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=280, env=env, cwd=Path(__file__).parent
+    )
+    assert done.returncode == status, done.stdout[-6000:] + done.stderr[-3000:]
+    return done.stdout, done.stderr
+
+
+KNOWN = "ignore::pytest.PytestAssertRewriteWarning"  # the variable has had xdevice imported before pytest
+OPTIONS = "-q", "-p", "no:cacheprovider", "-W", KNOWN, "--xdevice-virtual-gpus=2:stand-in"
+PROGRAMS = "-m", "pytest", *OPTIONS, "stand_in.py"
+
+
+def test_programs_for_cuda_run_and_give_the_cpus_numbers():
+    run(*PROGRAMS)
+
+
+SHARED = """
+import torch
+from torch import multiprocessing, nn
+
+def add_one(model, turns, queue):
+    turns.get()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    queue.put([torch.cuda.get_device_name(0), *(str(parameter.device) for parameter in model.parameters())])
+
+if __name__ == "__main__":
+    model = nn.Linear(2, 2).to("cuda:1")
+    nn.init.zeros_(model.weight)
+    model.share_memory()
+    context = multiprocessing.get_context("spawn")
+    turns, queue = context.SimpleQueue(), context.SimpleQueue()
+    children = [context.Process(target=add_one, args=(model, turns, queue)) for _ in range(2)]
+    for child in children:
+        child.start()  # both have the model before one of them changes it
+    for child in children:
+        turns.put(None)
+        said = queue.get()
+    for child in children:
+        child.join()
+    print(said, model.weight.tolist())
+"""
+
+
+def test_spawned_processes_of_a_program_share_a_models_memory(tmp_path):
+    program = tmp_path / "shared.py"
+    program.write_text(SHARED)
+    out, error = run("-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", str(program))
+    assert out == "['virtual GPU 0 (xdevice, on the CPU)', 'cuda:1', 'cuda:1'] [[2.0, 2.0], [2.0, 2.0]]\n"
+    assert error.count("stand in for CUDA's") == 1, "once for the job"
+
+
+TORCHRUN = f"""#!{sys.executable}
+import sys
+from torch.distributed.run import main
+
+if __name__ == "__main__":
+    sys.exit(main())
+"""
+
+
+@pytest.mark.weekly
+def test_parallel_training_under_torchrun_gives_the_cpus_numbers(tmp_path):
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text(TORCHRUN)  # as pip writes it into the environment's folder of commands
+    torchrun.chmod(0o755)
+    program, path = Path(__file__).with_name("parallel.py"), f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    with_four = "-W", "ignore", "-m", "xdevice", "run", "--virtual-gpus", "4", "--stand-in", "--"
+    launch = "torchrun", "--standalone", "--nproc_per_node", "4", str(program)
+    out, error = run(*with_four, *launch, OMP_NUM_THREADS="1", PATH=path, **{ENV: ""})
+    assert out.splitlines()[-1].endswith(" exactly") and len(out.splitlines()) == 20
+    assert error.count("4 virtual GPUs stand in for CUDA's") == 1, "once for the job"
+
+
+TOO_MUCH = """
+import xdevice, torch
+kept, x = [], torch.zeros(1 << 18, device="cuda:1")
+try:
+    while True:
+        kept.append(x + 1)
+except torch.cuda.OutOfMemoryError as error:
+    print(len(kept), str(error))
+kept.clear()
+torch.cuda.set_per_process_memory_fraction(0.5, 0)
+for size in (3 << 20, 5 << 20):
+    try:
+        print(len(torch.empty(size, dtype=torch.uint8, device="cuda")))
+    except torch.cuda.OutOfMemoryError as error:
+        print(str(error).partition(". ")[2])
+print(torch.cuda.get_per_process_memory_fraction(0), len(torch.empty(6 << 20, dtype=torch.uint8, device="cuda:1")))
+print((x + 1).device, torch.cuda.get_device_properties(1).total_memory, torch.cuda.mem_get_info(0))
+"""
+
+
+def test_memory_ends_where_it_is_told_to_and_a_program_says_once_that_its_gpus_are_virtual():
+    out, error = run("-c", TOO_MUCH, **{MEMORY: "8MiB"})
+    number, words = out[0], out[1:]
+    assert number in "67"  # a few bytes of PyTorch's own may be on the device as well
+    assert words.startswith(
+        " CUDA out of memory. Tried to allocate 1.00 MiB. GPU 1 has a total capacity of 8.00 MiB of"
+    )
+    assert "\n3145728\nTried to allocate 5.00 MiB. GPU 0 has a total" in out and "4.00 MiB allowed;" in out
+    assert "\n0.5 6291456\n" in out
+    assert out.endswith(f"cuda:1 {8 << 20} ({8 << 20}, {8 << 20})\n")
+    assert error.splitlines() == ["2 virtual GPUs stand in for CUDA's; they compute on the CPU"]
+
+
+STARTED = """
+import torch, xdevice
+torch.ones(2, requires_grad=True).sum().backward()  # torch makes threads for the devices that there are
+xdevice.use("torch")
+xdevice.virtual_gpus(2, stand_in=True)
+host, there = torch.ones(3, requires_grad=True), torch.ones(3, device="cuda:1", requires_grad=True)
+first = (there * there).sum().cpu()
+((host * host).sum() + first).backward()  # begins on the CPU
+print(host.grad.tolist(), there.grad.tolist(), torch.cuda.memory_allocated(0))
+"""
+
+
+def test_a_backward_pass_before_them_leaves_later_ones_whole():
+    out, _ = run("-c", STARTED, **{ENV: ""})
+    assert out == "[2.0, 2.0, 2.0] [2.0, 2.0, 2.0] 0\n"
+
+
+AS_BUILT_WITH_CUDA = """
+import torch
+kernel = torch.library.Library("aten", "IMPL")
+kernel.impl("_fused_rms_norm", lambda *args: print("a kernel for real GPUs was called"), "CUDA")
+import xdevice
+xdevice.use("torch")
+xdevice.virtual_gpus(2, stand_in=True)  # after the kernel is there, as in a build with CUDA
+x = torch.arange(1.0, 4.0, device=xdevice.native("gpu:1")).requires_grad_()
+torch.nn.functional.rms_norm(x, (3,)).prod().backward()
+expected = x.detach().cpu().requires_grad_()
+torch.nn.functional.rms_norm(expected, (3,)).prod().backward()
+print(x.device, torch.equal(x.grad.cpu(), expected.grad))
+"""
+
+
+def test_an_operation_with_a_kernel_for_cuda_alone_is_composed_as_on_the_cpu():
+    out, _ = run("-c", AS_BUILT_WITH_CUDA, **{ENV: ""})
+    assert out == "cuda:1 True\n"
+
+
+FIRST_BACKWARD = """
+import xdevice, sys, torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class Seen(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **kwargs or {})
+
+x = torch.arange(3.0, device="cuda:1", requires_grad=True)
+if sys.argv[1] == "compile":
+    torch.compile(lambda x: (x * x).sum())(x).backward()
+elif sys.argv[1] == "aot_function":
+    from functorch.compile import aot_function, nop
+    aot_function(lambda x: (x * x).sum(), fw_compiler=nop, bw_compiler=nop)(x).backward()
+elif sys.argv[1] == "make_fx":
+    x.grad = make_fx(lambda x: torch.autograd.grad((x * x).sum(), x)[0], tracing_mode="fake")(x)(x)
+else:
+    first, second = Seen(), Seen()
+    for mode in (first, second):
+        x.grad, y = None, (x * x).sum()
+        with mode:
+            y.backward()
+    assert first.names == second.names, first.names
+print(x.grad.tolist(), x.grad.device)
+"""
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("tracer", ["compile", "aot_function", "make_fx", "mode"])
+def test_the_first_backward_of_a_process_may_be_traced(tracer):
+    out, _ = run("-W", "ignore", "-c", FIRST_BACKWARD, tracer)
+    assert out == "[0.0, 2.0, 4.0] cuda:1\n"
+
+
+@pytest.mark.weekly
+def test_a_program_may_end_with_a_backward():
+    code = "import xdevice, torch; x = torch.ones(2, device='cuda:1', requires_grad=True); (x * x).sum().backward()"
+    for _ in range(4):  # where the end does not wait for autograd's threads, every third is aborted or so
+        run("-c", code)
+
+
+@pytest.mark.weekly
+def test_without_a_compiler_those_compiled_elsewhere_serve(tmp_path):
+    code = "import xdevice, torch; x = torch.ones(2, device='cuda:1', requires_grad=True); (x * x).sum().backward()"
+    run("-c", code)  # compiled by now
+    out, _ = run("-c", f"{code}; print(x.grad)", PATH=str(tmp_path), CXX="")
+    assert out == "tensor([2., 2.], device='cuda:1')\n"
+
+
+def test_without_a_plug_in_the_error_says_what_there_is_and_what_to_type():
+    code = """
+import xdevice, torch
+try:
+    xdevice.virtual_gpus(2, stand_in=True)
+except xdevice.NotSupportedError as error:
+    print(error)
+xdevice.virtual_gpus(2)
+print((torch.ones(2, device="vgpu:1") + 1).device, torch.cuda.is_available())
+"""
+    out, _ = run(
+        "-c", "import os\nos.environ.pop('XDEVICE_VIRTUAL_GPUS')" + code, CXX="absent", XDEVICE_BACKEND="torch"
+    )
+    error, works = out.splitlines()
+    assert error.startswith("virtual_gpus(2, stand_in=True) needs a compiled plug-in: virtual GPUs for torch ")
+    assert "XDEVICE_PLUGINS" in error and error.endswith("; virtual_gpus(2) works without it")
+    assert works == "vgpu:1 False"
