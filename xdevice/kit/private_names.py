@@ -1,16 +1,19 @@
 """Names that a framework does not promise to keep, and whether the installed version still has them.
 
-Each adapter that replaces such names, or relies on them, lists them in its file ``private_names.py`` as ``NAMES``,
+Each adapter that replaces such names, or relies on them, has them in its module ``private_names`` as ``NAMES``,
 beside ``LAST_TRIED``, the last version of the framework with which its tests have passed. The adapter calls `check`
 before it replaces anything; ``xdevice doctor`` calls `missing` for every framework that is installed.
 """
 
 import inspect
+import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from xdevice.errors import VirtualDeviceError
@@ -40,11 +43,28 @@ class PrivateName:
     optional: bool = False
 
 
-def each(
-    start: str, names: str, reason: str, parameters: tuple[str, ...] = (), *, optional: bool = False
-) -> list[PrivateName]:
-    """Several names whose paths start alike, needed for one reason."""
-    return [PrivateName(f"{start}{name}", reason, parameters, optional) for name in names.split()]
+def listed(home: str, **words: str) -> dict[str, list[PrivateName]]:
+    """The names in ``names.txt`` beside the module of this ``__file__``, by list.
+
+    A line in brackets names the lists that have the rows below it. A row is an owner, its names, perhaps their
+    parameters in parentheses, two dashes and the reason; it begins with a question mark where the names are optional,
+    and goes on in lines that are indented. A word in braces stands for one of ``words``.
+    """
+    found: dict[str, list[PrivateName]] = defaultdict(list)
+    lists: list[str] = []
+    text = Path(home).with_name("names.txt").read_text(encoding="utf-8").replace("\n    ", " ")
+    for row in text.format(**words).splitlines():
+        if row.startswith("["):
+            lists = row.strip("[]").split()
+        elif row and not row.startswith("#"):
+            paths, _, reason = row.partition(" -- ")
+            paths, _, parameters = paths.partition("(")
+            owner, *names = paths.removeprefix("?").split()
+            wanted = tuple(re.findall(r"\w+", parameters))
+            rows = [PrivateName(owner + name, reason, wanted, row.startswith("?")) for name in names or [""]]
+            for name in lists:
+                found[name] += rows
+    return found
 
 
 _replaced: set[str] = set()  # by path: these are the adapters' own now

@@ -1,0 +1,9 @@
+"""The private names of JAX that this adapter replaces or reads: see ``names.txt``."""
+
+from xdevice.kit.private_names import listed
+
+LAST_TRIED = "0.10.2"
+
+_lists = listed(__file__)
+VIRTUAL, STAND_IN = _lists["VIRTUAL"], _lists["STAND_IN"]
+NAMES = [*dict.fromkeys((*VIRTUAL, *STAND_IN, *_lists["OTHERS"]))]

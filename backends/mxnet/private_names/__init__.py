@@ -1,0 +1,28 @@
+"""The private names of MXNet that this adapter replaces or reads: see ``names.txt``."""
+
+from xdevice.kit.private_names import listed
+
+LAST_TRIED = "1.9.1"
+
+DEVICE_AT = {
+    **dict.fromkeys(("MXNDArrayCreate", "MXNDArrayCreateEx", "MXNDArrayCreateEx64"), 2),
+    **dict.fromkeys(("MXNDArrayCreateSparseEx", "MXNDArrayCreateSparseEx64"), 3),
+    **dict.fromkeys(("MXExecutorBindEX", "MXExecutorSimpleBindEx", "MXExecutorSimpleBindEx64"), 1),
+    "MXExecutorReshapeEx": 2,
+    "MXRandomSeedContext": 1,
+    "MXStorageEmptyCache": 0,
+}
+"""Functions of MXNet's library, and which of their arguments is the type of a device; its index is the next one."""
+
+TEXT = (
+    *("_ctypes.ndarray", "_ctypes.symbol", "ndarray.ndarray", "ndarray.numpy._op"),
+    *("symbol.symbol", "symbol.numpy._symbol", "kvstore.base", "io.io"),
+)
+"""Modules that make text for the library, of operators, symbols, iterators and key-value stores, by ``str``."""
+
+ADDED = ("str",)
+"""What those modules have of their own under NumPy 2, and under NumPy 1 only where virtual GPUs stand in."""
+
+_lists = listed(__file__, DEVICE_AT=" ".join(DEVICE_AT), TEXT=" ".join(f"{module}:str" for module in TEXT))
+VIRTUAL, STAND_IN = _lists["VIRTUAL"], _lists["STAND_IN"]  # the first is empty: they replace nothing
+NAMES = [*STAND_IN, *_lists["OTHERS"]]
