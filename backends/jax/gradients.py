@@ -1,7 +1,5 @@
 """Gradients, by jax.value_and_grad."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from typing import Any

@@ -6,8 +6,6 @@ no operation that JAX accepts takes any longer. What is uncommitted follows, as 
 that a jitted function closes over is a constant to it, and an argument that it does not use is dropped.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager

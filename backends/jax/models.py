@@ -3,8 +3,6 @@
 JAX itself has no models; Flax and Equinox keep theirs in trees of arrays, registered with jax.tree_util.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

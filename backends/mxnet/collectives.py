@@ -3,8 +3,6 @@
 `mx.np.split` and slices share memory with what they are taken from, where MXNet can.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -6,8 +6,6 @@ check the contexts of their arguments first, in every thread. Memory of the host
 pinned is the CPU's. `copyto`, `as_in_ctx` and assignment are MXNet's own words for a copy, and allowed.
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 import sys

@@ -1,7 +1,5 @@
 """Gluon's blocks, what ``collect_params`` gives, and the batches of MXNet's own iterators."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

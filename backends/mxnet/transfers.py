@@ -4,8 +4,6 @@ A number that an operator is given (``x + 1``, ``x[0] = 3.``) is an argument of 
 makes the backward pass's copies itself: one for each copy that was recorded, the other way.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 import threading

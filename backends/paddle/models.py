@@ -1,7 +1,5 @@
 """PaddlePaddle layers."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ around it says what it is for. A virtual GPU computes with the CPU's kernels, wh
 size, or of an operand on another device: where a GPU would make one, the operation's arguments tell.
 """
 
-from __future__ import annotations
-
 import atexit
 import math
 import sys

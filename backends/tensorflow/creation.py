@@ -1,7 +1,5 @@
 """New TensorFlow tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ over devices, its asking is watched here: the gradient of each operation is comp
 result is, and crosses from device to device where the forward pass did.
 """
 
-from __future__ import annotations
-
 import threading
 import weakref
 from collections.abc import Callable, Generator

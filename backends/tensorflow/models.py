@@ -1,7 +1,5 @@
 """Keras models, and all else that holds variables: layers, optimizers, metrics, `tf.Module`."""
 
-from __future__ import annotations
-
 import copy
 import gc
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Splitting, packing and reducing PyTorch tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any

@@ -1,7 +1,5 @@
 """PyTorch modules, and packed sequences, which hold tensors and move like modules; and torch.utils._pytree."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -9,6 +9,7 @@ from xdevice.contract.computing import (
     Call,
     Collectives,
     Differentiation,
+    Extension,
     Fft,
     Gradients,
     Linalg,
@@ -34,9 +35,9 @@ from xdevice.contract.transfers import Copy, Kind, Lane, Lanes, Mark, Transfers,
 # fmt: off
 __all__ = [
     "CAPABILITIES", "MODULES", "Allocation", "Build", "Call", "Collectives", "Compiling", "Copy", "Creation", "Data",
-    "Differentiation", "Engine", "Exchange", "Fft", "Gradients", "Hardware", "Job", "Kind", "Lane", "Lanes", "Linalg",
-    "Mark", "Maths", "Memory", "MemoryStats", "Mixing", "Models", "Packing", "Placement", "Properties", "Races",
-    "Role", "Sharing", "Storage", "Transfers", "Trees", "Virtual", "Watcher",
+    "Differentiation", "Engine", "Exchange", "Extension", "Fft", "Gradients", "Hardware", "Job", "Kind", "Lane",
+    "Lanes", "Linalg", "Mark", "Maths", "Memory", "MemoryStats", "Mixing", "Models", "Packing", "Placement",
+    "Properties", "Races", "Role", "Sharing", "Storage", "Transfers", "Trees", "Virtual", "Watcher",
 ]
 # fmt: on
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -121,6 +122,20 @@ class Linalg(Maths, Protocol):
 
 class Fft(Maths, Protocol):
     """The same for the standard's extension ``fft``, whose names are in `FFT`."""
+
+
+@dataclass(frozen=True)
+class Extension:
+    """An extension that is there already, in place of a module: array-api-compat's ``linalg``, for example."""
+
+    functions: Mapping[str, Any]
+    own: ModuleType  # the framework's
+
+    def namespace(self) -> Mapping[str, Any]:
+        return self.functions
+
+    def module(self) -> ModuleType:
+        return self.own
 
 
 class Storage(Protocol):

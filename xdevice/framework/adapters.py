@@ -231,13 +231,13 @@ def not_installed(name: str) -> BackendNotInstalledError:
     )
 
 
-def _module(owner: Backend, capability: str) -> ModuleType | None:
-    """The module in which the adapter has the capability's functions, if it has one."""
+def _module(owner: Backend, capability: str) -> Any:
+    """The module in which the adapter has the capability's functions, or an object in its place; if it has one."""
     found = owner.adapter
     home = contract.MODULES.get(capability, capability)
     for part in home.split("."):  # one by one: `find_spec` raises where a parent is no package
         if not hasattr(found, "__path__") or find_spec(f"{found.__name__}.{part}") is None:
-            return None
+            return getattr(found, part, None)
         found = _load(owner, f"{found.__name__}.{part}")
     return found
 

@@ -1,6 +1,5 @@
 """A capability of an adapter: its functions, and why it lacks the others."""
 
-from types import ModuleType
 from typing import Any
 
 from xdevice.contract import CAPABILITIES, MODULES
@@ -23,9 +22,7 @@ class Capability:
     ``reasons`` is the adapter's ``CANNOT``.
     """
 
-    def __init__(
-        self, name: str, backend: str, adapter: str, module: ModuleType | None, reasons: dict[str, str]
-    ) -> None:
+    def __init__(self, name: str, backend: str, adapter: str, module: Any, reasons: dict[str, str]) -> None:
         self._name, self._backend, self._adapter, self._reasons = name, backend, adapter, reasons
         for function in CAPABILITIES[name]:
             if hasattr(module, function):

@@ -4,8 +4,6 @@ An exported array is in the host's memory and its capsule says that it is on a G
 GPU's. What arrives is copied to its GPU: to JAX, the memory that it had is the host's.
 """
 
-from __future__ import annotations
-
 from functools import wraps
 from importlib import import_module
 from typing import Any

@@ -5,8 +5,6 @@ With real GPUs, ``jax.devices()`` has the GPUs and not the CPU, and meshes are m
 originals, to which `hardware` holds references.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Primitives that only the CPU lowers, such as those of Hessenberg's and Schur's decompositions: GPUs refuse them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any

@@ -10,8 +10,6 @@ raise), ``compute_capability``, and a platform of the CPU's own for its client, 
 itself, in profiles and HLO dumps, says cpu.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """MXNet's operations, for the array API standard."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps

@@ -4,8 +4,6 @@ MXNet's library writes the context that it has for a virtual GPU, ``cpu(1001 + i
 are rewritten after it has written them, and arrays that say ``gpu(i)`` are moved after it has read them.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 import struct

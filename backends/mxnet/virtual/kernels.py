@@ -5,8 +5,6 @@ float16 runs operation by operation for that. The others are custom operators, b
 graph of a symbol, and of a hybridized block that casts by itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

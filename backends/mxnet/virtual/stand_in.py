@@ -8,8 +8,6 @@ Differs from a GPU: DLPack copies; page-locked memory is the host's. There is no
 variables do nothing, and a key-value store that is asked for as ``nccl`` is a ``device`` one.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -7,8 +7,6 @@ Recurrent layers and optimizers create their state on the default device, which 
 PaddlePaddle 3.3.1 moves ``x`` to the device of ``y``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any

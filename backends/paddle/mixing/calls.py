@@ -5,8 +5,6 @@ operators of the tensor class, its methods that copy, and the backward pass. Eve
 threads, by a function that first shows its arguments to the looks of the open blocks.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator

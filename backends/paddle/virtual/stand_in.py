@@ -12,8 +12,6 @@ CUDA graphs, all_to_all and reduce_scatter, which PaddlePaddle does not offer on
 tensors say that they are on the CPU, and so does what a layer of `paddle.jit.load` returns.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from functools import wraps

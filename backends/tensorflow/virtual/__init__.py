@@ -3,8 +3,6 @@
 ``gpu:i`` is TensorFlow's ``/CPU:i+1``. TensorFlow's own names for GPUs mean them where they stand in (`stand_in`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

@@ -4,8 +4,6 @@ Memory counts the tensors and variables that Python's collector knows; what oper
 and the peak is the most that has been seen when asked.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from typing import Any

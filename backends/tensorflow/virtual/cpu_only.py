@@ -5,8 +5,6 @@
 that they are of. What GPUs compute in the host's memory, as most of 32-bit integers, is not in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path

@@ -4,8 +4,6 @@ A capsule of a virtual GPU's tensor says that its memory is on a GPU, so NumPy r
 arrives is copied to its GPU: to TensorFlow, the memory that it had is the host's.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

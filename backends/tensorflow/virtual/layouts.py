@@ -4,8 +4,6 @@ The functions of ``gen_nn_ops`` and ``gen_array_ops`` are the border: gradients 
 calls kernels in another way, `tf.raw_ops` and graphs that were saved, is as on the CPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from inspect import signature

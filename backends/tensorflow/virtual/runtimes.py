@@ -4,8 +4,6 @@ Sessions and servers are given as many logical CPUs as the context has. DTensor'
 that stand for them, so their ``device_type()`` is ``CPU``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from inspect import signature

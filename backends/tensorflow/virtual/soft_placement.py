@@ -4,8 +4,6 @@ They are those of text, images, sets and some others, and products of integers a
 operation is looked at where it is run, one of a graph where it is made. What is text is on the CPU, whatever made it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -13,8 +13,6 @@ prints itself (``log_device_placement``, profiles and the device names within a 
 of TensorFlow 1 place on the CPU what names no device.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import threading

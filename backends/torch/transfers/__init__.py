@@ -3,8 +3,6 @@
 Virtual GPUs tell of each before it is made. On real GPUs torch warns of those for which Python waits.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Copies in the backward pass: autograd's threads make them for the thread that called backward."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from threading import get_ident

@@ -1,7 +1,5 @@
 """Waiting for real GPUs: torch's sync-debug mode warns of each, and a warning may become an error. Untried."""
 
-from __future__ import annotations
-
 import linecache
 import re
 import warnings

@@ -1,7 +1,5 @@
 """Steps of optimizers: those of torch, and Keras's where it runs on torch."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from typing import Any
 

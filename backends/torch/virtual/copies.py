@@ -1,7 +1,5 @@
 """Copies between devices that virtual GPUs are about to make, and those that a real GPU would make there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import torch

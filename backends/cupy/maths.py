@@ -7,6 +7,10 @@ import array_api_compat.cupy as xp
 import cupy
 
 from xdevice.backends.cupy.placed import placed
+from xdevice.contract import Extension
+
+linalg = Extension(placed(vars(xp.linalg)), cupy.linalg)
+fft = Extension(placed(vars(xp.fft)), cupy.fft)
 
 
 def namespace() -> Mapping[str, Any]:

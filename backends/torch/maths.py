@@ -7,6 +7,11 @@ from typing import Any, NamedTuple
 import array_api_compat.torch as xp
 import torch
 
+from xdevice.contract import Extension
+
+linalg = Extension(vars(xp.linalg), torch.linalg)
+fft = Extension(vars(xp.fft), torch.fft)
+
 
 def namespace() -> Mapping[str, Any]:
     own = {"repeat": _repeat, "take": _take, "take_along_axis": _take_along_axis, "unique_all": _unique_all}

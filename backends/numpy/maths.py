@@ -7,6 +7,11 @@ from typing import Any
 import array_api_compat.numpy as xp
 import numpy as np
 
+from xdevice.contract import Extension
+
+linalg = Extension(vars(xp.linalg), np.linalg)
+fft = Extension(vars(xp.fft), np.fft)
+
 
 def namespace() -> Mapping[str, Any]:
     return vars(xp) | {"astype": _astype}
