@@ -11,7 +11,8 @@ from xdevice.framework.adapters import ORDER, registered
 MAY_BE_LEFT_OUT = {
     "is_data",
     "is_tracing",
-    "reuses_traces",
+    "follow",
+    "trace_apart",
     "lane",
     "is_packable",
     "find_races",

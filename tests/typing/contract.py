@@ -134,6 +134,8 @@ data: list[contract.Data] = [numpy_placement]
 trees: list[contract.Trees] = [torch_models, tensorflow_models, mxnet_models, jax_models]
 models: list[contract.Models] = [torch_models, tensorflow_models, paddle_models, mxnet_models, jax_models]
 compiling: list[contract.Compiling] = [tensorflow_compiling, jax_compiling]
+following: list[contract.Following] = [tensorflow_compiling]
+tracing: list[contract.Tracing] = [jax_compiling]
 creation: list[contract.Creation] = [
     torch_creation,
     tensorflow_creation,

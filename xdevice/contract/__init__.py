@@ -24,20 +24,34 @@ from xdevice.contract.devices import (
     Memory,
     MemoryStats,
     Mixing,
+    Preparation,
     Properties,
     Races,
     Virtual,
 )
 from xdevice.contract.jobs import Engine, Job
-from xdevice.contract.tensors import Compiling, Creation, Data, Exchange, Models, Placement, Role, Sharing, Trees
+from xdevice.contract.tensors import (
+    Compiling,
+    Creation,
+    Data,
+    Exchange,
+    Following,
+    Models,
+    Placement,
+    Role,
+    Sharing,
+    Tracing,
+    Trees,
+)
 from xdevice.contract.transfers import Copy, Kind, Lane, Lanes, Mark, Transfers, Watcher
 
 # fmt: off
 __all__ = [
-    "CAPABILITIES", "MODULES", "Allocation", "Build", "Call", "Collectives", "Compiling", "Copy", "Creation", "Data",
-    "Differentiation", "Engine", "Exchange", "Extension", "Fft", "Gradients", "Hardware", "Job", "Kind", "Lane",
-    "Lanes", "Linalg", "Mark", "Maths", "Memory", "MemoryStats", "Mixing", "Models", "Packing", "Placement",
-    "Properties", "Races", "Role", "Sharing", "Storage", "Transfers", "Trees", "Virtual", "Watcher",
+    "CAPABILITIES", "MODULES", "PREPARING", "Allocation", "Build", "Call", "Collectives", "Compiling", "Copy",
+    "Creation", "Data", "Differentiation", "Engine", "Exchange", "Extension", "Fft", "Following", "Gradients",
+    "Hardware", "Job", "Kind", "Lane", "Lanes", "Linalg", "Mark", "Maths", "Memory", "MemoryStats", "Mixing",
+    "Models", "Packing", "Placement", "Preparation", "Properties", "Races", "Role", "Sharing", "Storage", "Tracing",
+    "Transfers", "Trees", "Virtual", "Watcher",
 ]
 # fmt: on
 
@@ -46,30 +60,21 @@ def _methods(protocol: type) -> tuple[str, ...]:
     return tuple(name for each in protocol.__mro__ for name in vars(each) if not name.startswith("_"))
 
 
-CAPABILITIES: dict[str, tuple[str, ...]] = {
-    p.__name__.lower(): _methods(p)
-    for p in (
-        *(
-            Hardware,
-            Placement,
-            Trees,
-            Data,
-            Models,
-            Creation,
-            Exchange,
-            Sharing,
-            Memory,
-            Allocation,
-            Gradients,
-            Virtual,
-        ),
-        *(Races, Mixing, Compiling, Collectives, Maths, Linalg, Fft, Storage, Transfers, Lanes, Packing, Engine),
-    )
-}
+_PROTOCOLS: tuple[type, ...] = (
+    *(Hardware, Placement, Trees, Data, Models, Creation, Exchange, Sharing, Memory, Allocation, Gradients, Virtual),
+    *(Races, Mixing, Compiling, Following, Tracing, Collectives, Maths, Linalg, Fft, Storage, Transfers, Lanes),
+    *(Packing, Engine),
+)
+
+CAPABILITIES = {p.__name__.lower(): _methods(p) for p in _PROTOCOLS}
 """Each capability with the functions that it may have."""
+
+PREPARING = frozenset(p.__name__.lower() for p in _PROTOCOLS if Preparation in p.__mro__)
+"""The capabilities that count as no first use of a framework."""
 
 MODULES = {
     "trees": "models", "data": "placement", "sharing": "exchange", "linalg": "maths.linalg", "fft": "maths.fft",
-    "lanes": "transfers.lanes", "allocation": "memory", "packing": "collectives", "races": "virtual",
+    "lanes": "transfers.lanes", "following": "compiling", "tracing": "compiling", "allocation": "memory",
+    "packing": "collectives", "races": "virtual",
 }  # fmt: skip
 """Where an adapter has the functions of a capability, if not in the module of that name."""

@@ -39,6 +39,10 @@ class MemoryStats(TypedDict, total=False):
     holders: dict[str, int | None] | None  # of the device, by process: "this process", "process 4711 (python)"
 
 
+class Preparation(Protocol):
+    """Marks a capability that is opened before a framework is used, or to watch it: opening it is no use."""
+
+
 class Hardware(Protocol):
     """What there is, and the framework's own objects for it."""
 
@@ -77,7 +81,7 @@ class Memory(Protocol):
         """Whether this one error is the framework's word for no memory left."""
 
 
-class Allocation(Protocol):
+class Allocation(Preparation, Protocol):
     """How much of the GPUs' memory the framework takes."""
 
     def share(self, fraction: float | None) -> dict[str, str]:
@@ -87,7 +91,7 @@ class Allocation(Protocol):
         """
 
 
-class Virtual(Protocol):
+class Virtual(Preparation, Protocol):
     """GPUs that are not there: devices of their own, backed by host memory."""
 
     def enable(self, n: int, force: bool, stand_in: bool) -> None:
@@ -106,14 +110,14 @@ class Virtual(Protocol):
         """
 
 
-class Races(Protocol):
+class Races(Preparation, Protocol):
     """Streams that programs order."""
 
     def find_races(self) -> None:
         """Let two that use one tensor, the later without waiting for the earlier, be an error on virtual GPUs."""
 
 
-class Mixing(Protocol):
+class Mixing(Preparation, Protocol):
     """Operations on tensors of several devices."""
 
     def forbid(self) -> AbstractContextManager[Any]:

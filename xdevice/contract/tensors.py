@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from xdevice.device import Device
@@ -81,8 +82,19 @@ class Compiling(Protocol):
     def is_tracing(self) -> bool:
         """Whether it traces a function in this thread."""
 
-    def reuses_traces(self) -> bool:
-        """Whether what it traced within one native scope is run within others too, and follows them there."""
+
+class Following(Protocol):
+    """Compiled functions that can follow a scope which the framework does not see."""
+
+    def follow(self, missing: Callable[[], AbstractContextManager[Any] | None]) -> None:
+        """Enter what ``missing`` gives, if anything, around each call of a compiled function from now on."""
+
+
+class Tracing(Protocol):
+    """What compiled functions were traced with."""
+
+    def trace_apart(self, number: int) -> None:
+        """Keep what is traced from now on, in every thread, apart from what is traced under other numbers."""
 
 
 class Creation(Protocol):

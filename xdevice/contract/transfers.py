@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol
 
+from xdevice.contract.devices import Preparation
 from xdevice.device import Device
 
 Kind = Literal["copy", "number", "size", "index", "operand", "gradient", "print"]
@@ -60,7 +61,7 @@ class Watcher(Protocol):
         """The program waits for such a time."""
 
 
-class Transfers(Protocol):
+class Transfers(Preparation, Protocol):
     """Seeing copies, and hiding them behind computing."""
 
     def watch(self, watcher: Watcher) -> AbstractContextManager[Any]:

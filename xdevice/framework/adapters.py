@@ -66,6 +66,8 @@ class Backend(str):
     data: contract.Data
     models: contract.Models
     compiling: contract.Compiling
+    following: contract.Following
+    tracing: contract.Tracing
     creation: contract.Creation
     exchange: contract.Exchange
     sharing: contract.Sharing

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from xdevice.contract import PREPARING
 from xdevice.errors import BrokenBackendError, NotSupportedError
 from xdevice.framework.adapters import Backend, imported
 
@@ -70,6 +71,6 @@ class Watched:
 
 def watch_loaded(owner: Backend, capability: str) -> None:
     """Watch a framework that is first used while a block is open."""
-    if capability not in ("virtual", "mixing", "transfers", "lanes", "packing", "allocation", "races"):
+    if capability not in PREPARING:
         for watched in _all:
             watched.watch(owner)

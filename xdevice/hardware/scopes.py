@@ -8,6 +8,8 @@ block is in a coroutine or generator, which may be suspended inside it.
 """
 
 import sys
+from _thread import get_ident
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import FrameType
@@ -17,6 +19,7 @@ from xdevice.device import Device
 from xdevice.errors import ScopeError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
+from xdevice.hardware import unseen
 from xdevice.hardware.devices import as_device, require
 from xdevice.typing import DeviceLike
 
@@ -66,11 +69,13 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
 class _Entry:
     """One entered scope."""
 
-    __slots__ = ("backend", "closed", "device", "manager", "migrates", "native")
+    __slots__ = ("backend", "closed", "device", "hidden_from", "manager", "migrates", "native", "thread")
 
-    def __init__(self, manager: object, device: Device, flags: int) -> None:
-        self.manager, self.device, self.backend = manager, device, backend()
+    def __init__(self, manager: object, device: Device, owner: Backend, flags: int) -> None:
+        self.manager, self.device, self.backend = manager, device, owner
         self.native: AbstractContextManager[Any] | None = None
+        self.hidden_from: Sequence[Backend] = ()
+        self.thread = get_ident()
         self.migrates = bool(flags & _CO_MIGRATING)
         self.closed = False
         if not flags:
@@ -85,6 +90,10 @@ class _Entry:
         if self.native is not None:
             self.native.__exit__(*error)
 
+    def is_seen_by(self, owner: Backend) -> bool:
+        """Whether it is, in this thread, the framework's native scope too."""
+        return self.native is not None and self.backend == owner and self.thread == get_ident()
+
 
 _stack: ContextVar[tuple[_Entry, ...]] = ContextVar("xdevice.scope", default=())
 _in_use = False  # whether a scope was ever entered: compilers that trace cannot ask a ContextVar
@@ -92,16 +101,39 @@ _in_use = False  # whether a scope was ever entered: compilers that trace cannot
 
 def innermost() -> Device | None:
     """The device of the innermost scope, if there is one."""
-    if not _in_use or not _stack.get():
+    if not _in_use:
         return None
     entry = _innermost()
+    if unseen.numbers and (entry is None or not entry.hidden_from):
+        unseen.note_trace()
     return None if entry is None else entry.device
 
 
 def sees_scope(owner: Backend) -> bool:
     """Whether the innermost scope is the framework's native one too: not in a coroutine or generator."""
     entry = _innermost()
-    return entry is not None and entry.native is not None and entry.backend == owner
+    return entry is not None and entry.is_seen_by(owner)
+
+
+class _seen:  # noqa: N801
+    """The scope entered natively for a framework that does not see it, for as long as one call of a function takes."""
+
+    def __init__(self, owner: Backend, device: Device) -> None:
+        self._owner, self._device = owner, device
+
+    def __enter__(self) -> None:
+        _stack.set((*_stack.get(), _Entry(self, self._device, self._owner, 0)))
+
+    def __exit__(self, *error: Any) -> None:
+        leave(self, *error)
+
+
+def _missing(owner: Backend) -> AbstractContextManager[Any] | None:
+    """The framework's innermost scope, to be entered natively, where it is not seen here."""
+    entry = _innermost()
+    if entry is None or entry.backend != owner or entry.is_seen_by(owner):
+        return None
+    return _seen(owner, entry.device)
 
 
 def _innermost() -> _Entry | None:
@@ -113,10 +145,13 @@ def enter(manager: object, device: Device) -> None:
     global _in_use
     chosen = backend()
     require(chosen, device)
-    chosen.open("compiling")  # factories ask it, perhaps while a compiler traces, which would trace the import too
+    unseen.prepare(chosen, _missing)
     _in_use = True
     flags = _suspendable(sys._getframe(2))  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
-    _stack.set((*_stack.get(), _Entry(manager, device, flags)))
+    entry = _Entry(manager, device, chosen, flags)
+    _stack.set((*_stack.get(), entry))
+    if flags:
+        entry.hidden_from = unseen.hide(chosen)
 
 
 def leave(manager: object, *error: Any) -> None:
@@ -131,6 +166,7 @@ def leave(manager: object, *error: Any) -> None:
     entry.closed = entry.migrates  # elsewhere it may still be on a stack
     _stack.set(entries[:i] + above)
     # native scopes are left in the order of a stack, so those above are left and entered anew
+    unseen.reveal(entry.hidden_from)
     natives = [other for other in above if other.native is not None] if entry.native is not None else []
     for other in reversed(natives):
         other.close(None, None, None)

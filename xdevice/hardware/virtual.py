@@ -7,6 +7,7 @@ virtual GPUs before it is first used: the chosen one at once, any other when xde
 import sys
 from _thread import RLock  # threading.RLock, without its 1 ms
 
+from xdevice.contract import MODULES
 from xdevice.device import Device, name_virtual
 from xdevice.errors import ArgumentError, NotSupportedError, VirtualDeviceError, shortened
 from xdevice.framework import at_import
@@ -81,7 +82,7 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
 
 def enable_requested(owner: Backend, capability: str = "") -> None:
     """Enable the virtual GPUs that were requested, before a framework is used: the hook ``before_loading``."""
-    if owner in _enabled or capability in ("virtual", "races"):
+    if owner in _enabled or MODULES.get(capability, capability) == "virtual":
         return
     with _lock:
         if owner not in _enabled:

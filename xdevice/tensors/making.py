@@ -79,4 +79,4 @@ def _in_trace(owner: Backend, where: Device) -> Device | None:
             f"a function that {owner} compiles would keep the scope of {where} from its first call, since a scope in a "
             "coroutine or generator is not the framework's own; give device=, or enter the scope in a plain function"
         )
-    return None if owner.compiling.reuses_traces() else where
+    return None if owner.open("following").has("follow") else where
