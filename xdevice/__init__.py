@@ -54,17 +54,7 @@ if TYPE_CHECKING:
     from xdevice.framework.adapters import available
     from xdevice.framework.choosing import backend, use, using
     from xdevice.framework.mixing import strict
-    from xdevice.hardware.devices import (
-        as_device,
-        count,
-        cpu,
-        devices,
-        gpu,
-        native,
-        num_gpus,
-        properties,
-        synchronize,
-    )
+    from xdevice.hardware.devices import as_device, count, cpu, devices, gpu, native, num_gpus, properties, synchronize
     from xdevice.hardware.fallback import try_all_gpus, try_gpu
     from xdevice.hardware.memory import empty_cache, find_batch_size, is_out_of_memory, memory_stats
     from xdevice.hardware.scopes import scope

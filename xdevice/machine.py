@@ -165,14 +165,7 @@ def _gpu(
     memory: tuple[int | None, int | None] = (None, None),
 ) -> Gpu:
     total, free = memory
-    return {
-        "maker": maker,
-        "index": index,
-        "name": name,
-        "uuid": uuid,
-        "total_memory": total,
-        "free_memory": free,
-    }
+    return {"maker": maker, "index": index, "name": name, "uuid": uuid, "total_memory": total, "free_memory": free}
 
 
 def _ask_nvml() -> tuple[list[Gpu], dict[str, str | None], str | None]:

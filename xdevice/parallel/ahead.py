@@ -87,12 +87,7 @@ class _Worker:
     """A thread that places at most ``size`` batches more than were taken."""
 
     def __init__(
-        self,
-        source: Iterator[Any],
-        place: Callable[[Any], Placed],
-        under_way: list[Mark],
-        size: int,
-        context: Context,
+        self, source: Iterator[Any], place: Callable[[Any], Placed], under_way: list[Mark], size: int, context: Context
     ) -> None:
         self._under_way = under_way  # of the last batch, which is not kept
         self._free, self._ready = Semaphore(size), SimpleQueue[Placed | BaseException | None]()

@@ -17,15 +17,7 @@ from xdevice.parallel.batches import split_arguments
 from xdevice.parallel.reducing import check_operation
 from xdevice.parallel.replicas import Replicas, check_alike, checked_devices
 from xdevice.parallel.vectors import Column, in_order, reduced, spread
-from xdevice.tensors.gradients import (
-    Call,
-    How,
-    differentiate,
-    differentiating,
-    parameters_in,
-    tell_ended,
-    with_tensors,
-)
+from xdevice.tensors.gradients import Call, How, differentiate, differentiating, parameters_in, tell_ended, with_tensors
 from xdevice.tensors.placement import device_of
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike

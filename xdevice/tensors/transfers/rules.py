@@ -181,26 +181,14 @@ RULES = (
         lambda at: at.is_read and at.together >= 3,
         "{at.together} in one {at.period}: stack them on the device, and read once",
     ),
-    Rule(
-        "sum-on-the-host",
-        lambda at: at.is_read and at.adds_up,
-        "add on the device, read once per epoch",
-    ),
+    Rule("sum-on-the-host", lambda at: at.is_read and at.adds_up, "add on the device, read once per epoch"),
     Rule(
         "decision-on-the-host",
         lambda at: at.is_read and at.decides,
         "decide on the device, with where, or ask every 100 steps",
     ),
-    Rule(
-        "number-per-step",
-        lambda at: at.is_read,
-        "keep it on the device, read it after the loop or every 100 steps",
-    ),
-    Rule(
-        "shown-per-step",
-        lambda at: at.kind == "print" and at.is_often,
-        "show it after the loop or every 100 steps",
-    ),
+    Rule("number-per-step", lambda at: at.is_read, "keep it on the device, read it after the loop or every 100 steps"),
+    Rule("shown-per-step", lambda at: at.kind == "print" and at.is_often, "show it after the loop or every 100 steps"),
     Rule(
         "size-from-values",
         lambda at: at.kind == "size" and at.is_often,
