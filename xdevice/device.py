@@ -168,7 +168,6 @@ def parse(spelling: str) -> Device:
 
 @constant
 def _read(spelling: str) -> tuple[str, int]:
-    """The kind and the index that a string names."""
     if not _patterns:
         import re  # 5 ms on a bare interpreter: not at import
 

@@ -69,7 +69,6 @@ def host_memory() -> tuple[int | None, int | None]:
 
 
 def host(root: str = "/") -> Host:
-    """The CPU's name and cores, and the memory."""
     total, available = host_memory()
     cores = None
     try:

@@ -9,7 +9,6 @@ from xdevice.errors import XDeviceError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit status."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # also on a terminal that cannot show a character

@@ -48,7 +48,6 @@ def answer(ask: Callable[[Backend], dict[str, Any]]) -> None:
 
 
 def description(backend: Backend) -> dict[str, Any]:
-    """What the framework is, and sees."""
     began = time.perf_counter()
     _ = backend.framework
     took = time.perf_counter() - began

@@ -83,7 +83,6 @@ def _check_named(options: argparse.Namespace, count: int, hosts: list[str]) -> N
 
 
 def _environment(options: argparse.Namespace, address: str) -> dict[str, str]:
-    """What all processes have in common."""
     found = {"XDEVICE_MASTER_ADDR": address}
     if options.backend:
         found["XDEVICE_BACKEND"] = str(backend(options.backend))  # which says what to install
@@ -166,7 +165,6 @@ def _port(options: argparse.Namespace, nodes: Nodes, attempt: int) -> int:
 
 
 def _check_ports(plan: Plan) -> None:
-    """Raise before anything starts if a port is taken."""
     taken = first_taken(plan.ports)
     if taken is not None:
         last = plan.port + block_size(plan.world_size) - 1

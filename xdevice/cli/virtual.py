@@ -27,7 +27,6 @@ LINE = (
 
 
 def main(options: argparse.Namespace) -> int:
-    """Do what was asked and return the exit status."""
     if options.to is not None and options.action != "build":
         raise ArgumentError("--to goes with xdevice virtual build")
     if options.action == "build":

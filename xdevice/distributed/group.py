@@ -108,13 +108,11 @@ def current() -> Group:
 
 
 def know(info: ProcessInfo) -> None:
-    """From now on this is which process this is."""
     global _info
     _info = info
 
 
 def enter(group: Group) -> None:
-    """From now on this process is in the group."""
     global _group
     _group = group
 

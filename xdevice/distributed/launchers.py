@@ -29,13 +29,8 @@ def process_info_in(env: Mapping[str, str]) -> ProcessInfo:
     """What the variables say of this process: those of the first launcher whose variables are set.
 
     ``XDEVICE_MASTER_ADDR``, ``XDEVICE_MASTER_PORT`` and ``XDEVICE_LOCAL_RANK`` override what the launcher says.
-
-    Raises
-    ------
-    ArgumentError
-        Variables contradict each other, or are not numbers.
-    DistributedError
-        The launcher does not tell the world size, the local rank, or where rank 0 is.
+    `ArgumentError`: variables contradict each other, or are not numbers. `DistributedError`: the launcher does not tell
+    the world size, the local rank, or where rank 0 is.
     """
     variables = launcher_variables(env)
     if not variables:
@@ -53,13 +48,7 @@ def process_info_in(env: Mapping[str, str]) -> ProcessInfo:
 
 
 def nodes_in(env: Mapping[str, str] = os.environ) -> Nodes | None:
-    """The hosts that the variables name; ``None`` without such variables.
-
-    Raises
-    ------
-    ArgumentError
-        The variables are incomplete, or several launchers were started on one host.
-    """
+    """The hosts that the variables name; ``None`` without such variables, `ArgumentError` where they are incomplete."""
     variables = _first_set(_NODES, env)
     if not variables:
         return None

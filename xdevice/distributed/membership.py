@@ -18,8 +18,6 @@ from xdevice.errors import DistributedError, DistributedTimeoutError
 
 
 class Membership:
-    """This process's membership of a job, from the rendezvous to the shutdown."""
-
     def __init__(self, info: ProcessInfo, timeout: float, agreed: dict[str, Any]) -> None:
         self.info, self.timeout = info, timeout  # of the rendezvous; `wait_at_most` changes it
         self.failure: DistributedError | None = None
@@ -75,7 +73,6 @@ class Membership:
         self._check()
 
     def wait_at_most(self, seconds: float) -> None:
-        """How many seconds this process waits for the others from now on."""
         self.timeout = seconds
         if self._coordinator is not None:
             self._coordinator.timeout = seconds
@@ -143,7 +140,6 @@ class Membership:
         return self.failure
 
     def rank_0_gone(self) -> DistributedError:
-        """The error for a connection that rank 0 has closed."""
         why = "has gone: it was killed, or ended without shutdown()"
         return error_of_rank(DistributedError, f"rank 0 (at {self.info.host}) {why}", 0)
 

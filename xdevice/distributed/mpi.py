@@ -20,15 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Engine:
-    """A framework's vectors by MPI; as `contract.Engine`.
-
-    Raises
-    ------
-    BackendNotInstalledError
-        mpi4py is not installed, or finds no MPI library.
-    DistributedError
-        MPI has not started the job's processes.
-    """
+    """A framework's vectors by MPI; as `contract.Engine`."""
 
     def __init__(self, owner: Backend, world_size: int) -> None:
         self.owner, self._mpi = owner, _mpi()
@@ -39,7 +31,6 @@ class Engine:
             )
 
     def start(self, job: Job, timeout: float) -> None:
-        """Join the other processes, each with its rank in the job."""
         self._all = self._mpi.COMM_WORLD.Split(0, job.rank)
 
     def all_reduce(self, vector: Any, op: str) -> Any:

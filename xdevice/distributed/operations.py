@@ -203,7 +203,6 @@ def _places(group: Group, name: str, flat: Flat, allowed: Callable[[str], str]) 
 
 
 def _fingerprint(name: str, places: list[tuple[Any, str]], packs: list[Pack]) -> Fingerprint:
-    """What all processes must agree on."""
     vector_of = {id(tensor): number for number, pack in enumerate(packs) for tensor in pack.tensors}
     described = []
     for leaf, where in places:

@@ -64,15 +64,7 @@ class InitOptions:
         return text == "1"
 
     def process_info(self, env: Mapping[str, str] = os.environ) -> ProcessInfo:
-        """Which process this is: as the options say, else the variables of a launcher.
-
-        Raises
-        ------
-        ArgumentError
-            Some options are missing, have an invalid value, or contradict a launcher's variables.
-        ArgumentTypeError
-            An option has an invalid type.
-        """
+        """Which process this is: as the options say, else the variables of a launcher."""
         names = ("rank", "world_size", "address", "local_rank", "token")
         given = [name for name in names if getattr(self, name) is not None]
         if not given:

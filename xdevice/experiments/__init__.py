@@ -26,13 +26,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def find(name: str) -> Experiment:
-    """The experiment of that name.
-
-    Raises
-    ------
-    ArgumentError
-        No experiment has that name; the message lists them.
-    """
+    """The experiment of that name; an error that lists them if there is none."""
     try:
         return EXPERIMENTS[name]
     except KeyError:
@@ -45,11 +39,5 @@ def title(experiment: Experiment) -> str:
 
 
 def rows(experiment: Experiment, where: Setting, before: Callable[[Work], object] = lambda work: None) -> list[Row]:
-    """The rows of the result; ``before`` is called with each piece of work before each of its turns.
-
-    Raises
-    ------
-    NotSupportedError
-        The chosen framework has no second device, which the experiment needs.
-    """
+    """The rows of the result; ``before`` is called with each piece of work before each of its turns."""
     return measured(list(experiment(where)), before)

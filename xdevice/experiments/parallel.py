@@ -74,7 +74,6 @@ def fetched(x: Any) -> Any:
 
 
 def apart(a: Any, device: Device) -> Run:
-    """Compute all results, then fetch them."""
     compute = computed(a, device)
 
     def run(times: int) -> list[Any]:

@@ -46,7 +46,6 @@ def copies(setting: Setting) -> Iterator[Work]:
 
 
 def sent(array: Any, device: Device) -> Any:
-    """The host's array, copied to the device."""
     return tensor(array, device=device)
 
 

@@ -63,7 +63,6 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """The device for a label: ``virtual gpu:0``, where it is that."""
         return named(self.device)
 
     def sides(self) -> tuple[tuple[str, Device], ...]:
@@ -93,17 +92,7 @@ class Work:
 
 
 def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
-    """The device asked for, or the first GPU, or the CPU; beside it the next GPU.
-
-    Raises
-    ------
-    DeviceNotFoundError
-        The device does not exist, or the string does not name one.
-    DeviceSpellingError
-        The device does not exist, or the string does not name one.
-    ArgumentError
-        A scale that is not above 0 and up to 10.
-    """
+    """The device asked for, or the first GPU, or the CPU; beside it the next GPU."""
     if not 0 < scale <= LARGEST:
         raise ArgumentError(f"a scale of {scale!r} is not between 0 and {LARGEST:g}; 1 is the lesson's own size")
     first = as_device(device) if device is not None else try_gpu()
@@ -189,13 +178,7 @@ def random(shape: tuple[int, ...], device: Device, mean: float = 0.5) -> Any:
 
 
 def arrived(tensor: Any, device: Device) -> Any:
-    """The tensor, checked to be on the device that the timing is reported for.
-
-    Raises
-    ------
-    MisplacedError
-        It is on another device.
-    """
+    """The tensor, checked to be on the device that the timing is reported for."""
     found = device_of(tensor)
     if found != device:
         raise MisplacedError(
@@ -205,13 +188,7 @@ def arrived(tensor: Any, device: Device) -> Any:
 
 
 def word(path: str) -> Any:
-    """A function that NumPy and most frameworks have under one name, from wherever this framework keeps it.
-
-    Raises
-    ------
-    NotSupportedError
-        The framework has no function of that name.
-    """
+    """A function that NumPy and most frameworks have under one name, from wherever this framework keeps it."""
     framework = backend().framework
     for home in (getattr(framework, "numpy", None), getattr(framework, "np", None), framework):
         found = home

@@ -66,7 +66,6 @@ class Reader:
         self.entries: dict[str, dict[str, Any]] = header
 
     def dtype(self, name: str, owner: Backend) -> Any:
-        """The framework's own dtype."""
         word = self.entries[name]["dtype"]
         dtype = DTYPES.get(word)
         native = None if dtype is None else owner.creation.dtype(dtype)
@@ -78,7 +77,6 @@ class Reader:
         return native
 
     def tensor(self, name: str, owner: Backend, native: Any, where: Device) -> Any:
-        """The tensor, new, on the device."""
         dtype, shape = DTYPES[self.entries[name]["dtype"]], tuple(self.entries[name]["shape"])
         bits = self._bits(*self.entries[name]["data_offsets"])
         stand_in = f"u{1 + ('16' in dtype)}" if dtype.startswith(FOREIGN) else dtype

@@ -211,7 +211,6 @@ def has_device(owner: Backend) -> bool:
 
 
 def imported() -> list[Backend]:
-    """The frameworks that this process has imported already."""
     return [b for b in registered().values() if sys.modules.get(b) is not None]
 
 
@@ -225,7 +224,6 @@ def install_command(name: str) -> str:
 
 
 def not_installed(name: str) -> BackendNotInstalledError:
-    """The error for a framework that is not installed."""
     return BackendNotInstalledError(
         f"backend {str(name)!r} needs the package {package_of(name)!r}, which is not installed; installed are "
         f"{', '.join(available()) or 'none'}; {install_command(name)}",

@@ -21,15 +21,7 @@ class Bus(NamedTuple):
 
     @classmethod
     def parsed(cls, text: object, what: str = "bus") -> Bus:
-        """The bus that ``25GB/s,10us`` describes; ``what`` is for the error.
-
-        Raises
-        ------
-        ArgumentError
-            The text is none, lacks a unit, or has a number that is not positive.
-        ArgumentTypeError
-            It is not a string.
-        """
+        """The bus that ``25GB/s,10us`` describes; ``what`` is for the error."""
         if not isinstance(text, str):
             raise ArgumentTypeError(f"{what}={shortened(text)} is not a string; {_WRITE}")
         rate, _, wait = text.partition(",")

@@ -39,8 +39,6 @@ slightly newer ones."""
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The input of the rules."""
-
     backend: str
     compute: str | None = "cpu"  # as in contract.Build; None: unknown
     toolkit: str | None = None

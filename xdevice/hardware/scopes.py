@@ -67,8 +67,6 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
 
 
 class _Entry:
-    """One entered scope."""
-
     __slots__ = ("backend", "closed", "device", "hidden_from", "manager", "migrates", "native", "thread")
 
     def __init__(self, manager: object, device: Device, owner: Backend, flags: int) -> None:
@@ -100,7 +98,6 @@ _in_use = False  # whether a scope was ever entered: compilers that trace cannot
 
 
 def innermost() -> Device | None:
-    """The device of the innermost scope, if there is one."""
     if not _in_use:
         return None
     entry = _innermost()

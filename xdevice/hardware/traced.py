@@ -27,7 +27,6 @@ class TracedDevice(Device):
         return repr(self)
 
     def unknown(self, *_: object, **__: object) -> NoReturn:
-        """Raise the error for a question that needs the device."""
         raise UnknownPlacementError(
             "the device of a traced tensor is known when the compiled function runs; pass it on as device=, or ask "
             "outside jax.jit, jax.vmap and tf.function"

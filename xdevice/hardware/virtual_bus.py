@@ -21,13 +21,7 @@ _busy: dict[Device, float] = {}  # until when
 
 
 def requested() -> Bus | None:
-    """The bus that the environment asks for, if it does.
-
-    Raises
-    ------
-    ArgumentError
-        The variable does not describe a bus.
-    """
+    """The bus that the environment asks for, if it does; `ArgumentError` if the variable does not describe one."""
     text = os.environ.get(ENV, "").strip()
     return None if text in ("", "0") else Bus.parsed(text, ENV)
 
@@ -49,12 +43,10 @@ def until(devices: Iterable[Device]) -> float:
 
 
 def wait(devices: Iterable[Device]) -> None:
-    """Wait until the devices' buses have carried all that they were given."""
     wait_until(until(devices))
 
 
 def wait_until(end: float) -> None:
-    """Wait for a time of `until`."""
     left = end - time.perf_counter()
     if left > _SLACK:
         time.sleep(left - _SLACK)

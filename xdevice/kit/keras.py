@@ -144,7 +144,6 @@ def check_sharing(before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]
 
 
 def cannot_copy(models: list[Any], reason: str) -> NotSupportedError:
-    """The error for models that Keras cannot copy."""
     what = " and ".join(dict.fromkeys(type(model).__name__ for model in models))
     return NotSupportedError(f"keras cannot copy this {what} ({reason}); give it a get_config(), or build another")
 

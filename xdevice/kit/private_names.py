@@ -21,26 +21,12 @@ from xdevice.errors import VirtualDeviceError
 
 @dataclass(frozen=True, slots=True)
 class PrivateName:
-    """A name inside a framework.
+    """A name inside a framework."""
 
-    Parameters
-    ----------
-    path
-        The module and the attribute, as ``torch.nn:Module._apply``.
-    reason
-        What it is needed for.
-    parameters
-        The parameters that must be there, in this order and perhaps among others. Compiled functions often tell none;
-        then only the name is checked.
-    optional
-        Some versions or builds lack the name, and the adapter does without it there, or puts it there. Then the path
-        may be a pattern, as ``torch._C:_cuda_*``.
-    """
-
-    path: str
-    reason: str
-    parameters: tuple[str, ...] = ()
-    optional: bool = False
+    path: str  # the module and the attribute: torch.nn:Module._apply
+    reason: str  # what it is needed for
+    parameters: tuple[str, ...] = ()  # what it must take, in this order and perhaps among others, if it tells that
+    optional: bool = False  # without it the adapter does too, or puts it there; the path may be a pattern: torch._C:_*
 
 
 def listed(home: str, **words: str) -> dict[str, list[PrivateName]]:
@@ -88,13 +74,7 @@ def missing(names: Iterable[PrivateName], *, imported_only: bool = False) -> lis
 def check(
     names: Iterable[PrivateName], framework: str, version: str, last_tried: str, *, imported_only: bool = True
 ) -> None:
-    """Raise if a name has gone or takes other parameters, by default one in a module that is imported.
-
-    Raises
-    ------
-    VirtualDeviceError
-        It names the first such name, the version in use, and the last version that works.
-    """
+    """Raise if a name has gone or takes other parameters, by default one in a module that is imported."""
     problems = missing(names, imported_only=imported_only)
     if problems:
         more = f" (and {len(problems) - 1} more: xdevice doctor)" if len(problems) > 1 else ""

@@ -38,12 +38,7 @@ _COMBINED = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum
 class SharedMemory:
     """One process's part in the collectives; ``name`` is a secret of the job, and unlike that of any other job.
 
-    Raises
-    ------
-    DistributedTimeoutError
-        Rank 0 does not make the memory within ``patience`` seconds, or makes it where this process does not see it.
-    DistributedError
-        The folder of that name belongs to another user.
+    `DistributedTimeoutError`: rank 0 does not make the memory within ``patience`` seconds, or not where this one looks.
     """
 
     def __init__(self, rank: int, size: int, name: str, patience: float) -> None:

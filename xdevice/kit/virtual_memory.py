@@ -9,13 +9,7 @@ ENV = "XDEVICE_VIRTUAL_MEMORY"
 
 
 def limit() -> int | None:
-    """The bytes of each virtual GPU, or None where no limit is asked for.
-
-    Raises
-    ------
-    ArgumentError
-        The variable is not a size, such as ``4GiB``, ``512 MiB`` or a number of bytes.
-    """
+    """The bytes of each virtual GPU; ``None`` where no limit is asked for."""
     text = os.environ.get(ENV, "").strip()
     if not text:
         return None

@@ -70,7 +70,6 @@ def is_in_environment() -> bool:
 
 
 def in_words(request: Request) -> str:
-    """The request as the environment variable's value."""
     given = request.stand_in, request.lenient, request.races, request.force
     words = [word for word, is_given in zip(WORDS, given, strict=True) if is_given]
     return f"{request.number}:{','.join(words)}" if words else str(request.number)

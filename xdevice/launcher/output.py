@@ -184,7 +184,6 @@ class Stream:
         return b"\n".join(lines) + b"\n" if any(lines) else b""
 
     def close(self, screen: Screen) -> None:
-        """Show the rest, and close the pipe and the file."""
         screen.show(self.name, self._lines.end())
         self.pipe.close()
         if self.log:

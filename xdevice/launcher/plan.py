@@ -27,7 +27,6 @@ class Plan:
 
     @property
     def ranks(self) -> range:
-        """Those of this node."""
         return range(self.node * self.processes, (self.node + 1) * self.processes)
 
     @property

@@ -20,12 +20,8 @@ MARKS = "XDEVICE_JOB"
 class ProcessTree:
     """The processes of one job, found anew each time that they are asked for.
 
-    Parameters
-    ----------
-    mark
-        The mark of a tree that another process has made; a new one by default.
-    around
-        The marks of the trees around this one; by default those of this process.
+    ``mark`` is that of a tree that another process has made, by default a new one; ``around`` has the marks of the
+    trees around this one, by default those of this process.
     """
 
     def __init__(self, mark: str | None = None, around: str | None = None) -> None:
@@ -71,7 +67,6 @@ class ProcessTree:
             _send(asked, signal.SIGCONT)
 
     def kill(self) -> bool:
-        """Kill all of them; whether there were any."""
         found = self.members()
         for process in found:
             with suppress(psutil.Error):  # it has just ended

@@ -55,7 +55,6 @@ class WorkerGroup:
     _next_look: float = 0.0
 
     def start(self) -> None:
-        """Start them all."""
         for rank in self.plan.ranks:
             try:
                 folder = self.plan.logs

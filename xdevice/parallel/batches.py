@@ -101,7 +101,6 @@ class _Rows:
             raise NotSupportedError(f"{owner} gives this {type(tensor).__name__} no shape; split its parts") from error
 
     def split(self, sizes: list[int], devices: Sequence[Device], non_blocking: bool) -> list[Any]:
-        """Each device's part."""
         cut = self.owner.collectives.split(self.tensor, sizes) if len(devices) > 1 else [self.tensor]
         return [
             part if self.stays or self.place is device else moved(part, self.owner, device, non_blocking)

@@ -87,8 +87,6 @@ def _computed(call: Call, device: Device, parameters: list[Any]) -> _Result:
 
 
 class _Step:
-    """What `data_parallel` returns."""
-
     def __init__(self, fn: Callable[..., Any], devices: list[Device], mean: bool, has_aux: bool) -> None:
         self._fn, self._devices, self._mean, self._has_aux = fn, devices, mean, has_aux
         self._pool: tuple[int, ThreadPoolExecutor] | None = None  # the process it belongs to; made when first needed

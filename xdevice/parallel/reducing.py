@@ -88,7 +88,6 @@ def not_reducible(kind: str, op: str) -> str:
 
 
 def check_operation(op: Any, known: tuple[str, ...] = OPERATIONS) -> None:
-    """Raise `ArgumentError` unless the operation is known."""
     if op not in known:
         there = did_you_mean(op, known, f"there are {', '.join(map(repr, known))}")
         raise ArgumentError(f"no operation {shortened(op)}; {there}")

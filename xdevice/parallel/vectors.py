@@ -53,7 +53,6 @@ class Bucket:
         self._vector: Any = None
 
     def reduce(self, op: str, weights: Sequence[float] | None) -> None:
-        """Move the vectors to one device, and reduce them there."""
         pairs = zip(self._vectors, self._places, strict=True)
         there = [v if place is self._home else moved(v, self.pack.owner, self._home) for v, place in pairs]
         owner = self.pack.owner

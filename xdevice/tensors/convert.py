@@ -86,8 +86,6 @@ def convert(x: Any, backend: str, *, device: DeviceLike | None = None, copy: boo
 
 
 class _Conversion:
-    """One call of `convert`."""
-
     def __init__(self, owner: Backend, device: Device | None, copy: bool | None) -> None:
         self.owner, self.device, self.copy = owner, device, copy
 

@@ -103,7 +103,6 @@ class Call:
         self.fn, self.args, self.kwargs, self.how, self._flats = fn, args, kwargs, how, flats
 
     def paths(self) -> list[str]:
-        """The paths of the chosen arguments' leaves, in order."""
         return [path for flat in self._flats for path in flat.paths]
 
     def __call__(self, variables: list[Any]) -> tuple[Any, Any]:
@@ -135,7 +134,6 @@ def listen(listener: Callable[[Callable[..., Any]], None]) -> None:
 
 
 def tell_ended(fn: Callable[..., Any]) -> None:
-    """Tell the listeners."""
     if _listeners and not differentiating():
         for listener in _listeners:
             listener(fn)

@@ -24,15 +24,7 @@ def create(factory: str, dtype: Any, device: Any, like: Any, *args: Any) -> Any:
 
 
 def place(owner: Backend, device: Any, like: Any = None) -> Device | None:
-    """Where a new tensor goes: as told, else beside ``like``, else as the scope says; ``None``: the framework decides.
-
-    Raises
-    ------
-    DeviceNotFoundError
-        The framework does not have the device.
-    NotSupportedError
-        The framework's compiler would keep the device of a scope that it does not see.
-    """
+    """Where a new tensor goes: as told, else beside ``like``, else as the scope says; ``None``: by its framework."""
     if device is None and like is None:
         where = innermost()
         if where is not None and owner.open("compiling").has("is_tracing") and owner.compiling.is_tracing():

@@ -36,8 +36,6 @@ class Item(NamedTuple):
 
 
 class Move:
-    """One call of `to_device`."""
-
     def __init__(self, target: Device, copy: bool | None, non_blocking: bool) -> None:
         self.target, self.copy, self.non_blocking = target, copy, non_blocking
         self.moved: dict[int, Any] = {}  # by the id of a leaf: what has become of it

@@ -16,15 +16,8 @@ _DEEPEST = 64  # lists in one another: no framework has more dimensions, and a l
 def check_fit(data: Any, dtype: str) -> None:
     """An error for numbers of Python or NumPy that the dtype cannot hold, which some frameworks change instead.
 
-    Fractions are cut off, and floats rounded. Tensors inside, whose numbers may be on a device, are left to
-    the framework.
-
-    Raises
-    ------
-    OverflowError
-        Too large or not finite, for a dtype of integers.
-    TypeError
-        Complex, for a dtype of real numbers.
+    `OverflowError`: too large or not finite, for integers. `TypeError`: complex, for real numbers. Fractions are cut,
+    and floats rounded. Tensors inside, whose numbers may be on a device, are left to the framework.
     """
     if not dtype.startswith(("complex", "bool")):
         _check(data if isinstance(data, (list, tuple)) else (data,), dtype, _limits(dtype))

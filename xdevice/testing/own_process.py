@@ -24,7 +24,6 @@ def huge_allocation(backend: str, device: str) -> str:
 
 
 def main(backend: str, device: str) -> str:
-    """Ask for the memory in this process."""
     from xdevice import is_out_of_memory, ones, to_numpy, using
 
     with using(backend):

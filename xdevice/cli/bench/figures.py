@@ -15,7 +15,6 @@ UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
 def unit_of(seconds: float) -> tuple[float, str]:
-    """The unit in which a time is written: its seconds, and its name."""
     return next((unit for unit in UNITS if seconds >= unit[0]), UNITS[-1])
 
 
@@ -36,7 +35,6 @@ def plot(found: Sequence[Answer], file: Path, *, dark: bool = False) -> list[Pat
 
 
 def style(dark: bool) -> dict[str, Any]:
-    """matplotlib's settings for a light or a dark slide."""
     ground, ink = (DARK, LIGHT) if dark else (LIGHT, DARK)
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     grounds = ("figure.facecolor", "axes.facecolor", "savefig.facecolor", "legend.facecolor")

@@ -75,7 +75,6 @@ def _last_line(child: Child) -> str:
 
 
 def catalogue(titles: Mapping[str, str]) -> Table:
-    """A table of the experiments."""
     found = table("experiment", "what is compared")
     for row in titles.items():
         found.add_row(*row)

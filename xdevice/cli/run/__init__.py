@@ -24,7 +24,6 @@ COMPARED_LINES = 2000
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the script under each framework, show the results and return the exit status."""
     program = (
         ["-m", options.script] if options.module and options.env else script.program(options.script, options.module)
     )

@@ -19,8 +19,6 @@ _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 @dataclass(slots=True)
 class Run:
-    """How one framework's run has ended."""
-
     name: str
     status: str
     exit_status: int | None

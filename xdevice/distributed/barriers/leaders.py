@@ -36,13 +36,7 @@ def position_of(rank: int, job: Job) -> Position:
 
 
 def accept_children(listener: socket.socket, token: bytes, count: int, deadline: float) -> list[socket.socket]:
-    """Authenticated connections of so many leaders below this one.
-
-    Raises
-    ------
-    OSError
-        Not all have connected in time.
-    """
+    """Authenticated connections of so many leaders below this one; `OSError` if not all have connected in time."""
     found: list[socket.socket] = []
     with selectors.DefaultSelector() as selector:
         acceptor = Acceptor(listener, token, count, selector)

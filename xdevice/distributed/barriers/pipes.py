@@ -30,13 +30,7 @@ class Pipes:
 
     @classmethod
     def made(cls) -> Pipes:
-        """New pipes, in the leader.
-
-        Raises
-        ------
-        OSError
-            No descriptors are left.
-        """
+        """New pipes, in the leader; `OSError` if no descriptors are left."""
         owned: list[int] = []
         try:
             for _ in range(3):
@@ -54,13 +48,7 @@ class Pipes:
 
     @classmethod
     def opened(cls, offer: dict[str, Any]) -> Pipes:
-        """The pipes of the leader that has made this offer.
-
-        Raises
-        ------
-        OSError
-            They cannot be opened: this is another host or container, or a system without ``/proc``.
-        """
+        """The pipes of the leader that has made this offer; `OSError` on another host, or in another container."""
         owned: list[int] = []
         try:
             for number, inode in zip(offer["pipes"], offer["inodes"], strict=True):

@@ -43,15 +43,7 @@ class Wait:
         self._ends = [began + at_most, began + at_first]
 
     def ready(self, descriptors: select.poll) -> list[int]:
-        """The descriptors that can be read; they include the channel to rank 0.
-
-        Raises
-        ------
-        InterruptedByRank0Error
-            Rank 0 has sent a message.
-        TimeoutError
-            The time is over.
-        """
+        """The descriptors that can be read; `InterruptedByRank0Error` at a message of rank 0's, else `TimeoutError`."""
         while True:
             left = self._ends[-1] - time.monotonic()
             found = [descriptor for descriptor, _ in descriptors.poll(max(0.0, 1000 * left))]
@@ -132,7 +124,6 @@ class Leader:
                 self._parent.send(RECORD.pack(self.number, gathered))
 
     def answer(self, wait: Wait) -> bytes:
-        """The root's answer, once it arrives."""
         answer = self._decided if self._parent is None else b""
         while not answer:
             for one in wait.ready(self._above):
@@ -140,7 +131,6 @@ class Leader:
         return answer
 
     def pass_on(self, answer: bytes) -> None:
-        """Send the root's answer to all below this leader."""
         for child in self._children:
             with suppress(OSError):
                 child.send(answer)

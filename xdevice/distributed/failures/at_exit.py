@@ -57,7 +57,6 @@ def guard(membership: Guarded) -> None:
 
 
 def release() -> None:
-    """The process has left the group."""
     global _membership
     _membership = None
 

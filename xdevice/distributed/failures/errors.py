@@ -13,7 +13,6 @@ PEER_FAILED = 75
 
 
 def error_of_rank(cls: type[DistributedError], message: str, rank: int | None) -> DistributedError:
-    """The error, with the rank that failed."""
     error = cls(message)
     error.rank = rank
     return error

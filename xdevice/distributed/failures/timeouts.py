@@ -50,7 +50,6 @@ class Work:
 
     @property
     def seconds(self) -> float:
-        """For which it has gone on."""
         return time.monotonic() - self.began
 
 

@@ -48,7 +48,6 @@ class Acceptor:
         return next((connection.deadline for connection in self._connections), None)
 
     def accept(self) -> None:
-        """Accept the connections that wait at the port."""
         for _ in range(_AT_ONCE):
             try:
                 accepted = self._listener.accept()[0]
@@ -93,13 +92,11 @@ class Acceptor:
         return connection.socket
 
     def drop_expired(self) -> None:
-        """Close the connections whose deadline has passed."""
         now = time.monotonic()
         for connection in [connection for connection in self._connections if now >= connection.deadline]:
             self._drop(connection)
 
     def stop(self) -> None:
-        """Stop listening, and close the connections that are not authenticated."""
         for connection in list(self._connections):
             self._drop(connection)
         self._selector.unregister(self._listener)

@@ -64,14 +64,8 @@ def connected(address: tuple[str, int], token: bytes, deadline: float) -> socket
 def authenticate(connection: socket.socket, token: bytes, deadline: float) -> None:
     """Prove to rank 0 that this process is of the job, and have rank 0 prove it.
 
-    Raises
-    ------
-    HandshakeError
-        The other end is another program, or a rank 0 with another token.
-    DisconnectedError
-        The other end has closed the connection.
-    TimeoutError
-        The other end does not answer by the deadline, a time of `time.monotonic`.
+    `HandshakeError` for another program or another token, `DisconnectedError` where the other end has closed, and
+    `TimeoutError` where it does not answer by the deadline, a time of `time.monotonic`.
     """
     ours = challenge()
     connection.sendall(ours)

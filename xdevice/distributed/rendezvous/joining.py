@@ -39,15 +39,7 @@ def open_coordinator(info: ProcessInfo, joining: JoinMessage, timeout: float) ->
 
 
 def join(info: ProcessInfo, joining: JoinMessage, timeout: float) -> tuple[Channel, Channel, Job]:
-    """The barrier channel, the control channel and the job, once all of its processes have joined.
-
-    Raises
-    ------
-    DistributedTimeoutError
-        Rank 0, or another process, did not join in time.
-    DistributedError
-        Rank 0 refuses this process, or what listens at its port is another program.
-    """
+    """The barrier channel, the control channel and the job, once all of its processes have joined."""
     deadline = time.monotonic() + timeout
     channels: list[Channel] = []
     try:

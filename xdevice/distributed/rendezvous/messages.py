@@ -33,7 +33,6 @@ class Fingerprint:
 
     @classmethod
     def of(cls, name: str, tensors: Sequence[str]) -> Fingerprint:
-        """The fingerprint of a collective with these tensors."""
         text = json.dumps(tensors)
         if len(text) <= LONGEST:
             return cls(name, len(tensors), tuple(tensors))
@@ -97,6 +96,5 @@ class Request:
         return cls(UNREADABLE)
 
     def message(self) -> dict[str, Any]:
-        """The message that `read` reads."""
         fields = ("waited", "number", "payload", "payloads_of")
         return {"enter": asdict(self.fingerprint), **{name: getattr(self, name) for name in fields}}

@@ -18,8 +18,6 @@ _MUST_AGREE = {
 
 
 class Peer:
-    """One process of the job."""
-
     def __init__(self, joined: JoinMessage) -> None:
         self.joined = joined
         self.rank: int = joined["rank"]

@@ -31,7 +31,6 @@ def new_token() -> str:
 
 
 def checked(token: str, source: str) -> str:
-    """The token, if it is long enough."""
     if len(token) < SHORTEST:
         raise ArgumentError(
             f"{source} has {len(token)} characters; give at least {SHORTEST} random ones, as from openssl rand -hex 32"
@@ -40,15 +39,7 @@ def checked(token: str, source: str) -> str:
 
 
 def created(info: ProcessInfo, env: Mapping[str, str] = os.environ) -> bytes:
-    """The token of rank 0: the one that it was given, or a new one for the processes of this host.
-
-    Raises
-    ------
-    ArgumentError
-        ``XDEVICE_TOKEN`` is too short.
-    DistributedError
-        The job spans hosts and has no token, or the folder for it belongs to another user.
-    """
+    """The token of rank 0: the one that it was given, or a new one for the processes of this host."""
     given = _given(info, env)
     if given is not None:
         return given

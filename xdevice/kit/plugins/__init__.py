@@ -46,13 +46,7 @@ def find(recipe: Recipe, refused: list[str] | None = None) -> Path | None:
 
 
 def library(recipe: Recipe) -> Path:
-    """The library: the one that `find` finds, else compiled into the user's cache folder, which stderr says.
-
-    Raises
-    ------
-    NotSupportedError
-        There is no library and no compiler, the compiler fails, or no folder can be written.
-    """
+    """The library: the one that `find` finds, else compiled into the user's cache folder, which stderr says."""
     refused: list[str] = []
     found = find(recipe, refused)
     if found is not None:

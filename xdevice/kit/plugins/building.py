@@ -18,13 +18,7 @@ _IN_THE_WAY = errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.
 
 
 def build(recipe: Recipe, folder: Path, begin: Callable[[], None] = lambda: None) -> Path:
-    """The library in the folder, compiled unless it is there already; ``begin`` is called before it is compiled.
-
-    Raises
-    ------
-    NotSupportedError
-        There is no compiler, it fails, or the library cannot be written.
-    """
+    """The library in the folder, compiled unless it is there already; ``begin`` is called before it is compiled."""
     program = compiler()
     if program is None:
         raise NotSupportedError(f"{recipe.purpose} are compiled, and {hint()}")

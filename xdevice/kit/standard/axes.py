@@ -35,25 +35,21 @@ def least_axes(x: Any, least: int, what: str) -> int:
 
 
 def size_of(shape: Any, axes: tuple[int, ...]) -> int:
-    """How many numbers lie along these axes."""
     return math.prod(shape[axis] for axis in axes)
 
 
 def no_copy(copy: bool | None) -> None:
-    """Raise where ``copy=False`` cannot be promised."""
     if copy is False:
         raise CopyNeededError("copy=False, but only a copy could be given; leave copy out")
 
 
 def one_of(value: Any, options: tuple[Any, ...], argument: str) -> None:
-    """Raise for a value that is not among the options."""
     if value not in options:
         listed = ", ".join(map(repr, options))
         raise ArgumentError(f"{argument}={value!r} is not one of {listed}; give one of them")
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """The shape that tensors of these shapes broadcast to."""
     ndim = max((len(shape) for shape in shapes), default=0)
     columns = zip(*((1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes), strict=True)
     found = []

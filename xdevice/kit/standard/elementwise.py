@@ -7,8 +7,6 @@ from xdevice.kit.standard.promotion import COMPLEX, FLOAT, INTEGER, Operations, 
 
 
 class Elementwise(Operations):
-    """Functions that return the shape to which their operands broadcast."""
-
     def positive(self, x: Any, /) -> Any:
         return x
 

@@ -8,8 +8,6 @@ from xdevice.kit.standard.promotion import COMPLEX, Operations, kind_of
 
 
 class Products(Operations):
-    """The standard's functions of matrices that are not in its extension ``linalg``."""
-
     def matmul(self, x1: Any, x2: Any, /) -> Any:
         x1, x2 = self._promote(x1, x2)
         if not x1.shape or not x2.shape:

@@ -55,7 +55,6 @@ def kind_of(name: str | None) -> int:
 
 
 def bits_of(name: str) -> int:
-    """How many bits one number of that dtype has."""
     return 8 if name == "bool" else int(name.strip("abcdefghijklmnopqrstuvwxyz"))
 
 

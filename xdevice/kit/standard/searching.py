@@ -8,8 +8,6 @@ from xdevice.kit.standard.promotion import INTEGER, WHOLE, Operations, kind_of
 
 
 class Searching(Operations):
-    """Functions that return indices, or that depend on the order of numbers."""
-
     def take(self, x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
         return self._raw["take"](x, self._places(indices), one_axis(x, axis, "take"))
 

@@ -8,8 +8,6 @@ from xdevice.kit.standard.promotion import INTEGER, Operations
 
 
 class Shapes(Operations):
-    """Functions that rearrange the numbers of their operands."""
-
     def permute_dims(self, x: Any, /, axes: Any) -> Any:
         return self._raw["permute_dims"](x, axes_of(tuple(axes), len(x.shape)))
 

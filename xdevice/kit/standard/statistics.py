@@ -8,8 +8,6 @@ from xdevice.kit.standard.promotion import Operations, real, truth, wide
 
 
 class Statistics(Operations):
-    """Functions that reduce or run along axes."""
-
     def var(self, x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
         x = real(x, self._dtypes)
         apart = self._f["subtract"](x, self._f["mean"](x, axis=axis, keepdims=True))

@@ -28,14 +28,11 @@ _WRONG = (TypeError, ValueError, OverflowError, RuntimeError)  # what frameworks
 
 
 class Factories:
-    """One framework's factories."""
-
     def __init__(self, owner: Backend, own: Mapping[str, Any]) -> None:
         self._owner, self._own = owner, own
         self._dtypes: dict[Any, Any] = {None: None}  # the native dtype of each that was asked for
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """Each by its name."""
         has = self._owner.open("creation").has
         made = {name: getattr(self, name) for name in (*FACTORIES, "astype", "full_like") if name not in _OF_SHAPE}
         made |= {name: self._of_shape(name) for name in _OF_SHAPE if has(name)}
@@ -144,7 +141,6 @@ class Factories:
         return x if device is None else to_device(x, device)
 
     def _of_shape(self, name: str) -> Callable[..., Any]:
-        """The factory of that name, which takes a shape."""
         native, dtypes = getattr(self._owner.creation, name), self._dtypes
 
         def made(shape: Shape, *, dtype: Any = None, device: Any = None) -> Any:

@@ -161,7 +161,6 @@ def loops(place: Place) -> tuple[tuple[int, int], ...]:
 
 
 def spot(frame: FrameType) -> Spot:
-    """Where a frame of the user's is."""
     code, instruction = frame.f_code, frame.f_lasti
     key = id(code), instruction
     known = _spots.get(key)

@@ -22,7 +22,6 @@ class Contents:
         """How long the block was open."""
 
     def end(self, frameworks: list[str], seconds: float) -> None:
-        """What was watched, and for how long."""
         self._ended, self.seconds = frameworks, seconds
 
     @property

@@ -38,7 +38,6 @@ class Site:
         )  # in each turn of each loop around the line
 
     def add(self, copy: Copy, step: int, turns: dict[Loop, int]) -> None:
-        """One more copy."""
         self.copies += 1
         self.nbytes += copy.nbytes
         self.pinned += copy.pinned
@@ -66,7 +65,6 @@ class Recorder(Listener):
         self._lock = threading.Lock()
 
     def see(self, event: Event) -> None:
-        """Record a copy."""
         copy = event.copy
         key = event.place, copy.kind, copy.source, copy.target
         with self._lock:

@@ -158,21 +158,17 @@ class Told:
         return _Here(own, _line(own), copy_context(), kind)
 
     def until(self, device: Device) -> float:
-        """Ask the carriers."""
         return max((carrier.until(self._owner, device) for carrier in _carriers), default=0.0)
 
     def wait(self, until: float) -> None:
-        """Spend the time of the carriers."""
         virtual_bus.wait_until(until)
 
     def stepped(self, optimizer: object) -> None:
-        """Tell the recorders."""
         for listener in _recorders:
             listener.stepped(optimizer)
 
 
 def stepped_by_hand(fn: Callable[..., Any]) -> None:
-    """Tell the recorders that the function has been differentiated."""
     for listener in _recorders:
         listener.stepped_by_hand(fn)
 
@@ -234,13 +230,11 @@ def _open(needed: Backend | None, first: Backend | None, told: list[Listener], l
 
 
 def close_for(listener: Listener) -> None:
-    """Tell it no more."""
     (_guards if listener.forbids else _recorders).remove(listener)
     _blocks.close()
 
 
 def watched() -> list[str]:
-    """The frameworks that are watched now."""
     return [str(owner) for owner in imported() if owner in _blocks]
 
 

@@ -35,13 +35,7 @@ SELF_MOVING = SelfMoving()
 
 
 def what_is(leaf: Any) -> Ownership | SelfMoving | None:
-    """What the leaf is: a tensor or model, an object that moves itself, or ``None`` for plain data.
-
-    Raises
-    ------
-    NotATensorError
-        None of these: it holds a tensor, or may.
-    """
+    """What the leaf is: a tensor, a model, what moves itself, ``None`` for plain data; else an error."""
     cls = type(leaf)
     if cls in ATOMS:
         return None

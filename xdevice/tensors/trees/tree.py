@@ -145,13 +145,7 @@ class Flat:
 
 
 def flatten(tree: Any, skip: Collection[str] = ()) -> Flat:
-    """The tree as its leaves; what has a name or path in ``skip`` is a leaf to be left alone.
-
-    Raises
-    ------
-    ArgumentError
-        It is nested too deeply, or contains itself.
-    """
+    """The tree as its leaves; what has a name or path in ``skip`` is a leaf to be left alone."""
     return Flat(tree, skip)
 
 
