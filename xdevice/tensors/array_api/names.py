@@ -1,4 +1,7 @@
-"""The names of the array API standard that a namespace has."""
+"""The names of the array API standard that a namespace has: those that its type declares."""
+
+from xdevice.typing.array_api import Namespace
+from xdevice.typing.extensions import FourierTransforms, LinearAlgebra
 
 CONSTANTS = {
     "e": 2.718281828459045,
@@ -31,57 +34,15 @@ MADE_WITH = {
 TUPLES = ("broadcast_arrays", "meshgrid", "unstack")
 """Functions that return a tuple of tensors."""
 
-GROUPS: dict[str, tuple[str, ...]] = {
-    "constants": tuple(CONSTANTS),
-    "dtypes": DTYPE_NAMES,
-    "about dtypes": ("astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type", "__array_namespace_info__"),
-    "creation": (*FACTORIES, *LIKE, "meshgrid", "tril", "triu"),
-    "arithmetic": (
-        *("abs", "add", "ceil", "clip", "copysign", "divide", "floor", "floor_divide", "hypot", "maximum", "minimum"),
-        *("multiply", "negative", "nextafter", "positive", "pow", "reciprocal", "remainder", "round", "sign"),
-        *("signbit", "sqrt", "square", "subtract", "trunc"),
-    ),
-    "exponentials and trigonometry": (
-        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "exp", "expm1", "log", "log10"),
-        *("log1p", "log2", "logaddexp", "sin", "sinh", "tan", "tanh"),
-    ),
-    "bits": ("bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor"),
-    "complex numbers": ("conj", "imag", "real"),
-    "comparison and logic": (
-        *("equal", "greater", "greater_equal", "less", "less_equal", "not_equal", "isfinite", "isinf", "isnan"),
-        *("logical_and", "logical_not", "logical_or", "logical_xor", "where"),
-    ),
-    "along axes": (
-        *("all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod"),
-        *("std", "sum", "var"),
-    ),
-    "matrices": ("matmul", "matrix_transpose", "tensordot", "vecdot"),
-    "shape": (
-        *("broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat", "expand_dims", "flip", "moveaxis"),
-        *("permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile", "unstack"),
-    ),
-    "indexing": ("take", "take_along_axis"),
-    "sorting and searching": ("argmax", "argmin", "argsort", "nonzero", "searchsorted", "sort"),
-    "sets": ("isin", "unique_all", "unique_counts", "unique_inverse", "unique_values"),
-    "extensions": ("fft", "linalg"),
-}
-"""The names by what they are for."""
 
-NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name in group)
+def _declared(protocol: type) -> tuple[str, ...]:
+    found = (*protocol.__annotations__, *(name for name, value in vars(protocol).items() if callable(value)))
+    return tuple(name for name in found if not name.startswith("_") or name.startswith("__array_"))
+
+
+NAMES = _declared(Namespace)
 """Every name that means the same under every framework."""
 
-LINALG: tuple[str, ...] = (
-    *("cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul", "matrix_norm"),
-    *("matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals"),
-    *("tensordot", "trace", "vecdot", "vector_norm"),
-)
-"""The names in ``linalg``."""
-
+LINALG, FFT = _declared(LinearAlgebra), _declared(FourierTransforms)
 FFT_FACTORIES = ("fftfreq", "rfftfreq")
-FFT: tuple[str, ...] = (
-    *("fft", "ifft", "fftn", "ifftn", "rfft", "irfft", "rfftn", "irfftn", "hfft", "ihfft", "fftshift", "ifftshift"),
-    *FFT_FACTORIES,
-)
-"""The names in ``fft``."""
-
-EXTENSIONS: dict[str, tuple[str, ...]] = {"fft": FFT, "linalg": LINALG}
+EXTENSIONS = {"fft": FFT, "linalg": LINALG}
