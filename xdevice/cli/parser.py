@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from xdevice._version import __version__
-from xdevice.cli import epilogs
 from xdevice.cli.script import script_position, without_python
 
 N = TypeVar("N", int, float)
@@ -96,7 +95,7 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
     info = _command(commands, "info", "what this machine has, and what each framework sees of it")
     doctor = _command(commands, "doctor", "why a framework does not see the GPU, and what to type")
-    run = _command(commands, "run", "one script under several frameworks, side by side", epilogs.RUN)
+    run = _command(commands, "run", "one script under several frameworks, side by side")
     for command in (info, doctor, run):
         command.add_argument("--json", action="store_true", help="print JSON on stdout, and nothing else there")
     for command in (info, doctor):
@@ -105,19 +104,22 @@ def _parser() -> _Parser:
             "--timeout", type=seconds, default=120.0, metavar="S", help="seconds that a framework may take (120)"
         )
     _add_run_options(run)
-    bench = _command(commands, "bench", "the lessons' experiments, timed on the CPU and on a device", epilogs.BENCH)
+    bench = _command(commands, "bench", "the lessons' experiments, timed on the CPU and on a device")
     _add_bench_options(bench)
     virtual = _command(commands, "virtual", "plug-ins for virtual GPUs, and a file that applies XDEVICE_VIRTUAL_GPUS")
     actions = "build compiles plug-ins; install lets every Python here apply the variable; status says whether one does"
     virtual.add_argument("action", choices=["build", "install", "uninstall", "status"], help=actions)
     virtual.add_argument("--to", type=Path, metavar="FOLDER", help="build: compile into FOLDER, for XDEVICE_PLUGINS")
     _add_backend_option(virtual, "build: frameworks; all (the default) is all that are installed")
-    launch = _command(commands, "launch", "one script in many processes, on one host or several", epilogs.LAUNCH)
+    launch = _command(commands, "launch", "one script in many processes, on one host or several")
     _add_launch_options(launch)
     return parser
 
 
-def _command(commands: Any, name: str, summary: str, epilog: str | None = None) -> argparse.ArgumentParser:
+def _command(commands: Any, name: str, summary: str) -> argparse.ArgumentParser:
+    """The parser of a command; what its help says below the options is in a file of its name, where there is more."""
+    epilog = Path(__file__).with_name(f"{name}.txt")
+
     def start(options: argparse.Namespace) -> int:
         from importlib import import_module  # rich and psutil, which `xdevice --version` can do without
 
@@ -128,7 +130,7 @@ def _command(commands: Any, name: str, summary: str, epilog: str | None = None) 
         name,
         help=summary,
         description=summary[0].upper() + summary[1:] + ".",
-        epilog=epilog,
+        epilog=epilog.read_text(encoding="utf-8") if epilog.exists() else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -214,46 +216,34 @@ def names(text: str) -> list[str]:
     return [] if text == "all" else list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
-def positive(text: str) -> int:
-    return _whole(text, 1, "a whole number of 1 or more")
+def _whole(what: str, least: int, most: float = float("inf")) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdigit() else -1
+        return _checked(number, least <= number <= most, text, what)
+
+    return read
 
 
-def count(text: str) -> int:
-    return _whole(text, 0, "a whole number of 0 or more")
+def _number(what: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = float("nan")  # fails every comparison
+        return _checked(number, fits(number), text, what)
 
-
-def first_port(text: str) -> int:
-    return _whole(text, 1, "a port from 1 to 65535", most=2**16 - 1)
-
-
-def seconds(text: str) -> float:
-    number = _number(text)
-    return _checked(number, 0 < number < float("inf"), text, "a number of seconds above 0")
-
-
-def scale(text: str) -> float:
-    number = _number(text)
-    return _checked(number, 0 < number <= 10, text, "a scale above 0 and up to 10; 1 is the lessons' own size")
-
-
-def tolerance(text: str) -> float:
-    number = _number(text)
-    return _checked(number, 0 <= number < 1, text, "a tolerance from 0 to below 1")
-
-
-def _whole(text: str, least: int, what: str, most: float = float("inf")) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else -1
-    return _checked(number, least <= number <= most, text, what)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")  # fails every comparison
+    return read
 
 
 def _checked(number: N, fits: bool, text: str, what: str) -> N:
     if not fits:
         raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return number
+
+
+positive = _whole("a whole number of 1 or more", 1)
+count = _whole("a whole number of 0 or more", 0)
+first_port = _whole("a port from 1 to 65535", 1, 2**16 - 1)
+seconds = _number("a number of seconds above 0", lambda number: 0 < number < float("inf"))
+scale = _number("a scale above 0 and up to 10; 1 is the lessons' own size", lambda number: 0 < number <= 10)
+tolerance = _number("a tolerance from 0 to below 1", lambda number: 0 <= number < 1)
