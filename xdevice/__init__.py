@@ -7,6 +7,8 @@
 Device('cpu:0')
 """
 
+# ruff: noqa: F405  (the errors are imported by a star, for checkers)
+
 from __future__ import annotations
 
 from os import environ as _environ
@@ -20,36 +22,7 @@ if TYPE_CHECKING:
 
     from xdevice import distributed as distributed
     from xdevice.device import Device
-    from xdevice.errors import (
-        ArgumentError,
-        ArgumentTypeError,
-        AxisError,
-        BackendNotInstalledError,
-        BrokenBackendError,
-        CopyNeededError,
-        DeviceFallbackWarning,
-        DeviceNotFoundError,
-        DeviceSpellingError,
-        DeviceTypeError,
-        DistributedError,
-        DistributedTimeoutError,
-        FileFormatError,
-        MisplacedError,
-        MissingNameError,
-        MixedDeviceError,
-        NotATensorError,
-        NotPortableWarning,
-        NotSupportedError,
-        OutOfMemoryError,
-        ScopeError,
-        TooLateError,
-        TracedTensorError,
-        TransferError,
-        UnknownBackendError,
-        UnknownPlacementError,
-        VirtualDeviceError,
-        XDeviceError,
-    )
+    from xdevice.errors import *  # noqa: F403  (those of its `__all__`)
     from xdevice.files.save_load import load, save
     from xdevice.framework.adapters import available
     from xdevice.framework.choosing import backend, use, using
@@ -77,13 +50,6 @@ if TYPE_CHECKING:
     from xdevice.tensors.transfers.watch import watch_transfers
 
 _HOMES = {
-    "errors": (
-        "ArgumentError ArgumentTypeError AxisError BackendNotInstalledError BrokenBackendError CopyNeededError "
-        "DeviceFallbackWarning DeviceNotFoundError DeviceSpellingError DeviceTypeError DistributedError "
-        "DistributedTimeoutError FileFormatError MisplacedError MixedDeviceError NotATensorError "
-        "MissingNameError NotPortableWarning NotSupportedError OutOfMemoryError ScopeError TracedTensorError "
-        "TooLateError TransferError UnknownBackendError UnknownPlacementError VirtualDeviceError XDeviceError"
-    ),
     "device": "Device",
     "framework.choosing": "backend use using",
     "framework.adapters": "available",
@@ -111,9 +77,7 @@ _HOMES = {
     "parallel.reducing": "all_reduce",
     "files.save_load": "load save",
 }
-"""Where each public name is from: a module is imported when one of its names is first used."""
-
-_HOME_OF = {name: f"xdevice.{module}" for module, names in _HOMES.items() for name in names.split()}
+"""Where each public name but the errors is from: a module is imported when one of its names is first used."""
 
 __all__ = ["ArgumentError", "ArgumentTypeError", "AxisError", "BackendNotInstalledError", "Benchmark"]
 __all__ += ["BrokenBackendError", "CopyNeededError", "Device", "DeviceFallbackWarning", "DeviceNotFoundError"]
@@ -128,6 +92,9 @@ __all__ += ["memory_stats", "namespace", "native", "num_gpus", "ones", "prefetch
 __all__ += ["replicate", "save", "scope", "seed", "share_gpus", "split_batch", "strict", "synchronize", "tensor"]
 __all__ += ["to_device", "to_numpy", "transfer_guard", "try_all_gpus", "try_gpu", "use", "using", "value_and_grad"]
 __all__ += ["virtual_gpus", "watch_transfers", "zeros"]
+
+_HOME_OF = {name: "xdevice.errors" for name in __all__ if name.endswith(("Error", "Warning"))}
+_HOME_OF |= {name: f"xdevice.{module}" for module, names in _HOMES.items() for name in names.split()}
 
 
 def _load(module: str) -> ModuleType:

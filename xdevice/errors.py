@@ -12,6 +12,13 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
 
+__all__ = ["ArgumentError", "ArgumentTypeError", "AxisError", "BackendNotInstalledError", "BrokenBackendError"]
+__all__ += ["CopyNeededError", "DeviceFallbackWarning", "DeviceNotFoundError", "DeviceSpellingError"]
+__all__ += ["DeviceTypeError", "DistributedError", "DistributedTimeoutError", "FileFormatError", "MisplacedError"]
+__all__ += ["MissingNameError", "MixedDeviceError", "NotATensorError", "NotPortableWarning", "NotSupportedError"]
+__all__ += ["OutOfMemoryError", "ScopeError", "TooLateError", "TracedTensorError", "TransferError"]
+__all__ += ["UnknownBackendError", "UnknownPlacementError", "VirtualDeviceError", "XDeviceError"]
+
 
 class XDeviceError(Exception):
     """The base class: ``except XDeviceError`` catches every exception that xdevice itself raises."""
