@@ -10,6 +10,7 @@ import pytest
 import xdevice
 from xdevice.hardware.bus import Bus
 from xdevice.tensors.transfers import formats
+from xdevice.tensors.transfers.report import NO_GPU
 
 EPOCH = """
     total_loss = 0
@@ -135,4 +136,4 @@ def test_without_a_gpu_it_says_what_to_type():
         print(report)
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
-    assert done.stdout == formats.NO_GPU + "\n"
+    assert done.stdout == NO_GPU + "\n"

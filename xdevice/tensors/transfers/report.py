@@ -1,34 +1,208 @@
 """What `watch_transfers` gives: a report that reads like a linter's."""
 
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
-from xdevice.tensors.transfers import formats, page
-from xdevice.tensors.transfers.contents import Contents
+from xdevice._version import __version__
+from xdevice.errors import BrokenBackendError, NotSupportedError
+from xdevice.framework.adapters import imported
+from xdevice.hardware.bus import Bus
+from xdevice.kit.units import size
+from xdevice.tensors.transfers.finding import Finding, number, time
+from xdevice.tensors.transfers.recording import Recorder, Site
+from xdevice.tensors.transfers.rules import Facts, advice
+from xdevice.tensors.transfers.watching import named
+
+NO_GPU = (
+    "no framework had a GPU, so nothing could be copied; xdevice run --watch-transfers --virtual-gpus 2 --stand-in "
+    "SCRIPT runs a script on two virtual ones"
+)
+
+_FEW = 2  # sentences on what is not seen
+_MOST_BARS = 20
 
 
-class Report(Contents):
+class Report:
     """The lines that copied: first those with something to write instead, each group's worst first.
 
     ``str`` shows it, and so does a notebook; ``len`` and iteration give the findings. It is there from the beginning
     of a block, and may be asked while the block is open.
     """
 
+    def __init__(self, recorder: Recorder, bus: Bus) -> None:
+        self._recorder, self.bus = recorder, bus
+        self._ended: list[str] | None = None
+        self.seconds = 0.0
+        """How long the block was open."""
+
+    def end(self, frameworks: list[str], seconds: float) -> None:
+        self._ended, self.seconds = frameworks, seconds
+
+    @property
+    def frameworks(self) -> list[str]:
+        """The frameworks whose copies were seen."""
+        return self._ended or sorted({site.owner for site in self._sites})
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The lines that copied, without those that end with ``# xdevice: allow``."""
+        found = [self._finding(site) for site in self._sites if not site.allowed]
+        return sorted(found, key=lambda each: (not each.rule, -each.estimate, each.file, each.line))
+
+    @property
+    def steps(self) -> int:
+        """The steps that the first optimizer has made."""
+        return self._recorder.steps
+
+    @property
+    def copies(self) -> int:
+        """How many copies were made, without those that are allowed by their lines."""
+        return sum(site.copies for site in self._sites if not site.allowed)
+
+    @property
+    def nbytes(self) -> int:
+        """Their bytes."""
+        return sum(site.nbytes for site in self._sites if not site.allowed)
+
+    @property
+    def allowed(self) -> int:
+        """How many more copies were made by lines that end with ``# xdevice: allow``."""
+        return sum(site.copies for site in self._sites if site.allowed)
+
+    @property
+    def estimate(self) -> float:
+        """The seconds that the copies would take on the stated bus."""
+        return self.bus.seconds(self.copies, self.nbytes)
+
+    def unseen(self) -> list[str]:
+        """What could not be seen, a sentence each: of the frameworks that copied, or of all if none did."""
+        found, told = ["other processes"], {site.owner for site in self._sites}
+        for owner in imported():
+            capability = owner.open("transfers")
+            if owner in (told or self.frameworks) and capability.has("unseen"):
+                found += capability.unseen()
+            elif not capability.has("watch") and _has_gpu(owner):
+                found.append(f"{owner}: {capability.why_not('watch')}")
+        return found
+
+    def has_gpu(self) -> bool:
+        """Whether any framework has a device besides the CPU: else nothing can cross."""
+        return bool(self._sites) or any(map(_has_gpu, imported()))
+
+    @property
+    def _sites(self) -> list[Site]:
+        return list(self._recorder.sites.values())
+
+    def _finding(self, site: Site) -> Finding:
+        facts, place = Facts(site, self._recorder, self.bus), site.place
+        rule, instead = advice(facts)
+        return Finding(
+            *((place.file, place.line, place.source) if place else ("", 0, "")),
+            framework=site.owner,
+            copies=site.copies,
+            nbytes=site.nbytes,
+            from_=named(site.source),
+            to=named(site.target),
+            kind=site.kind,
+            rule=rule,
+            advice=instead,
+            per_step=facts.per_step,
+            often=facts.often,
+            estimate=self.bus.seconds(site.copies, site.nbytes),
+        )
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
     def __str__(self) -> str:
-        return formats.text(self)
+        """One finding a line, under it what to write instead; a last line with the totals, and what they leave out."""
+        return "\n".join([*(line for finding in self for line in self._lines(finding)), *self._summary()])
 
     def to_json(self) -> str:
         """The report as JSON; its keys are stable."""
-        return formats.json(self)
+        return json.dumps(
+            {
+                "version": __version__,
+                "frameworks": self.frameworks,
+                "bus": {"bytes_per_second": self.bus.bandwidth, "seconds_per_copy": self.bus.latency},
+                "seconds": round(self.seconds, 3),
+                **{name: getattr(self, name) for name in ("steps", "copies", "nbytes", "estimate", "allowed")},
+                "has_gpu": self.has_gpu(),
+                "unseen": self.unseen(),
+                "findings": [{name.rstrip("_"): value for name, value in asdict(finding).items()} for finding in self],
+            },
+            indent=2,
+            ensure_ascii=False,
+        )
 
     def plot(self) -> Any:
-        """Each line's estimated time as a bar, in a matplotlib ``Figure``.
+        """Each line's estimated time as a bar, the longest on top, in a matplotlib ``Figure``.
 
         Raises
         ------
         NotSupportedError
             matplotlib is not installed.
         """
-        return page.plot(self)
+        try:
+            from matplotlib.figure import Figure
+        except ModuleNotFoundError as error:
+            raise NotSupportedError("plot() needs matplotlib; pip install matplotlib") from error
+        found = sorted(self, key=lambda each: -each.estimate)[:_MOST_BARS][::-1]
+        figure = Figure(figsize=(9, 1.4 + 0.35 * len(found)), layout="constrained")
+        axes: Any = figure.subplots()
+        names = [f"{each.where}  {each.source[:48]}" for each in found]
+        colours = ["#D55E00" if each.rule else "#999999" for each in found]  # Okabe and Ito's, with advice and without
+        axes.barh(range(len(found)), [each.estimate * 1e3 for each in found], color=colours)
+        axes.set_yticks(range(len(found)), names, family="monospace", fontsize=8)
+        axes.set_xlabel(f"ms at {self.bus}, a stated bus")
+        axes.set_title("Copies between devices: orange can be mended")
+        return figure
 
-    def _repr_html_(self) -> str:  # notebooks show it
-        return page.html(self)
+    def _repr_html_(self) -> str:  # notebooks show it; without colours, so that it is read in a light and a dark theme
+        from html import escape
+
+        heads = ("line", "copies", "", "bytes", "from → to", "what it is, and what to write", "estimate")
+        rows = [
+            (
+                f"<b>{escape(each.where)}</b><br><code>{escape(each.source)}</code>",
+                str(each.copies),
+                escape(each.often),
+                size(each.nbytes),
+                f"{each.from_} → {each.to}",
+                escape(each.what.rpartition(": ")[2]) + (f"<br><i>{escape(each.advice)}</i>" if each.advice else ""),
+                time(each.estimate),
+            )
+            for each in self
+        ]
+        head = "".join(f"<th>{each}</th>" for each in heads)
+        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
+        return table + "".join(f"<p>{escape(line)}</p>" for line in self._summary())
+
+    def _lines(self, finding: Finding) -> Iterator[str]:
+        yield f"{finding.where}  {finding.what}" + (f"   | {finding.source}" if finding.source else "")
+        if finding.advice:
+            yield " " * len(finding.where) + f"  {finding.advice}; at {self.bus}: {time(finding.estimate)} here"
+
+    def _summary(self) -> list[str]:
+        """The totals and the stated bus, what is allowed, and what was not seen."""
+        if not self.has_gpu():
+            return [NO_GPU]
+        took = f": {time(self.estimate)} at {self.bus}, a stated bus" if self.copies else ""
+        accepted = f"; {number(self.allowed)} more allowed by `# xdevice: allow`" if self.allowed else ""
+        total = f"in all {number(self.copies)}, {size(self.nbytes)}{took}{accepted}"
+        unseen = self.unseen()
+        more = f"; {len(unseen) - _FEW} more in to_json()" if len(unseen) > _FEW else ""
+        return [total, f"not seen: {'; '.join(sentence.rstrip('.') for sentence in unseen[:_FEW])}{more}"]
+
+
+def _has_gpu(owner: Any) -> bool:
+    try:
+        return any(owner.hardware.count(kind) for kind in owner.hardware.kinds() if kind != "cpu")
+    except (BrokenBackendError, NotSupportedError):
+        return False

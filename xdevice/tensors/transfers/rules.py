@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from functools import cached_property
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from xdevice.hardware.bus import Bus
 from xdevice.tensors.transfers import syntax
+from xdevice.tensors.transfers.callers import Place
 from xdevice.tensors.transfers.recording import Recorder, Site
 from xdevice.tensors.transfers.watching import named
+
+Said = TypeVar("Said")
 
 _NUMBER = 8
 """Bytes of the largest number."""
@@ -98,8 +101,7 @@ class Facts:
     @property
     def is_sent_often(self) -> bool:
         """Whether the program sends something in each step or turn, but for what it prepares."""
-        builds = self.site.place is not None and syntax.builds(self.site.place)
-        return self.is_sent and self.repeats and not self.is_preparation and not builds
+        return self.is_sent and self.repeats and not self.is_preparation and not self.says(syntax.builds)
 
     @property
     def is_fetched(self) -> bool:
@@ -114,8 +116,7 @@ class Facts:
     @property
     def is_own_number(self) -> bool:
         """Whether the framework sends single numbers that the line does not ask it to move."""
-        moved = self.site.place is not None and syntax.moves(self.site.place)
-        by_itself = self.kind in ("operand", "gradient") or (self.is_sent and not moved)
+        by_itself = self.kind in ("operand", "gradient") or (self.is_sent and not self.says(syntax.moves))
         return self.source == "host" and self.is_number and by_itself
 
     @property
@@ -135,37 +136,26 @@ class Facts:
         addresses = self.site.addresses
         return sum(addresses.values()) == self.copies > len(addresses) and self.copies >= 2 * len(addresses)
 
-    @cached_property
+    @property
     def factory(self) -> str:
         """What makes the tensor that the line moves."""
-        return syntax.factory(self.site.place) if self.site.place else ""
+        return self.says(syntax.factory) or ""
 
-    @cached_property
+    @property
     def unchanged(self) -> str:
         """What the line moves although the loop does not change it."""
-        return syntax.unchanged(self.site.place) if self.site.place else ""
+        return self.says(syntax.unchanged) or ""
 
-    @cached_property
-    def trains(self) -> bool:
-        """Whether a library runs the loop."""
-        return self.site.place is not None and syntax.trains(self.site.place)
-
-    @cached_property
-    def adds_up(self) -> bool:
-        """Whether the line is ``total += …``."""
-        return self.site.place is not None and syntax.adds_up(self.site.place)
-
-    @cached_property
-    def decides(self) -> bool:
-        """Whether the line is a condition."""
-        return self.site.place is not None and syntax.decides(self.site.place)
+    def says(self, question: Callable[[Place], Said]) -> Said | None:
+        """What the line's syntax answers."""
+        return question(self.site.place) if self.site.place is not None else None
 
 
 class Rule(NamedTuple):
     """A sort of copy that can be avoided."""
 
     name: str
-    applies: Callable[[Facts], bool]
+    applies: Callable[[Facts], object]
     advice: str
     """May name facts: ``{at.together}``."""
 
@@ -173,7 +163,7 @@ class Rule(NamedTuple):
 RULES = (
     Rule(
         "loop-of-a-library",
-        lambda at: at.trains and at.copies >= _OFTEN and (at.per_step or 1) > _RARE,
+        lambda at: at.says(syntax.trains) and at.copies >= _OFTEN and (at.per_step or 1) > _RARE,
         "the library's own loop copies: larger batches, or several steps in one (steps_per_execution), copy less often",
     ),
     Rule(
@@ -181,10 +171,14 @@ RULES = (
         lambda at: at.is_read and at.together >= 3,
         "{at.together} in one {at.period}: stack them on the device, and read once",
     ),
-    Rule("sum-on-the-host", lambda at: at.is_read and at.adds_up, "add on the device, read once per epoch"),
+    Rule(
+        "sum-on-the-host",
+        lambda at: at.is_read and at.says(syntax.adds_up),
+        "add on the device, read once per epoch",
+    ),
     Rule(
         "decision-on-the-host",
-        lambda at: at.is_read and at.decides,
+        lambda at: at.is_read and at.says(syntax.decides),
         "decide on the device, with where, or ask every 100 steps",
     ),
     Rule("number-per-step", lambda at: at.is_read, "keep it on the device, read it after the loop or every 100 steps"),
@@ -216,17 +210,17 @@ RULES = (
     ),
     Rule(
         "made-on-the-host",
-        lambda at: at.is_sent and bool(at.factory),
+        lambda at: at.is_sent and at.factory,
         "made on the CPU, then sent: {at.factory}(…, device=…) makes it on {at.to}",
     ),
     Rule(
         "same-memory-again",
-        lambda at: at.is_sent and at.is_same_memory and bool(at.unchanged),
+        lambda at: at.is_sent and at.is_same_memory and at.unchanged,
         "the same memory, sent {at.copies} times: send {at.unchanged} once, before the loop",
     ),
     Rule(
         "moved-in-the-loop",
-        lambda at: at.kind == "copy" and at.repeats and not at.site.addresses and bool(at.unchanged),
+        lambda at: at.kind == "copy" and at.repeats and not at.site.addresses and at.unchanged,
         "{at.unchanged} does not change in the loop: move it once, before the loop",
     ),
     Rule(
