@@ -24,8 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from xdevice.contract import Job
-from xdevice.distributed.barriers.leaders import position_of
-from xdevice.distributed.barriers.setup import BarrierSetup
+from xdevice.distributed.barriers.setup import BarrierSetup, position_of
 from xdevice.distributed.barriers.tree import Leader, Wait
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import ProcessInfo

@@ -9,7 +9,6 @@ from xdevice.tensors.array_api.names import CONSTANTS, DTYPE_NAMES, FFT, LINALG,
 from xdevice.typing import Namespace
 from xdevice.typing.extensions import FourierTransforms, LinearAlgebra
 
-
 OF_THE_IMPLEMENTATION = {"__version__", "ArrayAPIStrictFlags", "Device"}
 
 

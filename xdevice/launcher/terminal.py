@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich import box
@@ -76,14 +76,18 @@ PERIOD = 10.0
 """Seconds between two lines about a child that runs, where there is no terminal."""
 
 
+def newest_line(child: Child) -> str:
+    return printable(child.newest.decode(errors="replace")).strip()
+
+
 class Progress:
     """Each child's state and newest line of output on stderr: a live table on a terminal, else a line now and then."""
 
-    def __init__(self, title: str, quiet: bool = False) -> None:
+    def __init__(self, title: str, quiet: bool = False, newest: Callable[[Child], str] = newest_line) -> None:
         from rich.live import Live
 
         out = console(stderr=True)
-        self._title, self._quiet, self._due = title, quiet, dict[str, float]()
+        self._title, self._quiet, self._newest, self._due = title, quiet, newest, dict[str, float]()
         self._live = Live(console=out, transient=True, auto_refresh=False) if out.is_terminal else None
         self._next = 0.0
 
@@ -100,7 +104,7 @@ class Progress:
         now = time.monotonic()
         if self._live and now >= self._next:
             self._next = now + 0.1
-            self._live.update(_states(self._title, children, int(now * 10)), refresh=True)
+            self._live.update(self._states(children, int(now * 10)), refresh=True)
         for child in children if self._live is None and not self._quiet else ():
             if child.status != "waiting" and (child.ended or child.seconds >= self._due.get(child.name, PERIOD)):
                 self._say(child)
@@ -110,9 +114,22 @@ class Progress:
         if self._due.get(child.name) == math.inf:
             return
         self._due[child.name] = math.inf if child.ended else child.seconds + PERIOD
-        newest = "" if child.ended else _newest(child)
+        newest = "" if child.ended else self._newest(child)
         said = f"{child.name} {ending(child)} ({duration(child.seconds)}){f': {newest}' if newest else ''}"
         print(f"{self._title}: {said}", file=sys.stderr, flush=True)
+
+    def _states(self, children: Sequence[Child], frame: int) -> Group:
+        states = Table.grid(padding=(0, 2), expand=True)
+        for _ in range(4):
+            states.add_column(no_wrap=True)
+        states.add_column(no_wrap=True, overflow="ellipsis", ratio=1)  # what is left of the terminal's width
+        for child in children:
+            sign = {"ok": "✓", "waiting": "·", "running": _SPINNER[frame % len(_SPINNER)]}.get(child.status, "✗")
+            style = _STYLES.get(child.status, "red")
+            took = "" if child.status == "waiting" else f"{child.seconds:.1f} s"
+            newest = Text(self._newest(child) if child.status == "running" else "", style="dim")
+            states.add_row(f"{sign} {child.name}", ending(child), took, size(child.peak_memory), newest, style=style)
+        return Group(Text(self._title, style="bold", overflow="ellipsis", no_wrap=True), states)
 
 
 def ending(child: Child) -> str:
@@ -137,21 +154,3 @@ def signal_name(status: int | None) -> str | None:
         return signal.Signals(-status).name
     except ValueError:  # a real-time signal
         return f"signal {-status}"
-
-
-def _states(title: str, children: Sequence[Child], frame: int) -> Group:
-    states = Table.grid(padding=(0, 2), expand=True)
-    for _ in range(4):
-        states.add_column(no_wrap=True)
-    states.add_column(no_wrap=True, overflow="ellipsis", ratio=1)  # what is left of the terminal's width
-    for child in children:
-        sign = {"ok": "✓", "waiting": "·", "running": _SPINNER[frame % len(_SPINNER)]}.get(child.status, "✗")
-        style = _STYLES.get(child.status, "red")
-        took = "" if child.status == "waiting" else f"{child.seconds:.1f} s"
-        newest = Text(_newest(child) if child.status == "running" else "", style="dim")
-        states.add_row(f"{sign} {child.name}", ending(child), took, size(child.peak_memory), newest, style=style)
-    return Group(Text(title, style="bold", overflow="ellipsis", no_wrap=True), states)
-
-
-def _newest(child: Child) -> str:
-    return printable(child.newest.decode(errors="replace")).strip()

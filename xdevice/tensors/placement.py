@@ -279,9 +279,8 @@ def _devices_of_tree(tree: Any, skip: Collection[str]) -> set[Device]:
         plain = None  # a tensor on several devices, or on an unknown one
     if plain:
         return plain
-    from xdevice.tensors.trees.places import devices_in  # many programs never need it
-
-    return devices_in(tree, skip)
+    found: set[Device] = _messages().devices_in(tree, skip)
+    return found
 
 
 def _union(objs: tuple[Any, ...]) -> set[Device]:
@@ -291,6 +290,6 @@ def _union(objs: tuple[Any, ...]) -> set[Device]:
 
 
 def _messages() -> ModuleType:
-    from xdevice.tensors.trees import messages  # long ones: only when something is wrong
+    from xdevice.tensors.trees import messages  # many programs never need it
 
     return messages

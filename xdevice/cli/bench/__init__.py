@@ -1,7 +1,5 @@
 """``xdevice bench``: the lessons' experiments, timed under several frameworks, one process each."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -20,9 +18,8 @@ from xdevice.cli.bench import figures, results
 from xdevice.device import parse
 from xdevice.errors import ArgumentError
 from xdevice.experiments import EXPERIMENTS, find, title
-from xdevice.kit.units import duration
 from xdevice.launcher.children import Child, run_all
-from xdevice.launcher.terminal import console, ending, write
+from xdevice.launcher.terminal import Progress, write
 from xdevice.machine import gpus, host
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -38,7 +35,7 @@ def main(options: argparse.Namespace) -> int:
     chosen = probe.frameworks(options.backend)
     with tempfile.TemporaryDirectory() as folder:
         children = [_child(framework, names, options, Path(folder)) for framework in chosen]
-        with Progress(Path(folder), len(names)) as progress:
+        with Progress("bench", newest=lambda child: _now(Path(folder, child.name), len(names))) as progress:
             interrupted = run_all(children, 1, options.timeout, progress)  # one at a time, undisturbed
         found = [results.answer(child, results.read(Path(folder, child.name)), names) for child in children]
     write(*results.rendered(found))
@@ -88,48 +85,14 @@ def _child(framework: str, names: Sequence[str], options: argparse.Namespace, fo
     return Child(framework, [*PYTHON, "-m", "xdevice.experiments", *work], environment)
 
 
+def _now(file: Path, experiments: int) -> str:
+    """How far a process is: ``2 of 9, tiny: 10 × 10 on the CPU``."""
+    done, now = results.progress(results.read(file))
+    return f"{done} of {experiments}, {now}"
+
+
 def _save(file: Path, found: list[dict[str, Any]], scale: float) -> None:
     machine = {"host": host(), **gpus()}
     report = {"xdevice": __version__, "python": platform.python_version(), "platform": platform.platform(),
               "machine": machine, "scale": scale, "backends": found}  # fmt: skip
     file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-
-
-class Progress:
-    """A progress bar for each framework on stderr; without a terminal, a line when each ends."""
-
-    def __init__(self, folder: Path, total: int) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bars
-
-        out = console(stderr=True)
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        self._bars = Bars(*columns, TextColumn("{task.fields[now]}"), console=out, transient=True)
-        self._live, self._folder, self._total = out.is_terminal, folder, total
-        self._tasks: dict[str, Any] = {}
-        self._said = set[str]()
-
-    def __enter__(self) -> Progress:
-        if self._live:
-            self._bars.start()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self._live:
-            self._bars.stop()
-
-    def __call__(self, children: Sequence[Child]) -> None:
-        for child in children:
-            if child.status != "waiting" and child.name not in self._said:
-                self._show(child)
-
-    def _show(self, child: Child) -> None:
-        if child.ended:
-            self._said.add(child.name)
-        if self._live:
-            if child.name not in self._tasks:
-                self._tasks[child.name] = self._bars.add_task(child.name, total=self._total, now="")
-            done, now = results.progress(results.read(self._folder / child.name))
-            self._bars.update(self._tasks[child.name], completed=done, now=ending(child) if child.ended else now)
-        elif child.ended:
-            print(f"bench: {child.name} {ending(child)} ({duration(child.seconds)})", file=sys.stderr)

@@ -10,10 +10,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from xdevice.kit.standard.axes import axes_of
-from xdevice.kit.standard.dtypes import data_types
+from xdevice.kit.standard.dtypes import DataTypes
 from xdevice.kit.standard.elementwise import Elementwise
 from xdevice.kit.standard.products import Products
-from xdevice.kit.standard.promotion import COMPLEX, FLOAT, WHOLE, Dtypes, kind_of, promotion, real, truth, wide
+from xdevice.kit.standard.promotion import (
+    COMPLEX,
+    FLOAT,
+    WHOLE,
+    Dtypes,
+    functions_of,
+    kind_of,
+    promotion,
+    real,
+    truth,
+    wide,
+)
 from xdevice.kit.standard.searching import Searching
 from xdevice.kit.standard.sets import Sets
 from xdevice.kit.standard.shapes import Shapes
@@ -43,7 +54,7 @@ REDUCED = ("all", "any", "max", "mean", "min", "prod", "sum")
 AS_THEY_ARE = (*("abs", "bitwise_invert", "empty_like", "negative", "ones_like", "sign", "tril", "triu"), "zeros_like")
 
 
-class Composed(Elementwise, Statistics, Shapes, Searching, Sets, Products):
+class Composed(DataTypes, Elementwise, Statistics, Shapes, Searching, Sets, Products):
     """Functions that are composed of others, or take arguments in several forms: each a method of the standard's name.
 
     The base classes are the sections of the standard.
@@ -67,9 +78,8 @@ def standard(raw: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     for name, function in simple.items():
         function.__name__ = function.__qualname__ = name
     made |= simple
-    whole = Composed(raw, made, dtypes, promote)
-    methods = {name: getattr(whole, name) for name in dir(Composed) if not name.startswith("_")}
-    return data_types(dtypes) | methods | made  # the framework's own where it has one
+    composed = functions_of(Composed(raw, made, dtypes, promote))
+    return composed | made  # the framework's own where it has one
 
 
 def _binary(op: Callable[..., Any], promote: Callable[..., list[Any]], least: str | None) -> Callable[..., Any]:

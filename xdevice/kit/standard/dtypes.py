@@ -16,7 +16,7 @@ from xdevice.kit.standard.promotion import (
     SIGNED_NAMES,
     UNSIGNED_NAMES,
     WHOLE,
-    Dtypes,
+    Operations,
     bits_of,
     common,
     kind_of,
@@ -42,16 +42,7 @@ FloatInfo = namedtuple("FloatInfo", "bits eps max min smallest_normal dtype")
 IntInfo = namedtuple("IntInfo", "bits max min dtype")
 
 
-def data_types(dtypes: Dtypes) -> dict[str, Any]:
-    """The functions, each by its name."""
-    functions = _DataTypes(dtypes)
-    return {name: getattr(functions, name) for name in vars(_DataTypes) if not name.startswith("_")}
-
-
-class _DataTypes:
-    def __init__(self, dtypes: Dtypes) -> None:
-        self._dtypes = dtypes
-
+class DataTypes(Operations):
     def isdtype(self, dtype: Any, kind: Any) -> bool:
         if isinstance(kind, tuple):
             return any(self.isdtype(dtype, each) for each in kind)

@@ -11,7 +11,17 @@ from typing import Any
 
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, one_of
-from xdevice.kit.standard.promotion import COMPLEX, COMPLEX_NAMES, REAL_NAMES, Dtypes, kind_of, real
+from xdevice.kit.standard.promotion import (
+    COMPLEX,
+    COMPLEX_NAMES,
+    REAL_NAMES,
+    Dtypes,
+    Operations,
+    functions_of,
+    kind_of,
+    promotion,
+    real,
+)
 
 NORMS = ("backward", "ortho", "forward")
 _OPPOSITE: dict[str, str] = dict(zip(NORMS, reversed(NORMS), strict=True))
@@ -19,14 +29,10 @@ _OPPOSITE: dict[str, str] = dict(zip(NORMS, reversed(NORMS), strict=True))
 
 def fourier_transforms(raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     """The functions, each by its name: of the transforms ``raw``, and of the functions of the main namespace."""
-    functions = _Fourier(raw, f, dtypes)
-    return {name: getattr(functions, name) for name in vars(_Fourier) if not name.startswith("_")}
+    return functions_of(_Fourier(raw, f, dtypes, promotion(dtypes, dtypes.number)))
 
 
-class _Fourier:
-    def __init__(self, raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> None:
-        self._raw, self._f, self._dtypes = raw, f, dtypes
-
+class _Fourier(Operations):
     def fft(self, x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
         return self._along("fft", self._complex(x), n, axis, norm)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, broadcast_shapes, least_axes, one_of
-from xdevice.kit.standard.promotion import COMPLEX, Dtypes, kind_of, promotion, real
+from xdevice.kit.standard.promotion import COMPLEX, Dtypes, Operations, functions_of, kind_of, promotion, real
 
 OF_COMPLEX = ("eig", "eigvals")
 """What a framework without complex numbers cannot have."""
@@ -26,17 +26,13 @@ SVD = namedtuple("SVD", "U S Vh")
 
 def linear_algebra(raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     """The functions, each by its name: of the decompositions ``raw``, and of the functions of the main namespace."""
-    functions = _LinearAlgebra(raw, f, dtypes)
-    made = {name: getattr(functions, name) for name in vars(_LinearAlgebra) if not name.startswith("_")}
+    made = functions_of(_LinearAlgebra(raw, f, dtypes, promotion(dtypes, dtypes.number)))
     made = {name: function for name, function in made.items() if name not in OF_COMPLEX or name in raw}
     return made | {name: f[name] for name in ("matmul", "matrix_transpose", "tensordot", "vecdot")}
 
 
-class _LinearAlgebra:
+class _LinearAlgebra(Operations):
     """Functions of matrices in the last two axes; those before them are a stack of matrices."""
-
-    def __init__(self, raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> None:
-        self._raw, self._f, self._dtypes, self._promote = raw, f, dtypes, promotion(dtypes, dtypes.number)
 
     def cholesky(self, x: Any, /, *, upper: bool = False) -> Any:
         found = self._raw["cholesky"](_square(x, "cholesky"))

@@ -146,6 +146,11 @@ def lowest(value: Any) -> str:
     raise ArgumentError(f"a {type(value).__name__} is neither a tensor nor a number; asarray makes a tensor of it")
 
 
+def functions_of(made: Operations) -> dict[str, Any]:
+    """The standard's functions that the object has as methods, each by its name."""
+    return {name: getattr(made, name) for name in dir(made) if not name.startswith("_")}
+
+
 class Operations:
     """A framework's operations and dtypes, for the classes that compose functions of them.
 

@@ -1,4 +1,4 @@
-"""The long error messages: which tensor is where, by its path, and what to type next."""
+"""Where the tensors of a tree are, and the long error messages: which is where, by its path, and what to type next."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -9,6 +9,23 @@ from xdevice.framework.ownership import Ownership, owned_by, places_of
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.tensors.trees.leaves import is_weak, places, what_is
 from xdevice.tensors.trees.tree import flatten
+
+
+def devices_in(tree: Any, skip: Collection[str]) -> set[Device]:
+    """All devices on which tensors of the tree are; `NotATensorError` if it has none."""
+    flat = flatten(tree, skip)
+    found: set[Device] = set()
+    weak: set[Device] = set()  # of what counts only where there is nothing else
+    for i, leaf in enumerate(flat.leaves):
+        try:
+            what = None if i in flat.skipped else what_is(leaf)
+            if what is not None:
+                (weak if is_weak(leaf, what) else found).update(places(leaf, what))
+        except XDeviceError as error:
+            raise at_path(error, flat.paths[i]) from error.__cause__
+    if not found and not weak:
+        raise not_a_tensor(tree)
+    return found or weak
 
 
 def mixed(objs: tuple[tuple[str, Any], ...], skip: Collection[str] = ()) -> MixedDeviceError:
