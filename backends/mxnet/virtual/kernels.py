@@ -1,8 +1,7 @@
 """What MXNet computes on GPUs alone: float16 in dense layers, products and convolutions; ``fft``, ``count_sketch``.
 
-The CPU computes the first in float32, and the result is rounded, as GPUs do; a hybridized block whose arguments are
-float16 runs operation by operation for that. The others are custom operators, by NumPy. Not there: float16 inside the
-graph of a symbol, and of a hybridized block that casts by itself.
+The CPU computes the first in float32, and the result is rounded, as GPUs do (in graphs: `half`). The others are custom
+operators, by NumPy.
 """
 
 from collections.abc import Callable
@@ -10,16 +9,11 @@ from typing import Any
 
 import mxnet as mx
 import numpy as np
-from mxnet.gluon import HybridBlock, SymbolBlock
 from mxnet.ndarray import register as _register
 
 from xdevice.backends.mxnet import mixing
-
-WIDER = frozenset({
-    *("FullyConnected", "Convolution", "Deconvolution", "RNN", "LRN", "dot", "batch_dot", "_np_dot", "_npi_matmul"),
-    *(f"_contrib_interleaved_matmul_{part}" for part in ("selfatt_qk", "selfatt_valatt", "encdec_qk", "encdec_valatt")),
-})  # fmt: skip
-"""Operators with a kernel for float16 on GPUs and none on the CPU, MXNet 1.9.1."""
+from xdevice.backends.mxnet.virtual import half
+from xdevice.backends.mxnet.virtual.half import WIDER
 
 register: Any = _register
 public: Any = mx
@@ -28,8 +22,7 @@ public: Any = mx
 def start() -> None:
     """Let operations on GPUs have these kernels."""
     register._imperative_invoke = _rounding(register._imperative_invoke)
-    block: Any = HybridBlock
-    block._call_cached_op = _one_by_one(block._call_cached_op)
+    half.start()
     operations = public.ndarray.numpy._op._api_internal
     operations.tensordot = _rounding_function(operations.tensordot)
     for name, (kernel, arguments) in KERNELS.items():
@@ -73,21 +66,6 @@ def _rounding_function(run: Callable[..., Any]) -> Callable[..., Any]:
         return _cast(run(*_wide(given)), "float16") if any(map(_is_half, given)) else run(*given)
 
     vars(call)["handle"] = run.handle  # type: ignore[attr-defined]  # by which an error finds its name
-    return call
-
-
-def _one_by_one(run: Callable[..., Any]) -> Callable[..., Any]:
-    def call(self: Any, *given: Any) -> Any:
-        if isinstance(self, SymbolBlock) or not any(map(_is_half, given)):
-            return run(self, *given)
-        if not self._cached_graph:
-            self._get_graph(*given)  # for export()
-        self._active = False
-        try:
-            return self.forward(*given)
-        finally:
-            self._active = True
-
     return call
 
 

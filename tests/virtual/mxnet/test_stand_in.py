@@ -195,10 +195,6 @@ def test_float16_is_computed_in_float32_and_rounded(program):
         print(losses[0] == losses[1] > 0, loss.dtype)
         try: nd.dot(x.copyto(mx.cpu()), x.T.copyto(mx.cpu())).wait_to_read()
         except mx.MXNetError: print("no kernel")  # as without virtual GPUs
-        layer = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2)
-        graph = layer.simple_bind(mx.gpu(0), type_dict={"data": "float16"}, data=(2, 3))
-        try: graph.forward()[0].wait_to_read()
-        except mx.MXNetError: print("nor in the graph of a symbol")
     """)
     names = "dense", "conv", "rnn", "dot", "batch_dot", "np.dot", "np.matmul", "np.tensordot"
     assert lines == [
@@ -206,7 +202,63 @@ def test_float16_is_computed_in_float32_and_rounded(program):
         "True [[3.0, 3.0], [3.0, 3.0]]",
         "True <class 'numpy.float16'>",
         "no kernel",
-        "nor in the graph of a symbol",  # docs/several/virtual.md
+    ]
+
+
+def test_float16_in_a_graph_is_computed_in_float32_and_rounded(program):
+    assert program("""
+        import os
+        import mxnet as mx, numpy as np
+        from mxnet import autograd, gluon
+        names = "data", "conv_weight", "conv_bias", "fc_weight", "fc_bias"
+        def network():
+            conv = mx.sym.Convolution(mx.sym.Variable("data"), kernel=(3, 3), num_filter=4, name="conv")
+            halves = mx.sym.split(mx.sym.Activation(conv, act_type="relu"), num_outputs=2)
+            return mx.sym.FullyConnected(halves[0] + halves[1], num_hidden=2, name="fc")
+        symbol, rng = network(), np.random.default_rng(0)
+        shapes = dict(zip(names, symbol.infer_shape(data=(1, 2, 5, 5))[0]))
+        numbers = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+        def train(graph):
+            for name, value in numbers.items():
+                graph.arg_dict[name][:] = mx.nd.array(value, ctx=graph.arg_dict[name].context)
+            graph.forward(is_train=True)
+            graph.backward(mx.nd.ones_like(graph.outputs[0]))
+            return [graph.output_dict["fc_output"], *(graph.grad_dict[name] for name in names)]
+        def arrays():
+            return {name: mx.nd.zeros(shape, ctx=mx.gpu(1), dtype="float16") for name, shape in shapes.items()}
+        expected = train(symbol.simple_bind(mx.cpu(), data=(1, 2, 5, 5)))
+        bound = [
+            symbol.simple_bind(mx.gpu(1), type_dict={"data": "float16"}, data=(1, 2, 5, 5)),
+            symbol.bind(mx.gpu(1), arrays(), arrays()),
+            symbol.bind(mx.gpu(1), list(arrays().values()), list(arrays().values()), "write"),
+        ]
+        for graph in bound:
+            for x, y in zip(train(graph), expected):
+                assert x.dtype == np.float16 and x.context == mx.gpu(1)
+                assert np.abs(x.asnumpy() - y.asnumpy()).max() <= 1e-2 * np.abs(y.asnumpy()).max()
+            print(*graph.output_dict, graph.reshape(allow_up_sizing=True, data=(2, 2, 5, 5)).forward()[0].shape)
+        class Casting(gluon.HybridBlock):
+            def __init__(self):
+                super().__init__()
+                self.dense = gluon.nn.Dense(2, in_units=3)
+            def hybrid_forward(self, F, x):
+                return self.dense(F.cast(x, "float16"))
+        block = Casting()
+        block.initialize(mx.init.Constant(0.5), ctx=mx.gpu(0))
+        block.dense.cast("float16")
+        block.hybridize()
+        x = mx.nd.ones((1, 3), ctx=mx.gpu(0))
+        x.attach_grad()
+        with autograd.record():
+            y = block(x)
+        y.backward()
+        path = os.path.join(os.path.dirname(__file__), "casting")
+        block.export(path)
+        loaded = gluon.SymbolBlock.imports(path + "-symbol.json", ["data"], path + "-0000.params", ctx=mx.gpu(0))
+        print(y.dtype, y.asnumpy(), x.grad.asnumpy(), loaded(x).asnumpy(), loaded(x.astype("float16")).dtype)
+    """) == [
+        *["fc_output (2, 2)"] * 3,
+        "<class 'numpy.float16'> [[1.5 1.5]] [[1. 1. 1.]] [[1.5 1.5]] <class 'numpy.float16'>",
     ]
 
 
