@@ -7,6 +7,7 @@ to float32, and their results back, as GPUs accumulate in float32 and round.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any
@@ -20,6 +21,9 @@ WIDER = frozenset({
     *(f"_contrib_interleaved_matmul_{part}" for part in ("selfatt_qk", "selfatt_valatt", "encdec_qk", "encdec_valatt")),
 })  # fmt: skip
 """Operators with a kernel for float16 on GPUs and none on the CPU, MXNet 1.9.1."""
+
+HALF = re.compile('"float16"|"__dtype__": "2"')
+"""What a graph says that makes float16 by itself."""
 
 Entry = tuple[int, int]
 """A node's index, and which of its outputs."""
@@ -35,8 +39,11 @@ def start() -> None:
 
 def widen(symbol: Any, known: Mapping[str, Any]) -> Any:
     """The symbol with casts, or itself where no operator needs them; ``known`` are the types of arguments."""
-    graph = json.loads(symbol.tojson())
-    half = _half(symbol, known)
+    text = symbol.tojson()
+    if np.float16 not in known.values() and not HALF.search(text):
+        return symbol
+    graph = json.loads(text)
+    half = _half(graph, known)
     wide = {k for k, node in enumerate(graph["nodes"]) if node["op"] in WIDER and tuple(node["inputs"][0][:2]) in half}
     if not wide:
         return symbol
@@ -72,11 +79,15 @@ def widen(symbol: Any, known: Mapping[str, Any]) -> Any:
     return made if type(symbol) is mx.sym.Symbol else made.as_np_ndarray()
 
 
-def _half(symbol: Any, known: Mapping[str, Any]) -> set[Entry]:
-    """The results in the graph that are float16, in the order in which the graph is written."""
-    inside = symbol.get_internals()
-    types = inside.infer_type_partial(**known)[1] or []
-    order = {node["name"]: k for k, node in enumerate(json.loads(symbol.tojson())["nodes"])}
+def _half(graph: Any, known: Mapping[str, Any]) -> set[Entry]:
+    """The results of the graph's nodes that are float16; a type that a variable was made with counts no more."""
+    for node in graph["nodes"]:
+        if node["name"] in known:
+            node.get("attrs", {}).pop("__dtype__", None)
+    inside = public.sym.load_json(json.dumps(graph)).get_internals()
+    arguments = set(inside.list_arguments())
+    types = inside.infer_type_partial(**{name: known[name] for name in arguments & set(known)})[1] or []
+    order = {node["name"]: k for k, node in enumerate(graph["nodes"])}
     named = zip((each.name for each in inside), types, strict=True)
     groups = [(order[name], list(group)) for name, group in groupby(named, key=lambda each: each[0])]
     return {(k, j) for k, group in groups for j, (_, dtype) in enumerate(group) if dtype is np.float16}
@@ -96,7 +107,7 @@ def _simple_bind(bind: Callable[..., Any]) -> Callable[..., Any]:
     def simple_bind(
         self: Any, ctx: Any, grad_req: Any = "write", type_dict: Any = None, *given: Any, **options: Any
     ) -> Any:
-        known = dict(type_dict or {})
+        known = {name: np.dtype(dtype).type for name, dtype in (type_dict or {}).items()}
         graph = widen(self, known) if _on_gpu(ctx, options.get("group2ctx")) else self
         if graph is self:
             return bind(self, ctx, grad_req, type_dict, *given, **options)
@@ -140,9 +151,7 @@ def _graph(cached: Any) -> type:
 
         def _widened(self, types: Any) -> Any:
             symbol, flags = self._made
-            arguments = set(symbol.list_arguments())
-            known = {name: dtype for name, dtype in zip(symbol.list_inputs(), types, strict=True) if name in arguments}
-            graph = widen(symbol, known)
+            graph = widen(symbol, dict(zip(symbol.list_inputs(), types, strict=True)))
             return None if graph is symbol else cached(graph, flags)
 
     return CachedOp

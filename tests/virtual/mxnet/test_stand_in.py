@@ -256,9 +256,17 @@ def test_float16_in_a_graph_is_computed_in_float32_and_rounded(program):
         block.export(path)
         loaded = gluon.SymbolBlock.imports(path + "-symbol.json", ["data"], path + "-0000.params", ctx=mx.gpu(0))
         print(y.dtype, y.asnumpy(), x.grad.asnumpy(), loaded(x).asnumpy(), loaded(x.astype("float16")).dtype)
+        block = gluon.nn.HybridSequential()
+        block.add(gluon.nn.Dense(2), gluon.nn.BatchNorm())
+        block.initialize(ctx=mx.gpu(0))
+        block.hybridize()
+        for dtype in ("float32", "float64", "float16", "float32"):
+            block.cast(dtype)
+            print(block(mx.nd.ones((1, 3), ctx=mx.gpu(0), dtype=dtype)).dtype.__name__)
     """) == [
         *["fc_output (2, 2)"] * 3,
         "<class 'numpy.float16'> [[1.5 1.5]] [[1. 1. 1.]] [[1.5 1.5]] <class 'numpy.float16'>",
+        *["float32", "float64", "float16", "float32"],
     ]
 
 
