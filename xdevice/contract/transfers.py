@@ -3,8 +3,6 @@
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol

@@ -1,7 +1,5 @@
 """Collectives over trees of tensors, which travel as one vector per framework, dtype and device."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

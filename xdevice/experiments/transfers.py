@@ -1,7 +1,5 @@
 """What it costs to send data to a device and back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

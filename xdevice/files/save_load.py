@@ -4,8 +4,6 @@ The file is a safetensors file, which other programs can read: each tensor is na
 cannot express, the containers and what is shared, is in its metadata as JSON.
 """
 
-from __future__ import annotations
-
 import os
 from os import PathLike
 from typing import Any

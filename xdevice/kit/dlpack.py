@@ -1,7 +1,5 @@
 """The device on which a DLPack capsule says that its memory is: behind the address, at the start of a ``DLTensor``."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Objects of a framework's own classes, opened as nodes of trees."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

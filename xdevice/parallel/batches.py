@@ -1,7 +1,5 @@
 """A batch in parts: `split_batch`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

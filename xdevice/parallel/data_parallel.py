@@ -1,7 +1,5 @@
 """One step of training on many devices: `data_parallel`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait

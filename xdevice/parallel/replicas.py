@@ -1,7 +1,5 @@
 """Copies of a tree on several devices: `replicate`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

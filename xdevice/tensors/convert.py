@@ -4,8 +4,6 @@ Memory on the CPU is shared through DLPack where neither side can break the othe
 written never shares memory with one that must not change. Everything else is copied, by way of the host.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from xdevice.device import Device

@@ -5,8 +5,6 @@ default is. ``like`` may be a tree of tensors, or a model. Without ``dtype=`` th
 that kind of number. A dtype is a NumPy name (``"float32"``), a NumPy dtype, or the framework's own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, SupportsFloat, SupportsIndex

@@ -6,8 +6,6 @@ Examples
 >>> def softplus(x: Tensor, xp: Namespace, device: DeviceLike = "cpu") -> object: ...
 """
 
-from __future__ import annotations
-
 from xdevice.typing.array_api import Namespace
 from xdevice.typing.devices import DeviceLike
 from xdevice.typing.tensors import Tensor

@@ -3,8 +3,6 @@
 A tensor is whatever has a shape and a dtype; results are ``Any``, since the framework is chosen while the program runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 

@@ -1,7 +1,5 @@
 """What names a device, for type checkers."""
 
-from __future__ import annotations
-
 from typing import Protocol, TypeAlias
 
 from xdevice.device import Device
@@ -39,7 +37,7 @@ class _Place(Protocol):
     def gpu_device_id(self) -> int: ...
 
 
-DeviceLike: TypeAlias = "Device | str | _Typed | _OfPlatform | _Context | _Place"
+DeviceLike: TypeAlias = Device | str | _Typed | _OfPlatform | _Context | _Place
 """What names a device: a `Device`, any framework's spelling, or a native device, by its shape; never a tensor.
 
 Examples

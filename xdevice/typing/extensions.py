@@ -1,7 +1,5 @@
 """What a type checker knows of the array API standard's extensions ``linalg`` and ``fft``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -11,7 +9,7 @@ from xdevice.typing.tensors import Operand, Tensor
 Axes = int | tuple[int, ...] | None
 Norm = Literal["backward", "ortho", "forward"]
 Sizes = Sequence[int] | None
-Place: TypeAlias = "DeviceLike | None"
+Place: TypeAlias = DeviceLike | None
 Flag = bool  # within a namespace, `bool` is the standard's dtype
 
 

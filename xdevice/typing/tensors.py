@@ -1,7 +1,5 @@
 """What a type checker knows of a tensor."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol, TypeAlias
 
 
@@ -14,4 +12,4 @@ class Tensor(Protocol):
     def dtype(self) -> Any: ...
 
 
-Operand: TypeAlias = "Tensor | complex"
+Operand: TypeAlias = Tensor | complex

@@ -1,7 +1,5 @@
 """Integers and booleans of every width, in operations that a framework has for a few of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any

@@ -3,8 +3,6 @@
 They follow the `scope`, and take a dtype and a device in any spelling, the same under every framework.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any

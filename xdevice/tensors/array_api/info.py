@@ -1,7 +1,5 @@
 """``__array_namespace_info__``: what a namespace tells of itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

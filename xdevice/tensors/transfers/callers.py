@@ -1,7 +1,5 @@
 """Who makes a copy: the user's frames, without those of libraries and generated code."""
 
-from __future__ import annotations
-
 import ast
 import linecache
 import os

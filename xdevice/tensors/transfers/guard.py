@@ -1,7 +1,5 @@
 """``transfer_guard``: which copies a block, a function or a test may make."""
 
-from __future__ import annotations
-
 import logging
 from _thread import RLock  # threading.RLock, without its 1 ms
 from collections.abc import Callable

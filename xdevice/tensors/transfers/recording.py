@@ -1,7 +1,5 @@
 """What a program copied: each line that copies, how often, and how often in a step or in a turn of its loop."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """``watch_transfers``: what a block copies, and what to do about it."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The one place where copies are told: to reports, to guards, to a virtual bus."""
 
-from __future__ import annotations
-
 import atexit
 import sys
 import threading

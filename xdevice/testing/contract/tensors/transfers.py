@@ -1,7 +1,5 @@
 """Copies between devices: seen at the line that makes them, and forbidden before they are made."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
