@@ -6,8 +6,9 @@ The rules are ordered from what can never work to what only needs a setting; the
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from xdevice.errors import NotSupportedError
@@ -88,110 +89,56 @@ def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
 
 def diagnose(facts: Facts) -> Problem | None:
     """The first rule that explains why no GPU is seen; ``None`` if one is, or the machine has none and a CPU serves."""
-    if facts.seen:
+    if facts.seen or (facts.cpu_kind and not _makers(facts)):
         return None
-    if not _makers(facts):
-        return None if facts.cpu_kind else _nothing_to_compute_on(facts)
-    for rule in RULES:
-        problem = rule(facts)
-        if problem is not None:
-            return problem
-    return _unexplained(facts)
+    return next(chain(_of_build(facts), _of_machine(facts)), None) or _unexplained(facts)
 
 
-def _nothing_to_compute_on(facts: Facts) -> Problem:
-    return Problem(
-        f"{facts.backend} has no CPU, and this machine has no GPU",
-        "choose a framework that computes on the CPU, with use('numpy') for example",
-        wrong=False,
-    )
+def _of_build(facts: Facts) -> Iterator[Problem]:
+    """The rules about the framework itself that apply."""
+    name, makers = facts.backend, _makers(facts)
+    if not makers:
+        cure = "choose a framework that computes on the CPU, with use('numpy') for example"
+        yield Problem(f"{name} has no CPU, and this machine has no GPU", cure, wrong=False)
+    if not facts.gpu_kind:
+        cure = "choose another framework, xdevice info lists them"
+        yield Problem(f"{name} computes on the CPU only", cure, wrong=False)
+    if facts.compute == "cpu":
+        cure = facts.gpu_build or f"install a build of {name} for GPUs"
+        yield Problem(f"this {name} is built for the CPU only", cure)
+    elif facts.compute is not None and MAKERS.get(facts.compute) not in makers:
+        there = " and ".join(sorted(maker.upper() for maker in makers))
+        cure = f"install a build of {name} for {there} GPUs"
+        yield Problem(f"this {name} is built for {facts.compute}, the GPU is {there}'s", cure)
 
 
-def _no_gpu_kind(facts: Facts) -> Problem | None:
-    if facts.gpu_kind:
-        return None
-    return Problem(
-        f"{facts.backend} computes on the CPU only", "choose another framework, xdevice info lists them", wrong=False
-    )
+def _of_machine(facts: Facts) -> Iterator[Problem]:
+    """The rules about drivers and settings that apply."""
+    wanted = _wanted(facts)
+    if facts.driver_error and "nvidia" in wanted:
+        yield driver_problem(facts.driver_error)
+    if not facts.drivers.keys() & wanted:
+        cure = "install it (Ubuntu: sudo ubuntu-drivers install; elsewhere nvidia.com/drivers) and restart"
+        yield Problem("the machine has an NVIDIA GPU, but no NVIDIA driver is loaded", cure)
+    if not facts.given and "nvidia" in wanted:
+        cure = "start it with docker run --gpus all (and nvidia-container-toolkit)"
+        yield Problem("this container was not given the machine's GPU", cure)
+    yield from _hidden(facts)
+    driver, needed = facts.drivers.get("nvidia"), minimum_driver(facts.toolkit)
+    if facts.compute == "cuda" and driver and needed and _number(driver) < _number(needed):
+        cure = f"update the NVIDIA driver to {needed} or newer, or install a {facts.backend} built for an older CUDA"
+        yield Problem(f"the driver {driver} is too old for CUDA {facts.toolkit}, which needs {needed}", cure)
 
 
-def _cpu_build(facts: Facts) -> Problem | None:
-    if facts.compute != "cpu":
-        return None
-    cure = facts.gpu_build or f"install a build of {facts.backend} for GPUs"
-    return Problem(f"this {facts.backend} is built for the CPU only", cure)
-
-
-def _other_maker(facts: Facts) -> Problem | None:
-    makers = _makers(facts)
-    if facts.compute is None or MAKERS.get(facts.compute) in makers:
-        return None
-    there = " and ".join(sorted(maker.upper() for maker in makers))
-    return Problem(
-        f"this {facts.backend} is built for {facts.compute}, the GPU is {there}'s",
-        f"install a build of {facts.backend} for {there} GPUs",
-    )
-
-
-def _driver_fails(facts: Facts) -> Problem | None:
-    if not facts.driver_error or "nvidia" not in _wanted(facts):
-        return None
-    return driver_problem(facts.driver_error)
-
-
-def _no_driver(facts: Facts) -> Problem | None:
-    if facts.drivers.keys() & _wanted(facts):
-        return None
-    return Problem(
-        "the machine has an NVIDIA GPU, but no NVIDIA driver is loaded",
-        "install it (Ubuntu: sudo ubuntu-drivers install; elsewhere nvidia.com/drivers) and restart",
-    )
-
-
-def _not_given(facts: Facts) -> Problem | None:
-    if facts.given or "nvidia" not in _wanted(facts):
-        return None
-    return Problem(
-        "this container was not given the machine's GPU",
-        "start it with docker run --gpus all (and nvidia-container-toolkit)",
-    )
-
-
-def _hidden(facts: Facts) -> Problem | None:
-    makers = _wanted(facts)
-    for maker in sorted(makers):
+def _hidden(facts: Facts) -> Iterator[Problem]:
+    for maker in sorted(_wanted(facts)):
         mine = [gpu for gpu in facts.gpus if gpu["maker"] == maker]
         for variable in VARIABLES[maker]:
             value = facts.environment.get(variable)
             if value is not None and _hides_all(variable, value, mine):
                 them = "the machine's GPU" if len(mine) == 1 else f"all {len(mine)} GPUs"
-                indices = ",".join(str(i) for i in range(len(mine)))
-                return Problem(
-                    f"{variable}={value!r} hides {them}", f"unset {variable}, or export {variable}={indices}"
-                )
-    return None
-
-
-def _old_driver(facts: Facts) -> Problem | None:
-    driver, needed = facts.drivers.get("nvidia"), minimum_driver(facts.toolkit)
-    if facts.compute != "cuda" or not driver or not needed or _number(driver) >= _number(needed):
-        return None
-    return Problem(
-        f"the driver {driver} is too old for CUDA {facts.toolkit}, which needs {needed}",
-        f"update the NVIDIA driver to {needed} or newer, or install a {facts.backend} built for an older CUDA",
-    )
-
-
-RULES: tuple[Callable[[Facts], Problem | None], ...] = (
-    _no_gpu_kind,
-    _cpu_build,
-    _other_maker,
-    _driver_fails,
-    _no_driver,
-    _not_given,
-    _hidden,
-    _old_driver,
-)
+                cure = f"unset {variable}, or export {variable}={','.join(map(str, range(len(mine))))}"
+                yield Problem(f"{variable}={value!r} hides {them}", cure)
 
 
 def _unexplained(facts: Facts) -> Problem:
