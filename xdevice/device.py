@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from _operator import index as _index  # operator.index, without its 0.3 ms
 
-from xdevice.errors import DeviceSpellingError, DeviceTypeError, XDeviceError, shortened
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DeviceSpellingError,
+    DeviceTypeError,
+    XDeviceError,
+    shortened,
+)
 from xdevice.hooks import hooks
 from xdevice.tracing import constant
 
@@ -233,6 +240,14 @@ def as_integer(value: Any) -> int | None:
         return _index(value)
     except TypeError:
         return None
+
+
+def whole_number(value: Any, message: str, least: int = 0, end: float = float("inf")) -> int:
+    """The integer that the value is, if it is one from ``least`` to below ``end``; else an error with that message."""
+    number = as_integer(value)
+    if number is None or not least <= number < end:
+        raise (ArgumentTypeError if number is None else ArgumentError)(message)
+    return number
 
 
 def _kind(word: str) -> str:

@@ -15,30 +15,16 @@ if TYPE_CHECKING:
 class Hooks:
     """The functions that `device`, `framework`, `backends` and `hardware` call, and that are above them."""
 
-    __slots__ = (
-        "after_loading",
-        "attach_bus",
-        "before_loading",
-        "device_named",
-        "enter_scope",
-        "is_users",
-        "leave_scope",
-    )
+    enter_scope: Callable[..., None]
+    leave_scope: Callable[..., None]
+    device_named: Callable[[object], Any]
+    before_loading: Callable[[Any, str], None]
+    after_loading: Callable[[Any, str], None]
+    attach_bus: Callable[[Any, Any], None]
+    is_users: Callable[[str], bool]
 
-    def __init__(  # noqa: PLR0913  (by name, one for each)
-        self,
-        *,
-        enter_scope: Callable[..., None],
-        leave_scope: Callable[..., None],
-        device_named: Callable[[object], Any],
-        before_loading: Callable[[Any, str], None],
-        after_loading: Callable[[Any, str], None],
-        attach_bus: Callable[[Any, Any], None],
-        is_users: Callable[[str], bool],
-    ) -> None:
-        self.enter_scope, self.leave_scope, self.device_named = enter_scope, leave_scope, device_named
-        self.before_loading, self.after_loading, self.attach_bus = before_loading, after_loading, attach_bus
-        self.is_users = is_users
+    def __init__(self, **functions: Callable[..., Any]) -> None:
+        vars(self).update(functions)
 
 
 _hooks: Hooks | None = None

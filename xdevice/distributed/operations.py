@@ -7,11 +7,11 @@ from math import prod
 from typing import Any
 
 from xdevice.contract import Engine
-from xdevice.device import as_integer
+from xdevice.device import whole_number
 from xdevice.distributed.failures.timeouts import transfer_seconds
 from xdevice.distributed.group import Group, current, work
 from xdevice.distributed.rendezvous.messages import Fingerprint
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, shortened
+from xdevice.errors import ArgumentTypeError, NotATensorError, NotSupportedError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import owned_by
 from xdevice.parallel.reducing import PASSING, check_operation, not_reducible
@@ -88,11 +88,8 @@ def broadcast(tree: Any, root: int = 0) -> Any:
     >>> distributed.broadcast(numpy.array([1, 2]))
     array([1, 2])
     """
-    size, number = current().job.world_size, as_integer(root)
-    if number is None:
-        raise ArgumentTypeError(f"root={root!r} is not a rank; give an integer from 0 to {size - 1}")
-    if not 0 <= number < size:
-        raise ArgumentError(f"root={root!r} is not a rank; this job has ranks 0 to {size - 1}")
+    size = current().job.world_size
+    number = whole_number(root, f"root={root!r} is not a rank; this job has ranks 0 to {size - 1}", end=size)
     return _collective(f"broadcast({number})", tree, lambda engine, vector: [engine.broadcast(vector, number)])[0]
 
 

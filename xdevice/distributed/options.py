@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from xdevice.device import as_integer
+from xdevice.device import whole_number
 from xdevice.distributed.launchers import launcher_variables, process_info_in
 from xdevice.distributed.process_info import LOCALHOST, ProcessInfo, block_size, has_room
 from xdevice.distributed.rendezvous.token import checked
@@ -105,13 +105,8 @@ def _seconds_of(given: Any) -> float:
 
 
 def _whole(name: str, value: Any, least: int, end: int | None) -> int:
-    number = as_integer(value)
-    if number is None:
-        raise ArgumentTypeError(f"{name}={value!r} is not an integer")
-    if number < least or (end is not None and number >= end):
-        room = f"from {least} to {end - 1}" if end is not None else f"of {least} or more"
-        raise ArgumentError(f"{name}={value!r} is not an integer {room}")
-    return number
+    room = f"from {least} to {end - 1}" if end is not None else f"of {least} or more"
+    return whole_number(value, f"{name}={value!r} is not an integer {room}", least, end or float("inf"))
 
 
 def _host_and_port(address: Any, size: int) -> tuple[str, int]:

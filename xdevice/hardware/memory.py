@@ -10,7 +10,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from xdevice.contract import MemoryStats
-from xdevice.device import as_integer
+from xdevice.device import whole_number
 from xdevice.errors import ArgumentError, ArgumentTypeError, BrokenBackendError, OutOfMemoryError, VirtualDeviceError
 from xdevice.framework.adapters import imported
 from xdevice.framework.choosing import backend
@@ -228,9 +228,6 @@ def _says_so(owner: Any, error: BaseException) -> bool:
 
 def _check_sizes(start: Any, minimum: Any) -> None:
     for name, size in (("start", start), ("minimum", minimum)):
-        number = as_integer(size)
-        if number is None or number < 1:
-            wrong = ArgumentTypeError if number is None else ArgumentError
-            raise wrong(f"{name}={size!r} is not a batch size; give an integer of 1 or more")
+        whole_number(size, f"{name}={size!r} is not a batch size; give an integer of 1 or more", 1)
     if start < minimum:
         raise ArgumentError(f"start={start} is under minimum={minimum}; give a larger start")

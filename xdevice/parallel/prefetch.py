@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any, Protocol, TypeVar, overload
 
 from xdevice.contract import Lane
-from xdevice.device import Device, as_integer
-from xdevice.errors import ArgumentError, ArgumentTypeError, XDeviceError, shortened
+from xdevice.device import Device, whole_number
+from xdevice.errors import ArgumentTypeError, XDeviceError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership
 from xdevice.hardware import virtual_bus
@@ -82,10 +82,7 @@ def prefetch(batches: Iterable[Any], device: Any, size: int = 2, *, pin: bool = 
     """
     if not hasattr(type(batches), "__iter__") and not hasattr(type(batches), "__getitem__"):
         raise ArgumentTypeError(f"{shortened(batches)} cannot be iterated; pass a data loader, or a list of batches")
-    number = as_integer(size)
-    if number is None or number < 1:
-        wrong = ArgumentTypeError if number is None else ArgumentError
-        raise wrong(f"size={shortened(size)} is not a number of batches; give an integer of 1 or more")
+    number = whole_number(size, f"size={shortened(size)} is not a number of batches; give an integer of 1 or more", 1)
     if is_device(device) or not hasattr(device, "__iter__"):
         return Ahead(batches, _Way(as_device(device), bool(pin)), number)
     devices = checked_devices(device)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, SupportsFloat, SupportsIndex
 
-from xdevice.device import as_integer
+from xdevice.device import whole_number
 from xdevice.errors import ArgumentError, ArgumentTypeError
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import tensor_owner
@@ -265,9 +265,5 @@ def seed(n: int) -> None:
     ...     bool((a == xdevice.rand(3)).all())
     True
     """
-    value = as_integer(n)
-    if value is None:
-        raise ArgumentTypeError(f"seed {n!r} is not an integer; give one from 0 to {2**32 - 1}")
-    if not 0 <= value < 2**32:
-        raise ArgumentError(f"seed {n!r} is out of range; give an integer from 0 to {2**32 - 1}")
-    backend().creation.seed(value)
+    hint = f"give an integer from 0 to {2**32 - 1}"
+    backend().creation.seed(whole_number(n, f"seed {n!r} is out of range; {hint}", end=2**32))

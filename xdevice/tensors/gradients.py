@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, ParamSpec
 
-from xdevice.device import as_integer
+from xdevice.device import whole_number
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import tensor_owner
@@ -61,7 +61,8 @@ def value_and_grad(
     """
     if not callable(fn):
         raise ArgumentTypeError(f"{fn!r} cannot be called; pass the function that returns the value")
-    chosen = tuple(_checked_argnum(i, argnums) for i in (argnums if isinstance(argnums, tuple) else (argnums,)))
+    wrong = f"argnums={argnums!r} is not the number of a positional argument; give 0, 1, … or a tuple of these"
+    chosen = tuple(whole_number(i, wrong) for i in (argnums if isinstance(argnums, tuple) else (argnums,)))
     if len(set(chosen)) != len(chosen):
         raise ArgumentError(f"argnums={argnums!r} names an argument twice; name each once")
 
@@ -144,15 +145,6 @@ def differentiating() -> bool:
     return _nested.get()
 
 
-def _checked_argnum(i: Any, argnums: Any) -> int:
-    number = as_integer(i)
-    if number is None:
-        raise ArgumentTypeError(f"argnums={argnums!r} is not an argument's number; give 0, 1, … or a tuple of these")
-    if number < 0:
-        raise ArgumentError(f"argnums={argnums!r} is negative; count the positional arguments from 0")
-    return number
-
-
 def parameters_in(flats: Sequence[Flat]) -> tuple[Backend, list[Any]]:
     """The tensors to differentiate for, in order, and the framework that owns them; ``None`` is passed by."""
     named = [(path, leaf) for flat in flats for path, leaf in flat.named() if leaf is not None]
@@ -182,12 +174,8 @@ def _at(path: str) -> str:
     return f" at {path}" if path else ""
 
 
-def _is_pair(result: Any) -> bool:
-    return isinstance(result, tuple) and len(result) == 2
-
-
 def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Any, Any]:
-    if has_aux and not _is_pair(result):
+    if has_aux and not (isinstance(result, tuple) and len(result) == 2):
         raise ArgumentTypeError(f"has_aux=True, but fn returned a {type(result).__name__}; return (value, aux)")
     value, aux = result if has_aux else (result, None)
     if tensor_owner(value) != owner:

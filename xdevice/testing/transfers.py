@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from xdevice import ArgumentError, XDeviceError, transfer_guard, watch_transfers
-from xdevice.device import as_integer
+from xdevice import XDeviceError, transfer_guard, watch_transfers
+from xdevice.device import whole_number
 
 if TYPE_CHECKING:
     from xdevice.tensors.transfers.guard import Level
@@ -60,11 +60,8 @@ def _read(level: Level = "forbid", *, max_copies: Any = None, max_bytes: Any = N
 
     budget: dict[str, int] = {}
     for name, given in (("max_copies", max_copies), ("max_bytes", max_bytes)):
-        number = as_integer(given)
-        if given is not None and (number is None or number < 0):
-            raise ArgumentError(f"{name}={given!r} is not a whole number of 0 or more")
-        if number is not None:
-            budget[name] = number
+        if given is not None:
+            budget[name] = whole_number(given, f"{name}={given!r} is not a whole number of 0 or more")
     return checked_level(level), budget
 
 

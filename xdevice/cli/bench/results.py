@@ -112,18 +112,13 @@ def _table(experiments: Sequence[Answer]) -> Table:
         if experiment["rows"]:
             made.add_row(Text(f"{experiment['name']}: {experiment['title']}", style="bold"))
         for row in experiment["rows"]:
-            each, ratio = _time(row["seconds_each"]), f"{row['ratio_to_cpu']:.2f} ×"
+            each, ratio = _times(row["seconds_each"]), f"{row['ratio_to_cpu']:.2f} ×"
             moved = size(row["bytes_moved"]) if row["bytes_moved"] else "–"
-            spread = _spread(row["seconds_low"], row["seconds_high"])
+            spread = _times(row["seconds_low"], row["seconds_high"])
             made.add_row(f"  {row['label']}", str(row["times"]), each, spread, ratio, moved)
     return made
 
 
-def _time(seconds: float) -> str:
-    unit, name = unit_of(seconds)
-    return f"{seconds / unit:.3g} {name}"
-
-
-def _spread(low: float, high: float) -> str:
-    unit, name = unit_of(high)
-    return f"{low / unit:.3g} to {high / unit:.3g} {name}"
+def _times(*seconds: float) -> str:
+    unit, name = unit_of(seconds[-1])
+    return " to ".join(f"{each / unit:.3g}" for each in seconds) + f" {name}"
