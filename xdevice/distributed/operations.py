@@ -66,20 +66,13 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
 def broadcast(tree: Any, root: int = 0) -> Any:
     """The tree of the process with rank ``root``, in every process: new tensors, each on its own device.
 
-    Every process gives a tree of the same structure, shapes and dtypes; what is in it counts only on ``root``.
+    Every process gives a tree of the same structure, shapes and dtypes; what is in it counts only on ``root``. Other
+    errors are those of `all_reduce`.
 
     Raises
     ------
     ArgumentError
         ``root`` is not a rank of the job.
-    DistributedError
-        As `all_reduce`.
-    DistributedTimeoutError
-        As `all_reduce`.
-    NotATensorError
-        As `all_reduce`.
-    NotSupportedError
-        As `all_reduce`.
 
     Examples
     --------
@@ -96,18 +89,7 @@ def broadcast(tree: Any, root: int = 0) -> Any:
 def all_gather(tree: Any) -> list[Any]:
     """The trees of all processes, in the order of ranks: new tensors, on the devices of this process's own.
 
-    Every process gives a tree of the same structure, shapes and dtypes.
-
-    Raises
-    ------
-    DistributedError
-        As `all_reduce`.
-    DistributedTimeoutError
-        As `all_reduce`.
-    NotATensorError
-        As `all_reduce`.
-    NotSupportedError
-        As `all_reduce`.
+    Every process gives a tree of the same structure, shapes and dtypes. Errors are those of `all_reduce`.
 
     Examples
     --------
@@ -121,14 +103,7 @@ def all_gather(tree: Any) -> list[Any]:
 
 
 def barrier() -> None:
-    """Return when every process has called it.
-
-    Raises
-    ------
-    DistributedError
-        As `all_reduce`.
-    DistributedTimeoutError
-        As `all_reduce`.
+    """Return when every process has called it. Errors are those of `all_reduce`.
 
     Examples
     --------
