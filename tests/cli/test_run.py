@@ -80,8 +80,8 @@ def alive(pid):
         return False
 
 
-def gone(pids, within=5):
-    until = time.monotonic() + within
+def gone(pids):
+    until = time.monotonic() + 30  # as the command says, they have been killed: the kernel may be busy
     while time.monotonic() < until and any(map(alive, pids)):
         time.sleep(0.05)
     return not any(map(alive, pids))
@@ -248,7 +248,7 @@ def test_a_failure_shows_streams_in_order(script):
         import sys, time
         for stream in (sys.stdout, sys.stderr, sys.stdout):
             print("on", stream.name, file=stream)
-            time.sleep(0.5)  # the order of two streams is known only to the time between two looks
+            time.sleep(1)  # the order of two streams is known only to the time between two looks
         sys.exit(1)
     """)
     said = run(path, "--backend", ONE).stdout.partition("it has printed this:\n")[2]
@@ -285,19 +285,6 @@ def test_a_crash_is_a_row_with_its_signal(script):
     assert "killed by SIGSEGV" in run(path, "--backend", ONE).stdout
 
 
-def test_a_hang_times_out_with_its_children(script, tmp_path):
-    path = script("""
-        import subprocess, sys, time
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-        print(child.pid, flush=True)
-        time.sleep(600)
-    """)
-    status, report = run_json(path, "--backend", ONE, "--timeout", "1.5")
-    (row,) = report["runs"]
-    assert status == 1 and row["status"] == "timed out"
-    assert gone([int(row["stdout"])], within=0.1)
-
-
 def test_one_that_ignores_sigterm_is_killed(script):
     path = script("""
         import os, signal, time
@@ -305,55 +292,50 @@ def test_one_that_ignores_sigterm_is_killed(script):
         print(os.getpid(), flush=True)
         time.sleep(600)
     """)
-    status, report = run_json(path, "--backend", ONE, "--timeout", "1")
+    status, report = run_json(path, "--backend", ONE, "--timeout", "4")
     (row,) = report["runs"]
     assert status == 1 and row["status"] == "timed out" and row["signal"] == "SIGKILL"
     assert not alive(int(row["stdout"]))
 
 
-def test_what_is_left_running_is_stopped(script):
-    path = script("""
-        import subprocess, sys
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-        print(child.pid)
-    """)
-    status, report = run_json(path, "--backend", ONE)
-    assert status == 0 and not alive(int(report["runs"][0]["stdout"]))
-
-
-DAEMON = """
+# A child, and a daemon that nothing but its environment connects with the script.
+LEAVES = """
     import os, subprocess, sys, time
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
     read, write = os.pipe()
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
             null = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
             os.write(write, str(subprocess.Popen(sleep, start_new_session=True, **null).pid).encode())
         os._exit(0)
-    print(os.read(read, 100).decode(), flush=True)
+    pids = f"{os.getpid()} {subprocess.Popen(sleep).pid} {os.read(read, 100).decode()}\\n"
 """
 
 
-def test_a_daemon_left_running_is_stopped(script):
-    status, report = run_json(script(DAEMON), "--backend", ONE)
-    assert status == 0 and gone([int(report["runs"][0]["stdout"])], within=0.1)
-
-
-def test_a_daemon_after_a_timeout_is_stopped(script):
-    status, report = run_json(script(DAEMON + "\n    time.sleep(600)"), "--backend", ONE, "--timeout", "1.5")
+@pytest.mark.parametrize(("end", "options", "result"), [
+    ("", [], "ok"),
+    ("time.sleep(600)", ["--timeout", "4"], "timed out"),
+])  # fmt: skip
+def test_what_is_left_running_is_stopped(script, end, options, result):
+    status, report = run_json(script(f"{LEAVES}    print(pids, flush=True)\n    {end}"), "--backend", ONE, *options)
     (row,) = report["runs"]
-    assert status == 1 and row["status"] == "timed out" and gone([int(row["stdout"])], within=0.1)
+    assert (status, row["status"]) == (result != "ok", result)
+    family = [int(pid) for pid in row["stdout"].split()]
+    assert len(family) == 3 and gone(family)
 
 
-def test_scripts_stop_their_own_daemons_only(script):
+def test_scripts_stop_their_own_daemons_only(script, tmp_path):
     if len(NAMES) < 2:
         pytest.skip("this environment has one framework: nothing runs beside it")
     path = script(f"""
-        import subprocess, sys, time, xdevice
-        if xdevice.backend() != {ONE!r}:
-            sleep = [sys.executable, "-c", "import time; time.sleep(8)"]
-            sys.exit(subprocess.Popen(sleep, start_new_session=True).wait())
+        import subprocess, sys, xdevice
+        ended = {str(tmp_path / "ended")!r}
+        if xdevice.backend() == {ONE!r}:
+            open(ended, "w").close()
+        else:
+            waits = "import os, sys, time\\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.05)\\ntime.sleep(3)"
+            sys.exit(subprocess.Popen([sys.executable, "-c", waits, ended], start_new_session=True).wait())
     """)
     status, report = run_json(path, "--backend", f"{NAMES[0]},{ONE}", "--jobs", "2")
     assert status == 0 and [row["exit_status"] for row in report["runs"]] == [0, 0]
@@ -361,20 +343,16 @@ def test_scripts_stop_their_own_daemons_only(script):
 
 def test_a_killed_command_leaves_nothing(script, tmp_path):
     pids = tmp_path / "pids"
-    path = script(
-        DAEMON.replace("print(", f"open({str(pids)!r}, 'w').write(str(os.getpid()) + ' ' + ").replace(
-            ".decode(), flush=True)", ".decode() + '\\n'); time.sleep(600)"
-        )
-    )
+    path = script(f"{LEAVES}    open({str(pids)!r}, 'w').write(pids); time.sleep(600)")
     process = subprocess.Popen(command("run", path, "--backend", ONE), env=clean_environment())
     until = time.monotonic() + 60
     while not (pids.exists() and pids.read_text().endswith("\n")) and time.monotonic() < until:
         time.sleep(0.05)
     family = [int(pid) for pid in pids.read_text().split()]
-    assert len(family) == 2 and all(map(alive, family))
+    assert len(family) == 3 and all(map(alive, family))
     process.kill()
     process.wait()
-    assert gone(family, within=10)
+    assert gone(family)
 
 
 def test_binary_output_is_called_binary(script):
@@ -469,9 +447,9 @@ def test_progress_on_a_terminal_is_live(script):
     path = script("""
         import sys, time
         print("epoch 1 " + 200 * "x")
-        time.sleep(1)
+        time.sleep(2)
         sys.stderr.write("50 %\\r\\x1b[31m60 %")
-        time.sleep(1)
+        time.sleep(2)
         print("the end")
     """)
     outer, inner = pty.openpty()
@@ -534,7 +512,7 @@ def test_ctrl_c_stops_children_of_children(script, tmp_path, with_ctrl_c, number
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 128 + number
-    assert gone(family, within=0.1), "a child or grandchild has survived"
+    assert gone(family), "a child or grandchild has survived"
     assert "stopped" in stdout and "Traceback" not in stderr
 
 

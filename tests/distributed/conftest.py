@@ -38,7 +38,7 @@ class Done:
 
 def left_behind(mark):
     """The processes of a job that are still there; the kernel may take a moment to clear those that were killed."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 30
     while found := _marked(mark):
         if time.monotonic() > until:
             break

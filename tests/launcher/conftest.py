@@ -68,7 +68,7 @@ def launch(start):
 def noted(tmp_path):
     """What the script has noted under that name, once it has."""
 
-    def read(name, within=20):
+    def read(name, within=60):
         deadline = time.monotonic() + within
         while not (tmp_path / name).exists():
             assert time.monotonic() < deadline, f"the script has not come to note {name!r}"

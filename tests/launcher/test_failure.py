@@ -127,9 +127,9 @@ def test_leftovers_of_a_good_job_stop(script, launch, noted, gone):
 
 
 def test_the_time_limit_names_who_worked(script, launch):
-    done = launch("-n", 3, "--time-limit", 1, script("time.sleep(0 if rank == 1 else 600)"))
+    done = launch("-n", 3, "--time-limit", 4, script("time.sleep(0 if rank == 1 else 600)"))
     assert done.returncode == 124
-    assert last_words(done) == "xdevice: stopped after the time limit of 1.00 s; still at work: rank 0, 2\n"
+    assert last_words(done) == "xdevice: stopped after the time limit of 4.00 s; still at work: rank 0, 2\n"
 
 
 def test_the_last_ones_stopped_end_it(script, launch, noted, gone):

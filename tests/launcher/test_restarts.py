@@ -70,7 +70,7 @@ def test_a_signal_ends_the_wait_for_a_restart(script, start):
         if b"in 4 s" in line:
             break
     launcher.send_signal(signal.SIGTERM)
-    assert launcher.communicate(timeout=20)[1].endswith(b"xdevice: stopped by SIGTERM\n")
+    assert launcher.communicate(timeout=60)[1].endswith(b"xdevice: stopped by SIGTERM\n")
     assert launcher.returncode == 143
 
 
@@ -95,7 +95,7 @@ def test_a_signal_to_the_launcher_ends_it(script, start, noted, gone, number):
     launcher = start("--restarts", 9, path)
     pid = int(noted("pid1"))
     launcher.send_signal(number)
-    _, err = launcher.communicate(timeout=20)
+    _, err = launcher.communicate(timeout=60)
     assert launcher.returncode == 128 + number and gone(pid)
     assert err.decode().endswith(f"xdevice: restart 1 of 9, in 1 s\nxdevice: stopped by {number.name}\n")
 
@@ -106,7 +106,7 @@ def test_ctrl_c_ends_a_job_that_restarts(script, start, tmp_path):
         time.sleep(0.01)
     time.sleep(0.5)
     launcher.send_signal(signal.SIGINT)
-    _, err = launcher.communicate(timeout=20)
+    _, err = launcher.communicate(timeout=60)
     assert launcher.returncode in (1, 130) and b"Traceback" not in err and b"restart 1000" not in err
 
 

@@ -94,7 +94,7 @@ def test_two_launchers_make_one_job(script, start, tmp_path):
     given = ["-n", 2, "--master-port", port, "--hosts", "127.0.0.1,localhost", "--token-file", "token"]
     nodes = [start(*given, "--node-rank", node, path) for node in range(2)]
     for node, launcher in enumerate(nodes):
-        out, err = launcher.communicate(timeout=30)
+        out, err = launcher.communicate(timeout=60)
         assert launcher.returncode == 0 and err == b""
         found = dict(re.findall(r"^\[(\d)\] (.*)$", out.decode(), re.MULTILINE))
         assert sorted(map(int, found)) == [2 * node, 2 * node + 1]

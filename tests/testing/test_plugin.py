@@ -61,19 +61,23 @@ def test_frameworks_are_asked_for_by_name(run, names):
     assert collected(run, ONE, f"--xdevice-backend={names}") == ["pages", "numpy"]
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ("all", "*--xdevice-backend=all: *ghost is not installed*; installed are *broken, *gpus_alone, pages"),
-        ("pages,ghost", "*--xdevice-backend=pages,ghost: ghost is not installed; installed are *"),
-        ("pytorch", "*--xdevice-backend=pytorch: 'pytorch' is not a backend; installed are *"),
-        (",", "*--xdevice-backend=,: no framework is named; installed are *"),
-    ],
-)
-def test_a_missing_framework_is_a_usage_error(run, asked, said):
-    result = run(ONE, f"--xdevice-backend={asked}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([said])
+def refused(pytester, option, said):
+    """Runs pytest with each of these values, in one process: each is a usage error, with these words in a line."""
+    pytester.makepyfile(test_it=ONE)
+    code = f"import pytest, sys\nprint([int(pytest.main([f'{option}={{value}}'])) for value in {list(said)}])"
+    result = pytester.run(sys.executable, "-c", code, timeout=120)
+    assert result.outlines[-1] == str([pytest.ExitCode.USAGE_ERROR.value] * len(said))
+    result.stderr.fnmatch_lines([f"*{option}*{words}*" for words in said.values()])
+
+
+@pytest.mark.usefixtures("run")
+def test_a_missing_framework_is_a_usage_error(pytester):
+    refused(pytester, "--xdevice-backend", {
+        "all": "=all: *ghost is not installed*; installed are *broken, *gpus_alone, pages",
+        "pages,ghost": "=pages,ghost: ghost is not installed; installed are ",
+        "pytorch": "=pytorch: 'pytorch' is not a backend; installed are ",
+        ",": "=,: no framework is named; installed are ",
+    })  # fmt: skip
 
 
 def test_it_is_chosen_while_the_test_runs(run):
@@ -210,13 +214,11 @@ def test_virtual_gpus_come_before_conftests(run, pytester):
     run(SEES_TWO, "--xdevice-backend=pages", "--xdevice-virtual-gpus=2").assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("n", ["two", "-1", "1.5", "65", "", "２"])
-def test_a_wrong_number_of_gpus_is_shown(run, n):
-    result = run(ONE, f"--xdevice-virtual-gpus={n}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        [f"*{n!r} is not a number of virtual GPUs; give an integer from 0 to 64, or 2:stand-in"]
-    )
+@pytest.mark.usefixtures("run")
+def test_a_wrong_number_of_gpus_is_shown(pytester):
+    said = "{!r} is not a number of virtual GPUs; give an integer from 0 to 64, or 2:stand-in"
+    wrong = ["two", "-1", "1.5", "65", "", "２"]
+    refused(pytester, "--xdevice-virtual-gpus", {n: said.format(n) for n in wrong})
 
 
 def test_none_overrides_the_environment(run, monkeypatch):
@@ -271,66 +273,67 @@ def test_two_gpus_of_each_framework(run):
 # ---------------------------------------------------------------- what a test needs
 
 
-NEEDS = """
-    import pytest
-    @pytest.mark.{mark}
-    def test_it(backend): pass
-"""
-WITHOUT = [
-    ("gpu", "0", "needs 1 real GPU, pages sees none; xdevice doctor says why a GPU is not seen"),
-    ("gpu(2)", "2", "needs 2 real GPUs, pages sees 2 virtual; virtual GPUs do not count"),
-    ("multi_device", "0", "needs 2 GPUs, pages sees none; pytest --xdevice-virtual-gpus=2 gives it virtual ones"),
-    ("multi_device(1)", "0", "needs 1 GPU, pages sees none; pytest --xdevice-virtual-gpus=1 gives it virtual ones"),
-    ("multi_device(n=3)", "2", "needs 3 GPUs, pages sees 2 virtual; pytest --xdevice-virtual-gpus=3 gives *"),
-]
+def needing(*marks):
+    """A file with a test for each of these marks."""
+    tests = [f"@pytest.mark.{mark}\ndef test_{i}(backend): pass" for i, mark in enumerate(marks)]
+    return "\n".join(["import pytest", *tests])
 
 
-@pytest.mark.parametrize(("mark", "virtual", "reason"), WITHOUT)
-def test_a_skip_says_what_to_type(run, mark, virtual, reason):
-    options = "--xdevice-backend=pages", f"--xdevice-virtual-gpus={virtual}"
-    result = run(NEEDS.format(mark=mark), *options)
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines([f"SKIPPED [[]1] test_it.py:2: {reason}"])
+WITHOUT = {  # by the number of virtual GPUs
+    "0": {
+        "gpu": "needs 1 real GPU, pages sees none; xdevice doctor says why a GPU is not seen",
+        "multi_device": "needs 2 GPUs, pages sees none; pytest --xdevice-virtual-gpus=2 gives it virtual ones",
+        "multi_device(1)": "needs 1 GPU, pages sees none; pytest --xdevice-virtual-gpus=1 gives it virtual ones",
+        "usefixtures('two_gpus')": "needs 2 GPUs, pages sees none; pytest --xdevice-virtual-gpus=2 gives it *",
+    },
+    "2": {
+        "gpu(2)": "needs 2 real GPUs, pages sees 2 virtual; virtual GPUs do not count",
+        "multi_device(n=3)": "needs 3 GPUs, pages sees 2 virtual; pytest --xdevice-virtual-gpus=3 gives *",
+    },
+}
 
 
-@pytest.mark.parametrize(("mark", "virtual", "reason"), WITHOUT)
-def test_or_it_fails_if_nothing_may_be_missing(run, mark, virtual, reason):
+@pytest.mark.parametrize("virtual", WITHOUT)
+def test_a_skip_says_what_to_type(run, virtual):
+    reasons = WITHOUT[virtual]
+    result = run(needing(*reasons), "--xdevice-backend=pages", f"--xdevice-virtual-gpus={virtual}")
+    result.assert_outcomes(skipped=len(reasons))
+    result.stdout.fnmatch_lines_random([f"SKIPPED [[]1] *: {reason}" for reason in reasons.values()])
+
+
+@pytest.mark.parametrize("virtual", WITHOUT)
+def test_or_it_fails_if_nothing_may_be_missing(run, virtual):
+    reasons = WITHOUT[virtual]
     options = "--xdevice-backend=pages", f"--xdevice-virtual-gpus={virtual}", "--xdevice-require"
-    result = run(NEEDS.format(mark=mark), *options)
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([reason])
+    result = run(needing(*reasons), *options)
+    result.assert_outcomes(errors=len(reasons))
+    result.stdout.fnmatch_lines(list(reasons.values()))
 
 
-@pytest.mark.parametrize("mark", ["multi_device", "multi_device(1)", "multi_device(n=2)"])
-def test_a_test_whose_devices_are_there_runs(run, mark):
+def test_a_test_whose_devices_are_there_runs(run):
     options = "--xdevice-backend=pages", "--xdevice-virtual-gpus=2", "--xdevice-require"
-    run(NEEDS.format(mark=mark), *options).assert_outcomes(passed=1)
-
-
-@pytest.mark.parametrize(("option", "outcome"), [("-q", "skipped"), ("--xdevice-require", "errors")])
-def test_two_gpus_does_as_the_marks(run, option, outcome):
-    result = run("def test_it(two_gpus): pass", "--xdevice-backend=pages", option)
-    result.assert_outcomes(**{outcome: 1})
-    result.stdout.fnmatch_lines(["*needs 2 GPUs, pages sees none; pytest --xdevice-virtual-gpus=2 gives it *"])
+    run(needing("multi_device", "multi_device(1)", "multi_device(n=2)"), *options).assert_outcomes(passed=3)
 
 
 def test_without_virtual_gpus_the_adapter_says_why(run):
-    result = run(NEEDS.format(mark="multi_device"), "--xdevice-backend=numpy", "--xdevice-virtual-gpus=2")
+    result = run(needing("multi_device"), "--xdevice-backend=numpy", "--xdevice-virtual-gpus=2")
     result.stdout.fnmatch_lines(["SKIPPED * needs 2 GPUs, numpy sees none; numpy has no virtual GPUs: *"])
 
 
 def test_a_mark_asks_the_chosen_framework(run, monkeypatch):
     monkeypatch.setenv("XDEVICE_BACKEND", "pages")
-    code = NEEDS.format(mark="multi_device").replace("backend", "")
+    code = needing("multi_device").replace("backend", "")
     run(code, "--xdevice-virtual-gpus=2").assert_outcomes(passed=1)
     run(code).assert_outcomes(skipped=1)
 
 
-@pytest.mark.parametrize("mark", ["gpu(0)", "multi_device('two')", "multi_device(n=-1)", "gpu(True)"])
-def test_a_mark_with_no_number_is_an_error(run, mark):
-    result = run(NEEDS.format(mark=mark), "--xdevice-backend=pages")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([f"@pytest.mark.{mark.partition('(')[0]}: * is not a number of GPUs; give 1 or more"])
+def test_a_mark_with_no_number_is_an_error(run):
+    marks = "gpu(0)", "multi_device('two')", "multi_device(n=-1)", "gpu(True)"
+    result = run(needing(*marks), "--xdevice-backend=pages")
+    result.assert_outcomes(errors=len(marks))
+    result.stdout.fnmatch_lines(
+        [f"@pytest.mark.{mark.partition('(')[0]}: * is not a number of GPUs; give 1 or more" for mark in marks]
+    )
 
 
 # ---------------------------------------------------------------- other people's names
@@ -358,9 +361,7 @@ def test_own_marks_are_left_alone(run, pytester, by):
         pytester.makeini("[pytest]\naddopts = --strict-markers\nmarkers =\n    gpu(model): my own")
     else:
         pytester.makeconftest("def pytest_configure(config): config.addinivalue_line('markers', 'gpu(model): my own')")
-    run(NEEDS.format(mark="gpu('a large one')"), "--xdevice-backend=pages", "--xdevice-require").assert_outcomes(
-        passed=1
-    )
+    run(needing("gpu('a large one')"), "--xdevice-backend=pages", "--xdevice-require").assert_outcomes(passed=1)
 
 
 def test_own_arguments_are_left_alone(run):

@@ -1,7 +1,5 @@
 """The mark ``no_transfers`` and the fixture ``transfers``, in runs of pytest of their own, with a small framework."""
 
-import pytest
-
 pytest_plugins = ["pytester"]
 
 GPUS = ("--xdevice-backend=pages", "--xdevice-virtual-gpus=2")
@@ -21,13 +19,13 @@ def send(times):
 """
 
 
-def ran(run, test):
-    return run(BEGIN + test, *GPUS)
+def ran(run, *tests):
+    """pytest's run of a file with these functions, each of which is called ``test_it``."""
+    return run(BEGIN + "\n".join(test.replace("test_it", f"test_{i}") for i, test in enumerate(tests)), *GPUS)
 
 
-@pytest.mark.parametrize(
-    "test",
-    [
+def test_what_is_within_the_budget_passes(run):
+    tests = [
         "@pytest.mark.no_transfers\ndef test_it(backend): ones(3, device=gpu()) + 1",
         "@pytest.mark.no_transfers(max_copies=3)\ndef test_it(backend): train(ones((), device=gpu()), 3)",
         "@pytest.mark.no_transfers(max_bytes=12)\ndef test_it(backend): train(ones((), device=gpu()), 3)",
@@ -35,32 +33,30 @@ def ran(run, test):
         "@pytest.mark.no_transfers\ndef test_it(backend): float(ones((), device=gpu()))  # xdevice: allow",
         "def test_it(backend, transfers):\n    train(ones((), device=gpu()), 3)\n    assert transfers.copies == 3",
         "@pytest.mark.no_transfers(max_copies=2, level='forbid_implicit')\ndef test_it(backend): send(4)",
-    ],
-    ids=["no copies", "copies", "bytes", "explicit", "line allowed", "fixture", "explicit, within a budget"],
-)
-def test_what_is_within_the_budget_passes(run, test):
-    ran(run, test).assert_outcomes(passed=1)
+    ]
+    ran(run, *tests).assert_outcomes(passed=len(tests))
 
 
-@pytest.mark.parametrize(
-    ("mark", "said"),
-    [
-        ("", "*TransferError: test_it.py:7: 4 B, gpu:0 → host: reads a number, *"),
-        ("(max_copies=0)", "*TransferError: test_it.py:7: 4 B, gpu:0 → host: reads a number, *"),
-        ("(level='forbid_implicit')", "*TransferError: test_it.py:7: 4 B, gpu:0 → host: reads a number, *"),
-        ("(max_copies=2)", "3 copies, 12 bytes, and no_transfers(max_copies=2):"),
-        ("(max_copies=3, max_bytes=8)", "3 copies, 12 bytes, and no_transfers(max_copies=3, max_bytes=8):"),
-        ("(max_copies=-1)", "@pytest.mark.no_transfers: max_copies=-1 is not a whole number of 0 or more"),
-        ("(max_bytes='3 kB')", "@pytest.mark.no_transfers: max_bytes='3 kB' is not a whole number of 0 or more"),
-        ("('never')", "@pytest.mark.no_transfers: no level 'never'; there are 'allow', 'log', *"),
-        ("(copies=3)", "@pytest.mark.no_transfers: *unexpected keyword argument 'copies'"),
-    ],
-)
-def test_what_is_not_fails_with_the_line(run, mark, said):
-    test = f"@pytest.mark.no_transfers{mark}\ndef test_it(backend): train(ones((), device=gpu()), 3)"
-    result = ran(run, test)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([said])
+LINE = "*TransferError: test_it.py:7: 4 B, gpu:0 → host: reads a number, *"
+WRONG = {
+    "": LINE,
+    "(max_copies=0)": LINE,
+    "(level='forbid_implicit')": LINE,
+    "(max_copies=2)": "3 copies, 12 bytes, and no_transfers(max_copies=2):",
+    "(max_copies=3, max_bytes=8)": "3 copies, 12 bytes, and no_transfers(max_copies=3, max_bytes=8):",
+    "(max_copies=-1)": "@pytest.mark.no_transfers: max_copies=-1 is not a whole number of 0 or more",
+    "(max_bytes='3 kB')": "@pytest.mark.no_transfers: max_bytes='3 kB' is not a whole number of 0 or more",
+    "('never')": "@pytest.mark.no_transfers: no level 'never'; there are 'allow', 'log', *",
+    "(copies=3)": "@pytest.mark.no_transfers: *unexpected keyword argument 'copies'",
+}
+
+
+def test_what_is_not_fails_with_the_line(run):
+    body = "def test_it(backend): train(ones((), device=gpu()), 3)"
+    result = ran(run, *(f"@pytest.mark.no_transfers{mark}\n{body}" for mark in WRONG))
+    result.assert_outcomes(failed=len(WRONG))
+    for i, said in enumerate(WRONG.values()):
+        result.stdout.fnmatch_lines([f"_* test_{i}[[]pages[]] _*", said])
 
 
 def test_a_budget_that_is_exceeded_shows_the_report(run):

@@ -63,7 +63,7 @@ def test_a_kill_changes_no_bit(training, tmp_path):
     while not (tmp_path / "broken").exists():
         assert training.poll() is None, training.stderr.read()
         time.sleep(0.01)
-    rank, moment = random.randrange(2), random.uniform(0, 1)
+    rank, moment = random.randrange(2), random.uniform(0, 0.5)
     time.sleep(moment)
     os.kill(process_of(training, rank), signal.SIGKILL)
     stdout, stderr = training.communicate(timeout=160)

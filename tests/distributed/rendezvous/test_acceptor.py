@@ -13,9 +13,9 @@ from contextlib import closing
 
 import pytest
 
-from xdevice.distributed.failures.timeouts import HANDSHAKE
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import ProcessInfo
+from xdevice.distributed.rendezvous import acceptor
 from xdevice.distributed.rendezvous.coordinator import Coordinator
 from xdevice.distributed.rendezvous.handshake import CHALLENGE, challenge, response
 from xdevice.distributed.rendezvous.messages import Fingerprint
@@ -47,12 +47,12 @@ def port(monkeypatch):
     yield first
     processes[1].start()
     for process in processes:
-        process.join(20)
+        process.join(60)
     assert not failed and not any(process.is_alive() for process in processes)
 
 
 def until_it_listens(port):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -61,7 +61,7 @@ def until_it_listens(port):
     raise AssertionError("rank 0 does not listen")
 
 
-def answered(port, *pieces, patience=3 * HANDSHAKE):
+def answered(port, *pieces, patience=60):
     """What rank 0 sends, beyond its greeting, to a connection that sends these, until it closes that."""
     with socket.create_connection(("127.0.0.1", port), timeout=patience) as line:
         theirs = line.recv(CHALLENGE)
@@ -78,7 +78,7 @@ def answered(port, *pieces, patience=3 * HANDSHAKE):
 
 def joining(port, message):
     """What rank 0 sends to a connection that proves itself and then sends this, until it closes it."""
-    with socket.create_connection(("127.0.0.1", port), timeout=3 * HANDSHAKE) as line:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
         line.sendall(response_to(TOKEN)(line.recv(CHALLENGE)))
         assert len(line.recv(32)) == 32  # rank 0's own response
         line.sendall(message)
@@ -142,11 +142,10 @@ def test_slow_bytes_keep_no_connection(port):
         send(line)
 
 
-def test_idle_connections_keep_nobody_out(port):
+def test_idle_connections_keep_nobody_out(port, monkeypatch):
+    monkeypatch.setattr(acceptor, "HANDSHAKE", 600)  # so that time drops none of them
     crowd = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(300)]
-    began = time.monotonic()
     assert joining(port, b'{"channel": "neither"}\n') == b""
-    assert time.monotonic() - began < HANDSHAKE  # a bound, since the idle ones are dropped after it
     for line in crowd:
         line.close()
 

@@ -22,7 +22,7 @@ def crowd(processes, per_host, scenario="", victim=-1, **env):
     kept = {key: value for key, value in os.environ.items() if not key.startswith("XDEVICE_")}
     command = [sys.executable, CROWD, processes, per_host, scenario, victim]
     done = subprocess.run(
-        list(map(str, command)), env={**kept, **env}, capture_output=True, text=True, timeout=60, check=False
+        list(map(str, command)), env={**kept, **env}, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     return json.loads(done.stdout)

@@ -93,11 +93,10 @@ def test_arrays_say_to_dlpack_that_they_are_on_a_gpu_and_errors_list_cuda(progra
 
 def test_words_for_gpus_mean_them_as_backends_and_default_device_and_in_errors(program):
     lines = program("""
-        import socket, warnings
+        import warnings
         import jax, jax.numpy as jnp
-        with socket.socket() as free:
-            free.bind(("localhost", 0))
-            here = "localhost:%d" % free.getsockname()[1]
+        from xdevice.distributed.rendezvous.ports import free_block
+        here = f"localhost:{free_block(1)}"
         jax.distributed.initialize(here, 1, 0, coordinator_bind_address=here)
         print(jax.process_count(), jax.devices())
         first, second = jax.devices()
