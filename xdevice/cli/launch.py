@@ -21,17 +21,7 @@ from xdevice.launcher.launching import launch
 from xdevice.launcher.plan import Plan
 from xdevice.machine import host
 
-_NOT_FOR_MPI = (
-    "nnodes",
-    "node_rank",
-    "master_addr",
-    "master_port",
-    "hosts",
-    "token_file",
-    "log_dir",
-    "pin",
-    "restarts",
-)
+_NOT_HERE = ("nnodes", "node_rank", "master_addr", "master_port", "hosts", "token_file", "log_dir", "pin", "restarts")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -227,7 +217,7 @@ def _with_logs(plan: Plan, folder: Path) -> Plan:
 
 def _become_mpirun(options: argparse.Namespace, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Let MPI's launcher take this process's place: it stops the others when one fails, and passes on Ctrl-C."""
-    for name in _NOT_FOR_MPI:
+    for name in _NOT_HERE:
         if getattr(options, name):
             option = "--" + name.replace("_", "-")
             raise ArgumentError(f"{option} is not for --engine mpi; start mpirun itself, with XDEVICE_ENGINE=mpi")

@@ -73,11 +73,6 @@ def count(kind: str = "gpu") -> int:
 def num_gpus() -> int:
     """The number of GPUs that the chosen framework can use now: short for ``count("gpu")``.
 
-    Raises
-    ------
-    BackendNotInstalledError
-        No framework is installed.
-
     Examples
     --------
     >>> import xdevice

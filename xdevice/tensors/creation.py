@@ -91,16 +91,7 @@ def empty(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, li
 def zeros(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
     """A tensor of that shape full of zeros.
 
-    ``zeros((2, 3))`` and ``zeros(2, 3)`` are the same.
-
-    Raises
-    ------
-    DeviceNotFoundError
-        The framework does not have the device.
-    DeviceSpellingError
-        The string does not name a device.
-    ArgumentError
-        No such shape or dtype.
+    ``zeros((2, 3))`` and ``zeros(2, 3)`` are the same. Errors are those of `empty`.
 
     Examples
     --------
@@ -115,16 +106,7 @@ def zeros(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, li
 def ones(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
     """A tensor of that shape full of ones.
 
-    ``ones((2, 3))`` and ``ones(2, 3)`` are the same.
-
-    Raises
-    ------
-    DeviceNotFoundError
-        The framework does not have the device.
-    DeviceSpellingError
-        The string does not name a device.
-    ArgumentError
-        No such shape or dtype.
+    ``ones((2, 3))`` and ``ones(2, 3)`` are the same. Errors are those of `empty`.
 
     Examples
     --------
@@ -139,16 +121,7 @@ def ones(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, lik
 def full(
     shape: Shape, fill_value: Number, *, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
 ) -> Any:
-    """A tensor of that shape with one number everywhere.
-
-    Raises
-    ------
-    DeviceNotFoundError
-        The framework does not have the device.
-    DeviceSpellingError
-        The string does not name a device.
-    ArgumentError
-        No such shape or dtype.
+    """A tensor of that shape with one number everywhere. Errors are those of `empty`.
 
     Examples
     --------
@@ -200,16 +173,7 @@ def arange(  # noqa: PLR0913  (a range has three numbers)
 def rand(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
     """A tensor of that shape, uniform random in [0, 1); `seed` makes it repeatable.
 
-    ``rand((2, 3))`` and ``rand(2, 3)`` are the same.
-
-    Raises
-    ------
-    DeviceNotFoundError
-        The framework does not have the device.
-    DeviceSpellingError
-        The string does not name a device.
-    ArgumentError
-        No such shape or dtype.
+    ``rand((2, 3))`` and ``rand(2, 3)`` are the same. Errors are those of `empty`.
 
     Examples
     --------
@@ -224,16 +188,7 @@ def rand(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, lik
 def randn(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
     """A tensor of that shape, normal random with mean 0 and variance 1; `seed` makes it repeatable.
 
-    ``randn((2, 3))`` and ``randn(2, 3)`` are the same.
-
-    Raises
-    ------
-    DeviceNotFoundError
-        The framework does not have the device.
-    DeviceSpellingError
-        The string does not name a device.
-    ArgumentError
-        No such shape or dtype.
+    ``randn((2, 3))`` and ``randn(2, 3)`` are the same. Errors are those of `empty`.
 
     Examples
     --------

@@ -13,18 +13,7 @@ from xdevice.kit.standard.axes import axes_of
 from xdevice.kit.standard.dtypes import DataTypes
 from xdevice.kit.standard.elementwise import Elementwise
 from xdevice.kit.standard.products import Products
-from xdevice.kit.standard.promotion import (
-    COMPLEX,
-    FLOAT,
-    WHOLE,
-    Dtypes,
-    functions_of,
-    kind_of,
-    promotion,
-    real,
-    truth,
-    wide,
-)
+from xdevice.kit.standard.promotion import COMPLEX, FLOAT, WHOLE, Dtypes, kind_of, promotion, real, truth, wide
 from xdevice.kit.standard.searching import Searching
 from xdevice.kit.standard.sets import Sets
 from xdevice.kit.standard.shapes import Shapes
@@ -78,7 +67,7 @@ def standard(raw: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     for name, function in simple.items():
         function.__name__ = function.__qualname__ = name
     made |= simple
-    composed = functions_of(Composed(raw, made, dtypes, promote))
+    composed = dict(Composed(raw, made, dtypes))
     return composed | made  # the framework's own where it has one
 
 

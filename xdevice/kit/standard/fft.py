@@ -11,17 +11,7 @@ from typing import Any
 
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, one_of
-from xdevice.kit.standard.promotion import (
-    COMPLEX,
-    COMPLEX_NAMES,
-    REAL_NAMES,
-    Dtypes,
-    Operations,
-    functions_of,
-    kind_of,
-    promotion,
-    real,
-)
+from xdevice.kit.standard.promotion import COMPLEX, COMPLEX_NAMES, REAL_NAMES, Dtypes, Operations, kind_of, real
 
 NORMS = ("backward", "ortho", "forward")
 _OPPOSITE: dict[str, str] = dict(zip(NORMS, reversed(NORMS), strict=True))
@@ -29,7 +19,7 @@ _OPPOSITE: dict[str, str] = dict(zip(NORMS, reversed(NORMS), strict=True))
 
 def fourier_transforms(raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     """The functions, each by its name: of the transforms ``raw``, and of the functions of the main namespace."""
-    return functions_of(_Fourier(raw, f, dtypes, promotion(dtypes, dtypes.number)))
+    return dict(_Fourier(raw, f, dtypes))
 
 
 class _Fourier(Operations):

@@ -10,7 +10,7 @@ from typing import Any
 
 from xdevice.errors import ArgumentError
 from xdevice.kit.standard.axes import axes_of, broadcast_shapes, least_axes, one_of
-from xdevice.kit.standard.promotion import COMPLEX, Dtypes, Operations, functions_of, kind_of, promotion, real
+from xdevice.kit.standard.promotion import COMPLEX, Dtypes, Operations, kind_of, real
 
 OF_COMPLEX = ("eig", "eigvals")
 """What a framework without complex numbers cannot have."""
@@ -26,7 +26,7 @@ SVD = namedtuple("SVD", "U S Vh")
 
 def linear_algebra(raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     """The functions, each by its name: of the decompositions ``raw``, and of the functions of the main namespace."""
-    made = functions_of(_LinearAlgebra(raw, f, dtypes, promotion(dtypes, dtypes.number)))
+    made = dict(_LinearAlgebra(raw, f, dtypes))
     made = {name: function for name, function in made.items() if name not in OF_COMPLEX or name in raw}
     return made | {name: f[name] for name in ("matmul", "matrix_transpose", "tensordot", "vecdot")}
 

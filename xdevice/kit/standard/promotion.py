@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Protocol
 
@@ -146,21 +146,18 @@ def lowest(value: Any) -> str:
     raise ArgumentError(f"a {type(value).__name__} is neither a tensor nor a number; asarray makes a tensor of it")
 
 
-def functions_of(made: Operations) -> dict[str, Any]:
-    """The standard's functions that the object has as methods, each by its name."""
-    return {name: getattr(made, name) for name in dir(made) if not name.startswith("_")}
-
-
 class Operations:
     """A framework's operations and dtypes, for the classes that compose functions of them.
 
     ``raw``: the framework's operations; ``f``: the functions that only need a dtype or an axis adjusted.
     """
 
-    def __init__(
-        self, raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes, promote: Callable[..., list[Any]]
-    ) -> None:
-        self._raw, self._f, self._dtypes, self._promote = raw, f, dtypes, promote
+    def __init__(self, raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> None:
+        self._raw, self._f, self._dtypes, self._promote = raw, f, dtypes, promotion(dtypes, dtypes.number)
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """The functions, each with its name."""
+        return ((name, getattr(self, name)) for name in dir(self) if not name.startswith("_"))
 
     def _kept(self, x: Any, name: str | None) -> Any:
         """The tensor, converted back to that dtype if an operation changed it."""

@@ -172,9 +172,7 @@ RULES = (
         "{at.together} in one {at.period}: stack them on the device, and read once",
     ),
     Rule(
-        "sum-on-the-host",
-        lambda at: at.is_read and at.says(syntax.adds_up),
-        "add on the device, read once per epoch",
+        "sum-on-the-host", lambda at: at.is_read and at.says(syntax.adds_up), "add on the device, read once per epoch"
     ),
     Rule(
         "decision-on-the-host",

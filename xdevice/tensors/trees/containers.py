@@ -15,16 +15,7 @@ from typing import Any
 
 from xdevice.errors import ArgumentError
 from xdevice.framework.ownership import ATOMS, ownership_of
-from xdevice.tensors.trees.container_handlers import (
-    AttributesHandler,
-    DictHandler,
-    Handler,
-    MappingHandler,
-    OrderedDictHandler,
-    PartialHandler,
-    SetHandler,
-    TupleHandler,
-)
+from xdevice.tensors.trees import container_handlers as handlers
 from xdevice.tensors.trees.object_attributes import attributes, blank, copied, dict_of, slots_of, with_attributes
 from xdevice.tensors.trees.registered_nodes import handler_of
 
@@ -37,7 +28,7 @@ class Container:
 
     __slots__ = ("_has_attributes", "handler")
 
-    def __init__(self, cls: type, handler: Handler) -> None:
+    def __init__(self, cls: type, handler: handlers.Handler) -> None:
         self.handler = handler
         self._has_attributes = bool(slots_of(cls)) or cls.__dictoffset__ != 0
 
@@ -61,7 +52,7 @@ class Container:
             return self.handler.rebuilt(node, parts)
         cut = len(parts) - len(own)
         values = dict(zip(own, parts[cut:], strict=True))
-        if isinstance(self.handler, MappingHandler):  # its items are usually in an attribute
+        if isinstance(self.handler, handlers.MappingHandler):  # its items are usually in an attribute
             new = with_attributes(blank(node), node, values)
             if self.handler.agrees(new, node, parts[:cut]):
                 return new
@@ -76,7 +67,7 @@ class Container:
         return found
 
 
-class _UserHandler(Handler):
+class _UserHandler(handlers.Handler):
     """`collections.UserDict` and `UserList`: a container in the attribute ``data``."""
 
     def _inner(self, node: Any) -> Container:
@@ -124,26 +115,26 @@ def moves_itself(cls: type) -> bool:
     return callable(getattr(cls, "to", None)) and ownership_of(cls) is None
 
 
-def _in_python(cls: type) -> Handler | None:
+def _in_python(cls: type) -> handlers.Handler | None:
     if issubclass(cls, _WEAK):
         return None
     with_fields = _FIELDS if any(hasattr(cls, mark) for mark in _WITH_FIELDS) else None
     return next((handler for base, handler in _HANDLERS.items() if issubclass(cls, base)), with_fields)
 
 
-_FIELDS = AttributesHandler()
-_HANDLERS: dict[type, Handler] = {
-    OrderedDict: OrderedDictHandler(),
-    dict: DictHandler(),
-    tuple: TupleHandler(tuple),
-    list: Handler(list),
-    deque: Handler(deque),
-    set: SetHandler(set),
-    frozenset: SetHandler(frozenset),
+_FIELDS = handlers.AttributesHandler()
+_HANDLERS: dict[type, handlers.Handler] = {
+    OrderedDict: handlers.OrderedDictHandler(),
+    dict: handlers.DictHandler(),
+    tuple: handlers.TupleHandler(tuple),
+    list: handlers.Handler(list),
+    deque: handlers.Handler(deque),
+    set: handlers.SetHandler(set),
+    frozenset: handlers.SetHandler(frozenset),
     UserDict: _UserHandler(),
     UserList: _UserHandler(),
-    partial: PartialHandler(),
-    Mapping: MappingHandler(),
+    partial: handlers.PartialHandler(),
+    Mapping: handlers.MappingHandler(),
     SimpleNamespace: _FIELDS,
 }
 

@@ -38,26 +38,7 @@ __all__ += ["SeveralPlacements", "Standard", "Storage", "Suite", "Timing", "Tran
 
 
 class Suite(
-    Hardware,
-    Creation,
-    Placement,
-    Trees,
-    OpenWorld,
-    Models,
-    Exchange,
-    Gradients,
-    Memory,
-    Scopes,
-    Timing,
-    SeveralDevices,
-    SeveralPlacements,
-    Mixing,
-    Transfers,
-    Parallel,
-    DataParallel,
-    Prefetching,
-    Storage,
-    Maths,
-    Standard,
-):
+    Hardware, Creation, Placement, Trees, OpenWorld, Models, Exchange, Gradients, Memory, Scopes, Timing,
+    SeveralDevices, SeveralPlacements, Mixing, Transfers, Parallel, DataParallel, Prefetching, Storage, Maths, Standard,
+):  # fmt: skip
     """All of the contract."""
