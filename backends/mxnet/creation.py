@@ -97,11 +97,20 @@ def _numbers(data: Any, dtype: Any) -> np.ndarray[Any, Any]:
         array = np.asarray(data, dtype)
     except Warning as error:  # NumPy 1.23 warns of a ragged list, and a warning may be an error
         raise ValueError(str(error)) from error
+    if array.dtype.kind == "O" and isinstance(data, (list, tuple)):
+        array = np.asarray(_plain(data), dtype)
     if array.dtype.kind == "f" and dtype is None and not isinstance(data, (np.ndarray, np.generic)):
         array = array.astype(_FLOAT)
     if array.dtype.name not in _DTYPES:
         raise TypeError(f"MXNet has no {array.dtype}; its numbers are {', '.join(_DTYPES)}")
     return array
+
+
+def _plain(data: Any) -> Any:
+    """The list with NumPy's arrays in place of MXNet's, which NumPy takes for objects."""
+    if isinstance(data, (list, tuple)):
+        return [_plain(each) for each in data]
+    return data.asnumpy() if isinstance(data, NDArray) else data
 
 
 def _context(device: Device | None) -> mx.Context:

@@ -12,7 +12,10 @@ from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 
 # Messages about arguments, which torch raises as RuntimeError.
-_ABOUT_ARGUMENTS = ("infer dtype", "overflow", "not implemented for", "cannot be converted", "Could not run")
+_ABOUT_ARGUMENTS = (
+    *("infer dtype", "overflow", "not implemented for", "cannot be converted", "Could not run"),
+    "expects each tensor to be equal size",
+)
 
 
 def dtype(name: str) -> Any:
@@ -26,7 +29,12 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
         if source.is_mkldnn:
             raise NotSupportedError(f"torch makes plain tensors, and this is {described(source)}")
         return source.to(_native(device), dtype, copy=True)
-    return _made(torch.tensor, data, dtype=dtype, device=_native(device))
+    try:
+        return _made(torch.tensor, data, dtype=dtype, device=_native(device))
+    except (TypeError, ValueError):
+        if not isinstance(data, (list, tuple)) or not any(isinstance(x, torch.Tensor) and x.ndim for x in data):
+            raise
+    return _made(torch.stack, [tensor(each, dtype, device) for each in data])  # torch.tensor takes numbers alone
 
 
 def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:

@@ -122,3 +122,14 @@ def test_try_gpu_warns_once_and_says_why(toy, tmp_path):
     assert done.stderr.count("DeviceFallbackWarning") == 1
     says = "toy sees no GPU although this machine has one: CUDA_VISIBLE_DEVICES='-1' hides the machine's GPU; unset"
     assert says in done.stderr
+
+
+def test_it_asks_in_processes_of_their_own():
+    code = """
+import sys
+from xdevice.cli import main
+main(["doctor", "numpy"])
+print(sorted({"numpy", "torch", "tensorflow", "paddle", "mxnet", "jax"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr

@@ -562,3 +562,12 @@ def test_a_batch_of_mxnets_iterators_is_opened():
     assert type(moved) is mx.io.DataBatch and moved.pad == 1
     assert moved.data[0] is not batch.data[0] and xdevice.device_of(batch) == xdevice.cpu()
     assert [part.data[0].shape for part in xdevice.split_batch(batch, ["cpu", "cpu"])] == [(2, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("kind", ["as_np_ndarray", "as_nd_ndarray"])
+def test_a_list_of_arrays_becomes_one(kind):
+    x, y, short = (getattr(mx.np.array(numbers), kind)() for numbers in ([1.0, 2.0], [3.0, 4.0], [1.0]))
+    assert xdevice.tensor([x, y]).tolist() == [[1, 2], [3, 4]]
+    assert xdevice.tensor([[x, y], [y, (5, 6)]], dtype="int32").tolist() == [[[1, 2], [3, 4]], [[3, 4], [5, 6]]]
+    with pytest.raises(xdevice.ArgumentError, match="inhomogeneous"):
+        xdevice.tensor([x, short])

@@ -373,3 +373,11 @@ def test_numbers_that_pytorch_cannot_add_up_are_not_supported():
     eighths = torch.ones(4).to(torch.float8_e4m3fn)
     with pytest.raises(xdevice.NotSupportedError, match="convert it to float32 first"):
         xdevice.all_reduce([eighths, eighths])
+
+
+def test_a_list_of_tensors_becomes_one():
+    x, y = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    assert xdevice.tensor([x, y]).tolist() == [[1, 2], [3, 4]]
+    assert xdevice.tensor([x, (5, 6)], dtype="int32").tolist() == [[1, 2], [5, 6]]
+    with pytest.raises(xdevice.ArgumentError, match="equal size"):
+        xdevice.tensor([x, y[:1]])

@@ -18,15 +18,20 @@ _hook: ImportHook | None = None
 _then: list[Callable[[Backend], None]] = []
 
 
-def watch(then: Callable[[Backend], None]) -> None:
-    """Call ``then`` with each framework right after its import; at once for those that are imported already."""
+def by_adapters() -> None:
+    """Let the adapters import their frameworks, whichever module asks for one first: some are prepared before."""
     global _hook
-    if then in _then:
-        return
-    _then.append(then)
     if _hook is None:
         _hook = ImportHook(_is_framework, lambda name, own: _ByAdapter(own, registered()[name]))
         sys.meta_path.insert(0, _hook)
+
+
+def watch(then: Callable[[Backend], None]) -> None:
+    """Call ``then`` with each framework right after its import; at once for those that are imported already."""
+    if then in _then:
+        return
+    _then.append(then)
+    by_adapters()
     if not sys.modules.keys().isdisjoint(ORDER):  # else the registry need not be read, which takes 20 ms
         for owner in imported():
             _call(then, owner)

@@ -74,6 +74,7 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
         for owner in [b for b, got in _enabled.items() if not got]:
             del _enabled[owner]  # it was used without any: they are enabled, or it is too late, when it is next used
             owner.close()
+        at_import.by_adapters()
         if stand_in:
             request.propagate(request.current())
             at_import.watch(enable_requested)

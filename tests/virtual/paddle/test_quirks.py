@@ -392,6 +392,14 @@ def test_they_can_be_asked_for_in_the_program_and_the_environment_stays_as_it_wa
     assert (status, output.split("\n")[:2]) == (0, ["3 gpu:2", "True"]), errors
 
 
+@pytest.mark.parametrize(
+    "then", ["xdevice.use('paddle'); import paddle", "import paddle; xdevice.use('paddle')"], ids=["use", "import"]
+)
+def test_they_may_be_asked_for_before_paddle_is_chosen_and_imported(then):
+    status, output, errors = python(f"import xdevice; xdevice.virtual_gpus(3); {then}; {SHOW}")
+    assert (status, output.split("\n")[0]) == (0, "3 gpu:2"), errors
+
+
 def test_paddle_imported_first_is_too_late_and_the_error_says_what_to_write():
     status, _, errors = python(f"import paddle; {CHOOSE}")
     assert status == 1
