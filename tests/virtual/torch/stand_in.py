@@ -567,6 +567,18 @@ def test_compiled_checkpointing_computes_the_same_dropout_again(device):
         torch.testing.assert_close((last.weight.grad * last.weight).sum(), (out - last.bias).sum())
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_a_transformer_skips_padded_words_as_on_the_cpu():
+    def call(device):
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        model, padded = nn.TransformerEncoder(layer, 2).to(device).eval(), torch.arange(5) >= torch.tensor([[5], [3]])
+        with torch.no_grad():
+            return [model(torch.randn(2, 5, 8).to(device), src_key_padding_mask=padded.to(device))]
+
+    for a, b in on_both(call):
+        assert torch.equal(a, b) and not b[1, 3:].any()
+
+
 # ---------------------------------------------------------------- what CUDA alone has
 
 

@@ -72,17 +72,6 @@ def test_jagged_attention_also_where_each_word_sees_those_before_it(causal):
         torch.testing.assert_close(a, b)
 
 
-def test_a_transformer_skips_padded_words_as_on_the_cpu():
-    def call(device):
-        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-        model, padded = nn.TransformerEncoder(layer, 2).to(device).eval(), torch.arange(5) >= torch.tensor([[5], [3]])
-        with torch.no_grad():
-            return [model(torch.randn(2, 5, 8).to(device), src_key_padding_mask=padded.to(device))]
-
-    for a, b in on_both(call):
-        assert torch.equal(a, b) and not b[1, 3:].any()
-
-
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
 def test_they_move_and_come_apart(layout):
     x = nested("cpu", layout)

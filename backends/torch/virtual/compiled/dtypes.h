@@ -49,7 +49,8 @@ inline const Special* special_of(const c10::OperatorHandle& op) {
     if (argument == "driver" && name == "_linalg_svd") made.driver = i;
   }
   made.nowhere = true;
-  for (auto key : {c10::DispatchKey::CPU, c10::DispatchKey::SparseCPU, c10::DispatchKey::SparseCsrCPU})
+  using Key = c10::DispatchKey;
+  for (auto key : {Key::CPU, Key::SparseCPU, Key::SparseCsrCPU, Key::NestedTensorCPU})
     if (op.hasComputedKernelForDispatchKey(key)) made.nowhere = false;
   return made.dtypes || made.driver >= 0 || made.nowhere ? new Special(made) : nullptr;  // lasts as long as the operation
 }
