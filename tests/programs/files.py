@@ -9,7 +9,6 @@ import gzip
 import json
 import struct
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +39,11 @@ def mnist(folder: Path, train: int = 256, test: int = 64) -> None:
             data = head + array.tobytes()
             (folder / f"{name}-{kind}-ubyte").write_bytes(data)
             (folder / f"{name}-{kind}-ubyte.gz").write_bytes(gzip.compress(data))
+
+
+def mnist_whole(folder: Path) -> None:
+    """MNIST with as many images as it has, for programs that count on them."""
+    mnist(folder, 60_000, 10_000)
 
 
 def image_folder(folder: Path, sides: int = 64, each: int = 4) -> None:
@@ -87,6 +91,14 @@ def bert(folder: Path) -> None:
     torch.manual_seed(0)
     small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     BertForSequenceClassification(BertConfig(vocab_size=len(vocabulary), **small)).save_pretrained(folder)
+
+
+def encoder(folder: Path) -> None:
+    """The same BERT without what classifies."""
+    from transformers import BertModel
+
+    bert(folder)
+    BertModel.from_pretrained(folder).save_pretrained(folder)
 
 
 def llama(folder: Path) -> None:
@@ -178,11 +190,58 @@ def planetoid(folder: Path, nodes: int = 1000, classes: int = 7) -> None:
     (folder / "ind.cora.test.index").write_text("\n".join(map(str, tested)) + "\n")
 
 
-MAKERS: list[Callable[[Path], None]] = [text, mnist, image_folder, cifar10, planetoid, mrpc, texts, instructions]
-MAKERS += [preferences, glue_metric, bert, llama]
+def unet(path: Path) -> None:
+    """The configuration of diffusers' smallest ``UNet2DModel``."""
+    small = {"in_channels": 3, "out_channels": 3, "layers_per_block": 1, "block_out_channels": [8, 16]}
+    small |= {"norm_num_groups": 4, "attention_head_dim": 4, "sample_size": 16}
+    blocks = {"down_block_types": ["DownBlock2D", "AttnDownBlock2D"], "up_block_types": ["AttnUpBlock2D", "UpBlock2D"]}
+    path.write_text(json.dumps({"_class_name": "UNet2DModel", **small, **blocks}))
+
+
+def stsb(folder: Path) -> None:
+    """STS benchmark: pairs of sentences and how similar they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed, split in enumerate(("train", "validation", "test")):
+        scores = np.random.default_rng(seed).random(32).round(3).tolist()
+        rows = zip(words(32, seed), words(32, seed + 7), scores, strict=True)
+        lines = [json.dumps({"sentence1": first, "sentence2": second, "score": score}) for first, second, score in rows]
+        (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def adult(folder: Path, rows: int = 512) -> None:
+    """The census's table that fastai's examples learn from: ``adult.csv``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(0)
+    words = ("workclass", "education", "marital-status", "occupation", "relationship", "race")
+    columns = {name: random.choice(list("abc"), rows) for name in words}
+    columns |= {name: random.integers(0, 99, rows) for name in ("age", "fnlwgt", "education-num")}
+    columns["salary"] = random.choice(["<50k", ">=50k"], rows)
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    (folder / "adult.csv").write_text("\n".join(lines) + "\n")
+
+
+def enwik8(path: Path) -> None:
+    """95 million characters of text, compressed: the same lines again and again."""
+    lines = ("\n".join(words(2000)) + "\n").encode()
+    path.write_bytes(gzip.compress(lines * (95_000_000 // len(lines) + 1), 1))
+
+
+def coco(folder: Path) -> None:
+    """Images with a box in each, as YOLO's trainers read them, and the file that describes them."""
+    image_folder(folder / "images", 64, 2)
+    for image in list(folder.glob("images/*/*/*.jpg")):
+        image.rename(image.parent.with_name(f"{image.parent.parent.name}-{image.parent.name}{image.name}"))
+    for split in ("train", "val"):
+        labels = folder / "labels" / split
+        labels.mkdir(parents=True, exist_ok=True)
+        for place in (folder / "images" / split).glob("*/"):
+            place.rmdir()
+        for image in (folder / "images" / split).glob("*.jpg"):
+            (labels / f"{image.stem}.txt").write_text("0 0.5 0.5 0.4 0.4\n")
+    (folder / "boxes.yaml").write_text("path: boxes\ntrain: images/train\nval: images/val\nnames: [box]\n")
 
 
 if __name__ == "__main__":
     for place in map(Path, sys.argv[2:]):
         place.parent.mkdir(parents=True, exist_ok=True)
-        {maker.__name__: maker for maker in MAKERS}[sys.argv[1]](place)
+        globals()[sys.argv[1]](place)
