@@ -126,11 +126,16 @@ def test_random_numbers_are_the_devices_own():
 def test_what_people_get_wrong_raises_as_on_cuda():
     a, b, host = torch.ones(3, device=FIRST), torch.ones(3, device=SECOND), torch.ones(3)
     mixed = "Expected all tensors to be on the same device, but found at least two devices, "
+    indices = r"indices should be either on cpu or on the same device as the indexed tensor \("
     for error, words, call in (
         (RuntimeError, mixed + "cuda:0 and cuda:1!", lambda: a + b),
         (RuntimeError, mixed + "cuda:0 and cpu!", lambda: a + host),
         (RuntimeError, mixed + "cuda:0 and cpu!", lambda: nn.Linear(3, 3).cuda()(host)),
-        (RuntimeError, mixed + "cuda:0 and cuda:1!", lambda: a[torch.tensor([0], device=SECOND)]),
+        (RuntimeError, indices + "cuda:0", lambda: a[torch.tensor([0], device=SECOND)]),
+        (RuntimeError, indices + "cpu", lambda: host[torch.tensor([0], device=FIRST)]),
+        (RuntimeError, indices + "cpu", lambda: host[a > 0]),
+        (RuntimeError, indices + "cpu", lambda: host.index_put_([torch.tensor([0], device=FIRST)], a[:1])),
+        (RuntimeError, mixed + "cuda:0 and cpu!", lambda: a.index_put([torch.tensor([0])], host[:1])),
         (RuntimeError, "Expected a 'cuda' device type for generator", lambda: a.uniform_(generator=torch.Generator())),
         (TypeError, "can't convert cuda:0 device type tensor to numpy", a.numpy),
         (TypeError, "can't convert cuda:0 device type tensor to numpy", lambda: np.asarray(a)),

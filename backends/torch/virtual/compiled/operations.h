@@ -19,11 +19,12 @@ inline Tensor like(const Tensor& t, Storage storage, c10::DispatchKey key) {
   return made;
 }
 
-// Devices mixed in one operation: CUDA's error, or in a strict block the one that Python raises.
-[[noreturn]] inline void mixed(const std::string& operation, Device a, Device b) {
+// Devices mixed in one operation: CUDA's error, in words of its own if there are, or in a strict block Python's.
+[[noreturn]] inline void mixed(const std::string& operation, Device a, Device b, const std::string& words = "") {
   auto op = c10::Dispatcher::singleton().findSchemaOrThrow("xdevice_virtual::mixed", "");
   Stack stack{operation, a, b};
   op.callBoxed(&stack);
+  TORCH_CHECK(words.empty(), words);
   if (std::make_pair(a.is_cpu(), a.index()) > std::make_pair(b.is_cpu(), b.index())) std::swap(a, b);
   TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", a, " and ", b,
       "! (when checking ", operation, ")");
@@ -100,6 +101,25 @@ struct Run {
 
   bool has(const Tensor& host) const {
     return std::any_of(aliases.begin(), aliases.end(), [&](const auto& each) { return each.second.is_same(host); });
+  }
+
+  Device device_of(const Tensor& host) const {
+    for (auto& [v, h] : aliases)
+      if (h.is_same(host)) return v.device();
+    return host.device();
+  }
+
+  // CUDA's words for an index that is on another GPU than what it indexes, or on a GPU where that is on the CPU.
+  std::string misplaced(const IValue* arguments) const {
+    if (plan.indices < 0 || !arguments[plan.indices].isList()) return "";
+    Device there = device_of(arguments[0].toTensor());
+    for (const IValue& v : arguments[plan.indices].toListRef()) {
+      if (!v.isTensor() || !v.toTensor().defined()) continue;
+      Device d = device_of(v.toTensor());
+      if (!d.is_cpu() && d != there)
+        return c10::str("indices should be either on cpu or on the same device as the indexed tensor (", there, ")");
+    }
+    return "";
   }
 
   Storage to_virtual(const Storage& s) {
@@ -213,7 +233,7 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
   if (plan.waits && (checks & LATE || c10::impl::GPUTrace::get_trace())) late = wait_as_cuda(plan, arguments);
   if (late && checks & LATE) late->before();
   for (int i = 0; i < plan.arguments; ++i) run.to_host(arguments[i], i);
-  if (run.stranger) mixed(op.schema().name(), run.here(), *run.stranger);
+  if (run.stranger) mixed(op.schema().name(), run.here(), *run.stranger, run.misplaced(arguments));
   if (plan.generator >= 0) run.give_generator(arguments[plan.generator]);
   {
     AutoDispatchBelowADInplaceOrView below;
