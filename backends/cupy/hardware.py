@@ -7,7 +7,7 @@ from uuid import UUID
 import cupy
 from cupy.cuda import runtime
 
-from xdevice.contract import Build, Properties
+from xdevice.contract import Build
 from xdevice.device import Device
 
 
@@ -48,7 +48,7 @@ def synchronize(devices: Sequence[Device]) -> None:
         native(device).synchronize()
 
 
-def properties(device: Device) -> Properties:
+def properties(device: Device) -> dict[str, object]:
     found = runtime.getDeviceProperties(device.index)
     uuid = found.get("uuid", b"")
     return {
@@ -56,5 +56,4 @@ def properties(device: Device) -> Properties:
         "total_memory": found["totalGlobalMem"],
         "compute_capability": f"{found['major']}.{found['minor']}",
         "uuid": str(UUID(bytes=uuid)) if len(uuid) == 16 else None,  # CuPy 14.2 cuts it at a byte of 0
-        "virtual": False,
     }

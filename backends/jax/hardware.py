@@ -1,6 +1,5 @@
 """The devices that JAX sees from this process."""
 
-import platform
 from collections.abc import Sequence
 from importlib.metadata import distributions
 from typing import Any
@@ -11,7 +10,7 @@ from jax._src import core, xla_bridge  # which alone tell cheaply that nothing i
 from jax._src.interpreters.batching import BatchTrace  # whether jax.vmap maps is told nowhere else
 from jax.core import Tracer
 
-from xdevice.contract import Build, Properties
+from xdevice.contract import Build
 from xdevice.device import Device, as_kind
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
@@ -101,15 +100,11 @@ def synchronize(devices: Sequence[Device]) -> None:
             last.block_until_ready()
 
 
-def properties(device: Device) -> Properties:
-    name = platform.processor() or platform.machine()
-    return {
-        "name": name if device.kind == "cpu" else str(native(device).device_kind),
-        "total_memory": None,
-        "compute_capability": getattr(native(device), "compute_capability", None),
-        "uuid": None,
-        "virtual": False,
-    }
+def properties(device: Device) -> dict[str, object]:
+    if device.kind == "cpu":
+        return {}
+    there = native(device)
+    return {"name": str(there.device_kind), "compute_capability": getattr(there, "compute_capability", None)}
 
 
 def name_virtual(n: int) -> None:

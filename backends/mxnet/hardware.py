@@ -1,13 +1,12 @@
 """The devices that MXNet sees."""
 
-import platform
 from collections.abc import Sequence
 from typing import Any
 
 import mxnet as mx
 from mxnet.runtime import Features
 
-from xdevice.contract import Build, Properties
+from xdevice.contract import Build
 from xdevice.device import Device
 
 FIRST_VIRTUAL = 1001
@@ -67,12 +66,10 @@ def synchronize(devices: Sequence[Device]) -> None:
     mx.nd.waitall()  # all devices: MXNet cannot wait for one. Raises errors of queued work
 
 
-def properties(device: Device) -> Properties:
+def properties(device: Device) -> dict[str, object]:
     if device.kind == "cpu":
-        name, total = platform.processor() or platform.machine(), None
-    else:
-        name, total = str(native(device)), mx.context.gpu_memory_info(device.index)[1]
-    return {"name": name, "total_memory": total, "compute_capability": None, "uuid": None, "virtual": False}
+        return {}
+    return {"name": str(native(device)), "total_memory": mx.context.gpu_memory_info(device.index)[1]}
 
 
 def gpus() -> int:

@@ -1,12 +1,11 @@
 """The CPU, the only device of NumPy."""
 
-import platform
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy
 
-from xdevice.contract import Build, Properties
+from xdevice.contract import Build
 from xdevice.device import Device
 
 
@@ -38,6 +37,5 @@ def synchronize(devices: Sequence[Device]) -> None:
     pass  # NumPy is synchronous
 
 
-def properties(device: Device) -> Properties:
-    name = platform.processor() or platform.machine()
-    return {"name": name, "total_memory": None, "compute_capability": None, "uuid": None, "virtual": False}
+def properties(device: Device) -> dict[str, object]:
+    return {}

@@ -1,6 +1,5 @@
 """The devices that PaddlePaddle sees."""
 
-import platform
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any
@@ -9,7 +8,7 @@ import paddle
 from paddle import version
 from paddle.base import core
 
-from xdevice.contract import Build, Properties
+from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import DeviceTypeError
 
@@ -150,18 +149,12 @@ def synchronize(devices: Sequence[Device]) -> None:
             paddle.device.synchronize(spelling(device))
 
 
-def properties(device: Device) -> Properties:
+def properties(device: Device) -> dict[str, Any]:
     if device.kind == "gpu" and not _xpu():
         found = paddle.device.cuda.get_device_properties(device.index)
-        return {
-            "name": found.name,
-            "total_memory": found.total_memory,
-            "compute_capability": f"{found.major}.{found.minor}",
-            "uuid": None,  # Paddle does not report it
-            "virtual": False,
-        }
-    name = (platform.processor() or platform.machine()) if device.kind == "cpu" else device.kind
-    return {"name": name, "total_memory": None, "compute_capability": None, "uuid": None, "virtual": False}
+        capability = f"{found.major}.{found.minor}"
+        return {"name": found.name, "total_memory": found.total_memory, "compute_capability": capability}
+    return {} if device.kind == "cpu" else {"name": device.kind}
 
 
 def _in_use(device: Device) -> bool:

@@ -1,13 +1,12 @@
 """The devices that TensorFlow sees."""
 
-import platform
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context  # the one place that knows whether the runtime has started
 
-from xdevice.contract import Build, Properties
+from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError
 
@@ -74,20 +73,13 @@ def synchronize(devices: Sequence[Device]) -> None:
     context.async_wait()  # CPUs compute at once, unless set_synchronous_execution(False) was called
 
 
-def properties(device: Device) -> Properties:
-    found: Properties = {
-        "name": platform.processor() or platform.machine(),
-        "total_memory": None,  # TensorFlow does not tell
-        "compute_capability": None,
-        "uuid": None,
-        "virtual": False,
-    }
-    if device.kind != "cpu":
-        details = tf.config.experimental.get_device_details(_physical(device))
-        found["name"] = details.get("device_name", device.kind)
-        capability = details.get("compute_capability")
-        found["compute_capability"] = capability and ".".join(map(str, capability))
-    return found
+def properties(device: Device) -> dict[str, object]:
+    if device.kind == "cpu":
+        return {}
+    details = tf.config.experimental.get_device_details(_physical(device))  # which does not tell the memory
+    capability = details.get("compute_capability")
+    name = details.get("device_name", device.kind)
+    return {"name": name, "compute_capability": capability and ".".join(map(str, capability))}
 
 
 def name_virtual(n: int, *, stand_in: bool, first: int = 1) -> None:

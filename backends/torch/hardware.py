@@ -1,13 +1,12 @@
 """The devices that PyTorch sees."""
 
-import platform
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
-from xdevice.contract import Build, Properties
+from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.tracing import constant
@@ -84,19 +83,16 @@ def synchronize(devices: Sequence[Device]) -> None:
             getattr(torch, kind).synchronize(device.index)
 
 
-def properties(device: Device) -> Properties:
+def properties(device: Device) -> dict[str, object]:
     kind = gpus()[0]
     if device.kind == "cpu" or kind == "mps":
-        name = platform.processor() or platform.machine()
-        return {"name": name, "total_memory": None, "compute_capability": None, "uuid": None, "virtual": False}
+        return {}
     found = runtime(kind, device).get_device_properties(device.index)
-    major, minor = getattr(found, "major", None), getattr(found, "minor", None)
     return {
         "name": found.name,
         "total_memory": found.total_memory,
-        "compute_capability": None if major is None else f"{major}.{minor}",
+        "compute_capability": f"{found.major}.{found.minor}" if hasattr(found, "major") else None,
         "uuid": str(found.uuid) if hasattr(found, "uuid") else None,
-        "virtual": False,
     }
 
 

@@ -3,7 +3,7 @@
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypedDict
 
@@ -67,7 +67,8 @@ class Hardware(Protocol):
     def synchronize(self, devices: Sequence[Device]) -> None:
         """Wait until all work queued on these devices is done."""
 
-    def properties(self, device: Device) -> Properties: ...
+    def properties(self, device: Device) -> Mapping[str, object]:
+        """What the framework knows of `Properties`; the core fills in the rest, and the name of a processor."""
 
 
 class Memory(Protocol):

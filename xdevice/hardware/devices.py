@@ -1,6 +1,6 @@
 """What devices there are: count them, name them, wait for them."""
 
-from typing import Any
+from typing import Any, cast
 
 from xdevice.contract import Properties
 from xdevice.device import Device, as_kind, check_index, is_own_word, parse
@@ -211,12 +211,15 @@ def synchronize(*devices: DeviceLike) -> None:
 
 def properties_of(owner: Backend, device: Device) -> Properties:
     """The properties of an existing device; a virtual one has the host's memory."""
+    import platform  # not at import
+
+    unknown = dict.fromkeys(("total_memory", "compute_capability", "uuid"))
     if not is_virtual(owner, device):
-        return owner.hardware.properties(device)
-    name, total, bus = f"virtual GPU {device.index}", host_memory()[0], virtual_bus.requested()
-    if bus is not None:
-        name += f", with a bus of {bus}"
-    return {"name": name, "total_memory": total, "compute_capability": None, "uuid": None, "virtual": True}
+        found = {"name": platform.processor() or platform.machine(), **unknown, "virtual": False}
+        return cast("Properties", {**found, **owner.hardware.properties(device)})
+    bus = virtual_bus.requested()
+    name = f"virtual GPU {device.index}" + (f", with a bus of {bus}" if bus is not None else "")
+    return cast("Properties", {"name": name, **unknown, "total_memory": host_memory()[0], "virtual": True})
 
 
 def native_of(owner: Backend, device: Device) -> Any:

@@ -14,7 +14,7 @@ from xdevice.device import whole_number
 from xdevice.errors import ArgumentError, ArgumentTypeError, BrokenBackendError, OutOfMemoryError, VirtualDeviceError
 from xdevice.framework.adapters import imported
 from xdevice.framework.choosing import backend
-from xdevice.hardware.devices import as_device, require
+from xdevice.hardware.devices import as_device, properties_of, require
 from xdevice.hardware.virtual import is_virtual
 from xdevice.machine import holders, host_memory, same_gpu
 from xdevice.typing import DeviceLike
@@ -60,7 +60,7 @@ def memory_stats(device: DeviceLike) -> MemoryStats:
     if where.kind == "cpu" or is_virtual(chosen, where):
         stats["total"], stats["free"] = host_memory()
     elif where.kind == "gpu":
-        stats["holders"] = _holders(chosen.hardware.properties(where)["uuid"])
+        stats["holders"] = _holders(properties_of(chosen, where)["uuid"])
     stats.update(chosen.memory.memory_stats(where))
     return stats
 
