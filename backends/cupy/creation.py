@@ -1,5 +1,6 @@
 """New CuPy arrays."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -29,19 +30,15 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
     return array
 
 
-def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    with _on(device):
-        return cupy.empty(shape, _float(dtype))
+def _of_shape(make: Callable[..., Any]) -> Callable[..., Any]:
+    def made(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+        with _on(device):
+            return make(shape, _float(dtype))
+
+    return made
 
 
-def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    with _on(device):
-        return cupy.zeros(shape, _float(dtype))
-
-
-def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    with _on(device):
-        return cupy.ones(shape, _float(dtype))
+empty, zeros, ones = map(_of_shape, (cupy.empty, cupy.zeros, cupy.ones))
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:

@@ -49,19 +49,15 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
     return _bound(_made(jnp.array, array, dtype, device=device), device)
 
 
-def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
-    check_width(dtype)
-    return _bound(jnp.empty(shape, dtype, device=_native(device)), device)
+def _of_shape(make: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    def made(shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
+        check_width(dtype)
+        return _bound(make(shape, dtype, device=_native(device)), device)
+
+    return made
 
 
-def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
-    check_width(dtype)
-    return _bound(jnp.zeros(shape, dtype, device=_native(device)), device)
-
-
-def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
-    check_width(dtype)
-    return _bound(jnp.ones(shape, dtype, device=_native(device)), device)
+empty, zeros, ones = map(_of_shape, (jnp.empty, jnp.zeros, jnp.ones))
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> jax.Array:

@@ -32,19 +32,15 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
         return mx.np.array(numbers, numbers.dtype, _context(device))
 
 
-def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    with mx.util.np_shape(True):
-        return mx.np.empty(shape, dtype or _FLOAT, ctx=_context(device))
+def _of_shape(make: Callable[..., Any]) -> Callable[..., Any]:
+    def made(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+        with mx.util.np_shape(True):
+            return make(shape, dtype or _FLOAT, ctx=_context(device))
+
+    return made
 
 
-def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    with mx.util.np_shape(True):
-        return mx.np.zeros(shape, dtype or _FLOAT, ctx=_context(device))
-
-
-def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    with mx.util.np_shape(True):
-        return mx.np.ones(shape, dtype or _FLOAT, ctx=_context(device))
+empty, zeros, ones = map(_of_shape, (mx.np.empty, mx.np.zeros, mx.np.ones))
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:

@@ -1,5 +1,6 @@
 """New NumPy arrays."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,16 +29,11 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Array:
     return array
 
 
-def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
-    return np.empty(shape, dtype)
+def _of_shape(make: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda shape, dtype, device: make(shape, dtype)
 
 
-def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
-    return np.zeros(shape, dtype)
-
-
-def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
-    return np.ones(shape, dtype)
+empty, zeros, ones = map(_of_shape, (np.empty, np.zeros, np.ones))
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Array:

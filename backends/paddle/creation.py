@@ -39,16 +39,11 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
     return _placed(made.astype(getattr(paddle, wanted)) if wanted in FOREIGN else made, device)
 
 
-def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    return _made(paddle.empty, shape, dtype=dtype, device=device)
+def _of_shape(make: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda shape, dtype, device: _made(make, shape, dtype=dtype, device=device)
 
 
-def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    return _made(paddle.zeros, shape, dtype=dtype, device=device)
-
-
-def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    return _made(paddle.ones, shape, dtype=dtype, device=device)
+empty, zeros, ones = map(_of_shape, (paddle.empty, paddle.zeros, paddle.ones))
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:

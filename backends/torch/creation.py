@@ -37,16 +37,12 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
     return _made(torch.stack, [tensor(each, dtype, device) for each in data])  # torch.tensor takes numbers alone
 
 
-def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:
-    return _made(torch.empty, shape, dtype=dtype, device=_native(device))
+def _of_shape(name: str) -> Callable[..., torch.Tensor]:
+    """torch's factory of that name, looked up when it is called: virtual GPUs may replace it."""
+    return lambda shape, dtype, device: _made(getattr(torch, name), shape, dtype=dtype, device=_native(device))
 
 
-def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:
-    return _made(torch.zeros, shape, dtype=dtype, device=_native(device))
-
-
-def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:
-    return _made(torch.ones, shape, dtype=dtype, device=_native(device))
+empty, zeros, ones, rand, randn = map(_of_shape, ("empty", "zeros", "ones", "rand", "randn"))
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> torch.Tensor:
@@ -59,14 +55,6 @@ def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) 
     counted = torch.int64 if dtype in (torch.uint16, torch.uint32, torch.uint64) else dtype  # torch 2.13 has no others
     found = _made(torch.arange, start, stop, step, dtype=counted, device=_native(device))
     return found if counted is dtype else found.to(dtype)
-
-
-def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:
-    return _made(torch.rand, shape, dtype=dtype, device=_native(device))
-
-
-def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:
-    return _made(torch.randn, shape, dtype=dtype, device=_native(device))
 
 
 def seed(n: int) -> None:

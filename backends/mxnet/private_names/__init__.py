@@ -1,6 +1,8 @@
 """The private names of MXNet that this adapter replaces or reads: see ``names.txt``."""
 
-from xdevice.kit.private_names import listed
+from functools import partial
+
+from xdevice.kit import private_names
 
 LAST_TRIED = "1.9.1"
 
@@ -23,6 +25,9 @@ TEXT = (
 ADDED = ("str",)
 """What those modules have of their own under NumPy 2, and under NumPy 1 only where virtual GPUs stand in."""
 
-_lists = listed(__file__, DEVICE_AT=" ".join(DEVICE_AT), TEXT=" ".join(f"{module}:str" for module in TEXT))
+_texts = " ".join(f"{module}:str" for module in TEXT)
+_lists = private_names.listed(__file__, DEVICE_AT=" ".join(DEVICE_AT), TEXT=_texts)
 VIRTUAL, STAND_IN = _lists["VIRTUAL"], _lists["STAND_IN"]  # the first is empty: they replace nothing
 NAMES = [*STAND_IN, *_lists["OTHERS"]]
+
+in_place_of = partial(private_names.in_place_of, NAMES)

@@ -3,13 +3,17 @@
 ``paddle.base.core`` is not public, and lacks on a build for the CPU what ``ADDED`` lists.
 """
 
-from xdevice.kit.private_names import listed
+from functools import partial
+
+from xdevice.kit import private_names
 
 LAST_TRIED = "3.3.1"
 
-_lists = listed(__file__)
+_lists = private_names.listed(__file__)
 VIRTUAL, STAND_IN = _lists["VIRTUAL"], _lists["STAND_IN"]
 NAMES = [*STAND_IN, *_lists["OTHERS"]]
+
+in_place_of = partial(private_names.in_place_of, NAMES)
 
 ADDED = (
     *("cuda_empty_cache", "cudnn_version", "get_cuda_current_device_id", "get_cuda_device_count"),

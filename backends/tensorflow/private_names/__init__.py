@@ -1,9 +1,13 @@
 """The private names of TensorFlow that this adapter replaces or reads: see ``names.txt``."""
 
-from xdevice.kit.private_names import listed
+from functools import partial
+
+from xdevice.kit import private_names
 
 LAST_TRIED = "2.21.0"
 
-_lists = listed(__file__)
+_lists = private_names.listed(__file__)
 VIRTUAL, STAND_IN = _lists["VIRTUAL"], _lists["STAND_IN"]
 NAMES = [*dict.fromkeys((*VIRTUAL, *STAND_IN, *_lists["OTHERS"]))]
+
+in_place_of = partial(private_names.in_place_of, NAMES)

@@ -4,6 +4,7 @@ They are those of ``names.txt``, which alone `replace_name` takes. `check` reads
 and ``xdevice doctor`` whenever it is run: a name that has gone, or takes other parameters, is told.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -64,6 +65,11 @@ NAMES = [*_REPLACED, *_lists["OTHERS"]]
 def check() -> None:
     """Raise `VirtualDeviceError` if a name in an imported module has gone or takes other parameters."""
     private_names.check(NAMES, "torch", torch.__version__, LAST_TRIED)
+
+
+def in_place_of(path: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a function to take the place of PyTorch's own, which it is given before the arguments."""
+    return private_names.in_place_of(_REPLACED, path)
 
 
 def replace_name(path: str, value: Any) -> None:
