@@ -6,11 +6,10 @@
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.distribute import mirrored_strategy
-from tensorflow.python.framework import func_graph
 
 from xdevice.backends.tensorflow import private_names
 from xdevice.backends.tensorflow.hardware import is_running, name_virtual, named
+from xdevice.backends.tensorflow.private_names import in_place_of
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit import virtual_memory
@@ -62,27 +61,21 @@ def _feed_control_flow() -> None:
     TensorFlow 2.21 puts it in the branch, where nothing feeds it: "You must feed a value for placeholder" ends custom
     loops that make weights or an optimizer's slots in the first call under a `MirroredStrategy`.
     """
-    kind: Any = func_graph.FuncGraph
-    capture = kind.capture_call_time_value
 
-    def capture_in_function(self: Any, closure: Any, spec: Any, *args: Any, **kwargs: Any) -> Any:
+    @in_place_of("tensorflow.python.framework.func_graph:FuncGraph.capture_call_time_value")
+    def capture_in_function(capture: Any, self: Any, closure: Any, spec: Any, *args: Any, **kwargs: Any) -> Any:
         while getattr(self, "is_control_flow_graph", False):
             self = self.outer_graph
         with self.as_default():
             return capture(self, closure, spec, *args, **kwargs)
 
-    kind.capture_call_time_value = capture_in_function
-
 
 def _leave_out_the_cpu() -> None:
     """Let a `MirroredStrategy` that is given no devices take the virtual GPUs, as it would take real ones."""
-    home: Any = mirrored_strategy
-    every = home.all_local_devices
 
-    def all_local_devices(num_gpus: int | None = None) -> list[Any]:
+    @in_place_of("tensorflow.python.distribute.mirrored_strategy:all_local_devices")
+    def all_local_devices(every: Any, num_gpus: int | None = None) -> list[Any]:
         return [device for device in every() if named(device.name).kind == "gpu"][:num_gpus]
-
-    home.all_local_devices = all_local_devices
 
 
 def _cpu(n: int) -> tf.config.PhysicalDevice:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.client import device_lib as _device_lib
 from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import test_util
 from tensorflow.python.platform import test
 
+from xdevice.backends.tensorflow.private_names import in_place_of
+
 context: Any = _context
-device_lib: Any = _device_lib
 _peaks: dict[str, int] = {}
 
 
@@ -53,9 +53,8 @@ def _answer_build() -> None:
 
 
 def _answer_lists() -> None:
-    listed = device_lib.list_local_devices
-
-    def local(session_config: Any = None) -> list[Any]:
+    @in_place_of("tensorflow.python.client.device_lib:list_local_devices")
+    def list_local_devices(listed: Any, session_config: Any = None) -> list[Any]:
         found = [device for device in listed(session_config) if device.name.endswith("CPU:0")]
         make = type(found[0])
         said = "device: {}, name: xdevice virtual GPU, compute capability: 8.0"
@@ -64,14 +63,10 @@ def _answer_lists() -> None:
             for i, _ in enumerate(_gpus())
         ]
 
-    device_lib.list_local_devices = local
-
 
 def _answer_memory(to_real: Callable[[Any], Any]) -> None:
-    kind = context.Context
-    known, forget = kind.get_memory_info, kind.reset_memory_stats
-
-    def info(self: Any, device: str) -> dict[str, int]:
+    @in_place_of("tensorflow.python.eager.context:Context.get_memory_info")
+    def info(known: Any, self: Any, device: str) -> dict[str, int]:
         name = _short(to_real(device))
         if name not in [_short(to_real(gpu.name)) for gpu in _gpus()]:
             return dict(known(self, device))
@@ -79,13 +74,12 @@ def _answer_memory(to_real: Callable[[Any], Any]) -> None:
         _peaks[name] = max(_peaks.get(name, 0), used)
         return {"current": used, "peak": _peaks[name]}
 
-    def reset(self: Any, device: str) -> None:
+    @in_place_of("tensorflow.python.eager.context:Context.reset_memory_stats")
+    def reset(forget: Any, self: Any, device: str) -> None:
         name = _short(to_real(device))
         if name not in [_short(to_real(gpu.name)) for gpu in _gpus()]:
             forget(self, device)
         _peaks.pop(name, None)
-
-    kind.get_memory_info, kind.reset_memory_stats = info, reset
 
 
 def _short(name: str) -> str:

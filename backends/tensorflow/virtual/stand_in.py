@@ -21,12 +21,13 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from tensorflow.python.distribute import collective_util, cross_device_ops, cross_device_utils, device_util
+from tensorflow.python.distribute import collective_util
 from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import errors
 from tensorflow.python.framework import ops as _ops
 
 from xdevice.backends.tensorflow import hardware
+from xdevice.backends.tensorflow.private_names import in_place_of
 from xdevice.backends.tensorflow.virtual import answers, dlpack, layouts, runtimes, soft_placement
 from xdevice.kit import virtual_request
 
@@ -89,7 +90,7 @@ def _shown(host: re.Match[str]) -> str:
 def _list_physical(gpus: list[Any]) -> None:
     """Put the GPUs among the physical devices of the context, and count CPUs for them in its configuration."""
     kind = context.Context
-    found, config, known = kind._initialize_physical_devices, kind.config.fget, kind.get_device_details
+    config = kind.config.fget
 
     def add(self: Any) -> None:
         self._physical_devices += [g for g in gpus if g not in self._physical_devices]
@@ -97,7 +98,8 @@ def _list_physical(gpus: list[Any]) -> None:
         for gpu in gpus:
             self._memory_growth_map.setdefault(gpu, None)
 
-    def initialize(self: Any, reinitialize: bool = False) -> None:
+    @in_place_of("tensorflow.python.eager.context:Context._initialize_physical_devices")
+    def initialize(found: Any, self: Any, reinitialize: bool = False) -> None:
         if reinitialize or self._physical_devices is None:
             found(self, reinitialize)
             add(self)
@@ -111,10 +113,11 @@ def _list_physical(gpus: list[Any]) -> None:
         made.ClearField("gpu_options")
         return made
 
-    def details(self: Any, device: Any) -> Any:
+    @in_place_of("tensorflow.python.eager.context:Context.get_device_details")
+    def details(known: Any, self: Any, device: Any) -> Any:
         return {"device_name": NAME} if device in gpus else known(self, device)
 
-    kind._initialize_physical_devices, kind.config, kind.get_device_details = initialize, property(counted), details
+    kind.config = property(counted)
     kind.list_physical_devices = _without_gpus_for_kernels(kind.list_physical_devices)
     current = context.context()
     if current._physical_devices is not None:
@@ -123,24 +126,19 @@ def _list_physical(gpus: list[Any]) -> None:
 
 def _split_the_cpu() -> None:
     """Let the GPUs follow the parts into which a program splits the CPU."""
-    kind = context.Context
-    split = kind.set_logical_device_configuration
 
-    def set_parts(self: Any, device: Any, parts: Any) -> None:
+    @in_place_of("tensorflow.python.eager.context:Context.set_logical_device_configuration")
+    def set_parts(split: Any, self: Any, device: Any, parts: Any) -> None:
         split(self, device, parts)
         if device.device_type == "CPU" and len(parts) != hardware.first_virtual():
             hardware.name_virtual(hardware.count("gpu"), stand_in=True, first=len(parts))
             to_shown.cache_clear()
             self._set_device("", self.device_spec)  # GPU 0 has another name from now on
 
-    kind.set_logical_device_configuration = set_parts
-
 
 def _list_logical() -> None:
-    kind = context.Context
-    logical = kind._initialize_logical_devices
-
-    def initialize(self: Any) -> None:
+    @in_place_of("tensorflow.python.eager.context:Context._initialize_logical_devices")
+    def initialize(logical: Any, self: Any) -> None:
         logical(self)
         shown = [to_shown(device.name) for device in self._logical_devices]
         self._logical_devices = [context.LogicalDevice(name, name.split(":")[-2]) for name in shown]
@@ -150,7 +148,7 @@ def _list_logical() -> None:
         self._num_gpus = sum(name.startswith((here, "/device:")) for name in gpus)  # the others are other processes'
         hardware.name_virtual(self._num_gpus, stand_in=True, first=hardware.first_virtual())
 
-    kind._initialize_logical_devices = initialize
+    kind = context.Context
     kind.list_logical_devices = _without_gpus_for_kernels(kind.list_logical_devices)
 
 
@@ -184,13 +182,11 @@ def _place() -> None:
     threading.Thread._bootstrap_inner = begin_thread  # type: ignore[attr-defined]  # as above
     current = context.context()
     current._set_device("", current.device_spec)
-    now = device_util.current
 
-    def device() -> Any:
+    @in_place_of("tensorflow.python.distribute.device_util:current")
+    def device(now: Any) -> Any:
         eager = ops.executing_eagerly_outside_functions()
         return to_shown(now()) if not eager or context.context().device_spec.device_type else ""
-
-    device_util.current = device
 
 
 def _existing(running: Any, name: Any) -> Any:
@@ -212,16 +208,13 @@ def _name_tensors() -> None:
     for word in ("device", "backing_device"):
         _show(ops.EagerTensor, word)
     _show(ops.SymbolicTensor, "device")
-    base = ops._EagerTensorBase
-    copy = base._copy_nograd
 
-    def copied(self: Any, ctx: Any = None, device_name: Any = None) -> Any:
+    @in_place_of("tensorflow.python.framework.ops:_EagerTensorBase._copy_nograd")
+    def copied(copy: Any, self: Any, ctx: Any = None, device_name: Any = None) -> Any:
         try:
             return copy(self, ctx, to_real(device_name))
         except RuntimeError as error:  # of a device that does not exist
             raise type(error)(_HOSTS.sub(_shown, str(error))) from None
-
-    base._copy_nograd = copied
 
 
 def _name_operations() -> None:
@@ -238,43 +231,35 @@ def _show(kind: Any, word: str) -> None:
 def _name_arguments() -> None:
     """Operations that take names of devices as arguments."""
     import_module("tensorflow.python.data.ops.multi_device_iterator_ops")  # it keeps references to these
-    made: Any = import_module("tensorflow.python.ops.gen_dataset_ops")
-    functional: Any = import_module("tensorflow.python.ops.functional_ops")
 
-    def translating(run: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda devices, *args, **kwargs: run([to_real(d) for d in devices], *args, **kwargs)
+    def translating(run: Any, devices: Any, *args: Any, **kwargs: Any) -> Any:
+        return run([to_real(d) for d in devices], *args, **kwargs)
 
     for name in ("multi_device_iterator", "anonymous_multi_device_iterator", "anonymous_multi_device_iterator_v3"):
-        setattr(made, name, translating(getattr(made, name)))
-    call = functional.remote_call
-    functional.remote_call = lambda *args, target=None, **kwargs: call(*args, target=to_real(target), **kwargs)
+        in_place_of(f"tensorflow.python.ops.gen_dataset_ops:{name}")(translating)
+
+    @in_place_of("tensorflow.python.ops.functional_ops:remote_call")
+    def remote_call(call: Any, *args: Any, target: Any = None, **kwargs: Any) -> Any:
+        return call(*args, target=to_real(target), **kwargs)
 
 
 def _name_errors() -> None:
     """All errors of the runtime are made here, also those of sessions."""
-    kind: Any = errors.OpError
-    begin = kind.__init__
 
-    def begin_with_gpus(self: Any, node_def: Any, op: Any, message: Any, *others: Any) -> None:
+    @in_place_of("tensorflow.python.framework.errors_impl:OpError.__init__")
+    def begin_with_gpus(begin: Any, self: Any, node_def: Any, op: Any, message: Any, *others: Any) -> None:
         begin(self, node_def, op, _HOSTS.sub(_shown, message) if isinstance(message, str) else message, *others)
-
-    kind.__init__ = begin_with_gpus
 
 
 def _reduce_without_nccl() -> None:
-    launcher: Any = cross_device_utils.CollectiveReplicaLauncher
-    launch, ring = launcher.__init__, collective_util.CommunicationImplementation.RING
+    ring = collective_util.CommunicationImplementation.RING
 
-    def with_ring(self: Any, *others: Any) -> None:  # the last of which is the options
+    @in_place_of("tensorflow.python.distribute.cross_device_utils:CollectiveReplicaLauncher.__init__")
+    def with_ring(launch: Any, self: Any, *others: Any) -> None:  # the last of which is the options
         *before, asked = others
         options = collective_util.Options(asked.bytes_per_pack, asked.timeout_seconds, ring)
         launch(self, *before, options)
 
-    launcher.__init__ = with_ring
-    reducer: Any = cross_device_ops.AllReduceCrossDeviceOps
-    reduce = reducer.__init__
-
-    def with_copies(self: Any, all_reduce_alg: str = "nccl", num_packs: int = 1) -> None:
+    @in_place_of("tensorflow.python.distribute.cross_device_ops:AllReduceCrossDeviceOps.__init__")
+    def with_copies(reduce: Any, self: Any, all_reduce_alg: str = "nccl", num_packs: int = 1) -> None:
         reduce(self, "hierarchical_copy" if all_reduce_alg == "nccl" else all_reduce_alg, num_packs)
-
-    reducer.__init__ = with_copies

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.multiprocessing import reductions
 
-from xdevice.backends.torch.private_names import core, own, replace_name
+from xdevice.backends.torch.private_names import core, in_place_of, own, replace_name
 from xdevice.backends.torch.virtual.compiled.plug_in import compiled
 
 
@@ -21,24 +21,20 @@ def replace() -> None:
 
 def _profile() -> None:
     """Profile the CPU, where everything runs: recording CUDA's events needs a driver."""
-    from torch.profiler import ProfilerActivity, profiler
+    from torch.profiler import ProfilerActivity
 
-    kineto: Any = profiler._KinetoProfile  # pyright: ignore[reportPrivateUsage]  # all profilers derive from it
-    legacy: Any = torch.autograd.profiler.profile
-    made, plain = kineto.__init__, legacy.__init__
-
-    def init(self: Any, *, activities: Any = None, **kwargs: Any) -> None:
+    @in_place_of("torch.profiler.profiler:_KinetoProfile.__init__")  # all profilers derive from it
+    def init(make: Any, self: Any, *, activities: Any = None, **kwargs: Any) -> None:
         kept = set(activities or ()) - {ProfilerActivity.CUDA}
-        made(self, activities=kept or {ProfilerActivity.CPU}, **kwargs)
+        make(self, activities=kept or {ProfilerActivity.CPU}, **kwargs)
 
-    def init_legacy(self: Any, enabled: bool = True, *, use_cuda: bool = False, **kwargs: Any) -> None:
+    @in_place_of("torch.autograd.profiler:profile.__init__")
+    def init_legacy(make: Any, self: Any, enabled: bool = True, *, use_cuda: bool = False, **kwargs: Any) -> None:
         if kwargs.get("use_device") == "cuda":
             kwargs["use_device"] = None
-        plain(self, enabled, **kwargs)
+        make(self, enabled, **kwargs)
 
-    replace_name("torch.profiler.profiler:_KinetoProfile.__init__", init)
     replace_name("torch.profiler.profiler:supported_activities", lambda: {ProfilerActivity.CPU})
-    replace_name("torch.autograd.profiler:profile.__init__", init_legacy)
     replace_name("torch.autograd.profiler:emit_nvtx.__enter__", lambda self: self)
     replace_name("torch.autograd.profiler:emit_nvtx.__exit__", lambda self, *error: None)
 
@@ -54,13 +50,12 @@ def _without_cudnn() -> None:
 
 def _libraries() -> None:
     """A library with operations, such as torchvision's, may have kernels for real GPUs: let the CPU's replace them."""
-    plain = own.ops.load_library
 
-    def load_library(path: str) -> None:
-        plain(path)
+    @in_place_of("torch:ops.load_library")
+    def load_library(load: Any, path: str) -> None:
+        load(path)
         compiled().cover()
 
-    replace_name("torch:ops.load_library", load_library)
     for kind in ("linalg", "blas"):
         _prefer(kind)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import own, replace_name
+from xdevice.backends.torch.private_names import in_place_of, replace_name
 
 _DTYPES = {
     name: getattr(torch, name.lower()) for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short")
@@ -33,9 +33,9 @@ def replace() -> None:
         full = f"torch.cuda.{name}Tensor"  # `Tensor.type` reads the name
         kind = _Kind(full, (), {"dtype": dtype, "is_cuda": True, "__module__": "torch.cuda"})
         replace_name(f"torch.cuda:{name}Tensor", kind)
-    plain = own.set_default_tensor_type
 
-    def set_default_tensor_type(t: Any) -> None:
+    @in_place_of("torch:set_default_tensor_type")
+    def set_default_tensor_type(plain: Any, t: Any) -> None:
         name = t if isinstance(t, str) else t.__name__
         if not name.startswith("torch.cuda."):
             torch.set_default_device(None)
@@ -43,5 +43,3 @@ def replace() -> None:
             return
         torch.set_default_dtype(getattr(torch.cuda, name.rpartition(".")[2]).dtype)
         torch.set_default_device("cuda")
-
-    replace_name("torch:set_default_tensor_type", set_default_tensor_type)

@@ -15,7 +15,7 @@ from torch.utils.backend_registration import (
     _setup_privateuseone_for_python_backend,  # pyright: ignore[reportPrivateUsage]  # the only way there is
 )
 
-from xdevice.backends.torch.private_names import kernels_of, replace_name, untraced
+from xdevice.backends.torch.private_names import in_place_of, kernels_of, replace_name, untraced
 from xdevice.backends.torch.virtual import runtime, streams, vgpu
 from xdevice.backends.torch.virtual.in_python import factories, kernels, memory, memory_accounting, nn, randomness
 from xdevice.backends.torch.virtual.runtime import NAME, existing
@@ -136,10 +136,8 @@ def _stats(index: int) -> dict[str, dict[str, dict[str, int]]]:
 
 def _make_like() -> None:
     """Replace `Tensor.new`, which asks the guard for the device."""
-    make = torch.Tensor.new
 
-    def new(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    @in_place_of("torch:Tensor.new")
+    def new(make: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         with vgpu.device_of(self):
             return make(self, *args, **kwargs)
-
-    replace_name("torch:Tensor.new", new)

@@ -1,21 +1,18 @@
 """Attention by the algorithms that torch has for the CPU, where it would choose among those for GPUs."""
 
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import torch
-from torch.nested._internal import ops
 from torch.nn import functional
 
-from xdevice.backends.torch.private_names import aten, kernels_of, replace_name
+from xdevice.backends.torch.private_names import aten, in_place_of, kernels_of
 from xdevice.backends.torch.virtual import runtime
 from xdevice.kit import virtual_request
 
 Tensor = torch.Tensor
 Maybe = torch.Tensor | None
 
-_NESTED = "torch.nested._internal.ops"
 _FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION
 
 
@@ -23,8 +20,7 @@ def register() -> None:
     ours = kernels_of("aten")
     for key in (runtime.key(), f"Autograd{runtime.key()}"):
         ours.impl("scaled_dot_product_attention", _attention, key)
-    jagged: Any = ops
-    replace_name(f"{_NESTED}:jagged_scaled_dot_product_attention", _jagged(jagged.jagged_scaled_dot_product_attention))
+    in_place_of("torch.nested._internal.ops:jagged_scaled_dot_product_attention")(_jagged)
 
 
 def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
@@ -60,35 +56,26 @@ def _flash(  # noqa: PLR0913, PLR0917  (torch's signature)
     return found[0]
 
 
-def _jagged(attend: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _jagged(  # noqa: PLR0913, PLR0917  (torch's signature)
+    attend: Callable[..., Tensor],
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Maybe = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    **options: Any,
+) -> Tensor:
     """Attention of jagged tensors: where each word sees those before it, torch has an algorithm for GPUs alone."""
-
-    @wraps(attend)
-    def attention(  # noqa: PLR0913, PLR0917  (torch's signature)
-        query: Any,
-        key: Any,
-        value: Any,
-        attn_mask: Maybe = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        **options: Any,
-    ) -> Tensor:
-        whole = query.transpose(1, 2)
-        if (
-            not is_causal
-            or attn_mask is not None
-            or query.device.type != runtime.in_use().name
-            or whole._ragged_idx != 1
-        ):
-            return attend(query, key, value, attn_mask, dropout_p, is_causal, **options)
-        parts = zip(*(x.transpose(1, 2).unbind() for x in (query, key, value)), strict=True)
-        apart = [[x.transpose(0, 1) for x in part] for part in parts]
-        attend_densely: Any = functional.scaled_dot_product_attention
-        made = [attend_densely(*x, None, dropout_p, True, **options) for x in apart]
-        values = torch.cat([x.transpose(0, 1) for x in made])
-        return torch.nested.nested_tensor_from_jagged(values, whole.offsets()).transpose(1, 2)
-
-    return attention
+    whole, here = query.transpose(1, 2), query.device.type == runtime.in_use().name
+    if not is_causal or attn_mask is not None or not here or whole._ragged_idx != 1:
+        return attend(query, key, value, attn_mask, dropout_p, is_causal, **options)
+    parts = zip(*(x.transpose(1, 2).unbind() for x in (query, key, value)), strict=True)
+    apart = [[x.transpose(0, 1) for x in part] for part in parts]
+    attend_densely: Any = functional.scaled_dot_product_attention
+    made = [attend_densely(*x, None, dropout_p, True, **options) for x in apart]
+    values = torch.cat([x.transpose(0, 1) for x in made])
+    return torch.nested.nested_tensor_from_jagged(values, whole.offsets()).transpose(1, 2)
 
 
 def _check_algorithms(q: Tensor, mask: Maybe) -> None:

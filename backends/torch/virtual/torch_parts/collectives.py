@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from xdevice.backends.torch.private_names import core, kernels_of, replace_name, untraced
+from xdevice.backends.torch.private_names import core, in_place_of, kernels_of, untraced
 from xdevice.backends.torch.virtual import runtime
 from xdevice.backends.torch.virtual.runtime import in_use
 from xdevice.backends.torch.virtual.torch_parts import nccl
@@ -106,14 +106,11 @@ def _to_virtual(value: Any) -> Any:
 
 def replace_futures() -> None:
     """The value of a collective's future are the virtual tensors: hooks of DistributedDataParallel compute with it."""
-    work: Any = dist.Work
-    future, result = work.get_future, work.result
+    in_place_of("torch.distributed:Work.result")(lambda result, self: _to_virtual(result(self)))
 
-    def get_future(self: Any) -> Any:
+    @in_place_of("torch.distributed:Work.get_future")
+    def get_future(future: Any, self: Any) -> Any:
         return future(self).then(lambda done: _to_virtual(done.value()))
-
-    replace_name("torch.distributed:Work.get_future", get_future)
-    replace_name("torch.distributed:Work.result", lambda self: _to_virtual(result(self)))
 
 
 _coalesced: dict[str, list[Any]] = {}
@@ -137,21 +134,18 @@ class _Together:
 
 def replace_coalescing() -> None:
     """Let groups coalesce collectives on virtual GPUs, as NCCL's do, and gloo's do not."""
-    group: Any = dist.ProcessGroup
-    begin, end = group._start_coalescing, group._end_coalescing
 
-    def _start_coalescing(self: Any, device: torch.device) -> None:
+    @in_place_of("torch.distributed:ProcessGroup._start_coalescing")
+    def start_coalescing(begin: Any, self: Any, device: torch.device) -> None:
         if torch.device(device).type != in_use().name:
             begin(self, device)
         else:
             _coalesced[self.group_name] = []
 
-    def _end_coalescing(self: Any, device: torch.device) -> Any:
+    @in_place_of("torch.distributed:ProcessGroup._end_coalescing")
+    def end_coalescing(end: Any, self: Any, device: torch.device) -> Any:
         works = _coalesced.pop(self.group_name, None)
         return end(self, device) if works is None else _Together(works)
-
-    for ours in (_start_coalescing, _end_coalescing):
-        replace_name(f"torch.distributed:ProcessGroup.{ours.__name__}", ours)
 
 
 # ---------------------------------------------------------------- what gloo does not have

@@ -15,21 +15,17 @@ from torch.nn import parameter as parameters
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from xdevice.backends.torch.models import refill
-from xdevice.backends.torch.private_names import replace_name
+from xdevice.backends.torch.private_names import in_place_of
 from xdevice.backends.torch.virtual.runtime import NAME
 
 
 def replace() -> None:
-    module: Any = torch.nn.Module
-    apply = module._apply
-
-    def _apply(self: torch.nn.Module, fn: Any, *args: Any, **kwargs: Any) -> Any:
+    @in_place_of("torch.nn:Module._apply")
+    def apply_in_place(apply: Any, self: torch.nn.Module, fn: Any, *args: Any, **kwargs: Any) -> Any:
         fn = fn if isinstance(fn, _InPlace) else _InPlace(fn)
         if isinstance(self, torch.jit.ScriptModule):
             return _apply_to_script(self, fn)
         return apply(self, fn, *args, **kwargs)
-
-    replace_name("torch.nn:Module._apply", _apply)
 
 
 def name_methods() -> None:

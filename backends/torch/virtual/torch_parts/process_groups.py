@@ -6,14 +6,14 @@ words a group is NCCL's, and its backend gloo's.
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from functools import wraps
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from xdevice.backends.torch.private_names import replace_name
+from xdevice.backends.torch.private_names import in_place_of, replace_name
 from xdevice.backends.torch.virtual.runtime import in_use
 from xdevice.backends.torch.virtual.torch_parts import collectives, nccl
 from xdevice.kit import virtual_request
@@ -26,7 +26,7 @@ def replace() -> None:
     """Let gloo take tensors on virtual GPUs, and stand in for NCCL."""
     if not dist.is_available():
         return
-    c10d, profiler = cast("Any", dist.distributed_c10d), cast("Any", torch.autograd.profiler)
+    c10d: Any = dist.distributed_c10d
     faithful = in_use().name == "cuda" and not virtual_request.current().lenient
     capable: Any = c10d.Backend.backend_capability
     for backend in ("gloo", "nccl"):
@@ -44,8 +44,8 @@ def replace() -> None:
     for module in (_C10D, "torch.distributed", "torch.distributed.device_mesh"):
         replace_name(f"{module}:split_group", _split)
     replace_name(f"{_C10D}:_get_split_source", lambda group: None)  # gloo makes groups, and splits none for NCCL
-    replace_name("torch.autograd.profiler:_rewrite_name", _named(profiler._rewrite_name))
-    replace_name(f"{_C10D}:_new_process_group_helper", _made(c10d._new_process_group_helper, faithful))
+    in_place_of("torch.autograd.profiler:_rewrite_name")(_named)
+    in_place_of(f"{_C10D}:_new_process_group_helper")(partial(_made, faithful))
 
 
 def _hash(tensors: Sequence[torch.Tensor]) -> int:
@@ -70,41 +70,32 @@ def _split(
     return None
 
 
-def _made(make: Callable[..., Any], faithful: bool) -> Callable[..., Any]:
-    """The function that makes process groups; those that need not be faithful take tensors on the CPU too."""
+def _made(faithful: bool, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A process group; one that need not be faithful takes tensors on the CPU too."""
+    from xdevice.backends.torch.virtual.torch_parts import dtensor  # which takes a while to import
 
-    @wraps(make)
-    def made(*args: Any, **kwargs: Any) -> Any:
-        from xdevice.backends.torch.virtual.torch_parts import dtensor  # which takes a while to import
-
-        dtensor.replace()
-        group, store = make(*args, **kwargs)
-        if store is None:  # of a process that is not in the group
-            return group, store
-        cpu = torch.device("cpu")
-        if cpu in group._device_types:
-            _on_cpu.append(True)
-        elif not faithful:
-            served = group._get_backend(torch.device(in_use().name))
-            group._register_backend(cpu, dist.ProcessGroup.BackendType.GLOO, served)
+    dtensor.replace()
+    group, store = make(*args, **kwargs)
+    if store is None:  # of a process that is not in the group
         return group, store
-
-    return made
+    cpu = torch.device("cpu")
+    if cpu in group._device_types:
+        _on_cpu.append(True)
+    elif not faithful:
+        served = group._get_backend(torch.device(in_use().name))
+        group._register_backend(cpu, dist.ProcessGroup.BackendType.GLOO, served)
+    return group, store
 
 
 _on_cpu: list[bool] = []
 """Filled where gloo has a group for the CPU."""
 
 
-def _named(rewrite: Callable[..., str]) -> Callable[..., str]:
-    """The function that names a profiler's events: the work is NCCL's where gloo has no other."""
-
-    def rewritten(name: str, with_wildcard: bool = False) -> str:
-        made: str = rewrite(name=name, with_wildcard=with_wildcard)
-        stands_in = made.startswith("gloo:") and in_use().name == "cuda" and not _on_cpu
-        return f"nccl{made[4:]}" if stands_in else made
-
-    return rewritten
+def _named(rewrite: Callable[..., str], name: str, with_wildcard: bool = False) -> str:
+    """The name of a profiler's event: the work is NCCL's where gloo has no other."""
+    made: str = rewrite(name=name, with_wildcard=with_wildcard)
+    stands_in = made.startswith("gloo:") and in_use().name == "cuda" and not _on_cpu
+    return f"nccl{made[4:]}" if stands_in else made
 
 
 _last: Any = None

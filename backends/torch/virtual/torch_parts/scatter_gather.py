@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.cuda import nccl
 
-from xdevice.backends.torch.private_names import replace_name
+from xdevice.backends.torch.private_names import in_place_of, replace_name
 from xdevice.backends.torch.virtual.runtime import in_use
 
 Tensor = torch.Tensor
@@ -15,12 +14,10 @@ Tensor = torch.Tensor
 def replace() -> None:
     for ours in (_scatter, _gather, _broadcast, _broadcast_coalesced, _scatter_out, _gather_out, _broadcast_out):
         replace_name(f"torch._C:{ours.__name__}", ours)
-    ask: Any = nccl.is_available
 
-    def is_available(tensors: Any) -> bool:  # which warns where torch was built without NCCL
+    @in_place_of("torch.cuda.nccl:is_available")
+    def is_available(ask: Any, tensors: Any) -> bool:  # which warns where torch was built without NCCL
         return all(tensor.device.type != in_use().name for tensor in tensors) and ask(tensors)
-
-    replace_name("torch.cuda.nccl:is_available", is_available)
 
 
 def _device(index: int | torch.device) -> torch.device:

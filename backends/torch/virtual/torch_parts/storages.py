@@ -4,12 +4,19 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import replace_name, storages
+from xdevice.backends.torch.private_names import in_place_of, replace_name, storages
 from xdevice.backends.torch.virtual.runtime import in_use
 
 
 def replace() -> None:
-    make, resize = storages.__new__, storages.resize_
+    @in_place_of("torch:UntypedStorage.resize_")
+    def resize_(resize: Any, self: Any, size: int) -> Any:
+        if self.device.type != in_use().name:
+            return resize(self, size)
+        in_use().resize(self, size)
+        return self
+
+    make = storages.__new__
 
     def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
         device = kwargs.get("device")
@@ -22,12 +29,5 @@ def replace() -> None:
     def new_like(self: Any) -> Any:
         return storages(0, device=self.device)
 
-    def resize_(self: Any, size: int) -> Any:
-        if self.device.type != in_use().name:
-            return resize(self, size)
-        in_use().resize(self, size)
-        return self
-
     replace_name("torch:UntypedStorage.__new__", new)
     replace_name("torch:UntypedStorage.new", new_like)
-    replace_name("torch:UntypedStorage.resize_", resize_)
