@@ -9,8 +9,8 @@ import cupy
 from xdevice.backends.cupy.placed import placed
 from xdevice.contract import Extension
 
-linalg = Extension(placed(vars(xp.linalg)), cupy.linalg)
-fft = Extension(placed(vars(xp.fft)), cupy.fft)
+linalg = Extension(lambda: placed(vars(xp.linalg)), cupy.linalg)
+fft = Extension(lambda: placed(vars(xp.fft)), cupy.fft)
 
 
 def namespace() -> Mapping[str, Any]:

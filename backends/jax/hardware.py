@@ -13,6 +13,7 @@ from jax.core import Tracer
 from xdevice.contract import Build
 from xdevice.device import Device, as_kind
 from xdevice.errors import NotSupportedError, UnknownPlacementError
+from xdevice.kit.virtual_request import InUse
 
 _tokens: dict[Any, jax.Array] = {}  # a number on each device, for `synchronize` to compute with
 _successor = jax.jit(lambda number: number + 1)
@@ -21,7 +22,7 @@ _nothing_traced: Any = getattr(core, "trace_state_clean", lambda: False)
 every_device: Any = jax.devices
 """JAX's own list, also while `lists` or `stand_in` replaces it."""
 _ordinal: Any = jax.Device.local_hardware_id  # likewise
-_virtual = 0  # host devices that stand for GPUs; the first host device is the CPU
+virtual = InUse()  # host devices, of which the first is the CPU
 
 
 def build() -> Build:
@@ -54,7 +55,7 @@ def as_device(native: Any) -> Device:
         if native.platform != "cpu" and kind is not None and kind.endswith("host"):
             return Device(kind, _position(native))  # pinned_host: memory of the host, kept for a GPU
     position = _position(native)
-    if _virtual and native.platform == "cpu" and 0 < position <= _virtual:
+    if virtual.number and native.platform == "cpu" and 0 < position <= virtual.number:
         return Device("gpu", position - 1)
     return Device(as_kind(native.platform), position)
 
@@ -93,7 +94,11 @@ def synchronize(devices: Sequence[Device]) -> None:
     """
     for word in {native(device).platform for device in devices}:
         for array in jax.live_arrays(word):  # type: ignore[no-untyped-call]  # JAX has left it without types
-            _wait(array)
+            try:
+                array.block_until_ready()
+            except RuntimeError:
+                if not array.is_deleted():  # another thread may delete it meanwhile; any other error is the work's
+                    raise
     jax.effects_barrier()  # type: ignore[no-untyped-call]  # likewise
     with jax.ensure_compile_time_eval():  # or a call inside a traced function would be traced
         for last in [_successor(_token(native(device))) for device in devices]:
@@ -107,24 +112,9 @@ def properties(device: Device) -> dict[str, object]:
     return {"name": str(there.device_kind), "compute_capability": getattr(there, "compute_capability", None)}
 
 
-def name_virtual(n: int) -> None:
-    """From now on the host devices behind the first are GPUs."""
-    global _virtual
-    _virtual = n
-
-
 def has_started() -> bool:
     """Whether JAX has looked for devices, and taken their memory."""
     return bool(xla_bridge.backends_are_initialized())
-
-
-def is_virtual() -> bool:
-    return _virtual > 0
-
-
-def virtual_gpus() -> int:
-    """How many host devices stand for GPUs."""
-    return _virtual
 
 
 def ordinal(native: Any) -> int:
@@ -133,7 +123,7 @@ def ordinal(native: Any) -> int:
     if number is None:  # of another process, which numbers its own in the same order
         peers = sorted(peer.id for peer in every_device("cpu") if peer.process_index == native.process_index)
         number = peers.index(native.id)
-    return number if number <= _virtual else 0
+    return number if number <= virtual.number else 0
 
 
 def every_local_device(kind: str | None = None) -> list[Any]:
@@ -144,10 +134,10 @@ def every_local_device(kind: str | None = None) -> list[Any]:
 
 def local_devices(kind: str) -> list[Any]:
     """Those of this process that are of the kind."""
-    if not _virtual or kind not in ("cpu", "gpu"):
+    if not virtual.number or kind not in ("cpu", "gpu"):
         return _of_platform(kind)
     host = _of_platform("cpu")
-    return host[:1] if kind == "cpu" else host[1 : _virtual + 1]
+    return host[:1] if kind == "cpu" else host[1 : virtual.number + 1]
 
 
 def _of_platform(kind: str) -> list[Any]:
@@ -172,11 +162,3 @@ def _token(native: Any) -> jax.Array:
     if native not in _tokens:
         _tokens[native] = jax.device_put(0, native)
     return _tokens[native]
-
-
-def _wait(array: jax.Array) -> None:
-    try:
-        array.block_until_ready()
-    except RuntimeError:
-        if not array.is_deleted():  # another thread may delete it meanwhile; any other error is the work's
-            raise

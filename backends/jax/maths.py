@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from xdevice.backends.jax.creation import check_width
 from xdevice.contract import Extension
 
-linalg = Extension(vars(jnp.linalg), jnp.linalg)
-fft = Extension(vars(jnp.fft), jnp.fft)
+linalg = Extension(lambda: vars(jnp.linalg), jnp.linalg)
+fft = Extension(lambda: vars(jnp.fft), jnp.fft)
 
 _TAKE_DTYPE = ["empty_like", "full_like", "ones_like", "zeros_like", "cumulative_prod", "cumulative_sum", "prod", "sum"]
 

@@ -4,7 +4,7 @@ import os
 
 import jax
 
-from xdevice.backends.jax.hardware import has_started, is_virtual, native
+from xdevice.backends.jax.hardware import has_started, native, virtual
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 from xdevice.errors import TooLateError
@@ -15,7 +15,7 @@ _ERROR: type[Exception] = getattr(jax.errors, "JaxRuntimeError", RuntimeError)  
 
 
 def memory_stats(device: Device) -> MemoryStats:
-    if is_virtual() and device.kind == "gpu":
+    if virtual.number and device.kind == "gpu":
         return {"allocated": sum(living_on(device))}
     try:
         known = native(device).memory_stats()

@@ -15,7 +15,7 @@ import jax
 from jax._src import pjit  # where JAX checks devices; it is not public
 from jax.core import Tracer
 
-from xdevice.backends.jax.hardware import as_device, every_device, virtual_gpus
+from xdevice.backends.jax.hardware import as_device, every_device, virtual
 from xdevice.backends.jax.placement import concrete, device_of
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError, mixed
@@ -57,7 +57,7 @@ def _translated(message: str, arguments: list[Any]) -> MixedDeviceError:
     operation = _OPERATION.search(message)
     there = {(d.platform.lower(), d.id): as_device(d) for d in every_device()}
     named = {
-        there.get((platform.lower(), int(number))) or Device("gpu", int(number) % virtual_gpus())  # one that stands in
+        there.get((platform.lower(), int(number))) or Device("gpu", int(number) % virtual.number)  # one that stands in
         for numbers, platform in _PLACES.findall(message)
         for number in numbers.split(",")
     }

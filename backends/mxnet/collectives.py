@@ -14,7 +14,7 @@ import numpy as np
 from mxnet import autograd
 from mxnet.gluon import Parameter
 
-from xdevice.backends.mxnet.hardware import gpus, is_virtual
+from xdevice.backends.mxnet.hardware import gpus, virtual
 from xdevice.backends.mxnet.placement import arrays
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 from xdevice.kit.reducing import reduced
@@ -77,7 +77,7 @@ def threads() -> Callable[[], AbstractContextManager[Any]] | None:
     All of MXNet's CPU contexts draw from one generator: there, threads would take each other's random numbers, and
     a seed would not make them repeatable.
     """
-    if is_virtual() or not gpus():
+    if virtual.number or not gpus():
         return None
     util, recording, training = mx.util, autograd.is_recording(), autograd.is_training()
     shapes, arrays_of_np = util.is_np_shape(), util.is_np_array()

@@ -4,7 +4,7 @@ import os
 
 import mxnet as mx
 
-from xdevice.backends.mxnet.hardware import gpus, is_virtual, native
+from xdevice.backends.mxnet.hardware import gpus, native, virtual
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 
@@ -17,14 +17,14 @@ _WORDS = (
 
 
 def memory_stats(device: Device) -> MemoryStats:
-    if device.kind == "cpu" or is_virtual():
+    if device.kind == "cpu" or virtual.number:
         return {}  # the storage manager of the host keeps no account
     free, total = mx.context.gpu_memory_info(device.index)
     return {"total": total, "free": free}
 
 
 def empty_cache(device: Device | None) -> None:
-    for each in [Device("gpu", i) for i in range(0 if is_virtual() else gpus())] if device is None else [device]:
+    for each in [Device("gpu", i) for i in range(0 if virtual.number else gpus())] if device is None else [device]:
         native(each).empty_cache()
 
 

@@ -9,7 +9,7 @@ from mxnet import autograd
 from mxnet.gluon import Block, Parameter, ParameterDict
 from mxnet.ndarray import NDArray
 
-from xdevice.backends.mxnet.hardware import as_device, is_virtual, native, stands_in
+from xdevice.backends.mxnet.hardware import as_device, native, virtual
 from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError
@@ -45,7 +45,7 @@ def device_at(kind: int, index: int) -> Device:
 
 def holder(context: mx.Context) -> Device:
     """The device whose memory an array is in, as its context tells."""
-    if is_virtual() and context.device_type == "gpu" and not stands_in():
+    if virtual.number and context.device_type == "gpu" and not virtual.stand_in:
         raise UnknownPlacementError(
             f"an array on {context} is on a real GPU, which virtual ones hide; copy it with .as_in_ctx(mx.cpu())"
         )

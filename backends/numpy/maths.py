@@ -9,8 +9,8 @@ import numpy as np
 
 from xdevice.contract import Extension
 
-linalg = Extension(vars(xp.linalg), np.linalg)
-fft = Extension(vars(xp.fft), np.fft)
+linalg = Extension(lambda: vars(xp.linalg), np.linalg)
+fft = Extension(lambda: vars(xp.fft), np.fft)
 
 
 def namespace() -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import warnings
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 from xdevice.backends.paddle.virtual import plug_in
@@ -35,10 +35,12 @@ def _import_safely() -> None:
     crashes = "tensorflow" in sys.modules and hasattr(os, "RTLD_DEEPBIND")
     flags = sys.getdlopenflags() if crashes else 0
     before = "paddle" in sys.modules
+    number = 0 if before else virtual_request.visible()
     if crashes:
         sys.setdlopenflags(os.RTLD_NOW | os.RTLD_DEEPBIND)
     try:
-        with warnings.catch_warnings(), _virtual_gpus():
+        virtual = plug_in.in_place(number, virtual_request.current().force) if number else nullcontext()
+        with warnings.catch_warnings(), virtual:
             # PaddlePaddle 3.3.1 looks for a compiler cache on every import and warns that there is none
             warnings.filterwarnings("ignore", "No ccache found", UserWarning)
             import paddle as paddle
@@ -49,7 +51,7 @@ def _import_safely() -> None:
         _stay_dynamic()
     if not hasattr(paddle, "signbit"):
         CANNOT.update(dict.fromkeys(("maths", "linalg", "fft"), _BEFORE_3))
-    if not before and virtual_request.visible():
+    if number:
         paddle.device.set_device("cpu")  # otherwise new tensors are made on a virtual GPU
 
 
@@ -74,12 +76,6 @@ def _stay_dynamic() -> None:
             self._functional_dygraph_context_manager = context
 
     variables.__init__ = begin_thread
-
-
-def _virtual_gpus() -> AbstractContextManager[Any]:
-    """A context that provides virtual GPUs during the import, if requested and not too late."""
-    number = 0 if "paddle" in sys.modules else virtual_request.visible()
-    return plug_in.in_place(number, virtual_request.current().force) if number else nullcontext()
 
 
 _import_safely()

@@ -17,7 +17,7 @@ import paddle.distributed as dist
 from paddle.base import core
 from paddle.distributed import parallel
 
-from xdevice.backends.paddle.hardware import is_virtual, native, real_gpus
+from xdevice.backends.paddle.hardware import native, real_gpus, virtual
 from xdevice.backends.paddle.placement import device_of, dtype_name
 from xdevice.backends.paddle.storage import views
 from xdevice.contract import Job
@@ -75,7 +75,7 @@ def _join(job: Job, timeout: float) -> None:
     global _gpu, _hosts
     default = paddle.device.get_device()
     together = max(job.local_ranks) + 1  # NCCL wants a GPU for each process
-    by_nccl = paddle.is_compiled_with_cuda() and not is_virtual() and real_gpus() >= together
+    by_nccl = paddle.is_compiled_with_cuda() and not virtual.number and real_gpus() >= together
     _gpu = Device("gpu", job.local_rank) if by_nccl else None
     _wait_for_master(job, timeout)
     # rank 0's store would listen on all interfaces, also where all processes are on one host (Paddle 3.3.1)

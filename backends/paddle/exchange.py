@@ -16,17 +16,15 @@ def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     device_of(tensor)  # raises if there are no values
     array: np.ndarray[Any, Any] = dense(tensor).numpy()  # a copy
     dtype = dtype_name(tensor)
-    return array.view(_foreign(dtype)) if dtype in FOREIGN else array
-
-
-def _foreign(dtype: str) -> Any:
+    if dtype not in FOREIGN:
+        return array
     try:
         import ml_dtypes
     except ModuleNotFoundError as error:
         raise NotSupportedError(
             f"NumPy has no {dtype}; convert it first with .astype('float32'), or pip install ml_dtypes"
         ) from error
-    return getattr(ml_dtypes, dtype)
+    return array.view(getattr(ml_dtypes, dtype))
 
 
 class _Exporter:

@@ -11,10 +11,10 @@ from paddle.base import core
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import DeviceTypeError
+from xdevice.kit.virtual_request import InUse
 
 WORD = "vgpu"  # the device type of virtual GPUs
-_virtual = 0  # the number of virtual GPUs in use
-_stands_in = False  # whether these have the names of CUDA's
+virtual = InUse()
 
 
 def build() -> Build:
@@ -36,7 +36,7 @@ def count(kind: str) -> int:
     if kind == "cpu":
         return 1
     if kind == "gpu":
-        return _virtual or real_gpus()
+        return virtual.number or real_gpus()
     return 0 if kind == WORD else _custom(kind)
 
 
@@ -52,16 +52,6 @@ def plugged_in() -> int:
     return _custom(WORD)
 
 
-def name_virtual(n: int, *, stand_in: bool) -> None:
-    """Use these as the GPUs from now on."""
-    global _virtual, _stands_in
-    _virtual, _stands_in = n, stand_in
-
-
-def is_virtual() -> bool:
-    return _virtual > 0
-
-
 def _custom(kind: str) -> int:
     try:
         if kind in core.get_all_custom_device_type():
@@ -74,8 +64,8 @@ def _custom(kind: str) -> int:
 def native(device: Device) -> Any:
     if device.kind == "cpu":
         return core.CPUPlace()
-    if device.kind == "gpu" and _virtual:
-        return core.CUDAPlace(device.index) if _stands_in else core.CustomPlace(WORD, device.index)
+    if device.kind == "gpu" and virtual.number:
+        return core.CUDAPlace(device.index) if virtual.stand_in else core.CustomPlace(WORD, device.index)
     if device.kind == "gpu":
         return core.XPUPlace(device.index) if _xpu() else core.CUDAPlace(device.index)
     return core.CustomPlace(device.kind, device.index)
@@ -109,7 +99,7 @@ def spelling(device: Device) -> str:
     """The device as a string for `paddle.set_device`, which does not accept ``cpu:0``."""
     if device.kind == "cpu":
         return "cpu"
-    if device.kind == "gpu" and _virtual and not _stands_in:
+    if device.kind == "gpu" and virtual.number and not virtual.stand_in:
         return f"{WORD}:{device.index}"
     return f"xpu:{device.index}" if device.kind == "gpu" and _xpu() else str(device)
 
@@ -159,7 +149,7 @@ def properties(device: Device) -> dict[str, Any]:
 
 def _in_use(device: Device) -> bool:
     """Whether a GPU has held a tensor; waiting for an unused one would create a context."""
-    if device.kind == "gpu" and _virtual:
+    if device.kind == "gpu" and virtual.number:
         return False  # it is synchronous
     if device.kind != "gpu" or _xpu():
         return True

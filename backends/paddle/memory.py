@@ -3,7 +3,7 @@
 import paddle
 from paddle.base import core
 
-from xdevice.backends.paddle.hardware import is_virtual, properties, real_gpus
+from xdevice.backends.paddle.hardware import properties, real_gpus, virtual
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 from xdevice.errors import TooLateError
@@ -15,7 +15,7 @@ _VIRTUAL = "CustomDevice error, the error code is : 2"
 
 
 def memory_stats(device: Device) -> MemoryStats:
-    if device.kind == "gpu" and is_virtual():
+    if device.kind == "gpu" and virtual.number:
         if paddle.__version__.startswith("2."):
             return {}  # 2.6 counts nothing of a plug-in's devices
         return {
@@ -43,7 +43,7 @@ def share(fraction: float | None) -> dict[str, str]:
     if core.host_memory_stat_peak_value("Allocated", 0):
         raise TooLateError("paddle has been used, and has its allocators; call share_gpus() before its first tensor")
     settings = {"FLAGS_allocator_strategy": "auto_growth"}
-    if fraction is not None and not is_virtual() and real_gpus():
+    if fraction is not None and not virtual.number and real_gpus():
         least = min(properties(Device("gpu", i))["total_memory"] or 0 for i in range(real_gpus()))
         settings["FLAGS_gpu_memory_limit_mb"] = str(int(fraction * least) >> 20)
     paddle.set_flags({**settings})
@@ -53,5 +53,5 @@ def share(fraction: float | None) -> dict[str, str]:
 def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
-    words = (*_WORDS, _VIRTUAL) if is_virtual() else _WORDS
+    words = (*_WORDS, _VIRTUAL) if virtual.number else _WORDS
     return isinstance(error, (RuntimeError, OSError)) and any(word in str(error) for word in words)

@@ -50,7 +50,7 @@ def watch(watcher: Watcher) -> Generator[None]:
 
 def unseen() -> Iterable[str]:
     yield "copies within a static graph"
-    if not hardware.is_virtual():
+    if not hardware.virtual.number:
         yield "copies by to_tensor, set_value and copy_, in a backward pass and by a DataLoader, on real GPUs"
 
 
@@ -97,9 +97,9 @@ class _Told:
         given = (*args, *kwargs.values()) if kwargs else args
         if name in _WAIT or (name == "getitem" and _has_mask(given[1:])):
             self._fetch("size", name, given[0], _COUNT)
-        elif name in ("numpy", "item") and not hardware.is_virtual():
+        elif name in ("numpy", "item") and not hardware.virtual.number:
             self._fetch("copy", name, given[0], _nbytes(given[0]) if name == "numpy" else given[0].element_size())
-        elif name == "copy_to" and not hardware.is_virtual():
+        elif name == "copy_to" and not hardware.virtual.number:
             self._tell("copy", name, given[0], device_of(given[0]), hardware.as_device(given[1]))
         elif found := mixture(name, given):
             on_gpus = [place for _, place in found if place.kind != "cpu"]

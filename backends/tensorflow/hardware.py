@@ -9,10 +9,9 @@ from tensorflow.python.eager import context  # the one place that knows whether 
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError
+from xdevice.kit.virtual_request import InUse
 
-_virtual = 0  # how many GPUs are virtual: logical CPUs, of which the first stays the CPU
-_stands_in = False  # whether they answer to TensorFlow's names for GPUs
-_first = 1  # which logical CPU is the first virtual GPU; a program may have split the CPU before them
+virtual = InUse()  # logical CPUs: of these the CPU is the first, or those into which a program has split it
 _build_info = tf.sysconfig.get_build_info  # which `virtual.answers` replaces
 
 
@@ -31,8 +30,8 @@ def kinds() -> tuple[str, ...]:
 
 
 def count(kind: str) -> int:
-    if _virtual and kind in ("cpu", "gpu"):
-        return _virtual if kind == "gpu" else _first
+    if virtual.number and kind in ("cpu", "gpu"):
+        return virtual.number if kind == "gpu" else virtual.first
     word = _word(kind)
     if is_running():
         return sum(is_own(device.name) for device in tf.config.list_logical_devices(word))
@@ -42,7 +41,7 @@ def count(kind: str) -> int:
 
 
 def native(device: Device) -> str:
-    if _virtual and device.kind == "gpu" and not _stands_in:
+    if virtual.number and device.kind == "gpu" and not virtual.stand_in:
         return f"/CPU:{device.index + 1}"
     return f"/{_word(device.kind)}:{device.index}"
 
@@ -67,7 +66,7 @@ def synchronize(devices: Sequence[Device]) -> None:
         return  # nothing has been asked of any device yet
     with tf.init_scope():  # inside a tf.function too: wait now, rather than add waiting to the graph
         for device in devices:
-            if device.kind != "cpu" and not (_virtual and device.kind == "gpu"):
+            if device.kind != "cpu" and not (virtual.number and device.kind == "gpu"):
                 with scope(device):
                     tf.raw_ops.SyncDevice()
     context.async_wait()  # CPUs compute at once, unless set_synchronous_execution(False) was called
@@ -76,32 +75,18 @@ def synchronize(devices: Sequence[Device]) -> None:
 def properties(device: Device) -> dict[str, object]:
     if device.kind == "cpu":
         return {}
-    details = tf.config.experimental.get_device_details(_physical(device))  # which does not tell the memory
+    behind = [p for p in tf.config.get_visible_devices(_word(device.kind)) for _ in range(_splits(p))]
+    details = tf.config.experimental.get_device_details(behind[device.index])  # which does not tell the memory
     capability = details.get("compute_capability")
     name = details.get("device_name", device.kind)
     return {"name": name, "compute_capability": capability and ".".join(map(str, capability))}
 
 
-def name_virtual(n: int, *, stand_in: bool, first: int = 1) -> None:
-    """From now on ``gpu:0`` … ``gpu:n-1`` are TensorFlow's logical CPUs from ``first`` on."""
-    global _virtual, _stands_in, _first
-    _virtual, _stands_in, _first = n, stand_in, first
-
-
-def is_virtual() -> bool:
-    return bool(_virtual)
-
-
-def first_virtual() -> int:
-    """Which logical CPU is the first virtual GPU."""
-    return _first
-
-
 def named(name: str) -> Device:
     """The device behind TensorFlow's own name for it, which calls a virtual GPU a CPU."""
     device = Device(name)
-    is_gpu = _virtual and device.kind == "cpu" and device.index >= _first
-    return Device("gpu", device.index - _first) if is_gpu else device
+    is_gpu = virtual.number > 0 and device.kind == "cpu" and device.index >= virtual.first
+    return Device("gpu", device.index - virtual.first) if is_gpu else device
 
 
 def is_own(name: str) -> bool:
@@ -142,9 +127,3 @@ def _first_logical(physical: tf.config.PhysicalDevice) -> Device:
             return Device(physical.device_type, before)
         before += _splits(visible)
     raise DeviceNotFoundError(f"{physical.name} is hidden by tf.config.set_visible_devices; name one that is visible")
-
-
-def _physical(device: Device) -> tf.config.PhysicalDevice:
-    """The hardware behind a logical device."""
-    behind = [p for p in tf.config.get_visible_devices(_word(device.kind)) for _ in range(_splits(p))]
-    return behind[device.index]

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tensorflow.python.eager import record  # the gradient tape
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
-from xdevice.backends.tensorflow.hardware import is_own, is_virtual, named, native, scope
+from xdevice.backends.tensorflow.hardware import is_own, named, native, scope, virtual
 from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError, TracedTensorError, UnknownPlacementError
@@ -188,7 +188,7 @@ def check_values(tensor: Any) -> None:
 
 def _on_host(*names: str) -> bool:
     """Whether all of these are CPUs: TensorFlow's copies from one to another share memory."""
-    return all("CPU:" in name for name in names) or is_virtual()
+    return all("CPU:" in name for name in names) or virtual.number > 0
 
 
 def _moved_apart(tensor: Any, device: Device) -> Any:

@@ -9,8 +9,8 @@ import torch
 
 from xdevice.contract import Extension
 
-linalg = Extension(vars(xp.linalg), torch.linalg)
-fft = Extension(vars(xp.fft), torch.fft)
+linalg = Extension(lambda: vars(xp.linalg), torch.linalg)
+fft = Extension(lambda: vars(xp.fft), torch.fft)
 
 
 def namespace() -> Mapping[str, Any]:

@@ -139,7 +139,8 @@ def copy_models(models: list[Any]) -> list[Any]:
     others = [model for model in models if not in_keras.is_keras(model)]
     found = dict(zip(map(id, ours), in_keras.copies(ours), strict=True))
     sequences = [model for model in others if isinstance(model, PackedSequence)]
-    found |= {id(packed): _copy_of(packed) for packed in sequences}
+    for packed in sequences:  # torch makes deep copies of leaves of its graph only
+        found[id(packed)] = type(packed)(*(None if part is None else part.clone() for part in packed))
     others = [model for model in others if not isinstance(model, PackedSequence)]
     try:
         copied = copy.deepcopy(others)
@@ -164,8 +165,3 @@ def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any],
     else:
         keys = [_pytree.keystr((key,)) for key, _ in definition.flatten_with_keys_fn(node)[0]]
     return list(parts), keys, lambda new: definition.unflatten_fn(new, context), context
-
-
-def _copy_of(packed: Any) -> Any:
-    """A copy with gradients; torch makes deep copies of leaves of its graph only."""
-    return type(packed)(*(None if part is None else part.clone() for part in packed))

@@ -126,13 +126,13 @@ class Fft(Maths, Protocol):
 
 @dataclass(frozen=True)
 class Extension:
-    """An extension that is there already, in place of a module: array-api-compat's ``linalg``, for example."""
+    """An extension, in place of a module: what gives its functions by name, and the framework's own module."""
 
-    functions: Mapping[str, Any]
-    own: ModuleType  # the framework's
+    functions: Callable[[], Mapping[str, Any]]
+    own: ModuleType
 
     def namespace(self) -> Mapping[str, Any]:
-        return self.functions
+        return self.functions()
 
     def module(self) -> ModuleType:
         return self.own

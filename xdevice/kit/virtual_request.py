@@ -41,6 +41,14 @@ class Request:
         self.lenient, self.races = lenient, races
 
 
+class InUse:
+    """The virtual GPUs of a framework in this process, as its adapter has made them."""
+
+    number = 0
+    stand_in = False  # whether they answer to the framework's own names for GPUs
+    first = 1  # which of the framework's CPUs is the first, where they are such
+
+
 _made: Request | None = None
 
 

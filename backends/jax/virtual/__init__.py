@@ -56,7 +56,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         ) from error
     if real or without_host:
         settings.update("jax_platforms", "cpu")
-    hardware.name_virtual(n)
+    hardware.virtual.number, hardware.virtual.stand_in = n, stand_in
     if stand_in:
         from xdevice.backends.jax.virtual import stand_in as gpus_of_jax  # replaces parts of JAX, so only on request
 

@@ -20,6 +20,7 @@ import jax
 
 from xdevice.backends.jax import hardware
 from xdevice.backends.jax.memory import living_on
+from xdevice.backends.jax.private_names import in_place_of
 from xdevice.backends.jax.virtual import dlpack, lists, lowerings
 from xdevice.device import Device
 from xdevice.kit import virtual_request
@@ -31,6 +32,7 @@ KERNELS = {"keras.src.backend.jax.rnn", "keras.src.backend.jax.nn"}
 
 _only_print = {"jax._src.debugging", "jax._src.environment_info"}  # JAX's modules that show devices to the user
 _platforms = "jax_platforms", "jax_platform_name"
+_IDS = re.compile(r"(?<=devices )\{[\d, ]+\}|(?<=device IDs )\[[\d, ]+\]")
 _default = "gpu"  # what lists give where no backend is named; a program may choose the CPU
 
 
@@ -51,10 +53,9 @@ def means_gpu(words: Any) -> bool:
 
 def _settings() -> None:
     """Apply a program's settings of platforms; its GPUs are host devices, and their number is fixed."""
-    kind: Any = type(jax.config)
-    update = kind.update
 
-    def set_(self: Any, name: str, value: Any) -> None:
+    @in_place_of("jax._src.config:Config.update")
+    def set_(update: Any, self: Any, name: str, value: Any) -> None:
         global _default
         if name == "jax_num_cpu_devices":
             return
@@ -62,8 +63,6 @@ def _settings() -> None:
             _default = "gpu" if means_gpu(value) else "cpu"
             return
         update(self, name, value)
-
-    kind.update = set_
 
 
 def _lists() -> None:
@@ -82,24 +81,21 @@ def _lists() -> None:
     def get_backend(platform: Any = None) -> Any:
         return true_get("cpu" if platform is not None and platform in WORDS else platform)
 
-    _name_cuda_in_errors()
+    if hasattr(lists.bridge, "_get_backend_uncached"):
+        in_place_of("jax._src.xla_bridge:_get_backend_uncached")(_name_cuda_in_errors)
     lists.replace({**lists.lists_from(devices), "default_backend": default_backend, "get_backend": get_backend})
-    alive: Any = jax.live_arrays
-    jax.live_arrays = lambda platform=None: alive("cpu" if platform in WORDS else platform)
+
+    @in_place_of("jax:live_arrays")
+    def live_arrays(alive: Any, platform: Any = None) -> Any:
+        return alive("cpu" if platform in WORDS else platform)
 
 
-def _name_cuda_in_errors() -> None:
+def _name_cuda_in_errors(get: Any, platform: Any = None) -> Any:
     """List CUDA among the backends in the error for one that JAX lacks."""
-    if (known := getattr(lists.bridge, "_get_backend_uncached", None)) is None:
-        return
-
-    def get(platform: Any = None) -> Any:
-        try:
-            return known(platform)
-        except RuntimeError as error:
-            raise RuntimeError(str(error).replace("['cpu']", "['cpu', 'cuda']")) from None
-
-    lists.bridge._get_backend_uncached = get
+    try:
+        return get(platform)
+    except RuntimeError as error:
+        raise RuntimeError(str(error).replace("['cpu']", "['cpu', 'cuda']")) from None
 
 
 def _words() -> None:
@@ -154,7 +150,7 @@ def _faces() -> None:
 
 def _faces_of_arrays(array: Any) -> None:
     platform = array.platform
-    array._check_and_rearrange = _with_shown_ids(array._check_and_rearrange)
+    in_place_of("jaxlib._jax:ArrayImpl._check_and_rearrange")(_with_shown_ids)
 
     def shown(self: Any) -> str:
         virtual = hardware.ordinal(next(iter(self.sharding.device_set)))
@@ -164,19 +160,14 @@ def _faces_of_arrays(array: Any) -> None:
     dlpack.start(array, _is_inner)
 
 
-def _with_shown_ids(check: Any) -> Any:
+def _with_shown_ids(check: Any, *args: Any) -> Any:
     """An error about the devices of an array's parts has the ids that a program sees."""
-    ids = re.compile(r"(?<=devices )\{[\d, ]+\}|(?<=device IDs )\[[\d, ]+\]")
-
-    def checked(*args: Any) -> Any:
-        try:
-            return check(*args)
-        except ValueError as error:
-            shown = {device.id: _global_id(device) for device in lists.gpus_in(hardware.every_device())}
-            said = ids.sub(lambda m: re.sub(r"\d+", lambda n: str(shown.get(int(n[0]), n[0])), m[0]), str(error))
-            raise ValueError(said) from None
-
-    return checked
+    try:
+        return check(*args)
+    except ValueError as error:
+        shown = {device.id: _global_id(device) for device in lists.gpus_in(hardware.every_device())}
+        said = _IDS.sub(lambda m: re.sub(r"\d+", lambda n: str(shown.get(int(n[0]), n[0])), m[0]), str(error))
+        raise ValueError(said) from None
 
 
 def _face(attribute: Any, show: Any) -> property:
@@ -188,7 +179,7 @@ def _face(attribute: Any, show: Any) -> property:
 
 def _global_id(device: Any) -> int:
     """Where it is among the GPUs of all processes."""
-    return int(device.process_index * hardware.virtual_gpus() + hardware.ordinal(device) - 1)
+    return int(device.process_index * hardware.virtual.number + hardware.ordinal(device) - 1)
 
 
 _peaks: dict[int, tuple[int, int, int]] = {}

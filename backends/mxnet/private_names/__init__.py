@@ -1,6 +1,8 @@
 """The private names of MXNet that this adapter replaces or reads: see ``names.txt``."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from xdevice.kit import private_names
 
@@ -31,3 +33,8 @@ VIRTUAL, STAND_IN = _lists["VIRTUAL"], _lists["STAND_IN"]  # the first is empty:
 NAMES = [*STAND_IN, *_lists["OTHERS"]]
 
 in_place_of = partial(private_names.in_place_of, NAMES)
+
+
+def in_library(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a function to take the place of one of MXNet's library, which it is given before the arguments."""
+    return in_place_of(f"mxnet.base:_LIB.{name}")

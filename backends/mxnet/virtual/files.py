@@ -7,7 +7,7 @@ are rewritten after it has written them, and arrays that say ``gpu(i)`` are move
 import ctypes
 import math
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from mmap import ACCESS_COPY, ACCESS_WRITE, mmap
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 import mxnet as mx
 from mxnet.ndarray.sparse import _ndarray_cls
 
-from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL
+from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL, existing
+from xdevice.backends.mxnet.private_names import in_library
 from xdevice.kit import dlpack
 
 _CPU, _GPU = 1, 2
@@ -25,20 +26,19 @@ _PARTS = {0: 0, 1: 1, 2: 2}  # how many arrays of indices a dense one has, one o
 _BYTES = 4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2  # of each type, by MXNet's number
 
 
-def start(library: Any, checked: Callable[[int], int]) -> None:
-    """Replace the library's functions that write and read arrays; ``checked`` refuses a GPU that does not exist."""
-    save, save_raw = library.MXNDArraySave, library.MXNDArraySaveRawBytes
-    load, load_buffer = library.MXNDArrayLoad, library.MXNDArrayLoadFromBuffer
-    load_raw = library.MXNDArrayLoadFromRawBytes
+def start(library: Any) -> None:
+    """Replace the library's functions that write and read arrays."""
 
-    def saved(name: Any, *rest: Any) -> int:
+    @in_library("MXNDArraySave")
+    def saved(save: Any, name: Any, *rest: Any) -> int:
         status: int = save(name, *rest)
         if status == 0 and (path := _path(name)).is_file():
             with path.open("r+b") as file, mmap(file.fileno(), 0, access=ACCESS_WRITE) as data:
                 _name_gpus(data, _places(data))
         return status
 
-    def saved_raw(handle: Any, length: Any, pointer: Any) -> int:
+    @in_library("MXNDArraySaveRawBytes")
+    def saved_raw(save_raw: Any, handle: Any, length: Any, pointer: Any) -> int:
         status: int = save_raw(handle, length, pointer)
         address = ctypes.cast(pointer._obj, ctypes.c_void_p).value
         if status == 0 and address is not None:
@@ -46,58 +46,56 @@ def start(library: Any, checked: Callable[[int], int]) -> None:
             _name_gpus(data, _places(data, 0, 1))
         return status
 
-    def loaded(name: Any, count: Any, handles: Any, *names: Any) -> int:
+    @in_library("MXNDArrayLoad")
+    def loaded(load: Any, name: Any, count: Any, handles: Any, *names: Any) -> int:
         status: int = load(name, count, handles, *names)
         if status == 0 and count._obj.value and (path := _path(name)).is_file():
             with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_COPY) as data:
                 put_all(data, handles._obj)
         return status
 
-    def loaded_buffer(buffer: Any, size: Any, count: Any, handles: Any, *names: Any) -> int:
-        status: int = load_buffer(buffer, size, count, handles, *names)
+    @in_library("MXNDArrayLoadFromBuffer")
+    def loaded_buffer(load: Any, buffer: Any, size: Any, count: Any, handles: Any, *names: Any) -> int:
+        status: int = load(buffer, size, count, handles, *names)
         if status == 0 and count._obj.value:
             put_all(getattr(buffer, "value", buffer), handles._obj)
         return status
 
-    def loaded_raw(pointer: Any, length: Any, handle: Any) -> int:
-        status: int = load_raw(pointer, length, handle)
+    @in_library("MXNDArrayLoadFromRawBytes")
+    def loaded_raw(load: Any, pointer: Any, length: Any, handle: Any) -> int:
+        status: int = load(pointer, length, handle)
         index = _gpu(pointer, next(_places(pointer, 0, 1), None)) if status == 0 else None
         if index is not None:
-            handle._obj.value = _moved(library, handle._obj.value, checked(index))
+            handle._obj.value = _moved(library, handle._obj.value, existing(index))
         return status
 
     def put_all(data: Any, handles: Any) -> None:
         for i, at in enumerate(_places(data)):
             if (index := _gpu(data, at)) is not None:
-                handles[i] = _moved(library, handles[i], checked(index))
+                handles[i] = _moved(library, handles[i], existing(index))
 
-    library.MXNDArraySave, library.MXNDArraySaveRawBytes = saved, saved_raw
-    library.MXNDArrayLoad, library.MXNDArrayLoadFromBuffer = loaded, loaded_buffer
-    library.MXNDArrayLoadFromRawBytes = loaded_raw
-    _start_dlpack(library, checked)
+    _start_dlpack(library)
 
 
-def _start_dlpack(library: Any, checked: Callable[[int], int]) -> None:
-    export, take = library.MXNDArrayToDLPack, library.MXNDArrayFromDLPackEx
-
-    def exported(handle: Any, tensor: Any) -> int:
+def _start_dlpack(library: Any) -> None:
+    @in_library("MXNDArrayToDLPack")
+    def exported(export: Any, handle: Any, tensor: Any) -> int:
         status: int = export(handle, tensor)
         device = dlpack.device_at(tensor._obj.value)
         if status == 0 and device[0] == dlpack.CPU and device[1] >= FIRST_VIRTUAL:
             device[:] = [dlpack.CUDA, device[1] - FIRST_VIRTUAL]
         return status
 
-    def taken(tensor: Any, transient: Any, handle: Any) -> int:
+    @in_library("MXNDArrayFromDLPackEx")
+    def taken(take: Any, tensor: Any, transient: Any, handle: Any) -> int:
         device = dlpack.device_at(getattr(tensor, "value", None) or ctypes.addressof(tensor._obj))
         kind, index = device
         if kind == dlpack.CUDA:
             device[:] = [dlpack.CPU, 0]
         status: int = take(tensor, transient, handle)
         if status == 0 and kind == dlpack.CUDA:
-            handle._obj.value = _moved(library, handle._obj.value, checked(index))
+            handle._obj.value = _moved(library, handle._obj.value, existing(index))
         return status
-
-    library.MXNDArrayToDLPack, library.MXNDArrayFromDLPackEx = exported, taken
 
 
 def _path(name: Any) -> Path:

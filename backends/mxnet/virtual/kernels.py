@@ -9,19 +9,18 @@ from typing import Any
 
 import mxnet as mx
 import numpy as np
-from mxnet.ndarray import register as _register
 
 from xdevice.backends.mxnet import mixing
+from xdevice.backends.mxnet.private_names import in_place_of
 from xdevice.backends.mxnet.virtual import half
 from xdevice.backends.mxnet.virtual.half import WIDER
 
-register: Any = _register
 public: Any = mx
 
 
 def start() -> None:
     """Let operations on GPUs have these kernels."""
-    register._imperative_invoke = _rounding(register._imperative_invoke)
+    in_place_of("mxnet.ndarray.register:_imperative_invoke")(_rounding)
     half.start()
     operations = public.ndarray.numpy._op._api_internal
     operations.tensordot = _rounding_function(operations.tensordot)
@@ -45,20 +44,19 @@ def _wide(values: Any) -> list[Any]:
     return [_cast(value, "float32") if _is_half(value) else value for value in values]
 
 
-def _rounding(invoke: Callable[..., Any]) -> Callable[..., Any]:
-    def call(handle: Any, given: Any, keys: Any, values: Any, out: Any, *rest: Any) -> Any:
-        if mixing.name_of(handle) not in WIDER or not any(map(_is_half, given)):
-            return invoke(handle, given, keys, values, out, *rest)
-        made = invoke(handle, _wide(given), keys, values, None, *rest)
-        several = isinstance(made, list)
-        results = [_cast(each, "float16") for each in (made if several else [made])]
-        if out is None:
-            return results if several else results[0]
-        for result, there in zip(results, out if isinstance(out, (list, tuple)) else [out], strict=False):
-            result.copyto(there)
-        return out
-
-    return call
+def _rounding(  # noqa: PLR0913, PLR0917  (MXNet's signature)
+    invoke: Callable[..., Any], handle: Any, given: Any, keys: Any, values: Any, out: Any, *rest: Any
+) -> Any:
+    if mixing.name_of(handle) not in WIDER or not any(map(_is_half, given)):
+        return invoke(handle, given, keys, values, out, *rest)
+    made = invoke(handle, _wide(given), keys, values, None, *rest)
+    several = isinstance(made, list)
+    results = [_cast(each, "float16") for each in (made if several else [made])]
+    if out is None:
+        return results if several else results[0]
+    for result, there in zip(results, out if isinstance(out, (list, tuple)) else [out], strict=False):
+        result.copyto(there)
+    return out
 
 
 def _rounding_function(run: Callable[..., Any]) -> Callable[..., Any]:

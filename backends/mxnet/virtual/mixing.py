@@ -8,54 +8,47 @@ from a virtual GPU it does not, so what an updater is given is not looked at.
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import mxnet as mx
-from mxnet.kvstore import kvstore
 
 from xdevice.backends.mxnet import mixing
+from xdevice.backends.mxnet.private_names import in_library, in_place_of
 
 _HOST = 1
-_store: Any = kvstore
 _updating = threading.local()
 
 
-def start(library: Any) -> None:
+def start() -> None:
     """Let the functions of the library that run an operation look at its arguments first."""
-    library.MXImperativeInvokeEx = _operator(library.MXImperativeInvokeEx)
-    library.MXNetFuncCall = _function(library.MXNetFuncCall)
-    wrapper = _store._updater_wrapper
-    _store._updater_wrapper = lambda updater: wrapper(_unwatched(updater))
+    in_library("MXImperativeInvokeEx")(_operator)
+    in_library("MXNetFuncCall")(_function)
+
+    @in_place_of("mxnet.kvstore.kvstore:_updater_wrapper")
+    def wrapped(wrap: Any, updater: Callable[..., None]) -> Any:
+        return wrap(partial(_unwatched, updater))
 
 
-def _unwatched(updater: Callable[..., None]) -> Callable[..., None]:
-    def update(*args: Any) -> None:
-        _updating.now = True
-        try:
-            updater(*args)
-        finally:
-            _updating.now = False
-
-    return update
+def _unwatched(updater: Callable[..., None], *args: Any) -> None:
+    _updating.now = True
+    try:
+        updater(*args)
+    finally:
+        _updating.now = False
 
 
-def _operator(run: Callable[..., int]) -> Callable[..., int]:
-    def call(operator: Any, n: Any, inputs: Any, *rest: Any) -> int:
-        if n.value > 1:
-            _check(inputs[: n.value], lambda: mixing.name_of(operator.value))
-        return run(operator, n, inputs, *rest)
-
-    return call
+def _operator(run: Callable[..., int], operator: Any, n: Any, inputs: Any, *rest: Any) -> int:
+    if n.value > 1:
+        _check(inputs[: n.value], lambda: mixing.name_of(operator.value))
+    return run(operator, n, inputs, *rest)
 
 
-def _function(run: Callable[..., int]) -> Callable[..., int]:
-    def call(function: Any, values: Any, kinds: Any, n: Any, *rest: Any) -> int:
-        given = mixing.arrays_of(values, kinds, n.value)
-        if len(given) > 1:
-            _check(given, lambda: mixing.function_name(function.value))
-        return run(function, values, kinds, n, *rest)
-
-    return call
+def _function(run: Callable[..., int], function: Any, values: Any, kinds: Any, n: Any, *rest: Any) -> int:
+    given = mixing.arrays_of(values, kinds, n.value)
+    if len(given) > 1:
+        _check(given, lambda: mixing.function_name(function.value))
+    return run(function, values, kinds, n, *rest)
 
 
 def _check(handles: Sequence[Any], name: Callable[[], str]) -> None:

@@ -29,7 +29,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         )
     names = private_names.STAND_IN if stand_in else private_names.VIRTUAL
     check(names, "paddle", hardware.build()["version"], private_names.LAST_TRIED, imported_only=False)
-    hardware.name_virtual(n, stand_in=stand_in)
+    hardware.virtual.number, hardware.virtual.stand_in = n, stand_in
     repairs.apply()
     if stand_in:
         from xdevice.backends.paddle.virtual import stand_in as gpus_of_paddle

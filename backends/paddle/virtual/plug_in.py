@@ -70,19 +70,15 @@ def recipe() -> plugins.Recipe:
             "choose another framework with use('torch')"
         )
     package = _package()
+    version = re.search(r"full_version *= *'(\d+\.\d+)", (package / "version" / "__init__.py").read_text())
     return plugins.Recipe(
         name="xdevice_virtual_gpu",
-        purpose=f"virtual GPUs for paddle {_version(package)}",
+        purpose=f"virtual GPUs for paddle {version[1] if version else ''}",
         source=_SOURCE,
         key=key(package),
         standard="c++17",
         include=(package / "include",),
     )
-
-
-def _version(package: Path) -> str:
-    found = re.search(r"full_version *= *'(\d+\.\d+)", (package / "version" / "__init__.py").read_text())
-    return found[1] if found else ""
 
 
 def key(package: Path) -> str:

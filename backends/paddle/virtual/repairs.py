@@ -6,15 +6,14 @@ create tensors on the default device: build and step them within ``scope(device)
 model to the default device.
 """
 
-from functools import wraps
 from typing import Any
 
 import paddle
-from paddle import _C_ops, _legacy_C_ops  # the modules in which layers look up operations
 from paddle.base import core
 
 from xdevice.backends.paddle import hardware
 from xdevice.backends.paddle.placement import device_of, move
+from xdevice.backends.paddle.private_names import in_place_of
 
 
 def apply() -> None:
@@ -38,32 +37,27 @@ def _mend_writing_to_arguments() -> None:
     That of `RMSProp` refuses the separate copies that it is given of a tensor to read and to write; those of
     `GradScaler`, and of recurrent layers when they are made, leave on the CPU what they wrote.
     """
-    written = (_C_ops, "rmsprop_"), (_legacy_C_ops, "check_finite_and_unscale"), (_legacy_C_ops, "coalesce_tensor")
-    for home, name in written:
-        setattr(home, name, _on_the_host(getattr(home, name)))
+    for name in ("_C_ops:rmsprop_", "_legacy_C_ops:check_finite_and_unscale", "_legacy_C_ops:coalesce_tensor"):
+        in_place_of(f"paddle.{name}")(_on_the_host)
 
 
-def _on_the_host(operation: Any) -> Any:
-    @wraps(operation)
-    def mended(*args: Any, **kwargs: Any) -> Any:
-        copies: dict[int, tuple[Any, Any]] = {}
+def _on_the_host(operation: Any, *args: Any, **kwargs: Any) -> Any:
+    copies: dict[int, tuple[Any, Any]] = {}
 
-        def on_host(value: Any) -> Any:
-            if isinstance(value, list):
-                return [on_host(each) for each in value]
-            if not isinstance(value, paddle.Tensor) or not value.place.is_custom_place():
-                return value
-            if id(value) not in copies:
-                copies[id(value)] = value, value._copy_to(core.CPUPlace(), True)
-            return copies[id(value)][1]
+    def on_host(value: Any) -> Any:
+        if isinstance(value, list):
+            return [on_host(each) for each in value]
+        if not isinstance(value, paddle.Tensor) or not value.place.is_custom_place():
+            return value
+        if id(value) not in copies:
+            copies[id(value)] = value, value._copy_to(core.CPUPlace(), True)
+        return copies[id(value)][1]
 
-        result = operation(*map(on_host, args), **{name: on_host(value) for name, value in kwargs.items()})
-        for tensor, written in copies.values():
-            back = written._copy_to(tensor.place, True)
-            tensor.value().get_tensor()._share_data_with(back.value().get_tensor())
-        return result
-
-    return mended
+    result = operation(*map(on_host, args), **{name: on_host(value) for name, value in kwargs.items()})
+    for tensor, written in copies.values():
+        back = written._copy_to(tensor.place, True)
+        tensor.value().get_tensor()._share_data_with(back.value().get_tensor())
+    return result
 
 
 def _mend_random_state() -> None:
@@ -72,14 +66,11 @@ def _mend_random_state() -> None:
     `paddle.get_rng_state` returned another generator's state, so gradient checkpointing used different dropout masks
     in backward.
     """
-    states: Any = core
-    generator = states.default_custom_device_generator
 
-    def mended(place: Any) -> Any:
-        virtual = place.get_device_type() == hardware.WORD
-        return states.default_cpu_generator() if virtual else generator(place)
-
-    states.default_custom_device_generator = mended
+    @in_place_of("paddle.base.core:default_custom_device_generator")
+    def generator_of(generator: Any, place: Any) -> Any:
+        states: Any = core
+        return states.default_cpu_generator() if place.get_device_type() == hardware.WORD else generator(place)
 
 
 class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # Any to mypy unless installed
@@ -105,14 +96,9 @@ class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore] 
 
 
 def _mend_embedding() -> None:
-    operations: Any = _C_ops
-    embedding = operations.embedding
-
-    @wraps(embedding)
-    def mended(x: Any, weight: Any, padding_idx: int = -1, sparse: bool = False) -> Any:
+    @in_place_of("paddle._C_ops:embedding")
+    def mended(embedding: Any, x: Any, weight: Any, padding_idx: int = -1, sparse: bool = False) -> Any:
         learnt = isinstance(weight, paddle.Tensor) and not weight.stop_gradient
         if learnt and not sparse and paddle.is_grad_enabled() and weight.place.is_custom_place():
             return _Embedding.apply(weight, embedding, x, (padding_idx, sparse))
         return embedding(x, weight, padding_idx, sparse)
-
-    operations.embedding = mended

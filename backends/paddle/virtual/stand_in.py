@@ -14,7 +14,6 @@ tensors say that they are on the CPU, and so does what a layer of `paddle.jit.lo
 
 import os
 import sys
-from functools import wraps
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ import paddle
 from paddle.base import core as _core
 
 from xdevice.backends.paddle.hardware import WORD
+from xdevice.backends.paddle.private_names import in_place_of
 from xdevice.backends.paddle.virtual import streams
 from xdevice.kit import virtual_memory
 
@@ -172,15 +172,10 @@ def _let_nccl_be_gloo() -> None:
 
 
 def _run_static_graphs_on_the_cpu() -> None:
-    executor: Any = paddle.static.Executor
-    make = executor.__init__
-
-    @wraps(make)
-    def started(self: Any, place: Any = None) -> None:
+    @in_place_of("paddle.static:Executor.__init__")
+    def started(make: Any, self: Any, place: Any = None) -> None:
         place = _framework._current_expected_place_() if place is None else _framework._get_paddle_place(place)
         make(self, core.CPUPlace() if isinstance(place, core.CUDAPlace) else place)
-
-    executor.__init__ = started
 
 
 def current() -> int:
@@ -205,15 +200,13 @@ def _count(n: int) -> None:
 
 
 def _describe(total: int) -> None:
-    properties = core.get_device_properties
-
-    def get_device_properties(*args: Any) -> Any:
+    @in_place_of("paddle.base.core:get_device_properties")
+    def get_device_properties(properties: Any, *args: Any) -> Any:
         if len(args) == 1 or args[0] in (WORD, "gpu"):
             core.CUDAPlace(max(args[-1], 0))  # raises where there is no such GPU; -1 is the current one
             return _gpuDeviceProperties("xdevice virtual GPU", *_CAPABILITY, total, 1)
         return properties(*args)
 
-    core.get_device_properties = get_device_properties
     core.gpu_memory_available = lambda *_: total
     cuda: Any = sys.modules["paddle.device.cuda"]
     # paddle.device in sys.modules is not the object whose globals its functions read

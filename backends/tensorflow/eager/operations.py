@@ -18,7 +18,7 @@ from tensorflow.python import pywrap_tfe  # the three functions, which every ope
 from tensorflow.python.eager import context, core  # in which scope this thread is; the short way given up
 from tensorflow.python.framework import op_def_registry  # what an operation calls its arguments
 
-from xdevice.backends.tensorflow.hardware import count, is_virtual
+from xdevice.backends.tensorflow.hardware import count, virtual
 from xdevice.backends.tensorflow.placement import placed, role, variable_of
 from xdevice.device import Device
 
@@ -218,7 +218,7 @@ def _operand(value: Any, name: str, tensor: Any) -> Iterator[Operand]:
     elif tensor.backing_device != tensor.device:
         yield Operand(value, name, HOST, dtype, shape, True)
         return
-    elif dtype == tf.int32 and place is HOST and not is_virtual():
+    elif dtype == tf.int32 and place is HOST and not virtual.number:
         return  # so those on the host may be a real GPU's
     yield Operand(value, name, place, dtype, shape)
 
@@ -232,7 +232,7 @@ def here() -> Device:
 
 @lru_cache(maxsize=1)
 def _default() -> Device:
-    return Device("gpu", 0) if count("gpu") and not is_virtual() else HOST
+    return Device("gpu", 0) if count("gpu") and not virtual.number else HOST
 
 
 def is_function(operation: str) -> bool:

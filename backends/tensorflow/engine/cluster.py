@@ -17,7 +17,7 @@ from tensorflow.python.distribute.collective_all_reduce_strategy import Collecti
 from tensorflow.python.eager import context  # which settles how TensorFlow starts
 
 from xdevice.backends.tensorflow.collectives import apart
-from xdevice.backends.tensorflow.hardware import count, is_running, is_virtual, scope
+from xdevice.backends.tensorflow.hardware import count, is_running, scope, virtual
 from xdevice.backends.tensorflow.placement import arrived, device_of
 from xdevice.contract import Job
 from xdevice.device import Device
@@ -50,7 +50,7 @@ class _Ring:
     @cached_property
     def device(self) -> Device:
         """Where vectors meet: each process's own GPU, by NCCL, if every one has its own; else the CPU."""
-        if is_virtual() or not tf.test.is_built_with_gpu_support():
+        if virtual.number or not tf.test.is_built_with_gpu_support():
             return _CPU
         with scope(_CPU):
             own = tf.constant([int(count("gpu") > self._own_gpu.index)], tf.int64)

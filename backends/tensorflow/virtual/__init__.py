@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from xdevice.backends.tensorflow import private_names
-from xdevice.backends.tensorflow.hardware import is_running, name_virtual, named
+from xdevice.backends.tensorflow.hardware import is_running, named, virtual
 from xdevice.backends.tensorflow.private_names import in_place_of
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
@@ -42,7 +42,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     check(names, "tensorflow", tf.__version__, private_names.LAST_TRIED, imported_only=False)
     for word in {physical.device_type for physical in real}:
         tf.config.set_visible_devices([], word)
-    name_virtual(n, stand_in=stand_in)
+    virtual.number, virtual.stand_in = n, stand_in
     _feed_control_flow()
     if stand_in:
         from xdevice.backends.tensorflow.virtual import stand_in as gpus_of_tf  # it replaces parts of TensorFlow
@@ -51,8 +51,9 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         return
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(n + 1)])
     _leave_out_the_cpu()
-    for i in range(n):
-        spell(Device("gpu", i), _names(i + 1))
+    homes = "/", "/device:", "/job:localhost/replica:0/task:0/device:"
+    for i in range(n):  # what TensorFlow, and only TensorFlow, calls this CPU
+        spell(Device("gpu", i), [f"{home}{word}:{i + 1}" for home in homes for word in ("CPU", "cpu")])
 
 
 def _feed_control_flow() -> None:
@@ -90,9 +91,3 @@ def _cpu(n: int) -> tf.config.PhysicalDevice:
     raise VirtualDeviceError(
         f"{n} virtual GPUs were asked for, but tensorflow's CPU is hidden; leave out tf.config.set_visible_devices"
     )
-
-
-def _names(index: int) -> list[str]:
-    """What TensorFlow, and only TensorFlow, calls this CPU."""
-    homes = "/", "/device:", "/job:localhost/replica:0/task:0/device:"
-    return [f"{home}{word}:{index}" for home in homes for word in ("CPU", "cpu")]

@@ -34,7 +34,7 @@ def _counted(config: Any) -> Any:
     made.CopyFrom(config)
     there, asked = hardware.count("gpu"), config.device_count
     gpus = min(asked["GPU"], there) if "GPU" in asked else there
-    made.device_count["CPU"], made.device_count["GPU"] = gpus + hardware.first_virtual(), 0
+    made.device_count["CPU"], made.device_count["GPU"] = gpus + hardware.virtual.first, 0
     return made
 
 

@@ -72,7 +72,7 @@ def to_real(name: Any) -> Any:
     """The runtime's name: GPU:i is its CPU:i+1, if the CPU is not split; what is real already stays."""
     if not isinstance(name, str):
         return name
-    first = hardware.first_virtual()
+    first = hardware.virtual.first
     return _GPU.sub(lambda m: f"CPU:{int(m[1]) + first if (m[1] or '*') != '*' else first}", name)
 
 
@@ -83,7 +83,7 @@ def to_shown(name: Any) -> Any:
 
 
 def _shown(host: re.Match[str]) -> str:
-    index = int(host[1]) - hardware.first_virtual()
+    index = int(host[1]) - hardware.virtual.first
     return f"GPU:{index}" if index >= 0 else host[0]
 
 
@@ -108,7 +108,7 @@ def _list_physical(gpus: list[Any]) -> None:
         made = config(self)
         seen = [g for g in self._visible_device_list if g.device_type == "GPU"]
         gpus_seen = sum(len(self._virtual_device_map.get(g) or [g]) for g in seen)
-        made.device_count["CPU"] = gpus_seen + hardware.first_virtual()
+        made.device_count["CPU"] = gpus_seen + hardware.virtual.first
         made.device_count["GPU"] = 0
         made.ClearField("gpu_options")
         return made
@@ -130,8 +130,8 @@ def _split_the_cpu() -> None:
     @in_place_of("tensorflow.python.eager.context:Context.set_logical_device_configuration")
     def set_parts(split: Any, self: Any, device: Any, parts: Any) -> None:
         split(self, device, parts)
-        if device.device_type == "CPU" and len(parts) != hardware.first_virtual():
-            hardware.name_virtual(hardware.count("gpu"), stand_in=True, first=len(parts))
+        if device.device_type == "CPU" and len(parts) != hardware.virtual.first:
+            hardware.virtual.first = len(parts)
             to_shown.cache_clear()
             self._set_device("", self.device_spec)  # GPU 0 has another name from now on
 
@@ -146,7 +146,7 @@ def _list_logical() -> None:
         server = self._server_def or self._collective_ops_server_def
         here = f"/job:{server.job_name}/replica:0/task:{server.task_index}/" if server is not None else "/device:"
         self._num_gpus = sum(name.startswith((here, "/device:")) for name in gpus)  # the others are other processes'
-        hardware.name_virtual(self._num_gpus, stand_in=True, first=hardware.first_virtual())
+        hardware.virtual.number = self._num_gpus
 
     kind = context.Context
     kind.list_logical_devices = _without_gpus_for_kernels(kind.list_logical_devices)
@@ -171,7 +171,7 @@ def _place() -> None:
     def set_device(self: Any, name: str, spec: Any) -> None:
         real = to_real(_existing(self, name)) or ""
         # GPU 0, where nothing says where
-        put(self, real if _TYPED.search(real) else f"{real}/device:CPU:{hardware.first_virtual()}", spec)
+        put(self, real if _TYPED.search(real) else f"{real}/device:CPU:{hardware.virtual.first}", spec)
 
     def begin_thread(self: Any) -> None:
         current = context.context()

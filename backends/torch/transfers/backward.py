@@ -41,7 +41,10 @@ class _Watched(Wrapped):
             return self._engine.run_backward(*args, **kwargs)
         finally:
             place.here = None  # autograd's threads may keep the rest for a moment
-            _restore(outer)
+            if outer is None and hasattr(core, "_remove_obj_from_tls"):  # new in torch 2.13
+                core._remove_obj_from_tls(_KEY)
+            else:
+                core._stash_obj_in_tls(_KEY, outer)
 
     def end(self) -> None:
         """Watch no more, where another has been wrapped around it."""
@@ -76,10 +79,3 @@ def is_autograds(frame: FrameType | None) -> bool:
 
 def _stashed() -> _Caller | None:
     return core._get_obj_in_tls(_KEY) if core._is_key_in_tls(_KEY) else None
-
-
-def _restore(outer: _Caller | None) -> None:
-    if outer is None and hasattr(core, "_remove_obj_from_tls"):  # new in torch 2.13
-        core._remove_obj_from_tls(_KEY)
-    else:
-        core._stash_obj_in_tls(_KEY, outer)

@@ -74,14 +74,11 @@ def _copies(operation: str, tensors: Sequence[torch.Tensor | None], flag: bool) 
 def _between(operation: str, source: torch.Tensor, target: torch.Tensor, non_blocking: bool) -> Iterator[Copy]:
     if source.device == target.device:
         return
-    size = sum(part.numel() * part.element_size() for part in _parts(source))
+    parts = (source._indices(), source._values()) if source.layout is torch.sparse_coo else (source,)
+    size = sum(part.numel() * part.element_size() for part in parts)
     host = next((tensor for tensor in (source, target) if tensor.is_cpu and tensor.layout is torch.strided), None)
     pinned, address = (False, 0) if host is None else (host.is_pinned(), host.data_ptr())
     yield Copy("copy", operation, size, known(source.device), known(target.device), non_blocking, pinned, address)
-
-
-def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    return (tensor._indices(), tensor._values()) if tensor.layout is torch.sparse_coo else (tensor,)
 
 
 def _of_indices(

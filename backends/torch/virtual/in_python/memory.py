@@ -171,10 +171,6 @@ def _readable(tensor: Tensor) -> Tensor:
     return lazy_like(to_host(tensor), tensor) if tensor.device.type == NAME else tensor
 
 
-def _zeros(size: Sequence[int], *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
-    return to_virtual(torch.zeros(size, dtype=dtype, device="cpu"), index_of(device))
-
-
 # Operations on sizes and strides. torch composes all other views from these.
 _VIEWS = """
     as_strided view _reshape_alias unfold view_as_real view_as_complex is_set_to
@@ -191,7 +187,7 @@ def register(ours: Any) -> None:
     ours.impl("_pin_memory", factories.pin, "CPU")
     ours.impl("is_pinned", factories.is_pinned, "CPU")
     # torch's lazy zeros have no memory, and only its own kernels can read them
-    ours.impl("_efficientzerotensor", _zeros, key)
+    ours.impl("_efficientzerotensor", _empty(torch.zeros), key)
     ours.impl("_copy_from", _copy, key)
     ours.impl("_to_copy", _to_copy, key)
     for lazy in ("Conjugate", "Negative"):  # otherwise both torch and _copy would resolve the bit

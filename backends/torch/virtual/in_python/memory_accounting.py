@@ -5,10 +5,10 @@ runs when the memory is freed, in any thread.
 """
 
 import re
-import weakref
 from collections import deque
 from threading import Lock
-from typing import Any, NoReturn
+from typing import NoReturn
+from weakref import finalize
 
 import torch
 
@@ -18,15 +18,7 @@ _held: list[int] = []  # bytes now, by device
 _most: list[int] = []  # the largest number so far
 _lock = Lock()
 
-
-class _Entry(weakref.ref):  # type: ignore[type-arg]  # of a storage; generic only for checkers
-    __slots__ = ("index", "size")
-
-    index: int
-    size: int
-
-
-_entries: set[_Entry] = set()
+# What is freed is queued: that may happen at any moment, even while this thread holds the lock.
 _freed: deque[tuple[int, int]] = deque()
 
 
@@ -38,14 +30,13 @@ def enter(tensor: torch.Tensor, index: int) -> None:
     """Count the memory of a new tensor."""
     in_use().use(True)
     storage = tensor.untyped_storage()
-    entry = _Entry(storage, _strike)
-    entry.index, entry.size = index, storage.nbytes()
+    size = storage.nbytes()
     with _lock:
         _settle()
-        if in_use().limited and _held[index] + entry.size > in_use().capacity:
-            out_of_memory(index, entry.size)
-        _entries.add(entry)
-        _held[index] += entry.size
+        if in_use().limited and _held[index] + size > in_use().capacity:
+            out_of_memory(index, size)
+        finalize(storage, _freed.append, (index, size)).atexit = False
+        _held[index] += size
         _most[index] = max(_most[index], _held[index])
 
 
@@ -71,12 +62,6 @@ def _readable(size: int) -> str:
         if size >= 1 << bits:
             return f"{size / (1 << bits):.2f} {unit}"
     return f"{size} bytes"
-
-
-# May run at any moment, even while this thread holds the lock, so it only queues the entry.
-def _strike(entry: Any, strike: Any = _entries.discard, queue: Any = _freed.append) -> None:
-    strike(entry)
-    queue((entry.index, entry.size))
 
 
 def _settle() -> None:

@@ -1,5 +1,6 @@
 """DTensor on virtual GPUs: its random numbers, and how attention is sharded."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,8 +31,8 @@ def replace() -> None:
     whole._op_dispatcher._custom_op_handlers[aten._fused_sdp_choice.default] = _choose_attention
     flash = aten._scaled_dot_product_flash_attention_for_cpu.default
     backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
-    register_sharding(flash)(_attention)
-    register_sharding(backward)(_attention_backward)
+    register_sharding(flash)(partial(_by_batch_and_head, 2, 3))
+    register_sharding(backward)(partial(_by_batch_and_head, 3, 6))
 
 
 def _choose_attention(op: Any, args: Any, options: Any) -> int:
@@ -41,17 +42,7 @@ def _choose_attention(op: Any, args: Any, options: Any) -> int:
     return chosen
 
 
-# Attention may be sharded by batch and by head, as DTensor shards it by CUDA's kernels. A mask is whole everywhere.
-
-
-def _attention(*args: Any, attn_mask: Any = None, **options: Any) -> _Shardings:
-    return _by_batch_and_head(2, 3, len(args) - 3, attn_mask)
-
-
-def _attention_backward(*args: Any, attn_mask: Any = None, **options: Any) -> _Shardings:
-    return _by_batch_and_head(3, 6, len(args) - 6, attn_mask)
-
-
-def _by_batch_and_head(made: int, taken: int, numbers: int, attn_mask: Any) -> _Shardings:
-    mask = [] if attn_mask is None else [Replicate()]
-    return [([place] * made, [place] * taken + [None] * numbers + mask) for place in (Replicate(), Shard(0), Shard(1))]
+def _by_batch_and_head(made: int, taken: int, *args: Any, attn_mask: Any = None, **options: Any) -> _Shardings:
+    """How attention may be sharded, as DTensor shards it by CUDA's kernels: a mask is whole everywhere."""
+    numbers, mask = [None] * (len(args) - taken), [] if attn_mask is None else [Replicate()]
+    return [([place] * made, [place] * taken + numbers + mask) for place in (Replicate(), Shard(0), Shard(1))]

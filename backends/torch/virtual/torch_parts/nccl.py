@@ -27,7 +27,10 @@ def check(name: str, group: Any, args: tuple[Any, ...]) -> None:
         raise NotImplementedError("ProcessGroupNCCL does not support recvAnysource")
     tensors = [*tensors_in(args)]
     for tensor in tensors:
-        _check_tensor(tensor)
+        if not tensor.is_cuda:
+            raise ValueError("Tensors must be CUDA and dense")
+        if tensor.dtype not in _DTYPES:
+            raise TypeError(f"Input tensor data type is not supported for NCCL process group: {tensor.dtype}")
     if "coalesced" not in name:
         _check_contiguous(args)
     if len({tensor.device for tensor in tensors}) > 1:
@@ -41,13 +44,6 @@ def check(name: str, group: Any, args: tuple[Any, ...]) -> None:
         _check_gpus(group, _gpu_of_barrier(group, args[2]))
     elif tensors and name not in _MESSAGES:
         _check_gpus(group, tensors[0].get_device())
-
-
-def _check_tensor(tensor: torch.Tensor) -> None:
-    if not tensor.is_cuda:
-        raise ValueError("Tensors must be CUDA and dense")
-    if tensor.dtype not in _DTYPES:
-        raise TypeError(f"Input tensor data type is not supported for NCCL process group: {tensor.dtype}")
 
 
 def _check_contiguous(args: tuple[Any, ...]) -> None:

@@ -4,7 +4,7 @@ The process group stays torch's own, and so do DistributedDataParallel, timeouts
 words a group is NCCL's, and its backend gloo's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from types import SimpleNamespace
@@ -40,17 +40,13 @@ def replace() -> None:
     for module in (_C10D, "torch.distributed"):
         replace_name(f"{module}:ProcessGroupNCCL", ProcessGroupNCCL)
     replace_name(f"{_C10D}:default_pg_nccl_timeout", c10d.default_pg_nccl_timeout or timedelta(minutes=10))
-    replace_name("torch._C:_distributed_c10d._hash_tensors", _hash)
+    # what TORCH_DISTRIBUTED_DEBUG=DETAIL writes of tensors that hold objects
+    replace_name("torch._C:_distributed_c10d._hash_tensors", lambda xs: hash(tuple(tuple(x.tolist()) for x in xs)))
     for module in (_C10D, "torch.distributed", "torch.distributed.device_mesh"):
         replace_name(f"{module}:split_group", _split)
     replace_name(f"{_C10D}:_get_split_source", lambda group: None)  # gloo makes groups, and splits none for NCCL
     in_place_of("torch.autograd.profiler:_rewrite_name")(_named)
     in_place_of(f"{_C10D}:_new_process_group_helper")(partial(_made, faithful))
-
-
-def _hash(tensors: Sequence[torch.Tensor]) -> int:
-    """What TORCH_DISTRIBUTED_DEBUG=DETAIL writes of tensors that hold objects."""
-    return hash(tuple(tuple(tensor.tolist()) for tensor in tensors))
 
 
 def _split(

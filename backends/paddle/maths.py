@@ -6,19 +6,22 @@ from typing import Any
 
 import paddle
 
-from xdevice.backends.paddle.creation import dtype as dtype  # for the kit
+from xdevice.backends.paddle import creation
 from xdevice.backends.paddle.placement import device_of, move
+from xdevice.contract import Extension
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit.standard import standard
+from xdevice.kit.standard.fft import fourier_transforms
+from xdevice.kit.standard.linalg import linear_algebra
 from xdevice.kit.standard.widening import Widening
 
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below."""
-    return {**standard(widened(_RAW), dtypes), "from_dlpack": paddle.from_dlpack}
+    return {**standard(_widened(_RAW), dtypes), "from_dlpack": paddle.from_dlpack}
 
 
-def widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
+def _widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     """The operations, each for every dtype."""
     errors = (RuntimeError, TypeError, ValueError, NotImplementedError)
     return Widening("paddle", dtypes, errors, _REFUSALS).all(raw)
@@ -26,6 +29,7 @@ def widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[...,
 
 _copysign: Any = paddle.copysign
 _MOST_AXES = 9
+dtype = creation.dtype
 dtypes: Any = sys.modules[__name__]  # this module has what the kit asks of `Dtypes`
 _REFUSALS = ("is not registered", "the data type", "The data type", "dtype of input", "Unsupported", "not support")
 
@@ -153,3 +157,12 @@ _RAW: dict[str, Callable[..., Any]] = {
     "take_along_axis": lambda x, indices, axis: paddle.take_along_axis(x, indices, axis, broadcast=False),
     "searchsorted": lambda ordered, values, right: paddle.searchsorted(ordered, values, right=right),
 }
+
+_FOURIER = {name: getattr(paddle.fft, name) for name in ("fft", "ifft", "rfft", "irfft")}
+fft = Extension(lambda: fourier_transforms(_widened(_FOURIER), namespace(), dtypes), paddle.fft)
+
+_OF_MATRICES: dict[str, Callable[..., Any]] = {
+    name: getattr(paddle.linalg, name)
+    for name in ("cholesky", "det", "eig", "eigh", "eigvals", "inv", "slogdet", "solve", "svd")
+} | {"qr": lambda x, full: paddle.linalg.qr(x, "complete" if full else "reduced")}
+linalg = Extension(lambda: linear_algebra(_widened(_OF_MATRICES), namespace(), dtypes), paddle.linalg)

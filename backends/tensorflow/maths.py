@@ -9,25 +9,28 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context  # which scope this thread is in
 
-from xdevice.backends.tensorflow.creation import constant
-from xdevice.backends.tensorflow.creation import dtype as dtype  # for the kit
+from xdevice.backends.tensorflow import creation
 from xdevice.backends.tensorflow.placement import variable_of
+from xdevice.contract import Extension
 from xdevice.kit.standard import standard
+from xdevice.kit.standard.fft import fourier_transforms
+from xdevice.kit.standard.linalg import linear_algebra
 from xdevice.kit.standard.widening import Widening
 
 _numpy: Any = tf.experimental.numpy
 _running: Any = context.context
 _ALIGNED = 64
 _REFUSALS = ("list of allowed values", "Could not find device for node", "not support", "Unsupported", "not implement")
+dtype = creation.dtype
 dtypes: Any = sys.modules[__name__]  # this module has what the kit asks of `Dtypes`
 
 
 def namespace() -> Mapping[str, Any]:
     """Every function of the standard, over the operations below."""
-    return {**standard(beside_and_widened(_RAW), dtypes), "from_dlpack": _from_dlpack}
+    return {**standard(_widened(_RAW), dtypes), "from_dlpack": _from_dlpack}
 
 
-def beside_and_widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
+def _widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     """The operations, each run where its first tensor is, and for every dtype."""
     beside = {name: _beside(operation) for name, operation in raw.items()}
     errors = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError, TypeError)
@@ -78,7 +81,7 @@ operand = number  # a plain number would cost as much
 @_beside
 def _number(like: Any, value: Any, name: str) -> Any:
     dtype = tf.as_dtype(name)
-    return constant(int(value) if dtype.is_integer else value, dtype)
+    return creation.constant(int(value) if dtype.is_integer else value, dtype)
 
 
 def _from_dlpack(x: Any, /) -> Any:
@@ -173,3 +176,21 @@ _RAW: dict[str, Callable[..., Any]] = {
     "take_along_axis": _numpy.take_along_axis,
     "searchsorted": _searchsorted,
 }
+
+_FOURIER: dict[str, Callable[..., Any]] = {
+    **{name: getattr(tf.signal, name) for name in ("fft", "ifft", "rfft")},
+    "irfft": lambda x, length: tf.signal.irfft(x, [length]),
+}
+fft = Extension(lambda: fourier_transforms(_widened(_FOURIER), namespace(), dtypes), tf.signal)
+
+
+def _svd(x: Any, full: bool) -> tuple[Any, Any, Any]:
+    s, u, v = tf.linalg.svd(x, full_matrices=full)
+    return u, s, tf.linalg.adjoint(v)
+
+
+_OF_MATRICES: dict[str, Callable[..., Any]] = {
+    name: getattr(tf.linalg, name)
+    for name in ("cholesky", "det", "eig", "eigh", "eigvals", "inv", "qr", "slogdet", "solve")
+} | {"svd": _svd}
+linalg = Extension(lambda: linear_algebra(_widened(_OF_MATRICES), namespace(), dtypes), tf.linalg)
