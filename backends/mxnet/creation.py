@@ -93,7 +93,9 @@ def _numbers(data: Any, dtype: Any) -> np.ndarray[Any, Any]:
         array = np.asarray(data, dtype)
     except Warning as error:  # NumPy 1.23 warns of a ragged list, and a warning may be an error
         raise ValueError(str(error)) from error
-    if array.dtype.kind == "O" and isinstance(data, (list, tuple)):
+    except TypeError:
+        array = np.asarray(None)
+    if array.dtype.kind == "O":
         array = np.asarray(_plain(data), dtype)
     if array.dtype.kind == "f" and dtype is None and not isinstance(data, (np.ndarray, np.generic)):
         array = array.astype(_FLOAT)

@@ -128,7 +128,7 @@ def test_it_asks_in_processes_of_their_own():
     code = """
 import sys
 from xdevice.cli import main
-main(["doctor", "numpy"])
+main(["doctor", "--backend", "numpy"])
 print(sorted({"numpy", "torch", "tensorflow", "paddle", "mxnet", "jax"} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
