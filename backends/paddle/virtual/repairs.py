@@ -18,6 +18,7 @@ from xdevice.backends.paddle.private_names import in_place_of
 
 def apply() -> None:
     _mend_embedding()
+    _mend_cross_entropy()
     _mend_place()
     _mend_random_state()
     _mend_writing_to_arguments()
@@ -93,6 +94,19 @@ class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore] 
         with paddle.enable_grad():
             (found,) = paddle.grad(ctx.run(x, own, *ctx.options), own, gradients[0])
         return move(found, device_of(weight), False)
+
+
+def _mend_cross_entropy() -> None:
+    """Compute the loss of bfloat16 in float32, as CUDA's kernel does; the gradient's kernel expects it."""
+    operations: Any = _C_ops
+    cross_entropy = operations.cross_entropy_with_softmax
+
+    @wraps(cross_entropy)
+    def mended(logits: Any, *args: Any) -> Any:
+        is_half = logits.dtype == paddle.bfloat16 and logits.place.is_custom_place()
+        return cross_entropy(logits.astype("float32") if is_half else logits, *args)
+
+    operations.cross_entropy_with_softmax = mended
 
 
 def _mend_embedding() -> None:

@@ -37,7 +37,7 @@ _CHOOSE = {
 }
 """Of PaddlePaddle's modules, those that only choose a device; all of ``paddle.distributed`` does, too."""
 
-_CAPABILITY = 0, 0  # automatic mixed precision asks for 7.0: the CPU has no kernels for 16-bit numbers
+_CAPABILITY = 8, 0
 
 
 class _gpuDeviceProperties(NamedTuple):  # noqa: N801  (Paddle's name, which its repr shows)
@@ -196,6 +196,8 @@ def _count(n: int) -> None:
     core.get_all_device_type = lambda: ["cpu", "gpu"]
     core.get_available_device = lambda: ["cpu", *(f"gpu:{i}" for i in range(n))]
     core.is_float16_supported = core.is_bfloat16_supported = lambda place: True
+    casting: Any = import_module("paddle.amp.auto_cast")
+    casting._is_gpu_bfloat16_supported = lambda: True  # which asks for CUDA's version
     core.cudnn_version = lambda: -1  # none: what chooses a kernel by it is told the truth
 
 

@@ -17,6 +17,7 @@
 #include <memory>
 #include <utility>
 
+#include "half_kernels.h"
 #include "paddle/phi/backends/callback_manager.h"
 #include "paddle/phi/backends/device_ext.h"
 #include "paddle/phi/core/dense_tensor.h"
@@ -272,6 +273,7 @@ struct Returned {
 
 using Move = Returned (*)(const phi::DenseTensor&, phi::Place);
 
+#define HOLD "_ZN3phi11DenseTensor11ResetHolderERKSt10shared_ptrINS_10AllocationEE"
 #define TRANS_DATA_PLACE "_ZN6paddle12experimental14TransDataPlaceERKN3phi11DenseTensorENS1_5PlaceE"
 
 Returned TransDataPlace(const phi::DenseTensor&, phi::Place) __asm__(TRANS_DATA_PLACE);
@@ -280,8 +282,7 @@ Returned TransDataPlace(const phi::DenseTensor& tensor, phi::Place place) {
   static const void* caller = __builtin_return_address(0);
   static const auto move = FunctionNear<Move>(caller, TRANS_DATA_PLACE);
   static const auto copied = FunctionNear<Copied>(caller, "_ZN3phi11DenseTensorC1ERKS0_");
-  static const auto hold = FunctionNear<Hold>(
-      caller, "_ZN3phi11DenseTensor11ResetHolderERKSt10shared_ptrINS_10AllocationEE");
+  static const auto hold = FunctionNear<Hold>(caller, HOLD);
   const bool reads = place.GetType() == phi::AllocationType::CPU && tensor.Holder() &&
                      tensor.Holder()->place().GetType() == phi::AllocationType::CUSTOM;
   if (!reads || !copied || !hold) {  // what the CPU's kernel has written
@@ -292,6 +293,18 @@ Returned TransDataPlace(const phi::DenseTensor& tensor, phi::Place place) {
     return move(tensor, place);
   }
   return Returned(tensor, std::make_shared<Borrowed>(tensor.Holder(), place), copied, hold);
+}
+
+// Give the CPU kernels for 16-bit floats.
+void RegisterHalfKernels(const void* caller) {
+  const auto factory = FunctionNear<phi::KernelFactory& (*)()>(caller, "_ZN3phi13KernelFactory8InstanceEv");
+  const auto customs = FunctionNear<phi::CustomKernelMap& (*)()>(caller, "_ZN3phi15CustomKernelMap8InstanceEv");
+  const auto add = FunctionNear<half::Registered>(
+      caller, "_ZN3phi15CustomKernelMap20RegisterCustomKernelERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKNS"
+              "_9KernelKeyERKNS_6KernelE");
+  half::set_type = FunctionNear<decltype(half::set_type)>(caller, "_ZN3phi11DenseTensor8set_typeENS_8DataTypeE");
+  half::hold = FunctionNear<decltype(half::hold)>(caller, HOLD);
+  if (factory && customs && add && half::set_type && half::hold) half::Register(&factory(), &customs(), add);
 }
 
 }  // namespace xdevice
@@ -307,4 +320,5 @@ extern "C" void InitPlugin(CustomRuntimeParams* params) {
   C_DeviceInterface* table = params->interface;
   std::memset(reinterpret_cast<char*>(table) + sizeof(size_t), 0, table->size - sizeof(size_t));
   FillTable(table);
+  xdevice::RegisterHalfKernels(__builtin_return_address(0));
 }

@@ -1,0 +1,277 @@
+// 16-bit floats on virtual GPUs. The CPU has few kernels for them: those of float32 compute, on wider copies of what
+// they read, and what they write is rounded, as a GPU's does that adds up in float32.
+//
+// PaddlePaddle calls a kernel with references, pointers, integers and floats, in the order in which the kernel is
+// registered. By the calling conventions of Linux on x86-64 and AArch64 a function that has only words and doubles
+// receives, and passes on, all of them: one template serves each kernel.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include "paddle/phi/core/custom_kernel.h"
+#include "paddle/phi/core/dense_tensor.h"
+#include "paddle/phi/core/kernel_context.h"
+#include "paddle/phi/core/kernel_factory.h"
+
+namespace xdevice::half {
+
+using Tensor = phi::DenseTensor;
+using Tensors = std::vector<Tensor*>;
+using Holder = std::shared_ptr<phi::Allocation>;
+using phi::DataType;
+
+// --- tensors, by PaddlePaddle's functions: the plug-in is linked with none
+
+void (*set_type)(Tensor*, DataType);
+void (*hold)(Tensor*, const Holder&);
+
+bool IsHalf(DataType type) { return type == DataType::FLOAT16 || type == DataType::BFLOAT16; }
+
+DataType TypeOf(const phi::TensorBase& tensor) { return tensor.dtype(); }
+
+size_t CountOf(const phi::TensorBase& tensor) { return tensor.numel(); }
+
+bool HasNumbers(const Tensor& tensor) { return tensor.Holder() && tensor.Holder()->ptr(); }
+
+template <class Number>
+Number* NumbersOf(const Tensor& tensor) {
+  return reinterpret_cast<Number*>(static_cast<char*>(tensor.Holder()->ptr()) + tensor.meta().offset);
+}
+
+struct Memory : phi::Allocation {
+  Memory(size_t size, const phi::Place& place)
+      : phi::Allocation(std::aligned_alloc(64, size / 64 * 64 + 64), size, place) {}
+  Memory(const Memory&) = delete;
+  ~Memory() { std::free(ptr()); }
+};
+
+// Give a tensor another type, and numbers in memory that is there or made.
+template <class From, class To>
+void Convert(Tensor* tensor, DataType type, Holder memory) {
+  const size_t count = CountOf(*tensor), size = tensor->meta().offset + count * sizeof(To);
+  const Holder before = tensor->Holder();
+  const From* from = NumbersOf<From>(*tensor);
+  if (!memory || memory->size() < size) memory = std::make_shared<Memory>(size, before->place());
+  if (sizeof(To) < sizeof(From)) set_type(tensor, type);  // memory is to be large enough for the type that is there
+  hold(tensor, memory);
+  set_type(tensor, type);
+  To* to = NumbersOf<To>(*tensor);
+  for (size_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<float>(from[i]));
+}
+
+void Widen(Tensor* tensor) {
+  const auto convert = TypeOf(*tensor) == DataType::FLOAT16 ? Convert<phi::dtype::float16, float>
+                                                            : Convert<phi::dtype::bfloat16, float>;
+  convert(tensor, DataType::FLOAT32, nullptr);
+}
+
+void Narrow(Tensor* tensor, DataType type, const Holder& memory) {
+  const auto convert = type == DataType::FLOAT16 ? Convert<float, phi::dtype::float16>
+                                                 : Convert<float, phi::dtype::bfloat16>;
+  convert(tensor, type, memory);
+}
+
+// While it lives, a kernel's 16-bit tensors are of float32. What an operation in place writes is where it was.
+class Widened {
+ public:
+  Widened(const Tensors& inputs, const Tensors& outputs) {
+    for (Tensor* tensor : outputs) outputs_.push_back({tensor, TypeOf(*tensor), tensor->Holder()});
+    for (Tensor* tensor : inputs) {
+      if (!IsHalf(TypeOf(*tensor))) continue;  // or it was an input before
+      inputs_.push_back({tensor, TypeOf(*tensor), tensor->Holder()});
+      if (HasNumbers(*tensor)) Widen(tensor);
+      else set_type(tensor, DataType::FLOAT32);  // of which only the shape is needed
+    }
+  }
+  Widened(const Widened&) = delete;
+  ~Widened() {
+    for (const auto& [tensor, type, memory] : outputs_)
+      if (IsHalf(type) && TypeOf(*tensor) == DataType::FLOAT32 && HasNumbers(*tensor)) Narrow(tensor, type, memory);
+    for (const auto& [tensor, type, memory] : inputs_) {
+      if (TypeOf(*tensor) != DataType::FLOAT32) continue;  // an output
+      set_type(tensor, type);
+      if (tensor->Holder() != memory) hold(tensor, memory);
+    }
+  }
+
+ private:
+  struct Known {
+    Tensor* tensor;
+    DataType type;
+    Holder memory;
+  };
+  std::vector<Known> inputs_, outputs_;
+};
+
+// An optimizer's kernel of float32 knows nothing of a master, the parameter in float32: it is given that to change.
+class Master {
+ public:
+  Master(bool is_known, const Tensors& inputs, const Tensors& outputs) : written_(nullptr), parameter_(nullptr) {
+    if (!is_known || !IsCopy(*outputs.back(), *inputs[0]) || outputs.back() == outputs[0]) return;
+    parameter_ = outputs[0];
+    written_ = outputs.back();
+    Copy(*written_, inputs[0]);
+  }
+  Master(const Master&) = delete;
+  ~Master() {
+    if (written_) Copy(*parameter_, written_);
+  }
+
+ private:
+  static bool IsCopy(const Tensor& master, const Tensor& parameter) {
+    return HasNumbers(master) && TypeOf(master) == DataType::FLOAT32 && CountOf(master) == CountOf(parameter);
+  }
+  static void Copy(const Tensor& from, Tensor* to) {
+    std::memcpy(NumbersOf<float>(*to), NumbersOf<float>(from), CountOf(from) * sizeof(float));
+  }
+  Tensor *written_, *parameter_;
+};
+
+// --- what a kernel is called with
+
+enum class Kind { kTensor, kOptional, kList, kOptionalList, kOther };
+
+using List = std::vector<const Tensor*>;
+using Word = uintptr_t;
+constexpr size_t kWords = 40;
+constexpr char kTensorName[] = "N3phi11DenseTensorE";  // typeid of it would need a symbol of PaddlePaddle's
+
+Kind KindOf(const std::string& name) {
+  if (name == kTensorName || name == std::string("P") + kTensorName) return Kind::kTensor;
+  if (name == typeid(paddle::optional<Tensor>).name()) return Kind::kOptional;
+  if (name == typeid(List).name() || name == typeid(Tensors).name()) return Kind::kList;
+  return name == typeid(paddle::optional<List>).name() ? Kind::kOptionalList : Kind::kOther;
+}
+
+void Add(Kind kind, Word word, Tensors* found) {
+  const auto add = [found](const Tensor* tensor) {
+    if (tensor) found->push_back(const_cast<Tensor*>(tensor));
+  };
+  const List* list = nullptr;
+  if (kind == Kind::kTensor) add(reinterpret_cast<const Tensor*>(word));
+  if (kind == Kind::kOptional) add(reinterpret_cast<const paddle::optional<Tensor>*>(word)->get_ptr());
+  if (kind == Kind::kList) list = reinterpret_cast<const List*>(word);
+  if (kind == Kind::kOptionalList) list = reinterpret_cast<const paddle::optional<List>*>(word)->get_ptr();
+  if (list)
+    for (const Tensor* tensor : *list) add(tensor);
+}
+
+struct Wide {
+  phi::Kernel kernel;  // that of float32
+  std::vector<Kind> inputs, outputs;
+  std::vector<size_t> types;  // which words are types
+  size_t words, doubles;
+  bool has_master;
+
+  Wide(const phi::Kernel& kernel, bool has_master) : kernel(kernel), words(1), doubles(0), has_master(has_master) {
+    const auto& defined = kernel.args_def();
+    for (const auto& input : defined.input_defs()) inputs.push_back(KindOf(input.type_index.name()));
+    for (const auto& output : defined.output_defs()) outputs.push_back(KindOf(output.type_index.name()));
+    words += inputs.size();
+    for (const auto& attribute : defined.attribute_defs()) {
+      const bool is_float = attribute.type_index == phi::AttributeType::FLOAT32 ||
+                            attribute.type_index == phi::AttributeType::FLOAT64;
+      if (attribute.type_index == phi::AttributeType::DATA_TYPE) types.push_back(words);
+      ++(is_float ? doubles : words);
+    }
+    words += outputs.size();
+  }
+  bool IsServed() const {
+    for (const auto* kinds : {&inputs, &outputs})
+      for (Kind kind : *kinds)
+        if (kind == Kind::kOther) return false;
+    return words <= kWords && doubles <= 8;
+  }
+};
+
+std::vector<Wide> wide;
+
+template <size_t>
+using Same = Word;
+
+thread_local size_t entered __attribute__((tls_model("initial-exec")));  // the kernel that has been called
+
+template <size_t... n>
+struct Frame {
+  using Kernel = void (*)(double, double, double, double, double, double, double, double, Same<n>...);
+
+  static void Run(double a, double b, double c, double d, double e, double f, double g, double h, Same<n>... all) {
+    const Wide& own = wide[entered];
+    Word words[] = {all...};
+    Tensors inputs, outputs;
+    for (size_t k = 0; k < own.inputs.size(); ++k) Add(own.inputs[k], words[1 + k], &inputs);
+    const Word* written = words + own.words - own.outputs.size();
+    for (size_t k = 0; k < own.outputs.size(); ++k) Add(own.outputs[k], written[k], &outputs);
+    for (size_t k : own.types)
+      if (IsHalf(static_cast<DataType>(words[k]))) words[k] = static_cast<Word>(DataType::FLOAT32);
+    const Widened now(inputs, outputs);
+    const Master master(own.has_master && words[own.words - 1], inputs, outputs);
+    own.kernel.GetVariadicKernelFn<Kernel>()(a, b, c, d, e, f, g, h, words[n]...);
+  }
+  template <size_t i>
+  static void Enter(double a, double b, double c, double d, double e, double f, double g, double h, Same<n>... all) {
+    entered = i;
+    Run(a, b, c, d, e, f, g, h, all...);  // with what is where it is, so that this is a jump
+  }
+};
+
+template <size_t... n>
+Frame<n...> FrameOf(std::index_sequence<n...>);
+
+using Whole = decltype(FrameOf(std::make_index_sequence<kWords>()));
+
+void RunInContext(const Wide& own, phi::KernelContext* context) {  // as static graphs call a kernel
+  Tensors inputs, outputs;
+  for (size_t k = 0; k < context->InputsSize(); ++k)
+    Add(Kind::kTensor, reinterpret_cast<Word>(context->MutableInputAt(k)), &inputs);
+  for (size_t k = 0; k < context->OutputsSize(); ++k)
+    Add(Kind::kTensor, reinterpret_cast<Word>(context->MutableOutputAt(k)), &outputs);
+  const Widened now(inputs, outputs);
+  own.kernel(context);
+}
+
+constexpr size_t kKernels = 1024;
+
+template <size_t... i>
+Whole::Kernel Entry(size_t number, std::index_sequence<i...>) {
+  static constexpr Whole::Kernel all[] = {Whole::Enter<i>...};
+  return all[number];
+}
+
+using Registered = void (*)(phi::CustomKernelMap*, const std::string&, const phi::KernelKey&, const phi::Kernel&);
+
+// Register kernels for 16-bit floats wherever the CPU has one for float32 and none for them.
+void Register(phi::KernelFactory* factory, phi::CustomKernelMap* customs, Registered add) {
+  for (const auto& [name, kernels] : factory->kernels()) {
+    std::vector<DataType> missing = {DataType::FLOAT16, DataType::BFLOAT16};
+    const phi::Kernel* single = nullptr;
+    for (const auto& [key, kernel] : kernels) {
+      if (key.backend() != phi::Backend::CPU || key.layout() != phi::DataLayout::ALL_LAYOUT) continue;
+      if (key.dtype() == DataType::FLOAT32) single = &kernel;
+      missing.erase(std::remove(missing.begin(), missing.end(), key.dtype()), missing.end());
+    }
+    if (!single || missing.empty() || wide.size() == kKernels) continue;
+    wide.emplace_back(*single, name == "adam" || name == "adamw" || name == "momentum");
+    if (!wide.back().IsServed()) {
+      wide.pop_back();
+      continue;
+    }
+    const size_t number = wide.size() - 1;
+    const auto in_context = [number](phi::KernelContext* context) { RunInContext(wide[number], context); };
+    const auto entry = Entry(number, std::make_index_sequence<kKernels>());
+    phi::Kernel made(in_context, reinterpret_cast<void*>(entry));
+    *made.mutable_args_def() = single->args_def();
+    for (DataType type : missing) add(customs, name, {phi::Backend::CPU, phi::DataLayout::ALL_LAYOUT, type}, made);
+  }
+}
+
+}  // namespace xdevice::half
