@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 #include <typeinfo>
 #include <utility>
@@ -165,6 +166,8 @@ void Add(Kind kind, Word word, Tensors* found) {
     for (const Tensor* tensor : *list) add(tensor);
 }
 
+const std::set<std::string> kOptimizers = {"adam", "adamw", "momentum", "sgd"};
+
 struct Wide {
   phi::Kernel kernel;  // that of float32
   std::vector<Kind> inputs, outputs;
@@ -172,7 +175,8 @@ struct Wide {
   size_t words, doubles;
   bool has_master;
 
-  Wide(const phi::Kernel& kernel, bool has_master) : kernel(kernel), words(1), doubles(0), has_master(has_master) {
+  Wide(const phi::Kernel& kernel, const std::string& name)
+      : kernel(kernel), words(1), doubles(0), has_master(kOptimizers.count(name)) {
     const auto& defined = kernel.args_def();
     for (const auto& input : defined.input_defs()) inputs.push_back(KindOf(input.type_index.name()));
     for (const auto& output : defined.output_defs()) outputs.push_back(KindOf(output.type_index.name()));
@@ -249,18 +253,20 @@ Whole::Kernel Entry(size_t number, std::index_sequence<i...>) {
 
 using Registered = void (*)(phi::CustomKernelMap*, const std::string&, const phi::KernelKey&, const phi::Kernel&);
 
-// Register kernels for 16-bit floats wherever the CPU has one for float32 and none for them.
+// Register kernels for 16-bit floats wherever the CPU has one for float32 and none for them, or one without a master.
 void Register(phi::KernelFactory* factory, phi::CustomKernelMap* customs, Registered add) {
-  for (const auto& [name, kernels] : factory->kernels()) {
+  for (auto& [name, kernels] : factory->kernels()) {
     std::vector<DataType> missing = {DataType::FLOAT16, DataType::BFLOAT16};
     const phi::Kernel* single = nullptr;
-    for (const auto& [key, kernel] : kernels) {
+    std::vector<phi::Kernel*> replaced;
+    for (auto& [key, kernel] : kernels) {
       if (key.backend() != phi::Backend::CPU || key.layout() != phi::DataLayout::ALL_LAYOUT) continue;
       if (key.dtype() == DataType::FLOAT32) single = &kernel;
+      if (IsHalf(key.dtype()) && kOptimizers.count(name)) replaced.push_back(&kernel);
       missing.erase(std::remove(missing.begin(), missing.end(), key.dtype()), missing.end());
     }
-    if (!single || missing.empty() || wide.size() == kKernels) continue;
-    wide.emplace_back(*single, name == "adam" || name == "adamw" || name == "momentum");
+    if (!single || (missing.empty() && replaced.empty()) || wide.size() == kKernels) continue;
+    wide.emplace_back(*single, name);
     if (!wide.back().IsServed()) {
       wide.pop_back();
       continue;
@@ -270,6 +276,7 @@ void Register(phi::KernelFactory* factory, phi::CustomKernelMap* customs, Regist
     const auto entry = Entry(number, std::make_index_sequence<kKernels>());
     phi::Kernel made(in_context, reinterpret_cast<void*>(entry));
     *made.mutable_args_def() = single->args_def();
+    for (phi::Kernel* kernel : replaced) *kernel = made;
     for (DataType type : missing) add(customs, name, {phi::Backend::CPU, phi::DataLayout::ALL_LAYOUT, type}, made);
   }
 }

@@ -7,9 +7,9 @@ the others are told the truth, since CUDA's kernels are not there. The functions
 CUDA has are added. GPU 0 is the default device.
 
 A static graph writes to copies of a custom device's parameters, so an `Executor` of a GPU computes on the CPU. Asked
-for NCCL, ``paddle.distributed`` uses gloo. Not supported: 16-bit mixed precision, for which the CPU has no kernels,
-CUDA graphs, all_to_all and reduce_scatter, which PaddlePaddle does not offer on gloo, and `SyncBatchNorm`. Page-locked
-tensors say that they are on the CPU, and so does what a layer of `paddle.jit.load` returns.
+for NCCL, ``paddle.distributed`` uses gloo. Not supported: CUDA graphs, all_to_all and reduce_scatter, which
+PaddlePaddle does not offer on gloo, and `SyncBatchNorm`. Page-locked tensors say that they are on the CPU, and so does
+what a layer of `paddle.jit.load` returns.
 """
 
 import os
@@ -37,7 +37,7 @@ _CHOOSE = {
 }
 """Of PaddlePaddle's modules, those that only choose a device; all of ``paddle.distributed`` does, too."""
 
-_CAPABILITY = 8, 0
+_CAPABILITY = 8, 0  # automatic mixed precision asks for 8.0 for bfloat16
 
 
 class _gpuDeviceProperties(NamedTuple):  # noqa: N801  (Paddle's name, which its repr shows)

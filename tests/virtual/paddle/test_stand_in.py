@@ -84,19 +84,78 @@ def test_a_network_with_every_kind_of_layer_trains_to_the_cpus_numbers(program):
     assert places == "{'Place(gpu:0)'} {'Place(gpu:0)'}"
 
 
+HALVES = """
+    import numpy as np, paddle
+    from paddle import nn
+    paddle.seed(0)
+    layers = {
+        "linear": (nn.Linear(8, 8), [4, 8]), "convolution": (nn.Conv2D(3, 4, 3), [2, 3, 6, 6]),
+        "normalisation": (nn.LayerNorm(8), [4, 8]), "LSTM": (nn.LSTM(8, 8), [2, 3, 8]),
+        "GRU": (nn.GRU(8, 8), [2, 3, 8]), "attention": (nn.MultiHeadAttention(8, 2), [2, 3, 8]),
+    }
+    for name, (layer, shape) in layers.items():
+        x = paddle.to_tensor(np.sin(np.arange(np.prod(shape))).reshape(shape).astype("float32"))
+        exact = layer(x)
+        for dtype, near in (("float16", 1e-2), ("bfloat16", 5e-2)):
+            half, rounded = layer.to(dtype=dtype), x.astype(dtype)
+            rounded.stop_gradient = False
+            found = half(rounded)
+            found, wanted = (y[0] if isinstance(y, tuple) else y for y in (found, exact))
+            found.sum().backward()
+            tensors = [found, rounded.grad, *(p.grad for p in half.parameters())]
+            near = np.allclose(found.astype("float32").numpy(), wanted.numpy(), rtol=near, atol=near)
+            print(name, near, {str(t.dtype) for t in tensors}, {str(t.place) for t in tensors})
+            layer.to(dtype="float32")
+"""
+
+
+def test_layers_compute_in_16_bits_where_they_are(program):
+    names = "linear", "convolution", "normalisation", "LSTM", "GRU", "attention"
+    assert program(HALVES) == [
+        f"{name} True {{'paddle.{dtype}'}} {{'Place(gpu:0)'}}" for name in names for dtype in ("float16", "bfloat16")
+    ]
+
+
+def test_mixed_precision_casts_scales_and_keeps_a_master_of_each_parameter(program):
+    lines = program("""
+        import numpy as np, paddle
+        x, y = paddle.to_tensor(np.eye(4, 4, dtype="float32")), paddle.to_tensor([0, 1, 2, 0])
+        for level, dtype in (("O1", "float16"), ("O2", "float16"), ("O2", "bfloat16")):
+            paddle.seed(0)
+            net = paddle.nn.Linear(4, 4, bias_attr=False)  # a bias of float32 makes the sum float32
+            adam = paddle.optimizer.Adam(parameters=net.parameters())
+            if level == "O2":
+                net, adam = paddle.amp.decorate(net, adam, level=level, dtype=dtype)
+            scaler = paddle.amp.GradScaler()
+            with paddle.amp.auto_cast(level=level, dtype=dtype):
+                out = net(x)
+                loss = paddle.nn.functional.cross_entropy(out, y)
+            scaler.scale(loss).backward()
+            scaler.step(adam)
+            print(net.weight.grad.place, out.dtype, net.weight.dtype)
+        optimizers = paddle.optimizer
+        for make in (optimizers.SGD, optimizers.Momentum, optimizers.Adam, optimizers.AdamW):
+            net = paddle.nn.Linear(1, 1)
+            net.weight.set_value(np.ones((1, 1), "float32"))
+            net.to(dtype="float16")
+            optimizer = make(1e-5, parameters=net.parameters(), multi_precision=True, weight_decay=0.0)
+            for _ in range(100):  # each step is less than float16 can take from 1
+                net(paddle.ones([1, 1], "float16")).sum().backward()
+                optimizer.step()
+                optimizer.clear_grad()
+            print(make.__name__, round(net.weight.item(), 4))
+    """)
+    assert lines == [
+        "Place(gpu:0) paddle.float16 paddle.float32",
+        "Place(gpu:0) paddle.float16 paddle.float16",
+        "Place(gpu:0) paddle.bfloat16 paddle.bfloat16",
+        *("SGD 0.999", "Momentum 0.9907", "Adam 0.999", "AdamW 0.999"),
+    ]
+
+
 def test_what_cannot_be_on_virtual_gpus_computes_otherwise_or_raises_by_name(program):
     lines = program("""
         import numpy as np, paddle
-        for level in ("O1", "O2"):
-            net = paddle.nn.Linear(4, 4)
-            adam = paddle.optimizer.Adam(parameters=net.parameters())
-            net, adam = paddle.amp.decorate(net, adam, level=level)
-            scaler = paddle.amp.GradScaler()
-            with paddle.amp.auto_cast(level=level):
-                loss = net(paddle.ones([2, 4])).mean()
-            scaler.scale(loss).backward()
-            scaler.step(adam)
-            print(net.weight.grad.place, loss.dtype, net.weight.dtype)
         paddle.set_flags({"FLAGS_cudnn_deterministic": True})
         flags = paddle.base.framework._global_flags()
         print(paddle.get_flags("FLAGS_cudnn_deterministic"), "FLAGS_cudnn_deterministic" in flags, "FLAGS_no" in flags)
@@ -113,7 +172,6 @@ def test_what_cannot_be_on_virtual_gpus_computes_otherwise_or_raises_by_name(pro
         print([float(executor.run(feed=ones, fetch_list=[loss])[0]) for _ in range(2)])
     """)
     assert lines == [
-        *["Place(gpu:0) paddle.float32 paddle.float32"] * 2,
         "{'FLAGS_cudnn_deterministic': True} True False",
         "CUDA Graph is only supported on PaddlePaddle compiled with NVIDIA GPU.",
         "(InvalidArgument) Invalid CUDAPlace(7), must inside [0, 2), because GPU number on your machine is 2.",
