@@ -98,15 +98,11 @@ class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore] 
 
 def _mend_cross_entropy() -> None:
     """Compute the loss of bfloat16 in float32, as CUDA's kernel does; the gradient's kernel expects it."""
-    operations: Any = _C_ops
-    cross_entropy = operations.cross_entropy_with_softmax
 
-    @wraps(cross_entropy)
-    def mended(logits: Any, *args: Any) -> Any:
+    @in_place_of("paddle._C_ops:cross_entropy_with_softmax")
+    def mended(cross_entropy: Any, logits: Any, *args: Any) -> Any:
         is_half = logits.dtype == paddle.bfloat16 and logits.place.is_custom_place()
         return cross_entropy(logits.astype("float32") if is_half else logits, *args)
-
-    operations.cross_entropy_with_softmax = mended
 
 
 def _mend_embedding() -> None:

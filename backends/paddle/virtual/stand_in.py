@@ -196,8 +196,7 @@ def _count(n: int) -> None:
     core.get_all_device_type = lambda: ["cpu", "gpu"]
     core.get_available_device = lambda: ["cpu", *(f"gpu:{i}" for i in range(n))]
     core.is_float16_supported = core.is_bfloat16_supported = lambda place: True
-    casting: Any = import_module("paddle.amp.auto_cast")
-    casting._is_gpu_bfloat16_supported = lambda: True  # which asks for CUDA's version
+    in_place_of("paddle.amp.auto_cast:_is_gpu_bfloat16_supported")(lambda _: True)
     core.cudnn_version = lambda: -1  # none: what chooses a kernel by it is told the truth
 
 
