@@ -6,6 +6,8 @@ from typing import Any
 
 import cupy
 
+from xdevice.kit.decorating import elementwise
+
 
 def placed(functions: Mapping[str, Any]) -> dict[str, Any]:
     """The functions of a module, each on the device of its first array; what is not a function stays as it is."""
@@ -27,18 +29,8 @@ def _placed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _named(function: Any) -> Any:
     """The function with the standard's signature: a ufunc of CuPy 14.2 has none."""
-    if not isinstance(function, cupy.ufunc):
-        return function
-
-    def one(x: Any, /) -> Any:
-        return function(x)
-
-    def two(x1: Any, x2: Any, /) -> Any:
-        return function(x1, x2)
-
-    call = one if function.nin == 1 else two
-    call.__name__, call.__doc__ = function.name.removeprefix("cupy_"), function.__doc__
-    return call
+    is_ufunc = isinstance(function, cupy.ufunc)
+    return elementwise(function, function.name.removeprefix("cupy_")) if is_ufunc else function
 
 
 def _first_array(values: Iterable[Any]) -> Any:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from xdevice.backends.jax.creation import check_width
 from xdevice.contract import Extension
+from xdevice.kit.decorating import elementwise
 
 linalg = Extension(lambda: vars(jnp.linalg), jnp.linalg)
 fft = Extension(lambda: vars(jnp.fft), jnp.fft)
@@ -17,7 +18,7 @@ _TAKE_DTYPE = ["empty_like", "full_like", "ones_like", "zeros_like", "cumulative
 
 
 def namespace() -> Mapping[str, Any]:
-    made = {name: _signed(name, found) if isinstance(found, jnp.ufunc) else found for name, found in vars(jnp).items()}
+    made = {name: elementwise(x, name) if isinstance(x, jnp.ufunc) else x for name, x in vars(jnp).items()}
     made |= {name: _of_width(made[name]) for name in _TAKE_DTYPE if name in made}
     return made | {"astype": _astype, "can_cast": _can_cast}
 
@@ -44,17 +45,3 @@ def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
 
 def _can_cast(from_: Any, to: Any, /) -> bool:
     return bool(jnp.can_cast(getattr(from_, "dtype", from_), to))  # JAX 0.10.2 takes no arrays
-
-
-def _signed(name: str, function: jnp.ufunc) -> Callable[..., Any]:
-    """The function with the standard's signature: the one of a ufunc of JAX does not name its arguments."""
-
-    def one(x: Any, /) -> Any:
-        return function(x)
-
-    def two(x1: Any, x2: Any, /) -> Any:
-        return function(x1, x2)
-
-    call = one if function.nin == 1 else two
-    call.__name__, call.__doc__ = name, function.__doc__
-    return call

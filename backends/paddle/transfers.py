@@ -9,8 +9,8 @@ import atexit
 import math
 import sys
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
-from functools import wraps
+from contextlib import ExitStack, contextmanager
+from functools import partial, wraps
 from types import FrameType
 from typing import Any
 
@@ -23,6 +23,7 @@ from xdevice.backends.paddle.placement import device_of
 from xdevice.backends.paddle.virtual import plug_in
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
+from xdevice.kit.private_names import replaced
 
 _loading: Any = dataloader_iter
 _HOST = Device("cpu", 0)
@@ -38,7 +39,9 @@ _REPAIRS = "xdevice.backends.paddle.virtual.repairs"  # their copies are none of
 @contextmanager
 def watch(watcher: Watcher) -> Generator[None]:
     told = _Told(watcher)
-    with calls.looking(told.look), _replaced([*_steps(watcher), *_loaders(told)]):
+    with calls.looking(told.look), ExitStack() as stack:
+        for owner, name, make in list(_replacements(told, watcher)):
+            stack.enter_context(replaced(owner, name, make))
         plug_in.watch_copies(told.see)
         atexit.register(plug_in.watch_copies, None)
         try:
@@ -164,33 +167,13 @@ def _device(index: int) -> Device:
     return _HOST if index < 0 else Device("gpu", index)
 
 
-_Replacement = tuple[Any, str, Any, Any]  # whose function, its name, the function, and what takes its place
-
-
-@contextmanager
-def _replaced(replacements: list[_Replacement]) -> Generator[None]:
-    for holder, name, _, new in replacements:
-        setattr(holder, name, new)
-    try:
-        yield
-    finally:
-        for holder, name, run, new in replacements:
-            if vars(holder)[name] is new:  # else somebody has replaced it
-                setattr(holder, name, run)
-
-
-def _loaders(told: _Told) -> Iterable[_Replacement]:
+def _replacements(told: _Told, watcher: Watcher) -> Iterable[tuple[Any, str, Callable[[Any], Any]]]:
+    """What is replaced: its owner, its name, and what makes the new one of the old."""
     for cls in _classes(_loading._DataLoaderIterBase):
-        for name in ("__init__", "__next__"):
-            if run := vars(cls).get(name):
-                yield cls, name, run, told.load(run)
-
-
-def _steps(watcher: Watcher) -> Iterable[_Replacement]:
+        yield from ((cls, name, told.load) for name in ("__init__", "__next__") if name in vars(cls))
     for cls in _classes(paddle.optimizer.Optimizer):
-        for name in ("step", "minimize"):
-            if run := vars(cls).get(name):
-                yield cls, name, run, _counted(cls, name, run, watcher)
+        for name in {"step", "minimize"} & vars(cls).keys():
+            yield cls, name, partial(_counted, cls, name, watcher)
 
 
 def _classes(cls: Any) -> Iterable[Any]:
@@ -199,7 +182,7 @@ def _classes(cls: Any) -> Iterable[Any]:
         yield from _classes(each)
 
 
-def _counted(cls: type, name: str, run: Any, watcher: Watcher) -> Any:
+def _counted(cls: type, name: str, watcher: Watcher, run: Any) -> Any:
     @wraps(run)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = run(self, *args, **kwargs)

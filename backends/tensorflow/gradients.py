@@ -12,15 +12,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python import pywrap_tfe  # what the tape calls for each operation
-from tensorflow.python.eager import backprop, context
+from tensorflow.python.eager import backprop
 
 from xdevice.backends.tensorflow import placement
 from xdevice.backends.tensorflow.hardware import scope
+from xdevice.backends.tensorflow.private_names import context, engine
 from xdevice.contract import Call, Differentiation
 from xdevice.errors import NotSupportedError
 
-_engine: Any = pywrap_tfe
 _tape: Any = backprop
 _lock = threading.RLock()  # tapes asked at once give operations one another's operands now and then (2.21)
 _asking = 0  # how many tapes are asked: one within another
@@ -96,7 +95,7 @@ def _beside_forward(value: Any) -> Generator[None, None, None]:
         return
     with _lock:
         _asking += 1
-        _engine.TFE_Py_RegisterGradientFunction(_gradient)
+        engine.TFE_Py_RegisterGradientFunction(_gradient)
         before, _thread.asks = getattr(_thread, "asks", False), True
         try:
             with scope(placement.device_of(value)):
@@ -105,13 +104,12 @@ def _beside_forward(value: Any) -> Generator[None, None, None]:
             _thread.asks = before
             _asking -= 1
             if not _asking:
-                _engine.TFE_Py_RegisterGradientFunction(_tape._gradient_function)
+                engine.TFE_Py_RegisterGradientFunction(_tape._gradient_function)
 
 
 def _gradient(*args: Any) -> Any:
     """TensorFlow's own `_gradient_function`, where the gradients of the operation's results are: its argument 5."""
-    running: Any = context.context()
-    here = running.device_name
+    here = context.context().device_name
     elsewhere = {gradient.device for gradient in args[5] if gradient is not None} - {here}
     if not elsewhere or not getattr(_thread, "asks", False):
         return _tape._gradient_function(*args)

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context  # the one place that knows whether the runtime has started
 
+from xdevice.backends.tensorflow.private_names import (
+    context,  # the one place that knows whether the runtime has started
+)
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError
@@ -94,15 +96,13 @@ def is_own(name: str) -> bool:
 
     There it has two names: results of operations are on ``localhost``, variables on the worker.
     """
-    current: Any = context.context()
-    homes = f"{current.host_address_space()}/", "/job:localhost/replica:0/task:0/"
+    homes = f"{context.context().host_address_space()}/", "/job:localhost/replica:0/task:0/"
     return name.startswith(homes) or not name.startswith("/job:")
 
 
 def is_running() -> bool:
     """Whether the runtime has started: until then no tensor exists, and no GPU has been touched."""
-    current: Any = context.context()
-    return current._context_handle is not None
+    return context.context()._context_handle is not None
 
 
 def _words() -> list[str]:

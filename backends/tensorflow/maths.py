@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context  # which scope this thread is in
 
 from xdevice.backends.tensorflow import creation
 from xdevice.backends.tensorflow.placement import variable_of
+from xdevice.backends.tensorflow.private_names import context
 from xdevice.contract import Extension
 from xdevice.kit.standard import standard
 from xdevice.kit.standard.fft import fourier_transforms
@@ -18,7 +18,6 @@ from xdevice.kit.standard.linalg import linear_algebra
 from xdevice.kit.standard.widening import Widening
 
 _numpy: Any = tf.experimental.numpy
-_running: Any = context.context
 _ALIGNED = 64
 _REFUSALS = ("list of allowed values", "Could not find device for node", "not support", "Unsupported", "not implement")
 dtype = creation.dtype
@@ -58,7 +57,7 @@ def _beside(operation: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         first = args[0]
         where = getattr(first[0] if type(first) is list else first, "device", None)
-        if not where or where == _running().device_name or not tf.executing_eagerly():
+        if not where or where == context.context().device_name or not tf.executing_eagerly():
             return operation(*args, **kwargs)
         with tf.device(where):
             return operation(*args, **kwargs)

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context  # in which scope this thread is
 
 from xdevice.backends.tensorflow.eager.operations import HOST, Operand, here, looked_at, operands, spoken
+from xdevice.backends.tensorflow.private_names import context
 from xdevice.device import Device
 from xdevice.errors import mixed
 
@@ -46,6 +46,5 @@ def _counted(given: list[Operand]) -> list[Operand]:
 
 def _where(operation: str, found: set[Device]) -> str:
     """The operation for the message, with the device on which it runs where that is nobody's choice."""
-    running: Any = context.context()
-    astray = not running.device_name and here() in found
+    astray = not context.context().device_name and here() in found
     return f"{spoken(operation)}, outside any scope and so run on {here()}," if astray else spoken(operation)

@@ -14,40 +14,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.data.ops import iterator_ops  # what gives the batches of a dataset
-from tensorflow.python.framework import constant_op, ops  # what makes tensors of arrays; what reads and copies them
+from tensorflow.python.framework import constant_op  # what makes tensors of arrays
 
+from xdevice.backends.tensorflow.eager import operations, reasons
 from xdevice.backends.tensorflow.eager.functions import counter_of, steps_of, targets_of
-from xdevice.backends.tensorflow.eager.operations import (
-    DIMENSIONS,
-    HOST,
-    INDICES,
-    Operand,
-    here,
-    is_function,
-    looked_at,
-    operands,
-    replaced,
-    spoken,
-    takes_indices,
-)
-from xdevice.backends.tensorflow.eager.reasons import (
-    Calls,
-    calls_of_libraries,
-    frames,
-    is_asked,
-    is_backward,
-    is_between_batches,
-    is_long_way,
-    kind_of_made,
-    kind_of_operand,
-)
+from xdevice.backends.tensorflow.eager.operations import HOST, Operand, here, is_function, looked_at
 from xdevice.backends.tensorflow.placement import placed
+from xdevice.backends.tensorflow.private_names import ops
 from xdevice.backends.tensorflow.virtual import cpu_only
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
+from xdevice.kit.private_names import replaced
 
 _Eager: Any = tf.__internal__.EagerTensor
-_ops: Any = ops
 _constants: Any = constant_op
 _iterators: Any = iterator_ops
 
@@ -59,7 +38,7 @@ _DTYPES = {int: tf.int32, float: tf.float32, bool: tf.bool, complex: tf.complex1
 @contextmanager
 def watch(watcher: Watcher) -> Generator[None, None, None]:
     seen = _Seen(watcher)
-    base = _ops._EagerTensorBase
+    base = ops._EagerTensorBase
     with ExitStack() as stack:
         for owner, name, make in (
             (base, "_numpy", seen.reading),
@@ -99,9 +78,9 @@ class _Seen:
         def numpy(tensor: Any) -> Any:
             source = placed(tensor.backing_device)
             if source is not HOST and not _is_kept(tensor.dtype, tensor.shape):
-                calls = calls_of_libraries()
-                if not (tensor.dtype == tf.bool and is_between_batches(calls)):
-                    kind: Kind = "copy" if is_asked(calls) else "number"
+                calls = reasons.calls_of_libraries()
+                if not (tensor.dtype == tf.bool and reasons.is_between_batches(calls)):
+                    kind: Kind = "copy" if reasons.is_asked(calls) else "number"
                     self._see(Copy(kind, calls[0][1].strip("_") if calls else "numpy", _size(tensor), source, HOST))
             return read(tensor)
 
@@ -112,7 +91,7 @@ class _Seen:
 
         def copy_nograd(tensor: Any, ctx: Any = None, device_name: Any = None) -> Any:
             target = placed(device_name) if device_name else here()
-            kind: Kind = "gradient" if is_backward(calls_of_libraries()) else "copy"
+            kind: Kind = "gradient" if reasons.is_backward(reasons.calls_of_libraries()) else "copy"
             self._see(Copy(kind, "copy", _size(tensor), placed(tensor.backing_device), target))
             return copy(tensor, ctx, device_name)
 
@@ -127,17 +106,17 @@ class _Seen:
             if target is not HOST and isinstance(value, (np.ndarray, np.generic, list, tuple)):
                 nbytes = _size_made(value, dtype)
                 if nbytes:
-                    self._made(value, nbytes, target, calls_of_libraries())
+                    self._made(value, nbytes, target, reasons.calls_of_libraries())
             return make(value, ctx, dtype)
 
         return convert
 
-    def _made(self, value: Any, nbytes: int, target: Device, calls: Calls) -> None:
+    def _made(self, value: Any, nbytes: int, target: Device, calls: reasons.Calls) -> None:
         is_array = type(value) is np.ndarray
-        if is_array and is_long_way(calls):
+        if is_array and reasons.is_long_way(calls):
             return  # told when its operation took the short way
         address = value.ctypes.data if is_array else 0
-        self._see(Copy(kind_of_made(calls), "convert_to_tensor", nbytes, HOST, target, address=address))
+        self._see(Copy(reasons.kind_of_made(calls), "convert_to_tensor", nbytes, HOST, target, address=address))
 
     def feeding(self, give: Callable[..., Any]) -> Callable[..., Any]:
         """``OwnedIterator._next_internal``: batches are made on the host."""
@@ -189,7 +168,7 @@ class _Seen:
 
     def _operands(self, operation: str, arguments: Any, scope: Device) -> None:
         """Tell of the operands that are elsewhere than the operation runs."""
-        given, calls_function = list(operands(operation, arguments)), is_function(operation)
+        given, calls_function = list(operations.operands(operation, arguments)), is_function(operation)
         if calls_function:
             crossing = [(o, t) for i, o in given if not o.is_handle for t in targets_of(operation, i, scope)]
         else:  # it runs beside a variable that it is given
@@ -198,10 +177,10 @@ class _Seen:
         for operand, target in crossing:
             if operand.place is target or _is_small(operand) or (id(operand.value), target) in self._copies:
                 continue
-            calls = calls_of_libraries()
+            calls = reasons.calls_of_libraries()
             address = operand.value.ctypes.data if isinstance(operand.value, np.ndarray) else 0
-            kind = kind_of_operand(operation, operand, target, calls)
-            self._see(Copy(kind, spoken(operation), operand.nbytes, operand.place, target, address=address))
+            kind = reasons.kind_of_operand(operation, operand, target, calls)
+            self._see(Copy(kind, operations.spoken(operation), operand.nbytes, operand.place, target, address=address))
             if type(operand.value) is _Eager and not calls_function:  # which copies it in each call
                 self._keep(operand.value, target)
 
@@ -215,7 +194,7 @@ class _Seen:
         handle, value = arguments[:2]
         if getattr(value, "dtype", None) != tf.int64 or value.shape.rank:
             return
-        for frame in frames():
+        for frame in reasons.frames():
             owner = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
             if counter_of(owner) is handle:
                 self._watcher.stepped(owner)
@@ -229,7 +208,7 @@ def _special(operation: str) -> str:
         return "count"
     if operation in _SIZES:
         return "size"
-    return "function" if is_function(operation) else "indices" if takes_indices(operation) else ""
+    return "function" if is_function(operation) else "indices" if operations.takes_indices(operation) else ""
 
 
 def _size(tensor: Any) -> int:
@@ -255,7 +234,7 @@ def _size_made(value: Any, dtype: Any) -> int:
 
 def _is_small(operand: Operand) -> bool:
     """Whether it is an integer, or a shape, that TensorFlow's kernels take from the host."""
-    if operand.name in INDICES:
+    if operand.name in operations.INDICES:
         return False
     kept = operand.is_kept and not isinstance(operand.value, np.ndarray)
     return kept or operand.is_shape or (operand.is_scalar and operand.dtype in (tf.int32, tf.int64))
@@ -263,4 +242,4 @@ def _is_small(operand: Operand) -> bool:
 
 def _is_kept(dtype: Any, shape: Any) -> bool:
     """Whether values read are few int32, which most of a GPU's kernels keep in the host's memory."""
-    return bool(dtype == tf.int32 and (not shape.rank or (shape.rank == 1 and shape[0] <= DIMENSIONS)))
+    return bool(dtype == tf.int32 and (not shape.rank or (shape.rank == 1 and shape[0] <= operations.DIMENSIONS)))

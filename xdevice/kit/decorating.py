@@ -1,4 +1,4 @@
-"""A block that decorates functions, too."""
+"""A block that decorates functions, too; and functions of arrays with the standard's signature."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -27,3 +27,17 @@ def decorated(fn: F, block: AbstractContextManager[Any], name: str) -> F:
             return await fn(*args, **kwargs)
 
     return await_call if iscoroutinefunction(fn) else call  # type: ignore[return-value]  # wraps keeps it
+
+
+def elementwise(ufunc: Any, name: str) -> Callable[..., Any]:
+    """The ufunc with the array API standard's signature: one of a framework's does not name its arguments."""
+
+    def one(x: Any, /) -> Any:
+        return ufunc(x)
+
+    def two(x1: Any, x2: Any, /) -> Any:
+        return ufunc(x1, x2)
+
+    call = one if ufunc.nin == 1 else two
+    call.__name__, call.__doc__ = name, ufunc.__doc__
+    return call

@@ -9,7 +9,8 @@ import inspect
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import wraps
@@ -111,6 +112,19 @@ def in_place_of(names: Iterable[PrivateName], path: str) -> Callable[[Callable[.
         return call
 
     return put
+
+
+@contextmanager
+def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Generator[None]:
+    """A block in which the owner's attribute is what ``make`` makes of it; what others put over that stays."""
+    before = vars(owner)[name]
+    ours = make(before)
+    setattr(owner, name, ours)
+    try:
+        yield
+    finally:
+        if vars(owner)[name] is ours:
+            setattr(owner, name, before)
 
 
 def resolved(path: str) -> tuple[Any, str]:

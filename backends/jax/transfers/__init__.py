@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from xdevice.backends.jax.transfers import shortcuts
-from xdevice.backends.jax.transfers.told import Told, replaced
+from xdevice.backends.jax.transfers.told import Told
 from xdevice.contract import Watcher
+from xdevice.kit.private_names import replaced
 
 _pxla: Any = import_module("jax._src.interpreters.pxla")
 _jaxlib = _pxla.xc

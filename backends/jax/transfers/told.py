@@ -2,8 +2,8 @@
 
 import sys
 import weakref
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import lru_cache, wraps
 from types import FrameType
 from typing import Any
@@ -16,6 +16,7 @@ from xdevice.backends.jax.transfers.shortcuts import Array, guard
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
 from xdevice.kit import keras
+from xdevice.kit.private_names import replaced
 
 _HOST = Device("cpu", 0)
 _LIBRARIES = {"jax", "jaxlib", "numpy", "xdevice", "contextlib", "functools"}
@@ -24,19 +25,6 @@ _OURS = __name__.rpartition(".")[0]
 _MAKERS = {"jax._src.numpy.array_constructors", "jax._src.numpy.array_creation"}
 _METHODS = "jax._src.numpy.array_methods"
 _UPDATES = {"set", "add", "subtract", "multiply", "mul", "divide", "power", "min", "max", "apply", "get"}  # of x.at[i]
-
-
-@contextmanager
-def replaced(owner: Any, name: str, new: Callable[[Any], Any]) -> Generator[None]:
-    """Let an object have another attribute of that name, made of its own."""
-    before = vars(owner)[name]
-    ours = new(before)
-    setattr(owner, name, ours)
-    try:
-        yield
-    finally:
-        if vars(owner)[name] is ours:  # else another library has wrapped it meanwhile
-            setattr(owner, name, before)
 
 
 class Told:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
 import mxnet as mx
 import numpy as np
+
+from xdevice.backends.mxnet.private_names import in_place_of
 
 WIDER = frozenset({
     *("FullyConnected", "Convolution", "Deconvolution", "RNN", "LRN", "dot", "batch_dot", "_np_dot", "_npi_matmul"),
@@ -32,8 +34,8 @@ public: Any = mx
 
 
 def start() -> None:
-    symbol: Any = mx.sym.Symbol
-    symbol.simple_bind, symbol.bind = _simple_bind(symbol.simple_bind), _bind(symbol.bind)
+    in_place_of("mxnet.symbol:Symbol.simple_bind")(_simple_bind)
+    in_place_of("mxnet.symbol:Symbol.bind")(_bind)
     public.nd.CachedOp = _graph(public.nd.CachedOp)
 
 
@@ -103,27 +105,21 @@ def _on_gpu(context: Any, groups: Any) -> bool:
     return any(each.device_type == "gpu" for each in (context, *(groups or {}).values()))
 
 
-def _simple_bind(bind: Callable[..., Any]) -> Callable[..., Any]:
-    def simple_bind(
-        self: Any, ctx: Any, grad_req: Any = "write", type_dict: Any = None, *given: Any, **options: Any
-    ) -> Any:
-        known = {name: np.dtype(dtype).type for name, dtype in (type_dict or {}).items()}
-        graph = widen(self, known) if _on_gpu(ctx, options.get("group2ctx")) else self
-        if graph is self:
-            return bind(self, ctx, grad_req, type_dict, *given, **options)
-        return _bound(bind(graph, ctx, grad_req, {**_types(self, known), **known}, *given, **options), self)
-
-    return simple_bind
+def _simple_bind(
+    bind: Any, self: Any, ctx: Any, grad_req: Any = "write", type_dict: Any = None, *given: Any, **options: Any
+) -> Any:
+    known = {name: np.dtype(dtype).type for name, dtype in (type_dict or {}).items()}
+    graph = widen(self, known) if _on_gpu(ctx, options.get("group2ctx")) else self
+    if graph is self:
+        return bind(self, ctx, grad_req, type_dict, *given, **options)
+    return _bound(bind(graph, ctx, grad_req, {**_types(self, known), **known}, *given, **options), self)
 
 
-def _bind(bind: Callable[..., Any]) -> Callable[..., Any]:
-    def call(self: Any, ctx: Any, args: Any, *given: Any, **options: Any) -> Any:
-        named = args if isinstance(args, dict) else dict(zip(self.list_arguments(), args, strict=False))
-        known = {name: array.dtype for name, array in named.items()}
-        graph = widen(self, known) if _on_gpu(ctx, options.get("group2ctx")) else self
-        return _bound(bind(graph, ctx, args, *given, **options), self)
-
-    return call
+def _bind(bind: Any, self: Any, ctx: Any, args: Any, *given: Any, **options: Any) -> Any:
+    named = args if isinstance(args, dict) else dict(zip(self.list_arguments(), args, strict=False))
+    known = {name: array.dtype for name, array in named.items()}
+    graph = widen(self, known) if _on_gpu(ctx, options.get("group2ctx")) else self
+    return _bound(bind(graph, ctx, args, *given, **options), self)
 
 
 def _bound(executor: Any, symbol: Any) -> Any:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from tensorflow.python.eager import context  # which has the definitions
-
 from xdevice.backends.tensorflow.placement import placed, variable_of
+from xdevice.backends.tensorflow.private_names import context
 from xdevice.device import Device
 
 _ASSIGNS = frozenset({"AssignAddVariableOp", "AssignVariableOp"})
@@ -81,5 +80,4 @@ def _assigned(function: str) -> frozenset[int]:
 
 
 def _definition(function: str) -> Any:
-    running: Any = context.context()
-    return running.get_function_def(function)
+    return context.context().get_function_def(function)

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python import pywrap_tfe  # the three functions, which every operation looks up anew
-from tensorflow.python.eager import context, core  # in which scope this thread is; the short way given up
+from tensorflow.python.eager import core  # the short way given up
 from tensorflow.python.framework import op_def_registry  # what an operation calls its arguments
 
 from xdevice.backends.tensorflow.hardware import count, virtual
 from xdevice.backends.tensorflow.placement import placed, role, variable_of
+from xdevice.backends.tensorflow.private_names import context, engine
 from xdevice.device import Device
+from xdevice.kit.private_names import replaced
 
 Look = Callable[[str, Any, set[str]], None]
 """What is called with an operation's name, its arguments, and TensorFlow's names of the devices where these are."""
@@ -32,7 +33,6 @@ INDICES = frozenset({"ids", "indices", "labels", "segment_ids", "sparse_indices"
 
 DIMENSIONS = 8  # as many as any kernel takes: so few integers may be a shape
 
-_engine: Any = pywrap_tfe
 _core: Any = core
 _Eager: Any = tf.__internal__.EagerTensor
 _FUNCTION = re.compile(r"__(?:inference|forward|backward)_(?:__backward_)?(.+?)_\d+(?:_\d+)*")
@@ -45,27 +45,14 @@ _replaced = ExitStack()
 
 
 @contextmanager
-def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Generator[None, None, None]:
-    """A block in which the owner's attribute is what ``make`` makes of it; what others put over that stays."""
-    before = getattr(owner, name)
-    ours = make(before)
-    setattr(owner, name, ours)
-    try:
-        yield
-    finally:
-        if getattr(owner, name) is ours:
-            setattr(owner, name, before)
-
-
-@contextmanager
 def looked_at(look: Look) -> Generator[None, None, None]:
     """A block in which the function is called before each operation; an error that it raises is the operation's."""
     global _looks
     with _lock:
         if not _looks:
-            _replaced.enter_context(replaced(_engine, "TFE_Py_FastPathExecute", _looking_at_arguments))
+            _replaced.enter_context(replaced(engine, "TFE_Py_FastPathExecute", _looking_at_arguments))
             for name in ("TFE_Py_Execute", "TFE_Py_ExecuteCancelable"):
-                _replaced.enter_context(replaced(_engine, name, _looking_at_inputs))
+                _replaced.enter_context(replaced(engine, name, _looking_at_inputs))
         _looks = (*_looks, look)
     try:
         yield
@@ -225,8 +212,7 @@ def _operand(value: Any, name: str, tensor: Any) -> Iterator[Operand]:
 
 def here() -> Device:
     """Where this thread's operations run: on the scope's device, else on TensorFlow's default."""
-    running: Any = context.context()
-    name = running.device_name
+    name = context.context().device_name
     return placed(name) if name else _default()
 
 

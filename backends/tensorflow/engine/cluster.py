@@ -14,11 +14,11 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
-from tensorflow.python.eager import context  # which settles how TensorFlow starts
 
 from xdevice.backends.tensorflow.collectives import apart
 from xdevice.backends.tensorflow.hardware import count, is_running, scope, virtual
 from xdevice.backends.tensorflow.placement import arrived, device_of
+from xdevice.backends.tensorflow.private_names import context
 from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError
@@ -91,8 +91,7 @@ def _join(job: Job) -> None:
     The service, which runs in rank 0, makes every process that lives longer print errors, and the checks delay a
     process's end by half a minute. xdevice itself notices which process has gone.
     """
-    running: Any = context.context()
-    running.configure_coordination_service(service_type="")
+    context.context().configure_coordination_service(service_type="")
     strategies: Any = CollectiveAllReduceExtended
     checks, strategies._enable_check_health = strategies._enable_check_health, False
     # TensorFlow 2.21 listens on all interfaces, and has no setting for it

@@ -9,13 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import test_util
 from tensorflow.python.platform import test
 
-from xdevice.backends.tensorflow.private_names import in_place_of
+from xdevice.backends.tensorflow.private_names import context, in_place_of
 
-context: Any = _context
 _peaks: dict[str, int] = {}
 
 

@@ -7,17 +7,15 @@ arrives is copied to its GPU: to TensorFlow, the memory that it had is the host'
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python import pywrap_tfe
 
 from xdevice.backends.tensorflow import hardware
+from xdevice.backends.tensorflow.private_names import engine
 from xdevice.kit.dlpack import CPU, CUDA, device_in, labelled
-
-runtime: Any = pywrap_tfe
 
 
 def start() -> None:
     """Replace the three functions that TensorFlow has for DLPack."""
-    export, where, take = runtime.TFE_ToDlpackCapsule, runtime.TFE_DlpackDevice, runtime.TFE_FromDlpackCapsule
+    export, where, take = engine.TFE_ToDlpackCapsule, engine.TFE_DlpackDevice, engine.TFE_FromDlpackCapsule
 
     def exported(tensor: Any) -> Any:
         index, capsule = _gpu(tensor), export(tensor)
@@ -34,7 +32,7 @@ def start() -> None:
         with tf.device(f"/GPU:{index}"):
             return tf.identity(take(labelled(capsule, CPU, 0), context))
 
-    runtime.TFE_ToDlpackCapsule, runtime.TFE_DlpackDevice, runtime.TFE_FromDlpackCapsule = exported, device, taken
+    engine.TFE_ToDlpackCapsule, engine.TFE_DlpackDevice, engine.TFE_FromDlpackCapsule = exported, device, taken
 
 
 def _gpu(tensor: Any) -> int | None:

@@ -8,17 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import errors
-from tensorflow.python.framework import ops as _ops
 
-from xdevice.backends.tensorflow.private_names import in_place_of
+from xdevice.backends.tensorflow.private_names import context, in_place_of, ops
 from xdevice.backends.tensorflow.virtual import cpu_only
 
 HOST = "CPU:0"
-
-context: Any = _context
-ops: Any = _ops
 
 
 def start() -> None:

@@ -22,12 +22,10 @@ from importlib import import_module
 from typing import Any
 
 from tensorflow.python.distribute import collective_util
-from tensorflow.python.eager import context as _context
 from tensorflow.python.framework import errors
-from tensorflow.python.framework import ops as _ops
 
 from xdevice.backends.tensorflow import hardware
-from xdevice.backends.tensorflow.private_names import in_place_of
+from xdevice.backends.tensorflow.private_names import context, in_place_of, ops
 from xdevice.backends.tensorflow.virtual import answers, dlpack, layouts, runtimes, soft_placement
 from xdevice.kit import virtual_request
 
@@ -43,9 +41,6 @@ _GPU = re.compile(r"(?i)\bGPU(?::(\d+|\*))?(?=/|$)")
 _HOST = re.compile(r"\bCPU:(\d+)$")
 _HOSTS = re.compile(r"\bCPU:(\d+)\b")
 _TYPED = re.compile(r"device:|PU:")
-
-context: Any = _context
-ops: Any = _ops
 
 
 def start(n: int) -> None:
