@@ -695,7 +695,7 @@ def called(xp, name, args, kwargs):
         for part in name.split("."):
             function = getattr(function, part)
         found = function(*given, **options)
-        whole = isinstance(found, (tuple, list)) and name != "broadcast_shapes"
+        whole = isinstance(found, (tuple, list)) and name not in ("broadcast_shapes", "finfo", "iinfo")
         return [plain(xp, x) for x in (found if whole else (found,))]
     except Exception as error:
         return f"{type(error).__name__}: {str(error).strip().splitlines()[-1] if str(error) else ''}"
@@ -707,11 +707,11 @@ OF_DTYPES = ("isdtype", "can_cast", "result_type")
 
 def plain(xp, value):
     """A NumPy array of what a function returned: a tensor, a dtype, numbers, or what is known of a dtype."""
-    if isinstance(value, (bool, int, tuple)):
-        return np.asarray(value)
     if hasattr(value, "bits"):
         parts = [getattr(value, part, 0) for part in ("bits", "max", "min", "eps", "smallest_normal")]
         return np.asarray([float(part) for part in parts])
+    if isinstance(value, (bool, int, tuple)):
+        return np.asarray(value)
     if hasattr(value, "shape") and not isinstance(value, np.dtype):
         return np.asarray(value) if xp is strict else xdevice.to_numpy(value)
     known = [name for name in DTYPE_NAMES if xp is strict or name in dir(xp)]
