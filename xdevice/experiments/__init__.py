@@ -1,9 +1,7 @@
 """The experiments of the lessons and articles: when does a device pay, and what does it cost to go there?
 
-`xdevice bench` times all of them; `examples/` uses them one by one. No framework is named here. Each timed
-computation depends on the one before it, so that waiting for the last waits for all.
-
-A new experiment is a generator of `Work`, its title in its docstring, listed below.
+Each timed computation depends on the one before it, so that waiting for the last waits for all. A new experiment is a
+generator of `Work`, its title in its docstring, listed below.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,8 +1,4 @@
-"""``strict()``: an operation on tensors of two devices is an error, under every framework.
-
-Some frameworks raise an error, others copy silently. Each adapter has its own way of
-watching, in ``backends/NAME/mixing.py``; nothing is watched while no strict block is open.
-"""
+"""``strict()``: an operation on tensors of two devices is an error, under every framework."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

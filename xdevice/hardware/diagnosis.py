@@ -1,7 +1,4 @@
-"""Why a framework does not see the machine's GPU: rules over facts.
-
-The rules are ordered from what can never work to what only needs a setting; the first that applies is given.
-"""
+"""Why a framework does not see the machine's GPU: the first rule that applies, of what can never work first."""
 
 from __future__ import annotations
 

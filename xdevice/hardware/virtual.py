@@ -1,7 +1,6 @@
 """Virtual GPUs: ``virtual_gpus(n)`` and the environment variable ``XDEVICE_VIRTUAL_GPUS``.
 
-A virtual GPU has memory of its own, which is host memory, and a copy to it is a real copy. A framework gets its
-virtual GPUs before it is first used: the chosen one at once, any other when xdevice first uses it.
+A framework gets its virtual GPUs before it is first used: the chosen one at once, others when xdevice first uses them.
 """
 
 import sys

@@ -1,8 +1,7 @@
 """Loopback: whether an address is this host's alone, and how to keep a framework's library from listening beyond it.
 
-Some libraries bind their sockets to all interfaces, and have no setting for it. They call the C library's ``bind``
-through a pointer of their own, which the dynamic linker fills in. `loopback_only` puts a function in its place that
-turns "all interfaces" into loopback, so that there is no moment at which other hosts can connect.
+Some libraries bind their sockets to all interfaces, and have no setting for it. `loopback_only` replaces the pointer by
+which they call the C library's ``bind``, so that there is no moment at which other hosts can connect.
 """
 
 import ctypes

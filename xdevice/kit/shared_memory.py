@@ -1,12 +1,9 @@
 """Collectives of the processes of one host through memory that they share, without any socket.
 
-Each process writes its vector into a row of a file that all of them have mapped. After a barrier
-each then reduces its own part of the columns, or all of a short vector, always in the order of ranks, so that the sums
-are the same bits in every process and in every run. Long vectors go in pieces.
-
-The file and the barrier's FIFOs are in a folder of mode 0700, with a name that cannot be guessed, in a file system that
-all users share. The folder is removed as soon as every process has opened what is in it: from then on no name leads to
-the memory, and the system frees it with the last process, however that ends.
+Each process writes its vector into a row of a file that all have mapped. After a barrier each reduces its own part of
+the columns, or all of a short vector, always in the order of ranks: the same bits in every process and run. The file
+and the barrier's FIFOs are in a folder of mode 0700, with a name that cannot be guessed, which is removed as soon as
+every process has opened what is in it: the system frees the memory with the last process, however that ends.
 """
 
 import mmap

@@ -1,7 +1,6 @@
 """Children: started, watched and stopped, together with all processes that they start themselves.
 
-Each child leads a session of its own, so that the terminal's Ctrl-C reaches this process alone, which passes it on
-as SIGTERM, and as SIGKILL to the processes that are still alive `TERMINATION` seconds later. Output goes into
+Each leads a session of its own, so that Ctrl-C reaches this process alone, which passes it on. Output goes into
 temporary files: no pipe can fill up, however much is printed.
 """
 

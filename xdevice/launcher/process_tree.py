@@ -1,8 +1,7 @@
 """The process tree of a job: every process that the job's own processes have started.
 
-A process belongs to the tree if its environment has the tree's mark, which children inherit, if it is in the
-session of such a process or of a leader, or if it has been seen as a descendant of one. So a process leaves the
-tree only by giving up its environment, its session and its parent before it is seen.
+A process belongs to it if its environment has the tree's mark, which children inherit, if it is in the session of such
+a process or of a leader, or if it has been seen as a descendant of one.
 """
 
 import os

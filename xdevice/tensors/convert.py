@@ -1,8 +1,4 @@
-"""From one framework to another: `convert`.
-
-Memory on the CPU is shared through DLPack where neither side can break the other's promise: a tensor that may be
-written never shares memory with one that must not change. Everything else is copied, by way of the host.
-"""
+"""From one framework to another: `convert`."""
 
 from typing import Any
 

@@ -1,8 +1,7 @@
 """New tensors of the chosen framework, or of the framework of the tensor ``like``.
 
 Without ``device=`` they go where ``like`` is, else where the innermost `scope` says, else where the framework's own
-default is. ``like`` may be a tree of tensors, or a model. Without ``dtype=`` they have the framework's own default for
-that kind of number. A dtype is a NumPy name (``"float32"``), a NumPy dtype, or the framework's own.
+default is. A dtype is a NumPy name (``"float32"``), a NumPy dtype, or the framework's own.
 """
 
 import math

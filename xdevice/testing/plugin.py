@@ -1,9 +1,7 @@
 """The pytest plugin: the frameworks and devices to test on, and what a test needs.
 
-pytest loads it in every run of an environment that has xdevice, so it imports no framework until a test
-asks for one. The fixtures that are parametrised have names of their own, ``xdevice_backend`` and
-``xdevice_device``; ``backend`` and ``device`` only return them, so that a project may define fixtures of
-these names, without any effect of the plugin.
+It imports no framework until a test asks for one. A project may define fixtures named ``backend`` and ``device``, which
+here only return ``xdevice_backend`` and ``xdevice_device``, the ones that are parametrised.
 """
 
 import argparse

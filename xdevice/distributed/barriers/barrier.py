@@ -1,9 +1,8 @@
 """The barrier before each collective, so that an engine never runs with a process missing.
 
-Where they can, the processes use a tree barrier: pipes within a host, connections between the leaders of hosts. The
-coordinator hears nothing of it as long as all goes well. Processes that have waited for longer than usual tell it;
-then it starts its clock, and says which rank is late. It lets the processes in itself where there are no pipes, where
-processes call different things, and at the end of the job.
+Where they can, the processes use a tree barrier, of which the coordinator hears nothing as long as all goes well. Those
+that have waited for longer than usual tell it; then it starts its clock, and says which rank is late. It lets the
+processes in itself where there are no pipes, where they call different things, and at the end of the job.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,8 @@
 """The pipes of one host, over which its processes ask the first of them, its *leader*, to enter a collective.
 
-The leader makes three pipes; the others open them by way of ``/proc``, which admits only processes of the same user.
-So there is no file, and a leader that is killed leaves nothing behind. Each process writes one record for each
-collective into the first pipe, which takes a record whole or not at all. It reads one byte from one of the other two:
-odd and even collectives have one each, or a fast process would take a slow one's byte. Two are enough, since a process
-that asks for the next collective has read its byte of this one.
+The leader makes three pipes; the others open them by way of ``/proc``, which admits only processes of the same user:
+there is no file. Each process writes one record for each collective into the first, and reads one byte from one of
+the other two: odd and even collectives have one each, or a fast process would take a slow one's byte.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """The tree barrier: how the processes of a job find out that all enter the same collective, without rank 0's thread.
 
 Each process asks the leader of its host; a leader that has heard all of its host, and all leaders below it, asks the
-leader above. The root, which is rank 0, answers, and the answer goes down the same way. A request is the number of the
-collective and a digest of what is called; those of a host or a subtree become one. Where two differ, the root answers
-that all are to ask the coordinator, which compares descriptions and says which rank is wrong.
-
-This module does not find out who is late or has gone. A process that waits for longer than usual tells the
-coordinator, and a message from the coordinator ends the wait: see `Wait`.
+leader above. The root, rank 0, answers, and the answer goes down the same way. A request is the number of the
+collective and a digest of what is called; those of a subtree become one. Where two differ, the root answers that all
+are to ask the coordinator, which says which rank is wrong; it also finds out who is late or has gone: see `Wait`.
 """
 
 import os

@@ -1,10 +1,9 @@
 """Rank 0's coordinator: it accepts every process, lets all into each collective together, and reports failures.
 
 Every process has two channels to it. On the *barrier channel* it asks to enter a collective, and describes it; once
-all have asked for the same, all may enter. So an engine never runs with a process missing, or with other shapes in
-another process, to which engines answer by hanging or with wrong numbers. Where the processes have a tree barrier,
-they only say here that they have waited for a while, and later that they wait no longer. The *control channel* carries
-failures, and the question where a process is.
+all have asked for the same, all may enter: engines answer a missing process, or other shapes, by hanging or with wrong
+numbers. Where there is a tree barrier, processes only say here that they have waited for a while, and that they wait
+no longer. The *control channel* carries failures, and the question where a process is.
 """
 
 import selectors

@@ -1,9 +1,8 @@
 """The job's token: a secret of its processes, by which a connection is authenticated.
 
-`xdevice launch` makes one for each job and puts it into the environment of its processes, which only the same user
-can read. Other launchers hand out no secret: on one host, rank 0 leaves one in a file that only the user can read;
-across hosts the user has to set ``XDEVICE_TOKEN``, or to give it to `init`. Without a token a job does not listen
-beyond loopback.
+`xdevice launch` puts one into the environment of its processes, which only the same user can read. Under other
+launchers rank 0 leaves one in a file that only the user can read, on one host; across hosts the user has to give it.
+Without a token a job does not listen beyond loopback.
 """
 
 import os

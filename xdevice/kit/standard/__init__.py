@@ -1,9 +1,7 @@
 """The array API standard's functions, over a framework's own operations.
 
-For frameworks whose functions have other names, do not promote dtypes, or differ in their arguments.
-The adapter gives plain operations, *raw* ones: tensors of one dtype, axes counted from 0 in a tuple,
-shapes and lists complete. What the standard asks for beyond that, and what can be composed of other
-functions, is written here once.
+The adapter gives plain operations, *raw* ones: tensors of one dtype, axes counted from 0 in a tuple, shapes and lists
+complete. What the standard asks for beyond that, and what can be composed of others, is written here once.
 """
 
 from collections.abc import Callable, Mapping

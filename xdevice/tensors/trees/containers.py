@@ -1,9 +1,8 @@
-"""How containers are opened and rebuilt: Python's own, and those registered with a library of trees.
+"""How containers are opened into their parts and rebuilt from others: same type, same attributes.
 
-A container of a type is opened into its parts and rebuilt from others: same type, same attributes. What is
-registered with optree, or with a framework that keeps a registry of its own, is opened as registered; other
-classes as what they are in Python: dicts, lists, tuples, sets, mappings, partials, and the attributes of
-dataclasses, attrs and pydantic models, msgspec structs, `types.SimpleNamespace` and of all these.
+What is registered with optree, or with a framework that keeps a registry of its own, is opened as registered; other
+classes as what they are in Python: dicts, lists, tuples, sets, mappings, partials, and the attributes of dataclasses,
+attrs and pydantic models, msgspec structs, `types.SimpleNamespace` and of all these.
 """
 
 import weakref
