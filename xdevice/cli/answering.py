@@ -18,7 +18,7 @@ from xdevice.errors import NotSupportedError, XDeviceError
 from xdevice.framework.adapters import Backend, find
 from xdevice.framework.choosing import use
 from xdevice.hardware.devices import devices_of, properties_of
-from xdevice.hardware.diagnosis import diagnose, facts_of
+from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
 from xdevice.hardware.virtual import virtual_gpus
 from xdevice.kit import plugins
 from xdevice.kit.private_names import missing
@@ -53,13 +53,9 @@ def description(backend: Backend) -> dict[str, Any]:
     took = time.perf_counter() - began
     facts = facts_of(backend)
     problem = diagnose(facts)
-    try:
-        version: str | None = backend.hardware.build()["version"]
-    except NotSupportedError:
-        version = str(getattr(backend.framework, "__version__", "")) or None
     return {
         "status": "ok",
-        "version": version,
+        "version": build_of(backend)["version"] or str(getattr(backend.framework, "__version__", "")) or None,
         "compute": facts.compute,
         "toolkit": facts.toolkit,
         "import_seconds": round(took, 3),

@@ -17,6 +17,7 @@ from xdevice import backend, is_out_of_memory, properties
 from xdevice.errors import NotSupportedError, XDeviceError
 from xdevice.experiments import EXPERIMENTS, rows, setting, title, too_busy
 from xdevice.experiments.work import Setting, Work
+from xdevice.hardware.diagnosis import build_of
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,13 +40,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _about(where: Setting) -> dict[str, Any]:
     """What the results depend on."""
-    chosen = backend()
-    try:
-        version: str | None = chosen.hardware.build()["version"]
-    except NotSupportedError:
-        version = None
-    used = [where.device, *([where.second] if where.second else [])]
-    return {"version": version, "devices": [{"device": str(d), **properties(d)} for d in used]}
+    used = [{"device": str(device), **properties(device)} for device in (where.device, where.second) if device]
+    return {"version": build_of(backend())["version"] or None, "devices": used}
 
 
 def _ran(name: str, where: Setting, tell: Any) -> bool:

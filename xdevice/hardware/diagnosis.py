@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from xdevice.contract import Build
 from xdevice.errors import NotSupportedError
 from xdevice.framework.adapters import Backend
 from xdevice.machine import bare_uuid, gpus
@@ -62,11 +63,7 @@ class Problem:
 
 def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
     """The facts about this framework on this machine; imports the framework."""
-    hardware, machine = backend.hardware, machine or gpus()
-    try:
-        build = hardware.build()
-    except NotSupportedError:  # a third party's adapter may lack it
-        build = {"version": "", "compute": "", "toolkit": None}
+    hardware, machine, build = backend.hardware, machine or gpus(), build_of(backend)
     variables = {name for names in VARIABLES.values() for name in names}
     return Facts(
         backend=str(backend),
@@ -82,6 +79,14 @@ def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
         driver_error=machine["driver_error"],
         given=machine["given"],
     )
+
+
+def build_of(backend: Backend) -> Build:
+    """How the framework was built; empty words where a third party's adapter does not tell."""
+    try:
+        return backend.hardware.build()
+    except NotSupportedError:
+        return {"version": "", "compute": "", "toolkit": None}
 
 
 def diagnose(facts: Facts) -> Problem | None:

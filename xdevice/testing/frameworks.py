@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from xdevice.errors import NotSupportedError
 from xdevice.framework.adapters import available, has_device, is_installed, is_optional, registered
 
 _asked = pytest.StashKey[tuple[list[str], list[str]]]()
@@ -63,12 +62,8 @@ def _check_installed(given: str, names: Sequence[str], may_be_none: bool = False
 
 
 def _why_not(name: str) -> str:
-    from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only where there is no device
+    from xdevice.hardware.diagnosis import build_of, diagnose, facts_of  # reads the machine: only where none is there
 
     owner = registered()[name]
-    problem = diagnose(facts_of(owner))
-    try:
-        version = f" {owner.hardware.build()['version']}"
-    except NotSupportedError:  # a third party's adapter may lack it
-        version = ""
-    return f"{name}{version}: installed, not usable here: {problem.reason if problem else 'it has no device'}"
+    problem, about = diagnose(facts_of(owner)), f"{name} {build_of(owner)['version']}".rstrip()
+    return f"{about}: installed, not usable here: {problem.reason if problem else 'it has no device'}"

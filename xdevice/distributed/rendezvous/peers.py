@@ -73,7 +73,7 @@ def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> 
     silent = [peer for peer in late if peer.where is None]
     elsewhere = [peer for peer in late if peer.engine is None]
     if waiting:
-        before = f"{_ranks_of([peer for peer, _ in waiting])} waited {timeout:g} s in {waiting[0][1]}"
+        before = f"{ranks([peer.rank for peer, _ in waiting])} waited {timeout:g} s in {waiting[0][1]}"
     else:
         before = f"the processes waited {timeout:g} s inside {last}"
     if silent:
@@ -84,7 +84,8 @@ def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> 
         return f"{before}; {why}", elsewhere[0].rank
     if late:
         seconds = max(peer.engine[0] for peer in late if peer.engine is not None)
-        before = f"{_ranks_of(late)} {'has' if len(late) == 1 else 'have'} been {late[0].where} for {seconds:.3g} s"
+        those, verb = ranks([peer.rank for peer in late]), "has" if len(late) == 1 else "have"
+        before = f"{those} {verb} been {late[0].where} for {seconds:.3g} s"
     return f"{before}, and all processes answer: check the network between them, or give a longer timeout", None
 
 
@@ -101,10 +102,6 @@ def diagnose_rendezvous(came: Collection[int], world_size: int, timeout: float) 
     there = f"{ranks(sorted(came))} of {world_size} came within {timeout:g} s"
     hint = "start every process, or give init() a longer timeout"
     return f"{ranks(missing) or 'a process'} did not come: {there}; {hint}", missing[0] if missing else 0
-
-
-def _ranks_of(peers: Sequence[Peer]) -> str:
-    return ranks([peer.rank for peer in peers])
 
 
 def after(last: str, entered: int) -> str:

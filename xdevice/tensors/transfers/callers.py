@@ -127,7 +127,7 @@ def is_allowed(place: Place) -> bool:
 @lru_cache(maxsize=4096)
 def statement(place: Place) -> tuple[int, int]:
     """The first and the last line of the statement with that line; of a loop or a block, those of its head."""
-    found = [n for n in ast.walk(tree(place.file)) if isinstance(n, ast.stmt) and _holds(n, place.line)]
+    found = [n for n in ast.walk(tree(place.file)) if isinstance(n, ast.stmt) and holds(n, place.line)]
     if not found:
         return place.line, place.line
     innermost = max(found, key=lambda n: (n.lineno, n.col_offset))
@@ -136,7 +136,7 @@ def statement(place: Place) -> tuple[int, int]:
     return innermost.lineno, last or innermost.lineno
 
 
-def _holds(node: ast.AST, line: int) -> bool:
+def holds(node: ast.AST, line: int) -> bool:
     return getattr(node, "lineno", line + 1) <= line <= (getattr(node, "end_lineno", 0) or 0)
 
 
@@ -152,10 +152,18 @@ def tree(file: str) -> ast.Module:
 @lru_cache(maxsize=4096)
 def loops(place: Place) -> tuple[tuple[int, int], ...]:
     """The first and last lines of the loops around a line, within its function, the innermost first."""
-    around = [node for node in ast.walk(tree(place.file)) if _holds(node, place.line)]
-    function = max((n.lineno for n in around if isinstance(n, _FUNCTIONS)), default=0)
-    found = [(n.lineno, n.end_lineno or n.lineno) for n in around if isinstance(n, _LOOPS) and n.lineno >= function]
-    return tuple(sorted(found, reverse=True))
+    return tuple(lines for lines in _around(place, _LOOPS) if lines[0] >= function(place)[0])
+
+
+def function(place: Place) -> tuple[int, int]:
+    """The lines of the innermost function around the line; of nothing, at the top of a file."""
+    return next(iter(_around(place, _FUNCTIONS)), (0, 0))
+
+
+def _around(place: Place, kinds: tuple[type[ast.stmt | ast.expr], ...]) -> list[tuple[int, int]]:
+    """The first and last lines of what is around a line, the innermost first."""
+    found = [n for n in ast.walk(tree(place.file)) if isinstance(n, kinds) and holds(n, place.line)]
+    return sorted(((n.lineno, n.end_lineno or n.lineno) for n in found), reverse=True)
 
 
 def spot(frame: FrameType) -> Spot:

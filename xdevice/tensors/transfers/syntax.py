@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from xdevice.tensors.transfers.callers import Place, loops, statement, tree
+from xdevice.tensors.transfers.callers import Place, function, holds, loops, statement, tree
 
 _METHODS = {"to", "cuda", "gpu", "to_device", "as_in_context", "as_in_ctx", "copyto"}
 """Methods that move their object."""
@@ -54,7 +54,7 @@ def unchanged(place: Place) -> str:
     In a function without a loop it is an attribute, or a name that the function does not bind.
     """
     around = loops(place)
-    first, last = around[0] if around else _function(place)
+    first, last = around[0] if around else function(place)
     bound = set(_bound(place.file, first, last))
     for value in _moved(place):
         calls = any(isinstance(node, ast.Call) for node in ast.walk(value))
@@ -80,11 +80,11 @@ def decides(place: Place) -> bool:
 def is_conditional(place: Place) -> bool:
     """Whether an ``if`` in the loop, or in the function, decides whether the line runs: not each turn need run it."""
     around = loops(place)
-    first, _ = around[0] if around else _function(place)
+    first, _ = around[0] if around else function(place)
     return any(
         isinstance(node, ast.If)
         and first <= node.lineno <= (node.test.end_lineno or node.lineno) < place.line <= (node.end_lineno or 0)
-        and _function(Place(place.file, node.lineno)) == _function(place)
+        and function(Place(place.file, node.lineno)) == function(place)
         for node in ast.walk(tree(place.file))
     )
 
@@ -94,12 +94,12 @@ def follows_loop(place: Place) -> bool:
 
     A loop over parameters does not count: an update by hand is part of a step.
     """
-    around, function = loops(place), _function(place)
-    begins = around[0][0] if around else function[0]
+    around, inside = loops(place), function(place)
+    begins = around[0][0] if around else inside[0]
     return any(
         isinstance(node, (ast.For, ast.AsyncFor, ast.While))
         and begins < node.lineno <= (node.end_lineno or node.lineno) < place.line
-        and _function(Place(place.file, node.lineno)) == function
+        and function(Place(place.file, node.lineno)) == inside
         and "param" not in ast.unparse(getattr(node, "iter", node)).lower()
         for node in ast.walk(tree(place.file))
     )
@@ -113,7 +113,7 @@ def _statements(place: Place) -> Iterator[ast.stmt]:
 def _moved(place: Place) -> Iterator[ast.expr]:
     """The expressions that calls in the line move."""
     for node in ast.walk(tree(place.file)):
-        if not isinstance(node, ast.Call) or not node.lineno <= place.line <= (node.end_lineno or node.lineno):
+        if not isinstance(node, ast.Call) or not holds(node, place.line):
             continue
         if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS and not _is_module(node):
             yield node.func.value
@@ -126,19 +126,8 @@ def _is_module(call: ast.Call) -> bool:
     return _name(call.func) in _FUNCTIONS and len(call.args) > 1
 
 
-def _name(function: ast.expr) -> str:
-    return getattr(function, "attr", getattr(function, "id", ""))
-
-
-def _function(place: Place) -> tuple[int, int]:
-    """The lines of the innermost function around the line; of nothing, at the top of a file."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    around = [
-        (node.lineno, node.end_lineno or node.lineno)
-        for node in ast.walk(tree(place.file))
-        if isinstance(node, kinds) and node.lineno <= place.line <= (node.end_lineno or node.lineno)
-    ]
-    return max(around, default=(0, 0))
+def _name(called: ast.expr) -> str:
+    return getattr(called, "attr", getattr(called, "id", ""))
 
 
 def _bound(file: str, first: int, last: int) -> Iterator[str]:
