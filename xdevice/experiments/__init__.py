@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from xdevice.errors import ArgumentError
 from xdevice.experiments.arithmetic import elementwise, large, log, tiny
 from xdevice.experiments.parallel import overlap, parallel
-from xdevice.experiments.prefetching import prefetch
-from xdevice.experiments.transfers import copies, transfer
+from xdevice.experiments.transfers import copies, prefetch, transfer
 from xdevice.experiments.work import Row, Setting, Work, measured, setting, too_busy
 
 Experiment = Callable[[Setting], Iterator[Work]]

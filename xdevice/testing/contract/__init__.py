@@ -16,17 +16,15 @@ from xdevice.testing.contract.computing.parallel import Parallel
 from xdevice.testing.contract.computing.prefetching import Prefetching
 from xdevice.testing.contract.computing.standard import Standard
 from xdevice.testing.contract.devices.hardware import Hardware
-from xdevice.testing.contract.devices.memory import Memory
+from xdevice.testing.contract.devices.measuring import Memory, Timing
 from xdevice.testing.contract.devices.mixing import Mixing
 from xdevice.testing.contract.devices.scopes import Scopes
 from xdevice.testing.contract.devices.several import SeveralDevices
-from xdevice.testing.contract.devices.timing import Timing
 from xdevice.testing.contract.promises import Promises, needs
 from xdevice.testing.contract.tensors.creation import Creation
 from xdevice.testing.contract.tensors.exchange import Exchange
-from xdevice.testing.contract.tensors.models import Models
 from xdevice.testing.contract.tensors.open_world import OpenWorld
-from xdevice.testing.contract.tensors.placement import Placement
+from xdevice.testing.contract.tensors.placement import Models, Placement
 from xdevice.testing.contract.tensors.several_placement import SeveralPlacements
 from xdevice.testing.contract.tensors.storage import Storage
 from xdevice.testing.contract.tensors.transfers import Transfers

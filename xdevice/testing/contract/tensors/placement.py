@@ -1,4 +1,4 @@
-"""Where tensors are, and moving them."""
+"""Where tensors and models are, and moving them."""
 
 import contextlib
 import re
@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import cpu, devices, gpu, to_numpy, using
+from xdevice import DeviceNotFoundError, cpu, devices, gpu, to_numpy, using
 from xdevice.errors import ArgumentError, CopyNeededError, MixedDeviceError, NotATensorError, UnknownPlacementError
+from xdevice.framework import choosing
 from xdevice.hardware import devices as hardware
 from xdevice.tensors.creation import ones
 from xdevice.tensors.placement import check_same_device, device_of, devices_of, is_same_device, to_device
-from xdevice.testing.contract.promises import SPELLINGS, Promises, at_home, home, needs, same_values, spelled
+from xdevice.testing.contract.promises import SPELLINGS, Promises, all_need, at_home, home, needs, same_values, spelled
 from xdevice.testing.native import Native
 
 
@@ -141,3 +142,51 @@ class Placement(Promises):
         with pytest.raises(CopyNeededError) as error:
             to_device(x, "gpu:99", copy=False)
         assert isinstance(error.value, ValueError)
+
+
+@all_need("model")
+class Models(Promises):
+    def test_a_model_is_where_its_tensors_are(self, backend: str, native: Native) -> None:
+        model = at_home(native.model)
+        assert device_of(model) == home()
+        assert device_of({"net": model, "lr": 0.1}) == home()
+        assert all(device_of(p) == home() for p in native.parameters(model))
+        named = dict(choosing.backend().models.tensors_of(model))
+        assert len(named) >= 6, "a dense layer's two and a batch norm's four"
+
+    def test_a_model_already_there_is_returned(self, backend: str, native: Native) -> None:
+        model = at_home(native.model)
+        before = native.parameters(model)
+        assert to_device(model, home()) is model
+        assert to_device([model], home())[0] is model
+        assert all(a is b for a, b in zip(before, native.parameters(model), strict=True))
+
+    def test_a_model_stays_if_the_device_is_missing(self, backend: str, native: Native) -> None:
+        model = at_home(native.model)
+        before = native.parameters(model)
+        with pytest.raises(DeviceNotFoundError):
+            to_device({"data": at_home(native.ones), "net": model}, "gpu:99")
+        assert device_of(model) == home()
+        assert all(a is b for a, b in zip(before, native.parameters(model), strict=True))
+
+    @needs("exchange.to_numpy")
+    def test_a_copied_model_has_own_parameters(self, backend: str, native: Native) -> None:
+        model = at_home(native.model)
+        copied = to_device(model, home(), copy=True)
+        assert copied is not model
+        for a, b in zip(native.parameters(model), native.parameters(copied), strict=True):
+            assert a is not b
+            assert same_values(a, b)
+
+    def test_a_copied_tree_keeps_model_and_parameters(self, backend: str, native: Native) -> None:
+        model = at_home(native.model)
+        copied = to_device({"net": model, "parameters": native.parameters(model)}, home(), copy=True)
+        for inside, listed in zip(native.parameters(copied["net"]), copied["parameters"], strict=True):
+            assert inside is listed
+
+    @needs("unbuilt_model")
+    def test_an_unbuilt_model_has_no_device(self, backend: str, native: Native) -> None:
+        model = at_home(native.unbuilt_model)
+        for ask in (device_of, devices_of, lambda m: to_device(m, home())):
+            with pytest.raises(UnknownPlacementError):
+                ask(model)
