@@ -132,7 +132,7 @@ TRIGGERS = {
 }
 
 
-@pytest.mark.parametrize("rule", [rule.name for rule in RULES])
+@pytest.mark.parametrize("rule", list(RULES))
 def test_a_rule_has_a_program_that_triggers_it_and_a_twin_that_does_not(reported, rule):
     guilty, innocent = TRIGGERS[rule]
     assert rule in [finding.rule for finding in reported(guilty)]
@@ -142,7 +142,7 @@ def test_a_rule_has_a_program_that_triggers_it_and_a_twin_that_does_not(reported
 def test_every_rule_is_on_the_page():
     page = (Path(__file__).parents[2] / "docs" / "tensors" / "transfers.md").read_text(encoding="utf-8")
     listed = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
-    assert listed[-len(RULES) :] == [rule.name for rule in RULES]
+    assert listed[-len(RULES) :] == list(RULES)
 
 
 def test_a_number_that_is_read_after_a_loop_is_read_where_it_should_be(reported):

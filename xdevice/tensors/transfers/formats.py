@@ -17,7 +17,7 @@ def sarif(report: Report) -> str:
     driver = {
         "name": "xdevice",
         "version": __version__,
-        "rules": [{"id": rule.name, "shortDescription": {"text": _words(rule.name)}} for rule in RULES],
+        "rules": [{"id": name, "shortDescription": {"text": name.replace("-", " ").capitalize()}} for name in RULES],
     }
     results = [
         {
@@ -39,10 +39,6 @@ def sarif(report: Report) -> str:
     schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
     runs: list[Any] = [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}]
     return json.dumps({"$schema": schema, "version": "2.1.0", "runs": runs}, indent=2, ensure_ascii=False)
-
-
-def _words(rule: str) -> str:
-    return rule.replace("-", " ").capitalize()
 
 
 def _uri(file: str) -> str:

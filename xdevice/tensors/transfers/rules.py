@@ -1,9 +1,10 @@
-"""What to write instead of a line that copies: rules as data. The first that applies to a line is its advice."""
+"""What to write instead of a line that copies: the advice, in advice.txt, of the first rule that applies to it."""
 
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from statistics import median
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from xdevice.hardware.bus import Bus
 from xdevice.tensors.transfers import syntax
@@ -151,103 +152,37 @@ class Facts:
         return question(self.site.place) if self.site.place is not None else None
 
 
-class Rule(NamedTuple):
-    """A sort of copy that can be avoided."""
+RULES: dict[str, Callable[[Facts], object]] = {
+    "loop-of-a-library": lambda at: at.says(syntax.trains) and at.copies >= _OFTEN and (at.per_step or 1) > _RARE,
+    "numbers-one-by-one": lambda at: at.is_read and at.together >= 3,
+    "sum-on-the-host": lambda at: at.is_read and at.says(syntax.adds_up),
+    "decision-on-the-host": lambda at: at.is_read and at.says(syntax.decides),
+    "number-per-step": lambda at: at.is_read,
+    "shown-per-step": lambda at: at.kind == "print" and at.is_often,
+    "size-from-values": lambda at: at.kind == "size" and at.is_often,
+    "index-from-the-host": lambda at: at.kind == "index" and at.is_often,
+    "number-from-python": lambda at: at.is_own_number and at.repeats,
+    "operand-elsewhere": lambda at: at.kind == "operand" and not at.is_own_number,
+    "gradient-crosses": lambda at: at.kind == "gradient" and at.repeats and not at.is_own_number,
+    "made-on-the-host": lambda at: at.is_sent and at.factory,
+    "same-memory-again": lambda at: at.is_sent and at.is_same_memory and at.unchanged,
+    "moved-in-the-loop": lambda at: at.kind == "copy" and at.repeats and not at.site.addresses and at.unchanged,
+    "many-small": lambda at: (
+        at.kind == "copy" and at.repeats and not at.is_preparation and at.together >= 4 and at.is_small
+    ),
+    "blocks-although-pinned": lambda at: at.is_sent_often and at.site.pinned == at.copies and not at.site.non_blocking,
+    "unpinned-batches": lambda at: at.is_sent_often and not at.site.pinned,
+    "fetched-per-step": lambda at: at.is_fetched and at.repeats and not at.is_rare,
+}
+"""The sorts of copies that can be avoided, and when a line makes one: a special case comes before the general one."""
 
-    name: str
-    applies: Callable[[Facts], object]
-    advice: str
-    """May name facts: ``{at.together}``."""
-
-
-RULES = (
-    Rule(
-        "loop-of-a-library",
-        lambda at: at.says(syntax.trains) and at.copies >= _OFTEN and (at.per_step or 1) > _RARE,
-        "the library's own loop copies: larger batches, or several steps in one (steps_per_execution), copy less often",
-    ),
-    Rule(
-        "numbers-one-by-one",
-        lambda at: at.is_read and at.together >= 3,
-        "{at.together} in one {at.period}: stack them on the device, and read once",
-    ),
-    Rule(
-        "sum-on-the-host", lambda at: at.is_read and at.says(syntax.adds_up), "add on the device, read once per epoch"
-    ),
-    Rule(
-        "decision-on-the-host",
-        lambda at: at.is_read and at.says(syntax.decides),
-        "decide on the device, with where, or ask every 100 steps",
-    ),
-    Rule("number-per-step", lambda at: at.is_read, "keep it on the device, read it after the loop or every 100 steps"),
-    Rule("shown-per-step", lambda at: at.kind == "print" and at.is_often, "show it after the loop or every 100 steps"),
-    Rule(
-        "size-from-values",
-        lambda at: at.kind == "size" and at.is_often,
-        "where(mask, x, 0) in place of x[mask]: its shape is known, so nothing waits",
-    ),
-    Rule(
-        "index-from-the-host",
-        lambda at: at.kind == "index" and at.is_often,
-        "make the index on {at.to}, once, before the loop",
-    ),
-    Rule(
-        "number-from-python",
-        lambda at: at.is_own_number and at.repeats,
-        "a number of Python's, sent each time: make it on {at.to} before the loop, or compile the step",
-    ),
-    Rule(
-        "operand-elsewhere",
-        lambda at: at.kind == "operand" and not at.is_own_number,
-        "move it to {at.to} before it is used: once if it stays the same, else by prefetch",
-    ),
-    Rule(
-        "gradient-crosses",
-        lambda at: at.kind == "gradient" and at.repeats and not at.is_own_number,
-        "keep the forward pass on one device, so that the backward pass stays there",
-    ),
-    Rule(
-        "made-on-the-host",
-        lambda at: at.is_sent and at.factory,
-        "made on the CPU, then sent: {at.factory}(…, device=…) makes it on {at.to}",
-    ),
-    Rule(
-        "same-memory-again",
-        lambda at: at.is_sent and at.is_same_memory and at.unchanged,
-        "the same memory, sent {at.copies} times: send {at.unchanged} once, before the loop",
-    ),
-    Rule(
-        "moved-in-the-loop",
-        lambda at: at.kind == "copy" and at.repeats and not at.site.addresses and at.unchanged,
-        "{at.unchanged} does not change in the loop: move it once, before the loop",
-    ),
-    Rule(
-        "many-small",
-        lambda at: at.kind == "copy" and at.repeats and not at.is_preparation and at.together >= 4 and at.is_small,
-        "{at.together} small copies in one {at.period}: pack them into one, and split it after the copy",
-    ),
-    Rule(
-        "blocks-although-pinned",
-        lambda at: at.is_sent_often and at.site.pinned == at.copies and not at.site.non_blocking,
-        "the memory is pinned: non_blocking=True lets the copy overlap with computing",
-    ),
-    Rule(
-        "unpinned-batches",
-        lambda at: at.is_sent_often and not at.site.pinned,
-        "prefetch the batches, or pin them (PyTorch: pin_memory=True, non_blocking=True): they travel meanwhile",
-    ),
-    Rule(
-        "fetched-per-step",
-        lambda at: at.is_fetched and at.repeats and not at.is_rare,
-        "keep it on the device, copy it once, after the loop",
-    ),
+ADVICE = dict(
+    line.split(": ", 1) for line in Path(__file__).with_name("advice.txt").read_text(encoding="utf-8").splitlines()
 )
-"""In order: a special case comes before the general one."""
+"""What to write instead, for each rule; it may name facts: ``{at.together}``."""
 
 
 def advice(at: Facts) -> tuple[str, str]:
     """The name of the first rule that applies, and what to write instead; empty where there is nothing to mend."""
-    for rule in RULES:
-        if at.site.place is not None and rule.applies(at):
-            return rule.name, rule.advice.format(at=at)
-    return "", ""
+    name = next((name for name, applies in RULES.items() if at.site.place is not None and applies(at)), "")
+    return name, ADVICE[name].format(at=at) if name else ""
