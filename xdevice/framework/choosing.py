@@ -82,7 +82,7 @@ def backend(name: str | None = None) -> Backend:
     `using` beats `use` beats the environment variable ``XDEVICE_BACKEND`` beats the one framework
     that is already imported beats the first that is installed, in the order of ``available()``. NumPy
     is never guessed from being imported, since every framework imports it, nor is a framework without a
-    device on this machine. A guess, once made, stays.
+    device on this machine. A guess, once made, stays. Functions of the chosen framework raise these errors, too.
 
     Raises
     ------

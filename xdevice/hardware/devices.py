@@ -55,11 +55,6 @@ def count(kind: str = "gpu") -> int:
 
     0 if there are none; never raises because of missing hardware or drivers.
 
-    Raises
-    ------
-    BackendNotInstalledError
-        No framework is installed.
-
     Examples
     --------
     >>> import xdevice
@@ -85,11 +80,6 @@ def num_gpus() -> int:
 
 def devices(kind: str | None = None) -> list[Device]:
     """All devices that the chosen framework can use now, or those of one kind.
-
-    Raises
-    ------
-    BackendNotInstalledError
-        No framework is installed.
 
     Examples
     --------

@@ -25,8 +25,6 @@ def try_gpu(i: int = 0) -> Device:
         ``i`` is negative or over ``2**31 - 1``.
     DeviceNotFoundError
         The framework has neither that GPU nor a CPU.
-    BackendNotInstalledError
-        No framework is installed.
 
     Examples
     --------
@@ -54,8 +52,6 @@ def try_all_gpus() -> list[Device]:
     ------
     DeviceNotFoundError
         The framework has neither a GPU nor a CPU.
-    BackendNotInstalledError
-        No framework is installed.
 
     Examples
     --------

@@ -14,11 +14,6 @@ from xdevice.hardware.devices import synchronize
 class Timer:
     """A stopwatch that collects times in seconds, running from the moment it is made.
 
-    Raises
-    ------
-    BackendNotInstalledError
-        No framework is installed.
-
     Examples
     --------
     >>> import xdevice
@@ -70,11 +65,6 @@ class Benchmark:
     """Print the time of a block as ``label: 0.1234 sec``, after waiting for all devices.
 
     The time in seconds is kept as ``seconds``. A block left by an exception prints nothing.
-
-    Raises
-    ------
-    BackendNotInstalledError
-        No framework is installed.
 
     Examples
     --------
