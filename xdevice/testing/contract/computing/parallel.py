@@ -28,9 +28,8 @@ def values(x: Any) -> Any:
     return to_numpy(x).tolist()
 
 
-@all_need("collectives.pack", "creation.ones", "creation.tensor", "exchange.to_numpy")
-class Parallel(Promises):
-    @needs("collectives.split")
+@all_need("collectives.pack", "collectives.split", "creation.ones", "creation.tensor", "exchange.to_numpy")
+class Splitting(Promises):
     @pytest.mark.parametrize(("n", "k", "sizes"), [(10, 4, [3, 3, 2, 2]), (4, 4, [1] * 4), (5, 1, [5]), (7, 2, [4, 3])])
     def test_a_batch_is_split_in_order(self, backend: str, n: int, k: int, sizes: list[int]) -> None:
         batch = rows(n)
@@ -38,7 +37,6 @@ class Parallel(Promises):
         assert [part.shape[0] for part in parts] == sizes
         assert np.concatenate([to_numpy(part) for part in parts]).tolist() == values(batch)
 
-    @needs("collectives.split")
     def test_a_tree_is_split_leaf_by_leaf(self, backend: str) -> None:
         x = rows(3)
         batch = {"x": x, "again": [x], "y": (tensor([1, 2, 3]),), "name": "three", "none": None}
@@ -49,13 +47,11 @@ class Parallel(Promises):
         assert first["again"][0] is first["x"]
         assert (first["name"], second["none"]) == ("three", None)
 
-    @needs("collectives.split")
     def test_one_device_gets_the_batch_itself(self, backend: str) -> None:
         with scope(home()):
             x = rows(3)
         assert split_batch([x], [home()])[0][0] is x
 
-    @needs("collectives.split")
     @pytest.mark.parametrize(
         ("tree", "devices", "says"),
         [
@@ -75,14 +71,12 @@ class Parallel(Promises):
             split_batch(tree(), devices())
 
     @pytest.mark.parametrize("holder", [Holder, Boxes])
-    @needs("collectives.split")
     def test_a_holder_of_tensors_is_not_split(self, backend: str, holder: Any) -> None:
         held = holder(x=rows(4))
         for devices in ([home()], twice()):
             with pytest.raises(NotATensorError, match=rf"{holder.__name__}.* tensor.*\['held'\]"):
                 split_batch({"x": rows(4), "held": held}, devices)
 
-    @needs("collectives.split")
     def test_text_is_split_and_numpy_scalars_are_not(self, backend: str) -> None:
         rate = np.float32(0.5)
         first, second = split_batch({"x": rows(3), "names": np.array(["a", "b", "c"]), "rate": rate}, twice())
@@ -90,13 +84,15 @@ class Parallel(Promises):
         assert first["rate"] is second["rate"] is rate
 
     @on_several
-    @needs("collectives.split")
     def test_each_part_is_on_its_device(self, backend: str) -> None:
         batch = {"x": rows(5), "y": tensor([1, 2, 3, 4, 5])}
         parts = split_batch(batch, [FIRST, SECOND, home()])
         assert [devices_of(part) for part in parts] == [{FIRST}, {SECOND}, {home()}]
         assert [value for part in parts for value in values(part["y"])] == [1, 2, 3, 4, 5]
 
+
+@all_need("collectives.pack", "creation.ones", "creation.tensor", "exchange.to_numpy")
+class Parallel(Splitting):
     @needs("address")
     def test_replicas_share_no_memory(self, backend: str, native: Native) -> None:
         with scope(home()):

@@ -9,7 +9,7 @@ import pytest
 
 from xdevice import data_parallel, device_of, ones, prefetch, split_batch, to_device
 from xdevice.testing.contract.computing.gradients import total
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, on_several, same_values
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several, same_values
 from xdevice.testing.native import Native
 
 
@@ -23,8 +23,8 @@ def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "xdevice.prefetch"]
 
 
+@all_need("creation.ones")
 class Prefetching(Promises):
-    @needs("creation.ones")
     def test_what_is_there_is_passed_on_without_a_thread(self, backend: str) -> None:
         source = batches(3)
         found = []
@@ -34,7 +34,7 @@ class Prefetching(Promises):
         assert all(a is b for a, b in zip(found, source, strict=True))
 
     @on_several
-    @needs("creation.ones", "exchange.to_numpy")
+    @needs("exchange.to_numpy")
     @pytest.mark.parametrize("size", [1, 3])
     def test_prefetched_batches_keep_order_and_numbers(self, backend: str, size: int) -> None:
         source = batches(5)
@@ -47,7 +47,6 @@ class Prefetching(Promises):
             assert not threads()
 
     @on_several
-    @needs("creation.ones")
     def test_no_thread_is_left_by_a_loop_that_ends_early(self, backend: str) -> None:
         for _ in prefetch(batches(5), SECOND):
             assert threads()
@@ -55,7 +54,6 @@ class Prefetching(Promises):
         assert not threads()
 
     @on_several
-    @needs("creation.ones")
     def test_an_error_of_the_source_comes_where_its_batch_would(self, backend: str) -> None:
         def source() -> Iterator[Any]:
             yield from batches(2)
@@ -67,7 +65,7 @@ class Prefetching(Promises):
         assert [batch["i"] for batch in found] == [0, 1] and not threads()
 
     @on_several
-    @needs("creation.ones", "collectives.split")
+    @needs("collectives.split")
     def test_several_devices_get_the_parts_of_split_batch(self, backend: str) -> None:
         source = batches(3)
         for i, parts in enumerate(prefetch(source, [FIRST, SECOND])):

@@ -8,7 +8,7 @@ import pytest
 
 from xdevice import device_of, devices, ones, to_device, to_numpy, transfer_guard, watch_transfers
 from xdevice.errors import NotSupportedError, TransferError
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, at_home, home, needs, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, all_on_several, at_home, home, needs
 from xdevice.testing.native import Native
 
 BYTES = 2 * 3 * 4  # of `square`
@@ -33,9 +33,7 @@ def program(folder: Path, line: str, **names: Any) -> Any:
 
 
 @all_need("creation.ones")
-class Transfers(Promises):
-    """Copies under `watch_transfers` and `transfer_guard`."""
-
+class OnOneDevice(Promises):
     @needs("exchange.to_numpy")
     def test_a_program_on_one_device_copies_nothing(self, backend: str) -> None:
         if len(devices()) > 1 and not self.has(backend, "transfers.watch"):
@@ -49,8 +47,12 @@ class Transfers(Promises):
             assert (len(report), report.copies) == (0, 0)
             assert to_numpy(y).tolist() == [[2, 2, 2]] * 2
 
-    @on_several
-    @needs("transfers.watch")
+
+@all_on_several
+@all_need("creation.ones", "transfers.watch")
+class Transfers(OnOneDevice):
+    """Copies under `watch_transfers` and `transfer_guard`."""
+
     def test_a_copy_is_seen_with_its_line_its_devices_and_its_bytes(self, backend: str, tmp_path: Path) -> None:
         x, line = square(FIRST), "y = to_device(x, 'gpu:1')"
         with watch_transfers() as report:
@@ -59,8 +61,7 @@ class Transfers(Promises):
         assert seen(report) == [("gpu:0", "gpu:1", 1, BYTES)]
         assert (report.findings[0].file, report.findings[0].source) == (str(tmp_path / "main.py"), line)
 
-    @on_several
-    @needs("transfers.watch", "cpu")
+    @needs("cpu")
     def test_there_and_back_are_two_copies_which_log_says(self, backend: str, caplog: Any) -> None:
         x = square(home())
         with watch_transfers() as report, transfer_guard("log"):
@@ -70,8 +71,7 @@ class Transfers(Promises):
         assert [record.name for record in caplog.records] == ["xdevice.transfers"] * 2
         assert f"{BYTES} B, host → gpu:1" in caplog.text
 
-    @on_several
-    @needs("transfers.watch", "exchange.to_numpy")
+    @needs("exchange.to_numpy")
     def test_values_that_are_read_are_one_copy_at_the_callers_line(self, backend: str, tmp_path: Path) -> None:
         x, line = [square(SECOND) for _ in range(3)], "for each in x: to_numpy(each)"
         with watch_transfers() as report:
@@ -79,8 +79,7 @@ class Transfers(Promises):
         assert seen(report) == [("gpu:1", "host", 3, 3 * BYTES)]
         assert report.findings[0].source == line
 
-    @on_several
-    @needs("transfers.watch", "cpu")
+    @needs("cpu")
     @pytest.mark.parametrize("direction", ["host_to_device", "device_to_host", "device_to_device"])
     def test_each_direction_has_a_level(self, backend: str, direction: str, tmp_path: Path) -> None:
         moves = {
@@ -96,8 +95,7 @@ class Transfers(Promises):
                 with pytest.raises(TransferError, match=f"main.py:1: {BYTES} B.*transfer_guard.*forbids"):
                     program(tmp_path, "y = to_device(x, device)", x=x, device=device)
 
-    @on_several
-    @needs("transfers.watch", "exchange.to_numpy")
+    @needs("exchange.to_numpy")
     def test_implicit_levels_allow_what_the_program_asks_for(self, backend: str) -> None:
         x = square(FIRST)
         with transfer_guard("forbid_implicit"):
@@ -105,8 +103,6 @@ class Transfers(Promises):
             with pytest.raises(TransferError):
                 print(x)
 
-    @on_several
-    @needs("transfers.watch")
     def test_a_forbidden_move_leaves_everything_where_it_was(self, backend: str) -> None:
         tree = {"a": square(FIRST), "b": [square(SECOND)]}
 
@@ -118,24 +114,19 @@ class Transfers(Promises):
             move()
         assert (device_of(tree["a"]), device_of(tree["b"])) == (FIRST, SECOND)
 
-    @on_several
-    @needs("transfers.watch", "model")
+    @needs("model")
     def test_a_forbidden_move_of_a_model_leaves_it(self, backend: str, native: Native) -> None:
         model = to_device(at_home(native.model), FIRST)
         with transfer_guard("forbid"), pytest.raises(TransferError):
             to_device(model, SECOND)
         assert device_of(model) == FIRST
 
-    @on_several
-    @needs("transfers.watch")
     def test_a_line_may_allow_its_copies(self, backend: str, tmp_path: Path) -> None:
         x, line = square(FIRST), "y = to_device(x, 'gpu:1')  # xdevice: allow"
         with watch_transfers() as report, transfer_guard("forbid"):
             y = program(tmp_path, line, x=x)
         assert (device_of(y), len(report), report.allowed) == (SECOND, 0, 1)
 
-    @on_several
-    @needs("transfers.watch")
     def test_levels_are_of_the_thread_and_nest(self, backend: str) -> None:
         x = square(FIRST)
         with ThreadPoolExecutor(1) as pool, transfer_guard("forbid"):
