@@ -61,7 +61,7 @@ def only_python(cell: str) -> str:
 
 
 def seed(number: int, tab: str) -> None:
-    """Set the seeds of Python and NumPy, and that of PyTorch or of a framework that Keras knows."""
+    """Set the seeds of Python and NumPy, and that of the framework."""
     import random
 
     import numpy as np
@@ -80,6 +80,10 @@ def seed(number: int, tab: str) -> None:
         import mxnet as mx
 
         mx.random.seed(number)
+    if tab == "paddle":
+        import paddle
+
+        paddle.seed(number)
 
 
 def print_curves() -> None:

@@ -47,16 +47,19 @@ def mnist_whole(folder: Path) -> None:
 
 
 def image_folder(folder: Path, sides: int = 64, each: int = 4) -> None:
-    """``train/CLASS/N.jpg`` and ``val/CLASS/N.jpg``, with four classes."""
+    """``train/CLASS/N.jpg`` and ``val/CLASS/N.jpg``, with four classes, and lists of them."""
     from PIL import Image
 
     random = np.random.default_rng(0)
     for split in ("train", "val"):
-        for label in "abcd":
+        listed = ""
+        for number, label in enumerate("abcd"):
             (folder / split / label).mkdir(parents=True, exist_ok=True)
             for i in range(each):
                 pixels = random.integers(0, 256, (sides, sides, 3)).astype("uint8")
                 Image.fromarray(pixels).save(folder / split / label / f"{i}.jpg")
+                listed += f"{split}/{label}/{i}.jpg {number}\n"
+        (folder / f"{split}.txt").write_text(listed)
 
 
 def mrpc(folder: Path) -> None:

@@ -21,6 +21,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.python.distribute import collective_util
 from tensorflow.python.framework import errors
 
@@ -258,3 +259,11 @@ def _reduce_without_nccl() -> None:
     @in_place_of("tensorflow.python.distribute.cross_device_ops:AllReduceCrossDeviceOps.__init__")
     def with_copies(reduce: Any, self: Any, all_reduce_alg: str = "nccl", num_packs: int = 1) -> None:
         reduce(self, "hierarchical_copy" if all_reduce_alg == "nccl" else all_reduce_alg, num_packs)
+
+    @in_place_of("tensorflow.python.ops.nccl_ops:_apply_all_reduce")
+    def on_each(_: Any, reduction: str, tensors: Any) -> list[Any]:
+        reduced = []
+        for tensor in tensors:
+            with tf.device(tensor.device):
+                reduced.append(getattr(tf, f"reduce_{reduction}")(tf.stack(tensors), axis=0))
+        return reduced

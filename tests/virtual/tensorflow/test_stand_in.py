@@ -113,6 +113,21 @@ def test_strategies_sessions_meshes_and_servers_have_the_gpus_and_the_cpu_may_be
     ]
 
 
+def test_a_reduction_by_nccl_gives_each_gpu_the_whole(program):
+    lines = program("""
+        import tensorflow as tf
+        from tensorflow.python.ops import nccl_ops
+        parts = []
+        for i in range(2):
+            with tf.device(f"/GPU:{i}"):
+                parts.append(tf.constant([1.0 + i, 5.0]))
+        for reduce in (nccl_ops.all_sum, nccl_ops.all_prod, nccl_ops.all_min, nccl_ops.all_max):
+            print([(whole.numpy().tolist(), whole.device[-5:]) for whole in reduce(parts)])
+    """)
+    sums = [3.0, 10.0], [2.0, 25.0], [1.0, 5.0], [2.0, 5.0]
+    assert lines == [str([(whole, "GPU:0"), (whole, "GPU:1")]) for whole in sums]
+
+
 @pytest.mark.weekly
 def test_a_mirrored_strategy_has_a_replica_on_each_gpu_and_gives_the_cpus_numbers(program):
     code = """
