@@ -211,18 +211,6 @@ def stsb(folder: Path) -> None:
         (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
 
 
-def adult(folder: Path, rows: int = 512) -> None:
-    """The census's table that fastai's examples learn from: ``adult.csv``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    random = np.random.default_rng(0)
-    words = ("workclass", "education", "marital-status", "occupation", "relationship", "race")
-    columns = {name: random.choice(list("abc"), rows) for name in words}
-    columns |= {name: random.integers(0, 99, rows) for name in ("age", "fnlwgt", "education-num")}
-    columns["salary"] = random.choice(["<50k", ">=50k"], rows)
-    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
-    (folder / "adult.csv").write_text("\n".join(lines) + "\n")
-
-
 def enwik8(path: Path) -> None:
     """95 million characters of text, compressed: the same lines again and again."""
     lines = ("\n".join(words(2000)) + "\n").encode()
