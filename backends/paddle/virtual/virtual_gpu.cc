@@ -51,19 +51,8 @@ C_Status Succeed(Arguments...) { return C_SUCCESS; }
 C_Status Check(const C_Device device) { return Exists(device) ? C_SUCCESS : C_ERROR; }
 
 C_Status SetDevice(const C_Device device) {
-  if (!Exists(device)) return C_ERROR;
-  current_device = device->id;
-  return C_SUCCESS;
-}
-
-C_Status GetDevice(const C_Device device) {
-  device->id = current_device;
-  return C_SUCCESS;
-}
-
-C_Status GetDeviceCount(size_t* count) {
-  *count = device_count;
-  return C_SUCCESS;
+  if (Exists(device)) current_device = device->id;
+  return Check(device);
 }
 
 C_Status GetDeviceList(size_t* devices) {
@@ -111,11 +100,6 @@ C_Status Free(const C_Device device, void* address, size_t size) {
   return FreeHost(device, address, size);
 }
 
-C_Status Fill(const C_Device, void* address, unsigned char value, size_t size) {
-  std::memset(address, value, size);
-  return C_SUCCESS;
-}
-
 // --- copies, which Python may watch: it answers with 0 for one that is not to be made
 
 using Watch = int (*)(int source, int target, size_t size, const void* from);  // -1 is the host
@@ -153,28 +137,17 @@ C_Status MemoryStats(const C_Device device, size_t* total, size_t* free) {
   return C_SUCCESS;
 }
 
-C_Status MinChunkSize(const C_Device, size_t* size) {
-  *size = kAlignment;
-  return C_SUCCESS;
-}
+// Answers that are always the same; PaddlePaddle 3.0 asks for versions without a device.
+template <auto value, class Answer>
+C_Status Say(Answer* answer) { return *answer = value, C_SUCCESS; }
 
-C_Status Zero(size_t* number) {  // as PaddlePaddle 3.0 asks for versions
-  *number = 0;
-  return C_SUCCESS;
-}
-
-C_Status Zero(const C_Device, size_t* number) { return Zero(number); }  // as 3.3 does
-
-[[maybe_unused]] C_Status Yes(const C_Device, bool* supported) {
-  *supported = true;
-  return C_SUCCESS;
-}
+template <auto value, class Answer>
+C_Status Say(const C_Device, Answer* answer) { return Say<value>(answer); }
 
 // PaddlePaddle 3.0 does not ask whether there are 16-bit floats; the second is taken there.
 template <class Table>
 auto AllowHalves(Table* table, int) -> decltype(table->is_bfloat16_supported, void()) {
-  table->is_float16_supported = Yes;
-  table->is_bfloat16_supported = Yes;
+  table->is_float16_supported = table->is_bfloat16_supported = Say<true>;
 }
 
 template <class Table>
@@ -184,8 +157,8 @@ void FillTable(C_DeviceInterface* table) {
   table->initialize = table->finalize = Succeed;
   table->init_device = table->deinit_device = table->synchronize_device = Check;
   table->set_device = SetDevice;
-  table->get_device = GetDevice;
-  table->get_device_count = GetDeviceCount;
+  table->get_device = [](const C_Device device) { return device->id = current_device, C_SUCCESS; };
+  table->get_device_count = [](size_t* count) { return *count = device_count, C_SUCCESS; };
   table->get_device_list = GetDeviceList;
 
   table->create_stream = Create;
@@ -197,7 +170,9 @@ void FillTable(C_DeviceInterface* table) {
 
   table->device_memory_allocate = Allocate;
   table->device_memory_deallocate = Free;
-  table->device_memory_set = Fill;
+  table->device_memory_set = [](const C_Device, void* address, unsigned char value, size_t size) {
+    return std::memset(address, value, size), C_SUCCESS;
+  };
   table->host_memory_allocate = AllocateHost;
   table->host_memory_deallocate = FreeHost;
   table->memory_copy_h2d = In<>::Send;
@@ -210,11 +185,11 @@ void FillTable(C_DeviceInterface* table) {
   table->async_memory_copy_p2p = In<C_Stream>::Cross;
 
   table->device_memory_stats = MemoryStats;
-  table->device_min_chunk_size = MinChunkSize;
-  table->device_extra_padding_size = Zero;
-  table->get_compute_capability = Zero;
-  table->get_runtime_version = Zero;
-  table->get_driver_version = Zero;
+  table->device_min_chunk_size = Say<kAlignment>;
+  table->device_extra_padding_size = Say<size_t{0}>;
+  table->get_compute_capability = Say<size_t{0}>;
+  table->get_runtime_version = Say<size_t{0}>;
+  table->get_driver_version = Say<size_t{0}>;
   AllowHalves(table, 0);
 }
 

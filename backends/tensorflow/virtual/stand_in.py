@@ -114,7 +114,7 @@ def _list_physical(gpus: list[Any]) -> None:
         return {"device_name": NAME} if device in gpus else known(self, device)
 
     kind.config = property(counted)
-    kind.list_physical_devices = _without_gpus_for_kernels(kind.list_physical_devices)
+    in_place_of("tensorflow.python.eager.context:Context.list_physical_devices")(_without_gpus_for_kernels)
     current = context.context()
     if current._physical_devices is not None:
         add(current)
@@ -144,27 +144,22 @@ def _list_logical() -> None:
         self._num_gpus = sum(name.startswith((here, "/device:")) for name in gpus)  # the others are other processes'
         hardware.virtual.number = self._num_gpus
 
-    kind = context.Context
-    kind.list_logical_devices = _without_gpus_for_kernels(kind.list_logical_devices)
+    in_place_of("tensorflow.python.eager.context:Context.list_logical_devices")(_without_gpus_for_kernels)
 
 
-def _without_gpus_for_kernels(every: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """A list of devices as ``every`` gives it, without GPUs where a module asks that chooses kernels by it."""
-
-    def listed(self: Any, device_type: str | None = None) -> list[Any]:
-        found = every(self, device_type)
-        asks = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]  # who asks
-        return [device for device in found if device.device_type != "GPU"] if asks in KERNELS else found
-
-    return listed
+def _without_gpus_for_kernels(every: Callable[..., list[Any]], self: Any, device_type: str | None = None) -> list[Any]:
+    """The list of devices, without GPUs where a module asks that chooses kernels by it."""
+    found = every(self, device_type)
+    asks = sys._getframe(3).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]  # who asks
+    return [device for device in found if device.device_type != "GPU"] if asks in KERNELS else found
 
 
 def _place() -> None:
     """Make GPU 0 each thread's device where nothing else is said: the runtime begins with none, the CPU's."""
-    kind = context.Context
-    put, begin = kind._set_device, threading.Thread._bootstrap_inner  # type: ignore[attr-defined]  # where a thread begins
+    begin = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]  # where a thread begins
 
-    def set_device(self: Any, name: str, spec: Any) -> None:
+    @in_place_of("tensorflow.python.eager.context:Context._set_device")
+    def set_device(put: Any, self: Any, name: str, spec: Any) -> None:
         real = to_real(_existing(self, name)) or ""
         # GPU 0, where nothing says where
         put(self, real if _TYPED.search(real) else f"{real}/device:CPU:{hardware.virtual.first}", spec)
@@ -174,7 +169,6 @@ def _place() -> None:
         current._set_device("", current.device_spec)
         begin(self)
 
-    kind._set_device = set_device
     threading.Thread._bootstrap_inner = begin_thread  # type: ignore[attr-defined]  # as above
     current = context.context()
     current._set_device("", current.device_spec)

@@ -1,7 +1,7 @@
 """Convolution, dropout and softmax, which torch calls by other names, or with options, on GPUs alone; LSTM and GRU.
 
-For PrivateUse1 torch calls the fused cells of GPUs, which the CPU lacks. These compute the same with ordinary
-operations; shapes are (batch, features), with the gates concatenated along the features.
+For PrivateUse1 torch calls the fused cells of GPUs, which the CPU lacks. Here they are composed of ordinary operations;
+shapes are (batch, features), with the gates concatenated along the features.
 """
 
 from collections.abc import Callable
@@ -48,23 +48,8 @@ def _narrowed(call: Any) -> Callable[..., Tensor]:
 def _lstm(input_gates: Tensor, hidden_gates: Tensor, cx: Tensor, *biases: Tensor | None) -> tuple[Tensor, ...]:
     gates = _biased(input_gates, biases[:1]) + _biased(hidden_gates, biases[1:])
     i, f, g, o = gates.chunk(4, 1)
-    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
-    cy = f * cx + i * g
-    return o * cy.tanh(), cy, torch.cat([i, f, g, o], 1)  # the last is what backward needs
-
-
-def _lstm_backward(  # noqa: PLR0913, PLR0917  (torch's signature)
-    grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    i, f, g, o = workspace.chunk(4, 1)
-    squashed = cy.tanh()
-    grad_h = torch.zeros_like(cy) if grad_hy is None else grad_hy
-    grad_c = grad_h * o * (1 - squashed * squashed)
-    if grad_cy is not None:
-        grad_c = grad_c + grad_cy
-    gates = [grad_c * g * i * (1 - i), grad_c * cx * f * (1 - f), grad_c * i * (1 - g * g)]
-    grad = torch.cat([*gates, grad_h * squashed * o * (1 - o)], 1)
-    return grad, grad_c * f, _bias_grad(grad, has_bias)
+    cy = f.sigmoid() * cx + i.sigmoid() * g.tanh()
+    return o.sigmoid() * cy.tanh(), cy, gates.new_empty(0)  # the last is what a fused backward would need
 
 
 def _gru(input_gates: Tensor, hidden_gates: Tensor, hx: Tensor, *biases: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -72,26 +57,11 @@ def _gru(input_gates: Tensor, hidden_gates: Tensor, hx: Tensor, *biases: Tensor 
     hidden_r, hidden_z, hidden_n = _biased(hidden_gates, biases[1:]).chunk(3, 1)
     r, z = (hidden_r + input_r).sigmoid(), (hidden_z + input_z).sigmoid()
     n = (input_n + hidden_n * r).tanh()
-    return (hx - n) * z + n, torch.cat([r, z, n, hx, hidden_n], 1)  # the last is what backward needs
-
-
-def _gru_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> tuple[Tensor, ...]:
-    r, z, n, hx, hidden_n = workspace.chunk(5, 1)
-    grad_n = grad_hy * (1 - z) * (1 - n * n)
-    grad_z = grad_hy * (hx - n) * z * (1 - z)
-    grad_r = grad_n * hidden_n * r * (1 - r)
-    grad_input = torch.cat([grad_r, grad_z, grad_n], 1)
-    grad_hidden = torch.cat([grad_r, grad_z, grad_n * r], 1)
-    biases = _bias_grad(grad_input, has_bias), _bias_grad(grad_hidden, has_bias)
-    return grad_input, grad_hidden, grad_hy * z, *biases
+    return (hx - n) * z + n, hx.new_empty(0)
 
 
 def _biased(gates: Tensor, bias: tuple[Tensor | None, ...]) -> Tensor:
     return gates + bias[0] if bias and bias[0] is not None else gates
-
-
-def _bias_grad(grad: Tensor, has_bias: bool) -> Tensor:
-    return grad.sum(0) if has_bias else grad.new_empty(0)
 
 
 def register(ours: Any) -> None:
@@ -103,12 +73,11 @@ def register(ours: Any) -> None:
         ("_log_softmax_backward_data", _narrowed(aten._log_softmax_backward_data.default)),
         ("convolution_overrideable", aten.convolution.default),
         ("convolution_backward_overrideable", _convolution_backward),
-        ("_thnn_fused_lstm_cell", _lstm),
-        ("_thnn_fused_lstm_cell_backward_impl", _lstm_backward),
-        ("_thnn_fused_gru_cell", _gru),
-        ("_thnn_fused_gru_cell_backward", _gru_backward),
     ):
         ours.impl(name, on_host(f"aten::{name.removesuffix('_overrideable')}", call), "PrivateUse1")
     ours.impl("native_dropout", _dropout, "PrivateUse1")
+    for key in ("PrivateUse1", "AutogradPrivateUse1"):  # the latter differentiates them as what they are composed of
+        ours.impl("_thnn_fused_lstm_cell", _lstm, key)
+        ours.impl("_thnn_fused_gru_cell", _gru, key)
     # TransformerEncoder shall not build a nested tensor, which these virtual GPUs lack
     ours.impl("_nested_tensor_from_mask_left_aligned", lambda *args: False, "PrivateUse1")

@@ -16,9 +16,8 @@ def replace() -> None:
         in_use().resize(self, size)
         return self
 
-    make = storages.__new__
-
-    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    @in_place_of("torch:UntypedStorage.__new__")
+    def new(make: Any, cls: Any, *args: Any, **kwargs: Any) -> Any:
         device = kwargs.get("device")
         if device is None or torch.device(device).type != in_use().name:
             return make(cls, *args, **kwargs)
@@ -29,5 +28,4 @@ def replace() -> None:
     def new_like(self: Any) -> Any:
         return storages(0, device=self.device)
 
-    replace_name("torch:UntypedStorage.__new__", new)
     replace_name("torch:UntypedStorage.new", new_like)
