@@ -78,6 +78,23 @@ Tensor dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
   return grad.mul(scale ? noise.div_(1 / scale) : noise.mul_(0));
 }
 
+// The host's aliases of virtual tensors on one device, and the way back.
+struct Aliases {
+  AutoDispatchBelowADInplaceOrView below;
+  c10::impl::ExcludeDispatchKeyGuard full{c10::DispatchKey::AutocastCPU};
+  const char* operation;
+  std::optional<Device> here;
+
+  explicit Aliases(const char* name) : operation(name) { check_usable(); }
+  Tensor in(const Tensor& t) {
+    if (!t.defined()) return t;
+    if (!here) here = t.device();
+    if (t.device() != *here || here->type() != TYPE) mixed(operation, *here, t.device());
+    return like(t, host_of(t.storage()), c10::DispatchKey::CPU);
+  }
+  Tensor out(const Tensor& t) { return t.defined() ? like(t, virtual_of(t.storage(), here->index()), KEY) : t; }
+};
+
 // For GPUs alone torch lets softmax widen half precision, and its backward narrow it again.
 template <auto& call>
 Tensor widened(const Tensor& x, int64_t dim, bool widen) {
