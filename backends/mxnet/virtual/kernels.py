@@ -5,7 +5,7 @@ operators, by NumPy.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import mxnet as mx
 import numpy as np
@@ -24,8 +24,8 @@ def start() -> None:
     half.start()
     operations = public.ndarray.numpy._op._api_internal
     operations.tensordot = _rounding_function(operations.tensordot)
-    for name, (kernel, arguments) in KERNELS.items():
-        mx.operator.register(f"xdevice_{name}")(_properties(kernel, arguments))
+    for name, kernel in KERNELS.items():
+        mx.operator.register(f"xdevice_{name}")(_properties(kernel))
         for home in (public.nd, public.sym):
             vars(home.contrib)[name] = _custom(home, name, getattr(home.contrib, name))
 
@@ -67,59 +67,51 @@ def _rounding_function(run: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class _Fourier:
+class _Kernel(NamedTuple):
+    """The names of its arguments; the shape of its result by theirs, the result by their values, and the gradient."""
+
+    arguments: list[str]
+    shape: Callable[[Any, int], Any]
+    forward: Callable[[Any, int], Any]
+    backward: Callable[[Any, Any], Any]
+
+
+def _fft(x: Any) -> Any:
     """Complex numbers are two numbers, side by side; no result is divided by their count."""
-
-    @staticmethod
-    def shape(given: Any, _: int) -> Any:
-        return [*given[0][:-1], given[0][-1] * 2]
-
-    @staticmethod
-    def forward(given: Any, _: int) -> Any:
-        return np.fft.fft(given[0]).astype(np.complex64).view(np.float32)
-
-    @staticmethod
-    def backward(gradient: Any, _: Any) -> Any:
-        return np.fft.ifft(gradient.view(np.complex64), norm="forward").real
+    return np.fft.fft(x).astype(np.complex64).view(np.float32)
 
 
-class _InverseFourier:
-    @staticmethod
-    def shape(given: Any, _: int) -> Any:
-        return [*given[0][:-1], given[0][-1] // 2]
-
-    @staticmethod
-    def forward(given: Any, _: int) -> Any:
-        return _Fourier.backward(given[0], given)
-
-    @staticmethod
-    def backward(gradient: Any, _: Any) -> Any:
-        return _Fourier.forward([gradient], 0)
+def _ifft(x: Any) -> Any:
+    return np.fft.ifft(x.view(np.complex64), norm="forward").real
 
 
-class _CountSketch:
+def _sketch(given: Any, out_dim: int) -> Any:
     """The columns of ``data``, times ``s``, summed where ``h`` says."""
-
-    @staticmethod
-    def shape(given: Any, out_dim: int) -> Any:
-        return [*given[0][:-1], out_dim]
-
-    @staticmethod
-    def forward(given: Any, out_dim: int) -> Any:
-        data, h, s = given
-        made = np.zeros((out_dim, *data.shape[:-1]), data.dtype)
-        np.add.at(made, h.ravel().astype(int), np.moveaxis(data * s.ravel(), -1, 0))
-        return np.moveaxis(made, 0, -1)
-
-    @staticmethod
-    def backward(gradient: Any, given: Any) -> Any:
-        return gradient[..., given[1].ravel().astype(int)] * given[2].ravel()
+    data, h, s = given
+    made = np.zeros((out_dim, *data.shape[:-1]), data.dtype)
+    np.add.at(made, h.ravel().astype(int), np.moveaxis(data * s.ravel(), -1, 0))
+    return np.moveaxis(made, 0, -1)
 
 
 KERNELS = {
-    "fft": (_Fourier, ["data"]),
-    "ifft": (_InverseFourier, ["data"]),
-    "count_sketch": (_CountSketch, ["data", "h", "s"]),
+    "fft": _Kernel(
+        ["data"],
+        lambda given, _: [*given[0][:-1], given[0][-1] * 2],
+        lambda given, _: _fft(given[0]),
+        lambda gradient, _: _ifft(gradient),
+    ),
+    "ifft": _Kernel(
+        ["data"],
+        lambda given, _: [*given[0][:-1], given[0][-1] // 2],
+        lambda given, _: _ifft(given[0]),
+        lambda gradient, _: _fft(gradient),
+    ),
+    "count_sketch": _Kernel(
+        ["data", "h", "s"],
+        lambda given, out_dim: [*given[0][:-1], out_dim],
+        _sketch,
+        lambda gradient, given: gradient[..., given[1].ravel().astype(int)] * given[2].ravel(),
+    ),
 }
 
 
@@ -134,7 +126,7 @@ def _custom(home: Any, name: str, on_cpu: Callable[..., Any]) -> Callable[..., A
     return call
 
 
-def _properties(kernel: Any, arguments: list[str]) -> type:
+def _properties(kernel: _Kernel) -> type:
     class Operator(mx.operator.CustomOp):  # type: ignore[misc]  # MXNet has no types
         def __init__(self, out_dim: int) -> None:
             super().__init__()
@@ -159,7 +151,7 @@ def _properties(kernel: Any, arguments: list[str]) -> type:
             self._out_dim = int(out_dim)
 
         def list_arguments(self) -> list[str]:
-            return arguments
+            return kernel.arguments
 
         def infer_shape(self, in_shape: Any) -> Any:
             return in_shape, [kernel.shape(in_shape, self._out_dim)], []
