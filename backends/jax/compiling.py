@@ -20,6 +20,6 @@ def is_tracing() -> bool:
 
 def trace_apart(number: int) -> None:
     if _traces is None:
-        jax.clear_caches()
+        jax.clear_caches()  # type: ignore[no-untyped-call]  # JAX has left it without types
     else:
         _traces.set_global(number)

@@ -5,12 +5,14 @@ from types import ModuleType
 from typing import Any
 
 import array_api_compat.numpy as xp
+import array_api_compat.numpy.fft as xp_fft
+import array_api_compat.numpy.linalg as xp_linalg
 import numpy as np
 
 from xdevice.contract import Extension
 
-linalg = Extension(lambda: vars(xp.linalg), np.linalg)
-fft = Extension(lambda: vars(xp.fft), np.fft)
+linalg = Extension(lambda: vars(xp_linalg), np.linalg)
+fft = Extension(lambda: vars(xp_fft), np.fft)
 
 
 def namespace() -> Mapping[str, Any]:

@@ -5,12 +5,14 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import array_api_compat.torch as xp
+import array_api_compat.torch.fft as xp_fft
+import array_api_compat.torch.linalg as xp_linalg
 import torch
 
 from xdevice.contract import Extension
 
-linalg = Extension(lambda: vars(xp.linalg), torch.linalg)
-fft = Extension(lambda: vars(xp.fft), torch.fft)
+linalg = Extension(lambda: vars(xp_linalg), torch.linalg)
+fft = Extension(lambda: vars(xp_fft), torch.fft)
 
 
 def namespace() -> Mapping[str, Any]:

@@ -140,7 +140,8 @@ def copy_models(models: list[Any]) -> list[Any]:
     found = dict(zip(map(id, ours), in_keras.copies(ours), strict=True))
     sequences = [model for model in others if isinstance(model, PackedSequence)]
     for packed in sequences:  # torch makes deep copies of leaves of its graph only
-        found[id(packed)] = type(packed)(*(None if part is None else part.clone() for part in packed))
+        make: Any = type(packed)
+        found[id(packed)] = make(*(None if part is None else part.clone() for part in packed))
     others = [model for model in others if not isinstance(model, PackedSequence)]
     try:
         copied = copy.deepcopy(others)

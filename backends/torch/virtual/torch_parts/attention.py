@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from xdevice.backends.torch.private_names import aten, in_place_of, kernels_of
+from xdevice.backends.torch.private_names import aten, in_place_of, kernels_of, own
 from xdevice.backends.torch.virtual import runtime
 from xdevice.kit import virtual_request
 
@@ -29,7 +29,7 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
     """Attention by the algorithm that torch chooses on the CPU, and by the plain one where CUDA has no other."""
     _check_attention(q, k, v, mask, causal)
     choose, math = aten._fused_sdp_choice.default, aten._scaled_dot_product_attention_math.default
-    if torch.backends.cuda.math_sdp_enabled():
+    if own.backends.cuda.math_sdp_enabled():
         fused = choose(q, k, v, mask, dropout, causal, **options) == _FLASH
     else:
         _check_algorithms(q, mask)
@@ -80,7 +80,7 @@ def _jagged(  # noqa: PLR0913, PLR0917  (torch's signature)
 
 def _check_algorithms(q: Tensor, mask: Maybe) -> None:
     """Raise torch's error where `sdpa_kernel` leaves no algorithm, or none that CUDA has for the tensors."""
-    allowed, short = torch.backends.cuda, q.dtype in {torch.float16, torch.bfloat16}
+    allowed, short = own.backends.cuda, q.dtype in {torch.float16, torch.bfloat16}
     flash, efficient = allowed.flash_sdp_enabled(), allowed.mem_efficient_sdp_enabled()
     cudnn = allowed.cudnn_sdp_enabled()
     if runtime.in_use().name == "cuda" and not virtual_request.current().lenient:
