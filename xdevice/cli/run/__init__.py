@@ -9,18 +9,14 @@ from collections.abc import Mapping, Sequence
 from xdevice.cli import script, watched
 from xdevice.cli.probe import frameworks
 from xdevice.cli.run import environments, limits
-from xdevice.cli.run.compare import Differ, compare
 from xdevice.cli.run.report import Report, Run, as_json, rendered
 from xdevice.errors import ArgumentError
 from xdevice.framework.choosing import backend
 from xdevice.kit import keras
 from xdevice.kit import virtual_request as request
 from xdevice.launcher.children import Child, run_all
-from xdevice.launcher.terminal import Progress, printable, write, write_json
+from xdevice.launcher.terminal import Progress, write, write_json
 from xdevice.machine import usable_threads
-
-COMPARED_LINES = 2000
-"""Lines of each output that are compared: aligning takes the square of it at worst."""
 
 
 def main(options: argparse.Namespace) -> int:
@@ -51,14 +47,15 @@ def main(options: argparse.Namespace) -> int:
                 children, options.jobs or max(1, (usable_threads() or 2) // 2), options.timeout, progress
             )
     ended = {child.name: child for child in (*children, *failed)}
-    report = _report(program[-1], [_run(ended[name]) for name in names], options)
+    runs = [Run(ended[name]) for name in names]
+    report = Report(program[-1], options.args, runs, options.tolerance, options.normalize)
     if options.json:
         write_json(as_json(report, interrupted is not None))
     else:
         write(*rendered(report))
     if interrupted:
         return 128 + interrupted
-    return int(any(r.status != "ok" for r in report.runs) or (options.strict and not report.agree))
+    return int(any(child.status != "ok" for child in ended.values()) or (options.strict and not report.agree))
 
 
 def _run_once(program: list[str], options: argparse.Namespace) -> int:
@@ -101,33 +98,3 @@ def _environment(name: str, foreign: bool) -> Mapping[str, str]:
         env.pop("PYTHONPATH", None)
         env.pop("PYTHONHOME", None)
     return env
-
-
-def _run(child: Child) -> Run:
-    printed = child.printed()
-    stdout, stderr, cut = child.output()
-    how = child.name, child.status, child.exit_status, child.seconds, child.peak_memory
-    texts = stdout.decode(errors="replace"), stderr.decode(errors="replace")
-    return Run(*how, *texts, cut, not _is_text(stdout, cut), printed)
-
-
-def _report(script: str, runs: list[Run], options: argparse.Namespace) -> Report:
-    """What ran to its end, compared."""
-    outputs = {run.name: _compared(run) for run in runs if run.status == "ok"}
-    view = compare(outputs, options.tolerance, options.normalize)
-    agree = not any(isinstance(part, Differ) for part in view)
-    return Report(script, options.args, runs, options.tolerance, options.normalize, list(outputs), view, agree)
-
-
-def _compared(run: Run) -> str:
-    lines = printable(run.stdout).split("\n")
-    run.cut = run.cut or len(lines) > COMPARED_LINES + 1
-    return "\n".join(lines[:COMPARED_LINES])
-
-
-def _is_text(data: bytes, cut: bool) -> bool:
-    """Whether it is UTF-8 without NUL; a character that is cut at the end is allowed."""
-    try:
-        return b"\0" not in data.decode().encode()
-    except UnicodeDecodeError as error:
-        return cut and error.start > len(data) - 4 and b"\0" not in data

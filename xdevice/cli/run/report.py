@@ -2,47 +2,48 @@
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from xdevice.cli.run.compare import Differ, Same
+from xdevice.cli.run.compare import Differ, Same, compare
 from xdevice.kit.units import duration, size
-from xdevice.launcher.output_buffer import Line, Printed
-from xdevice.launcher.terminal import exit_text, printable, signal_name, table
+from xdevice.launcher.children import Child
+from xdevice.launcher.output_buffer import Line
+from xdevice.launcher.terminal import ending, printable, signal_name, table
+
+COMPARED_LINES = 2000
+"""Lines of each output that are compared: aligning takes the square of it at worst."""
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
-@dataclass(slots=True)
 class Run:
-    name: str
-    status: str
-    exit_status: int | None
-    seconds: float
-    peak_memory: int | None
-    stdout: str
-    stderr: str
-    cut: bool
-    binary: bool
-    printed: Printed
+    """A child that has ended, and what it has printed."""
+
+    def __init__(self, child: Child) -> None:
+        self.child, self.printed = child, child.printed()
+        stdout, stderr, self.cut = child.output()
+        self.stdout, self.stderr = stdout.decode(errors="replace"), stderr.decode(errors="replace")
+        self.binary = not _is_text(stdout, self.cut)
+
+    def compared(self) -> str:
+        """The lines that are compared; `cut` is true from now on if there are more."""
+        lines = printable(self.stdout).split("\n")
+        self.cut = self.cut or len(lines) > COMPARED_LINES + 1
+        return "\n".join(lines[:COMPARED_LINES])
 
 
-@dataclass(frozen=True, slots=True)
 class Report:
     """All runs, and the unified view of the outputs of those that succeeded."""
 
-    script: str
-    args: list[str]
-    runs: list[Run]
-    tolerance: float
-    normalize: bool
-    compared: list[str]
-    view: list[Same | Differ]
-    agree: bool
+    def __init__(self, script: str, args: list[str], runs: list[Run], tolerance: float, normalize: bool) -> None:
+        self.script, self.args, self.runs, self.tolerance, self.normalize = script, args, runs, tolerance, normalize
+        outputs = {run.child.name: run.compared() for run in runs if run.child.status == "ok"}
+        self.compared, self.view = list(outputs), compare(outputs, tolerance, normalize)
+        self.agree = not any(isinstance(part, Differ) for part in self.view)
 
 
 def as_json(report: Report, interrupted: bool) -> dict[str, Any]:
@@ -65,14 +66,16 @@ def rendered(report: Report) -> Iterator[RenderableType]:
     elif report.compared:
         yield Text(f"\n{_them(report)} {'prints' if len(report.compared) == 1 else 'print'} nothing", style="bold")
     for run in report.runs:
-        if run.status not in ("ok", "stopped"):
+        if run.child.status not in ("ok", "stopped"):
             yield from _transcript(run)
 
 
 def _run_as_json(run: Run) -> dict[str, Any]:
-    ended = {"signal": signal_name(run.exit_status), "seconds": round(run.seconds, 3), "peak_memory": run.peak_memory}
+    child = run.child
+    ended = {"status": child.status, "exit_status": child.exit_status, "signal": signal_name(child.exit_status)}
+    used = {"seconds": round(child.seconds, 3), "peak_memory": child.peak_memory}
     printed = {"stdout": run.stdout, "stderr": run.stderr, "cut": run.cut, "binary": run.binary}
-    return {"backend": run.name, "status": run.status, "exit_status": run.exit_status, **ended, **printed}
+    return {"backend": child.name, **ended, **used, **printed}
 
 
 def _part_as_json(part: Same | Differ) -> dict[str, Any]:
@@ -83,30 +86,24 @@ def _part_as_json(part: Same | Differ) -> dict[str, Any]:
 
 def _table(runs: list[Run]) -> Table:
     found = table("framework", "result", "wall time", "peak memory", right=("wall time", "peak memory"))
-    for run in runs:
-        style = "green" if run.status == "ok" else "red"
-        sign = "✓" if run.status == "ok" else "✗"
-        ran = run.seconds > 0
-        found.add_row(
-            Text(f"{sign} {run.name}", style=style),
-            Text(_result(run), style=style),
-            duration(run.seconds) if ran else "–",
-            size(run.peak_memory) if ran else "–",
-        )
+    for child in (run.child for run in runs):
+        style, sign = ("green", "✓") if child.status == "ok" else ("red", "✗")
+        used = (duration(child.seconds), size(child.peak_memory)) if child.seconds > 0 else ("–", "–")
+        found.add_row(Text(f"{sign} {child.name}", style=style), Text(_result(child), style=style), *used)
     return found
 
 
-def _result(run: Run) -> str:
-    if run.status in ("ok", "failed"):
-        return exit_text(run.exit_status)
-    return "stopped: too much output" if run.status == "flooded" else run.status
+def _result(child: Child) -> str:
+    return "exit 0" if child.status == "ok" else ending(child)
 
 
 def _transcript(run: Run) -> Iterator[RenderableType]:
     """What it has printed on both streams, in order, without what is between the first lines and the last."""
     first, left_out, last = run.printed
     said = [line for line in (*first, *last) if line.text.strip()]
-    yield Text(f"\n{run.name}: {_result(run)}; it has printed {'this:' if said else 'nothing'}", style="bold red")
+    yield Text(
+        f"\n{run.child.name}: {_result(run.child)}; it has printed {'this:' if said else 'nothing'}", style="bold red"
+    )
     if not said:
         return
     yield from map(_line, first)
@@ -135,10 +132,11 @@ def _notes(report: Report) -> Iterator[Text]:
     if close:
         yield Text(f"≈ the same but for spaces and numbers within {report.tolerance:g}", style="dim")
     for run in report.runs:
-        if run.name in report.compared and run.cut:
-            yield Text(f"{run.name} prints more than is shown and compared here", style="dim")
-        if run.name in report.compared and run.binary:
-            yield Text(f"{run.name} prints bytes that are not text (UTF-8); they are shown as � and ␀", style="dim")
+        name = run.child.name
+        if name in report.compared and run.cut:
+            yield Text(f"{name} prints more than is shown and compared here", style="dim")
+        if name in report.compared and run.binary:
+            yield Text(f"{name} prints bytes that are not text (UTF-8); they are shown as � and ␀", style="dim")
 
 
 def _unified(report: Report) -> Table:
@@ -171,3 +169,11 @@ def _label(names: tuple[str, ...], everyone: list[str]) -> str:
 def _them(report: Report) -> str:
     names = report.compared
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _is_text(data: bytes, cut: bool) -> bool:
+    """Whether it is UTF-8 without NUL; a character that is cut at the end is allowed."""
+    try:
+        return b"\0" not in data.decode().encode()
+    except UnicodeDecodeError as error:
+        return cut and error.start > len(data) - 4 and b"\0" not in data
