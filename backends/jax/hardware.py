@@ -22,7 +22,7 @@ _nothing_traced: Any = getattr(core, "trace_state_clean", lambda: False)
 every_device: Any = jax.devices
 """JAX's own list, also while `lists` or `stand_in` replaces it."""
 _ordinal: Any = jax.Device.local_hardware_id  # likewise
-virtual = InUse()  # host devices, of which the first is the CPU
+virtual = InUse()  # host devices, of which the first is the CPU; those behind them are further CPUs
 
 
 def build() -> Build:
@@ -55,8 +55,9 @@ def as_device(native: Any) -> Device:
         if native.platform != "cpu" and kind is not None and kind.endswith("host"):
             return Device(kind, _position(native))  # pinned_host: memory of the host, kept for a GPU
     position = _position(native)
-    if virtual.number and native.platform == "cpu" and 0 < position <= virtual.number:
-        return Device("gpu", position - 1)
+    if virtual.number and native.platform == "cpu" and position:
+        gpus = virtual.number
+        return Device("gpu", position - 1) if position <= gpus else Device("cpu", position - gpus)
     return Device(as_kind(native.platform), position)
 
 
@@ -118,7 +119,7 @@ def has_started() -> bool:
 
 
 def ordinal(native: Any) -> int:
-    """Which of its process's host devices it is: 0 is the CPU, and ``i + 1`` stands for ``gpu:i``."""
+    """Which of its process's host devices it is: ``i + 1`` stands for ``gpu:i``, and 0 for a CPU."""
     number: int | None = _ordinal.__get__(native)
     if number is None:  # of another process, which numbers its own in the same order
         peers = sorted(peer.id for peer in every_device("cpu") if peer.process_index == native.process_index)
@@ -137,7 +138,7 @@ def local_devices(kind: str) -> list[Any]:
     if not virtual.number or kind not in ("cpu", "gpu"):
         return _of_platform(kind)
     host = _of_platform("cpu")
-    return host[:1] if kind == "cpu" else host[1 : virtual.number + 1]
+    return [*host[:1], *host[virtual.number + 1 :]] if kind == "cpu" else host[1 : virtual.number + 1]
 
 
 def _of_platform(kind: str) -> list[Any]:

@@ -52,13 +52,13 @@ def means_gpu(words: Any) -> bool:
 
 
 def _settings() -> None:
-    """Apply a program's settings of platforms; its GPUs are host devices, and their number is fixed."""
+    """Apply a program's settings of platforms, and of the number of CPUs; its GPUs are host devices too."""
 
     @in_place_of("jax._src.config:Config.update")
     def set_(update: Any, self: Any, name: str, value: Any) -> None:
         global _default
         if name == "jax_num_cpu_devices":
-            return
+            value = max(1, value) + hardware.virtual.number
         if name in _platforms and value:
             _default = "gpu" if means_gpu(value) else "cpu"
             return

@@ -117,7 +117,7 @@ def _simple_bind(
 
 def _bind(bind: Any, self: Any, ctx: Any, args: Any, *given: Any, **options: Any) -> Any:
     named = args if isinstance(args, dict) else dict(zip(self.list_arguments(), args, strict=False))
-    known = {name: array.dtype for name, array in named.items()}
+    known = {name: array.dtype for name, array in named.items() if array is not None}
     graph = widen(self, known) if _on_gpu(ctx, options.get("group2ctx")) else self
     return _bound(bind(graph, ctx, args, *given, **options), self)
 

@@ -48,7 +48,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
     assert lines == [line.strip() for line in expected.strip().splitlines()]
 
 
-def test_a_program_may_choose_the_cpu_and_a_number_of_host_devices_that_it_does_not_need(program):
+def test_a_program_may_choose_the_cpu_and_a_number_of_host_devices(program):
     lines = program("""
         import os
         os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
@@ -56,9 +56,29 @@ def test_a_program_may_choose_the_cpu_and_a_number_of_host_devices_that_it_does_
         jax.config.update("jax_num_cpu_devices", 8)
         print(jax.device_count())
         jax.config.update("jax_platform_name", "cpu")
-        print(jax.devices(), jax.default_backend(), repr(jax.numpy.ones(1).device))
+        print(len(jax.devices()), jax.default_backend(), repr(jax.numpy.ones(1).device))
     """)
-    assert lines == ["2", "[CpuDevice(id=0)] cpu CpuDevice(id=0)"]
+    assert lines == ["2", "8 cpu CpuDevice(id=0)"]
+
+
+def test_a_program_may_have_several_cpus_beside_its_gpus(program):
+    assert program("""
+        import jax, jax.numpy as jnp
+        jax.config.update("jax_num_cpu_devices", 2)
+        _, cpu = jax.devices("cpu")
+        print(jax.devices(), jax.device_count("cpu"), cpu.platform)
+        x = jax.pmap(lambda x: x + 1, devices=[cpu])(jnp.ones((1, 2)))
+        print(x.devices() == {cpu}, jax.device_put(x, jax.devices()[1]).devices())
+        try: jax.config.update("jax_num_cpu_devices", 3)
+        except RuntimeError as error: print(str(error).split(".")[0])
+        import xdevice
+        print(xdevice.devices(), xdevice.device_of(x))
+    """) == [
+        "[CudaDevice(id=0), CudaDevice(id=1)] 2 cpu",
+        "True {CudaDevice(id=1)}",
+        "jax_num_cpu_devices config should be updated before backends are initialized i",
+        "[Device('cpu:0'), Device('cpu:1'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] cpu:1",
+    ]
 
 
 def test_arrays_say_to_dlpack_that_they_are_on_a_gpu_and_errors_list_cuda(program):

@@ -229,7 +229,7 @@ def test_float16_in_a_graph_is_computed_in_float32_and_rounded(program):
         expected = train(symbol.simple_bind(mx.cpu(), data=(1, 2, 5, 5)))
         bound = [
             symbol.simple_bind(mx.gpu(1), type_dict={"data": "float16"}, data=(1, 2, 5, 5)),
-            symbol.bind(mx.gpu(1), arrays(), arrays()),
+            symbol.bind(mx.gpu(1), {**arrays(), "of_another_graph": None}, arrays()),
             symbol.bind(mx.gpu(1), list(arrays().values()), list(arrays().values()), "write"),
         ]
         for graph in bound:

@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -101,6 +102,13 @@ def computed(rank):
         assert y.tolist() == [2, 4], "only the root's is changed, here to the same"
     dist.reduce(x, 1)
     assert x.tolist() == [[1, 2], [2, 4]][rank]
+    for average in (dist.all_reduce, partial(dist.reduce, dst=0)):
+        z = torch.tensor([-3, 4], device="cuda") * (rank * 4 + 1)
+        average(z, op=dist.ReduceOp.AVG)
+        assert z.tolist() == ([-15, 20] if rank and average is not dist.all_reduce else [-9, 12])
+    whole, part = torch.tensor([3, 4], device="cuda"), torch.zeros(1, dtype=torch.int64, device="cuda")
+    dist.reduce_scatter_tensor(part, whole, op=dist.ReduceOp.AVG)
+    assert part.item() == whole[rank], "an average of integers"
     sent, received = (
         [torch.full((2,), 10.0 * rank + i, device="cuda") for i in range(WORLD)],
         torch.zeros(4, device="cuda"),

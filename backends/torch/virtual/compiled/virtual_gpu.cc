@@ -249,11 +249,15 @@ void refresh(const Tensor& x) {  // after the CPU storage of its memory was give
 
 using Reduction = c10::intrusive_ptr<c10d::ReduceOp>;
 
-// The number of a reduction of torch.distributed's; for PREMUL_SUM also its factor, and the sum that remains.
+// The number of a reduction of torch.distributed's, the factor of PREMUL_SUM, and the sum in it and in an average.
 std::tuple<int64_t, std::optional<Tensor>, Reduction> reduction(const Reduction& op) {
-  if (op->op_ != c10d::ReduceOp::PREMUL_SUM) return {op->op_, std::nullopt, op};
-  auto& given = *static_cast<c10d::NCCLPreMulSumSupplement*>(op->supplement_.get());
-  Tensor factor = given.tensor_factor.defined() ? given.tensor_factor : at::scalar_tensor(given.double_factor, kDouble);
+  const bool scaled = op->op_ == c10d::ReduceOp::PREMUL_SUM;
+  if (!scaled && op->op_ != c10d::ReduceOp::AVG) return {op->op_, std::nullopt, op};
+  std::optional<Tensor> factor;
+  if (scaled) {
+    auto& given = *static_cast<c10d::NCCLPreMulSumSupplement*>(op->supplement_.get());
+    factor = given.tensor_factor.defined() ? given.tensor_factor : at::scalar_tensor(given.double_factor, kDouble);
+  }
   return {op->op_, factor, c10::make_intrusive<c10d::ReduceOp>(c10d::ReduceOp::SUM)};
 }
 

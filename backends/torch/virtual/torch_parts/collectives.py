@@ -50,10 +50,11 @@ def _kernel(name: str, check: nccl.Check | None) -> Callable[..., Any]:
         here[at] = _on_cpu(group, backend)
         if name == "reduce_" and group.rank() != args[names.index("root_rank")]:
             here[0] = [tensor.clone() for tensor in here[0]]  # gloo computes in them, and NCCL leaves them as they are
-        if "reduce_op" in names:
-            _multiply(here, names)
+        averages = "reduce_op" in names and _adapt(here, names)
         result = run(*here, **kwargs)
         work = result[1] if returns_tensors else result
+        if averages:
+            work = _averaged(work, here[0], group.size())
         if _coalesced:
             _coalesced.get(group.group_name, []).append(dist.Work.unbox(work))
         return (args[0], work) if returns_tensors else work
@@ -150,14 +151,30 @@ def replace_coalescing() -> None:
 
 # ---------------------------------------------------------------- what gloo does not have
 
+_AVERAGE = 1  # as c10d::ReduceOp::RedOpType numbers it
+_INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
-def _multiply(args: list[Any], names: Sequence[str]) -> None:
-    """Replace PREMUL_SUM, which NCCL alone has, by a sum of products."""
+
+def _adapt(args: list[Any], names: Sequence[str]) -> bool:
+    """Replace PREMUL_SUM, and AVG of integers, by a sum; returns whether the results are then to be divided."""
     at, in_place = names.index("reduce_op"), "tensors" in names
-    _, factor, args[at] = torch.ops.xdevice_virtual.reduction(args[at])
+    kind, factor, sums = torch.ops.xdevice_virtual.reduction(args[at])
     if factor is not None:
         given = next(i for i, name in enumerate(names) if name.startswith(("tensor", "input")))
         args[given] = _mapped(lambda x: x.mul_(factor.to(x)) if in_place else x * factor.to(x), args[given])
+    first = args[0][0] if isinstance(args[0], (list, tuple)) else args[0]
+    averages = kind == _AVERAGE and first.dtype in _INTEGERS
+    if averages or kind != _AVERAGE:
+        args[at] = sums
+    return averages
+
+
+def _averaged(work: Any, results: Any, size: int) -> Any:
+    """The work of an average, done: waiting once more for that of the sum would bring back the sum."""
+    dist.Work.unbox(work).wait()
+    done = torch.futures.Future[Any]()
+    done.set_result(_mapped(lambda x: x.div_(size, rounding_mode="trunc"), results))
+    return core._distributed_c10d._create_work_from_future(done).boxed()
 
 
 def _all_of(works: Sequence[Any], then: Callable[[], Any]) -> Any:
