@@ -30,7 +30,7 @@ ONCE = {"maths", "transfers", "examples", "distributed"}
 FOR_ANY = {"core", "report", "rules"}  # of transfers, where nothing is copied
 WITH_LISTS = {"torch", "tensorflow", "paddle", "mxnet", "jax"}  # of the private names that virtual GPUs replace
 # What the core does between processes: one engine stands for all, and with --weekly none does.
-ENGINE = "jax"
+ENGINE = "paddle"
 ONE_ENGINE = dict.fromkeys(("explicit", "files", "restarts"), ENGINE)
 RECIPES = {"clusters": "torch"}  # whose packages are installed there only
 # Promises that a push leaves out, by parts of their names: TensorFlow's allocator waits ten seconds for memory, and JAX

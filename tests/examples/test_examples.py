@@ -132,7 +132,8 @@ def test_a_cuda_program_runs_unedited(backend):
     if backend != "torch":
         assert "xdevice" not in code_of("cuda_script.py")  # it is PyTorch's own, and knows nothing of xdevice
         return
-    command = ["-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", EXAMPLES / "cuda_script.py"]
+    options = ["--virtual-gpus", "2", "--stand-in", "--watch-transfers"]
+    command = ["-m", "xdevice", "run", *options, EXAMPLES / "cuda_script.py"]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
     done = subprocess.run([sys.executable, *command], env=clean, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -140,10 +141,7 @@ def test_a_cuda_program_runs_unedited(backend):
     losses = [float(loss) for loss in re.findall(r"epoch \d: loss (\S+) on cuda:0", done.stdout)]
     assert len(losses) == 5 and losses[-1] < losses[0]
     assert re.search(r"cuda:1 is a .*virtual", done.stdout)
-    command.insert(3, "--watch-transfers")
-    seen = subprocess.run([sys.executable, *command], env=clean, capture_output=True, text=True, timeout=180)
-    assert [float(loss) for loss in re.findall(r"epoch \d: loss (\S+) on cuda:0", seen.stdout)] == losses
-    assert re.search(r"5 copies \(1 a step\), 20 B, gpu:0 → host: reads a number.*loss.item", seen.stderr)
+    assert re.search(r"5 copies \(1 a step\), 20 B, gpu:0 → host: reads a number.*loss.item", done.stderr)
 
 
 @pytest.mark.weekly
@@ -224,10 +222,10 @@ def test_parallelism_times_each_gpu_and_both(backend):
 @pytest.mark.weekly(but="torch")
 @on_two_gpus
 def test_lenet_learns_on_two_devices_as_on_one(backend, tmp_path):
-    printed = output(backend, "train_multi_gpu.py", "--epochs", 2, "--plot", tmp_path / "loss.png")
+    printed = output(backend, "train_multi_gpu.py", "--epochs", 1, "--plot", tmp_path / "loss.png")
     assert printed.startswith("1 × 2 devices: gpu:0 gpu:1, virtual\n")
     assert AGREES in printed and "speed-up: " in printed
-    assert float(ACCURACY.search(printed)[1]) > 0.9
+    assert float(ACCURACY.search(printed)[1]) > 0.7
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 

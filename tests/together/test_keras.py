@@ -262,6 +262,7 @@ assert device_of(net) == first
     )
 
 
+@pytest.mark.weekly(but=("jax", "mxnet"))
 @pytest.mark.parametrize(("backend", "chosen"), [*((name, name) for name in ON), ("paddle", "None"), ("mxnet", "None")])
 def test_the_named_framework_sets_keras(tmp_path, backend, chosen):
     path = tmp_path / "script.py"

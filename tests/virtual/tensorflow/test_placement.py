@@ -97,6 +97,10 @@ def test_dtypes_that_gpus_lack_are_on_the_cpu_and_refused_without_soft_placement
     for said, operation in zip(lines[9:11], ("MatMul", "VarHandleOp"), strict=True):
         assert "enable_soft_placement=0. Supported device types [CPU]" in said and f"[Op:{operation}]" in said
     assert lines[11:] == ["runs"]
+
+
+@pytest.mark.weekly
+def test_dtypes_that_gpus_lack_are_computed_where_lenience_is_asked_for(program):
     assert program(INTEGERS, words=["--lenient"])[9:] == ["runs"] * 3
 
 
