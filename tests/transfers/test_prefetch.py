@@ -9,8 +9,10 @@ import threading
 import weakref
 from collections import deque
 from contextvars import ContextVar
+from functools import partial
 from itertools import islice
 from threading import Event
+from time import sleep
 
 import pytest
 from hypothesis import given
@@ -98,6 +100,37 @@ def test_the_next_batch_is_made_while_this_one_is_used():
     batches = iter(ahead(source()))
     assert next(batches) == 1 and is_made.wait(60)
     batches.close()
+
+
+def test_where_the_cpu_copies_there_is_a_thread_for_batches_that_take_long():
+    def placed(batch):
+        if 10 <= batch < 30:
+            sleep(0.003)
+        return Placed(batch, True, by_cpu=True)
+
+    numbers, beside = [], []
+    for number in ahead(range(60), place=placed):
+        numbers.append(number)
+        beside.append(bool(threads()))
+    assert numbers == list(range(60))
+    assert not any(beside[:2])
+    assert any(beside[12:20])
+    assert not any(beside[-5:]), "it is given up where they take long no more"
+
+
+def test_where_the_cpu_copies_an_error_comes_at_its_turn_from_either_thread():
+    for wrong in range(8):
+        found = []
+        with pytest.raises(KeyError):
+            found.extend(ahead(range(9), place=partial(slow, wrong)))
+        assert found == list(range(wrong))
+
+
+def slow(wrong, batch):
+    sleep(0.003)
+    if batch == wrong:
+        raise KeyError(batch)
+    return Placed(batch, True, by_cpu=True)
 
 
 @pytest.mark.parametrize("way", ["break", "raise", "forget", "cycle", "close"])

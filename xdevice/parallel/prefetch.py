@@ -45,7 +45,8 @@ def prefetch(batches: Iterable[Any], device: Any, size: int = 2, *, pin: bool = 
 
     A thread takes them from their source and moves them, as by `to_device`, under the caller's `using` and `scope`.
     It ends with the loop, however that is left; an error of the source is raised where its batch would be. Where
-    nothing has to travel there is no thread. Iterate several times, and ask for ``len``, where ``batches`` has that.
+    nothing has to travel there is no thread; nor on a virtual GPU where a batch takes less than 2 ms, which a thread
+    would not hide. Iterate several times, and ask for ``len``, where ``batches`` has that.
 
     Parameters
     ----------
@@ -104,9 +105,13 @@ class _Way:
     def __init__(self, device: Device, pin: bool) -> None:
         self._device, self._pin = device, pin
         self._lanes: dict[Backend, Lane | None] = {}  # made once, for every iteration
+        self._by_cpu: dict[Backend, bool] = {}
 
     def __call__(self, batch: Any) -> Placed:
         owner = None if self._device.kind == "cpu" else _owner_on_host(batch)
+        if owner is not None and self._is_by_cpu(owner):
+            placed = to_device(batch, self._device)
+            return Placed(placed, placed is not batch, by_cpu=True)
         lane = None if owner is None else self._lane(owner)
         if owner is None or lane is None:
             placed = to_device(batch if owner is None else _packed(batch, owner, self._device), self._device)
@@ -116,6 +121,13 @@ class _Way:
             pinned = _mapped(packed, lane.pinned)[0] if self._pin else packed
             placed, tensors = _mapped(to_device(pinned, self._device, non_blocking=True), _same)
             return Placed(placed, True, [(lane.mark(), tensors)])
+
+    def _is_by_cpu(self, owner: Backend) -> bool:
+        """Whether the CPU makes the copies, with no bus that takes time beside it."""
+        if owner not in self._by_cpu:
+            require(owner, self._device)
+            self._by_cpu[owner] = is_virtual(owner, self._device) and not virtual_bus.requested()
+        return self._by_cpu[owner]
 
     def _lane(self, owner: Backend) -> Lane | None:
         if owner not in self._lanes:
@@ -132,7 +144,7 @@ def _split(devices: Sequence[Device], ways: Sequence[_Way], batch: Any) -> Place
     placed = [way(part) for way, part in zip(ways, parts, strict=True)]
     under_way = [each for part in placed for each in part.under_way]
     found = Shards([part.batch for part in placed], devices, sizes)
-    return Placed(found, not here.issuperset(devices), under_way)
+    return Placed(found, not here.issuperset(devices), under_way, all(part.by_cpu for part in placed))
 
 
 def _owner_on_host(batch: Any) -> Backend | None:
@@ -147,7 +159,7 @@ def _owner_on_host(batch: Any) -> Backend | None:
 
 def _packed(batch: Any, owner: Backend, device: Device, prepared: Callable[[Any], Any] = _same) -> Any:
     """The batch with its small tensors on the device, if they are many: those of a dtype travel as one vector."""
-    if not owner.open("packing").has("is_packable") or (is_virtual(owner, device) and not virtual_bus.requested()):
+    if not owner.open("packing").has("is_packable"):
         return batch
     require(owner, device)
     there: dict[int, Any] = {}
