@@ -126,6 +126,7 @@ def test_random_numbers_are_the_devices_own():
 def test_what_people_get_wrong_raises_as_on_cuda():
     a, b, host = torch.ones(3, device=FIRST), torch.ones(3, device=SECOND), torch.ones(3)
     mixed = "Expected all tensors to be on the same device, but found at least two devices, "
+    drawn = torch.Generator(SECOND)
     indices = r"indices should be either on cpu or on the same device as the indexed tensor \("
     for error, words, call in (
         (RuntimeError, mixed + "cuda:0 and cuda:1!", lambda: a + b),
@@ -137,6 +138,13 @@ def test_what_people_get_wrong_raises_as_on_cuda():
         (RuntimeError, indices + "cpu", lambda: host.index_put_([torch.tensor([0], device=FIRST)], a[:1])),
         (RuntimeError, mixed + "cuda:0 and cpu!", lambda: a.index_put([torch.tensor([0])], host[:1])),
         (RuntimeError, "Expected a 'cuda' device type for generator", lambda: a.uniform_(generator=torch.Generator())),
+        (
+            RuntimeError,
+            "Expected a 'cpu' generator device but found 'cuda:1'",
+            lambda: torch.randperm(3, generator=drawn),
+        ),
+        (RuntimeError, "Expected a 'cpu' generator device but found 'cuda:1'", lambda: torch.rand(3, generator=drawn)),
+        (RuntimeError, "lstsq: `driver` other than `gels`", lambda: torch.linalg.lstsq(a.diag(), a, driver="gelsy")),
         (TypeError, "can't convert cuda:0 device type tensor to numpy", a.numpy),
         (TypeError, "can't convert cuda:0 device type tensor to numpy", lambda: np.asarray(a)),
         (RuntimeError, "CUDA error: invalid device ordinal", lambda: torch.ones(1, device="cuda:2")),
@@ -149,6 +157,18 @@ def test_what_people_get_wrong_raises_as_on_cuda():
     with strict(), pytest.raises(xdevice.MixedDeviceError, match="was given tensors on gpu:0 and gpu:1"):
         a + b
     assert (a + torch.tensor(1.0)).tolist() == [2, 2, 2] and a[torch.tensor([0])].tolist() == [1]
+    solved = torch.linalg.lstsq(a.diag() * 2, a[:, None])
+    assert (
+        solved.solution.flatten().tolist() == [0.5] * 3 and solved.rank.numel() == 0
+    )  # that of gels, CUDA's only driver
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype")
+def test_a_nested_tensor_is_sent_to_other_processes_in_parts():
+    x = torch.nested.nested_tensor([[1.0, 2.0], [3.0]], device=SECOND)
+    make, parts = torch.multiprocessing.reductions.reduce_tensor(x)
+    made = make(*parts)
+    assert made.device == x.device and [part.tolist() for part in made.unbind()] == [[1, 2], [3]]
 
 
 def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():

@@ -46,7 +46,7 @@ inline const Special* special_of(const c10::OperatorHandle& op) {
     if (argument == "other" || argument == "exponent") made.second = i;
     if (argument == "dtype") made.dtype = i;
     if (argument == "reduce") made.reduce = i;
-    if (argument == "driver" && name == "_linalg_svd") made.driver = i;
+    if (argument == "driver" && (name == "_linalg_svd" || name == "linalg_lstsq")) made.driver = i;
   }
   made.nowhere = true;
   using Key = c10::DispatchKey;
@@ -162,16 +162,25 @@ struct Wider {
 
 inline bool refusing = false;  // whether what CUDA refuses is refused here
 
+// The library's routine: those that CUDA alone has give way to the CPU's, and least squares have CUDA's only one.
+inline void choose_driver(const std::string& name, IValue& given) {
+  const std::string driver = given.isString() ? given.toStringRef() : "";
+  if (name == "_linalg_svd") {
+    if (driver == "gesvd" || driver == "gesvdj" || driver == "gesvda") given = IValue();
+  } else if (refusing) {
+    TORCH_CHECK(driver.empty() || driver == "gels",
+        "torch.linalg.lstsq: `driver` other than `gels` is not supported on CUDA");
+    given = IValue("gels");
+  }
+}
+
 // Refuses what CUDA refuses, and what cannot be computed; the rest is computed as the CPU can.
 inline std::optional<Wider> prepare(
     const Special& special, const c10::OperatorHandle& op, IValue* arguments, int n, uint64_t written) {
   bool attention = special.name.find("attention") != special.name.npos;
   TORCH_CHECK_NOT_IMPLEMENTED(!special.nowhere, op.schema().name(), " has no kernel for the CPU, on which virtual GPUs compute; ",
       attention ? "use torch.nn.functional.scaled_dot_product_attention" : "use other operations instead");
-  if (special.driver >= 0 && arguments[special.driver].isString()) {
-    const std::string& driver = arguments[special.driver].toStringRef();
-    if (driver == "gesvd" || driver == "gesvdj" || driver == "gesvda") arguments[special.driver] = IValue();
-  }
+  if (special.driver >= 0) choose_driver(special.name, arguments[special.driver]);
   if (!special.dtypes) return std::nullopt;
   auto type = computed_in(special, arguments, n);
   if (!type) return std::nullopt;

@@ -109,8 +109,12 @@ struct Run {
     return host.device();
   }
 
-  // CUDA's words for an index that is on another GPU than what it indexes, or on a GPU where that is on the CPU.
+  // CUDA's words for a GPU's generator with a tensor on the CPU alone, and for an index that is on another GPU than
+  // what it indexes, or on a GPU where that is on the CPU.
   std::string misplaced(const IValue* arguments) const {
+    if (index < 0 && plan.generator >= 0 && arguments[plan.generator].isGenerator())
+      return c10::str("Expected a '", *stranger, "' generator device but found '",
+          arguments[plan.generator].toGenerator().device(), "'");
     if (plan.indices < 0 || !arguments[plan.indices].isList()) return "";
     Device there = device_of(arguments[0].toTensor());
     for (const IValue& v : arguments[plan.indices].toListRef()) {

@@ -72,7 +72,8 @@ def _share() -> None:
     plain: Any = reductions.reduce_tensor
 
     def reduce_tensor(tensor: Any) -> Any:
-        if not tensor.is_cuda or type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_sparse:
+        whole = tensor.layout == torch.strided and not tensor.is_nested  # torch takes others apart, and sends the parts
+        if not whole or not tensor.is_cuda or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
             return plain(tensor)
         if tensor.requires_grad and not tensor.is_leaf:
             raise RuntimeError(
