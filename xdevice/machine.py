@@ -103,12 +103,12 @@ def gpus(root: str = "/") -> Gpus:
     asked = bool(found)
     if not asked:
         found = _nvidia_files(root)
-        version = _read(root, "proc/driver/nvidia/version")
-        if version is not None:
-            drivers.setdefault("nvidia", _version_in(version))
+        version = "proc/driver/nvidia/version"
+        if os.path.exists(os.path.join(root, version)):
+            drivers.setdefault("nvidia", _version_in(_read(root, version)))
     found += _amd_files(root)
     if os.path.exists(os.path.join(root, "sys/module/amdgpu")):
-        drivers["amd"] = (_read(root, "sys/module/amdgpu/version") or "").strip() or None
+        drivers["amd"] = _read(root, "sys/module/amdgpu/version") or None
     if "nvidia" not in drivers:  # a card may be there without a loaded driver, which would report it
         found += [_gpu("nvidia", i) for i in range(_nvidia_on_the_bus(root))]
     given = asked or "nvidia" not in drivers or _has_nodes(root)
@@ -141,7 +141,7 @@ def _nvml_holders(pynvml: Any, index: int) -> list[Holder]:
     found = _answer(pynvml, pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or []
     return [
         {"gpu": index, "uuid": uuid, "pid": each.pid, "memory": each.usedGpuMemory,
-         "name": (_read("/", f"proc/{each.pid}/comm") or "").strip() or None}
+         "name": _read("/", f"proc/{each.pid}/comm") or None}
         for each in found
     ]  # fmt: skip
 
@@ -223,7 +223,7 @@ def _nvidia_files(root: str) -> list[Gpu]:
     """The GPUs that the loaded driver reports in /proc, one folder per GPU."""
     found: list[Gpu] = []
     for i, folder in enumerate(_folders(root, "proc/driver/nvidia/gpus")):
-        text = _read(root, f"proc/driver/nvidia/gpus/{folder}/information") or ""
+        text = _read(root, f"proc/driver/nvidia/gpus/{folder}/information")
         fields = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in text.splitlines())}
         uuid = fields.get("GPU UUID")
         known = uuid if uuid and "?" not in uuid else None  # question marks until the GPU is first used
@@ -234,19 +234,16 @@ def _nvidia_files(root: str) -> list[Gpu]:
 def _amd_files(root: str) -> list[Gpu]:
     """The GPUs that the loaded driver reports in /sys. CPUs are nodes too, without a gpu_id."""
     nodes = "sys/class/kfd/kfd/topology/nodes"
-    gpu_nodes = [n for n in _folders(root, nodes) if (_read(root, f"{nodes}/{n}/gpu_id") or "0").strip() != "0"]
-    return [
-        _gpu("amd", i, name=(_read(root, f"{nodes}/{node}/name") or "").strip() or None)
-        for i, node in enumerate(gpu_nodes)
-    ]
+    gpu_nodes = [n for n in _folders(root, nodes) if _read(root, f"{nodes}/{n}/gpu_id") not in ("", "0")]
+    return [_gpu("amd", i, name=_read(root, f"{nodes}/{node}/name") or None) for i, node in enumerate(gpu_nodes)]
 
 
 def _nvidia_on_the_bus(root: str) -> int:
     """How many of NVIDIA's display controllers are on the PCI bus. AMD's are often part of a CPU and not counted."""
     bus = "sys/bus/pci/devices"
     return sum(
-        (_read(root, f"{bus}/{slot}/vendor") or "").strip() == _PCI_NVIDIA
-        and (_read(root, f"{bus}/{slot}/class") or "").startswith(_PCI_DISPLAY)
+        _read(root, f"{bus}/{slot}/vendor") == _PCI_NVIDIA
+        and _read(root, f"{bus}/{slot}/class").startswith(_PCI_DISPLAY)
         for slot in _folders(root, bus)
     )
 
@@ -258,7 +255,7 @@ def _has_nodes(root: str) -> bool:
 
 
 def _cpu_name(root: str) -> str | None:
-    for line in (_read(root, "proc/cpuinfo") or "").splitlines():
+    for line in _read(root, "proc/cpuinfo").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name":
             return value.strip()
@@ -269,10 +266,8 @@ def _cpu_name(root: str) -> str | None:
 
 def _version_in(text: str) -> str | None:
     """The driver's version in a line such as ``NVRM version: … Kernel Module  535.104.05  Sat …``."""
-    for word in text.splitlines()[0].split() if text else ():
-        if "." in word and word.replace(".", "").isdigit():
-            return word
-    return None
+    words = text.partition("\n")[0].split()
+    return next((word for word in words if "." in word and word.replace(".", "").isdigit()), None)
 
 
 def _folders(root: str, path: str) -> list[str]:
@@ -283,9 +278,10 @@ def _folders(root: str, path: str) -> list[str]:
         return []
 
 
-def _read(root: str, path: str) -> str | None:
+def _read(root: str, path: str) -> str:
+    """The file's text; empty if there is none to read."""
     try:
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
-            return file.read()
+            return file.read().strip()
     except OSError:
-        return None
+        return ""
