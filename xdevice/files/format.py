@@ -15,9 +15,6 @@ I8=int8 I16=int16 I32=int32 I64=int64 U8=uint8 U16=uint16 U32=uint32 U64=uint64
 DTYPES = {word: name for word, _, name in (pair.partition("=") for pair in _PAIRS.split())}
 """The NumPy name of each of the format's dtypes."""
 
-FOREIGN = ("bfloat", "float8")
-"""The beginnings of the names that NumPy itself does not have."""
-
 
 def library() -> ModuleType:
     """The package safetensors; `BackendNotInstalledError` says how to get it."""

@@ -13,12 +13,13 @@ import numpy as np
 
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, FileFormatError, NotSupportedError, OutOfMemoryError
-from xdevice.files.format import DTYPES, FOREIGN, OURS, library
+from xdevice.files.format import DTYPES, OURS, library
 from xdevice.files.outline import rebuilt
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import check_arrival
 from xdevice.hardware.memory import is_out_of_memory
 from xdevice.tensors import making
+from xdevice.tensors.convert import NOT_NUMPYS
 
 Array = np.ndarray[Any, Any]
 
@@ -79,7 +80,7 @@ class Reader:
     def tensor(self, name: str, owner: Backend, native: Any, where: Device) -> Any:
         dtype, shape = DTYPES[self.entries[name]["dtype"]], tuple(self.entries[name]["shape"])
         bits = self._bits(*self.entries[name]["data_offsets"])
-        stand_in = f"u{1 + ('16' in dtype)}" if dtype.startswith(FOREIGN) else dtype
+        stand_in = f"u{1 + ('16' in dtype)}" if dtype.startswith(NOT_NUMPYS) else dtype
         try:
             numbers = bits.view(np.dtype(stand_in).newbyteorder("<")).reshape(shape)
             if stand_in == dtype:

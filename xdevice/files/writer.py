@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from xdevice.errors import MixedDeviceError, NotSupportedError, XDeviceError
-from xdevice.files.format import DTYPES, FOREIGN, OURS, library
+from xdevice.files.format import DTYPES, OURS, library
 from xdevice.files.outline import Outline
 from xdevice.framework.adapters import Backend
 from xdevice.tensors.arguments import dtype_name
+from xdevice.tensors.convert import NOT_NUMPYS
 from xdevice.tensors.trees import messages
 
 Array = np.ndarray[Any, Any]
@@ -101,5 +102,5 @@ def _on_host(owner: Backend, tensor: Any, name: str) -> tuple[str, list[int], Ar
         dtype = next(own, dtype)  # the framework has words of its own: half, double
     if dtype not in DTYPES.values():
         raise NotSupportedError(f"{name!r} is of {dtype}, which safetensors does not have; convert it first")
-    array = owner.storage.to_bits(tensor) if dtype.startswith(FOREIGN) else owner.exchange.to_numpy(tensor)
+    array = owner.storage.to_bits(tensor) if dtype.startswith(NOT_NUMPYS) else owner.exchange.to_numpy(tensor)
     return dtype, list(tensor.shape), np.asarray(array, array.dtype.newbyteorder("<"), order="C")

@@ -16,7 +16,8 @@ from xdevice.tensors.trees.leaves import SelfMoving, is_weak, what_is
 from xdevice.tensors.trees.tree import flatten
 from xdevice.typing import DeviceLike
 
-_NOT_NUMPYS = ("bfloat", "float8")  # which NumPy has from other packages, if at all
+NOT_NUMPYS = ("bfloat", "float8")
+"""The beginnings of the names of dtypes that NumPy has from other packages, if at all."""
 
 
 def convert(x: Any, backend: str, *, device: DeviceLike | None = None, copy: bool | None = None) -> Any:
@@ -138,7 +139,7 @@ class _Conversion:
         return check_arrival(made, self.owner, where) if same else None
 
     def _copied(self, tensor: Any, source: Backend, dtype: str, native: Any, where: Device) -> Any:
-        if not dtype.startswith(_NOT_NUMPYS):
+        if not dtype.startswith(NOT_NUMPYS):
             return make(self.owner, "tensor", native, where, plain_array(source.exchange.to_numpy(tensor)))
         bits, shape = source.storage.to_bits(tensor), tuple(tensor.shape)
         return check_arrival(self.owner.storage.from_bits(bits, shape, native, where), self.owner, where)
