@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import sys
 import textwrap
 import threading
 
@@ -245,6 +246,17 @@ def test_a_statement_is_allowed_by_its_first_or_last_line(line, allowed, program
 )
 def test_loops_are_those_of_the_function_the_innermost_first(line, loops, program):
     assert list(callers.loops(program(line))) == loops
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="an instruction has columns since Python 3.11")
+@pytest.mark.parametrize(("call", "loops"), [("here([i for i in range(2)])", 0), ("[here(i) for i in range(2)]", 1)])
+def test_a_comprehension_is_a_loop_around_what_is_inside_it(call, loops, tmp_path):
+    file = tmp_path / "comprehension.py"
+    file.write_text(f"found = {call}\n", encoding="utf-8")
+    spots = []
+    here = lambda _: spots.append(callers.spot(sys._getframe(1)))  # noqa: E731
+    exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), {"here": here})
+    assert [len(spot.loops) for spot in spots] == [loops] * len(spots) and len(spots) == 1 + loops
 
 
 def test_a_file_that_cannot_be_read_has_statements_and_no_loops(tmp_path):

@@ -27,6 +27,8 @@ _GENERATED = re.compile(r"<(?!ipython-input|stdin)|.*[/\\](?:__autograph_generat
 _ALLOW = re.compile(r"#\s*xdevice:\s*allow\b")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+Span = tuple[tuple[int, int], tuple[int, int]]
+"""A line and a column of it, in bytes, and those of the end."""
 _MOST = 12  # frames: a program that is deeper is cut at its outer end
 
 _MOST_SPOTS = 4096
@@ -150,9 +152,12 @@ def tree(file: str) -> ast.Module:
 
 
 @lru_cache(maxsize=4096)
-def loops(place: Place) -> tuple[tuple[int, int], ...]:
-    """The first and last lines of the loops around a line, within its function, the innermost first."""
-    return tuple(lines for lines in _around(place, _LOOPS) if lines[0] >= function(place)[0])
+def loops(place: Place, at: Span | None = None) -> tuple[tuple[int, int], ...]:
+    """The first and last lines of the loops around a line, within its function, the innermost first.
+
+    A comprehension is around what is inside it: not around the call that it is an argument of.
+    """
+    return tuple(lines for lines in _around(place, _LOOPS, at) if lines[0] >= function(place)[0])
 
 
 def function(place: Place) -> tuple[int, int]:
@@ -160,10 +165,21 @@ def function(place: Place) -> tuple[int, int]:
     return next(iter(_around(place, _FUNCTIONS)), (0, 0))
 
 
-def _around(place: Place, kinds: tuple[type[ast.stmt | ast.expr], ...]) -> list[tuple[int, int]]:
+def _around(
+    place: Place, kinds: tuple[type[ast.stmt | ast.expr], ...], at: Span | None = None
+) -> list[tuple[int, int]]:
     """The first and last lines of what is around a line, the innermost first."""
-    found = [n for n in ast.walk(tree(place.file)) if isinstance(n, kinds) and holds(n, place.line)]
+    found = [
+        n
+        for n in ast.walk(tree(place.file))
+        if isinstance(n, kinds) and holds(n, place.line) and (at is None or isinstance(n, ast.stmt) or _contains(n, at))
+    ]
     return sorted(((n.lineno, n.end_lineno or n.lineno) for n in found), reverse=True)
+
+
+def _contains(node: ast.expr, span: Span) -> bool:
+    first, last = span
+    return (node.lineno, node.col_offset) <= first and last <= (node.end_lineno or 0, node.end_col_offset or 0)
 
 
 def spot(frame: FrameType) -> Spot:
@@ -174,18 +190,25 @@ def spot(frame: FrameType) -> Spot:
         if len(_spots) > _MOST_SPOTS:
             _spots.clear()
         place = Place(code.co_filename, frame.f_lineno)
-        around = tuple((place.file, *lines) for lines in loops(place))
-        found = Spot(place, _named_at(code, instruction), is_allowed(place), around)
+        span = _span(code, instruction)
+        around = tuple((place.file, *lines) for lines in loops(place, span))
+        found = Spot(place, _named_at(code, span), is_allowed(place), around)
         known = _spots[key] = code, found  # the code is kept, so that its id stays its own
     return known[1]
 
 
-def _named_at(code: CodeType, instruction: int) -> str:
-    if sys.version_info < (3, 11):  # which do not know an instruction's columns
-        return ""
+def _span(code: CodeType, instruction: int) -> Span | None:
+    """Where an instruction begins and ends; nothing where Python does not know it, as before 3.11."""
+    if sys.version_info < (3, 11):
+        return None
     line, end, left, right = next(islice(code.co_positions(), instruction // 2, None))
-    if line is None or end is None or left is None or right is None:
+    return None if line is None or end is None or left is None or right is None else ((line, left), (end, right))
+
+
+def _named_at(code: CodeType, span: Span | None) -> str:
+    if span is None:
         return ""
+    (line, left), (end, right) = span
     lines = [text.encode() for text in linecache.getlines(code.co_filename)[line - 1 : end]]
     if not lines:
         return ""
