@@ -211,12 +211,6 @@ def stsb(folder: Path) -> None:
         (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
 
 
-def enwik8(path: Path) -> None:
-    """95 million characters of text, compressed: the same lines again and again."""
-    lines = ("\n".join(words(2000)) + "\n").encode()
-    path.write_bytes(gzip.compress(lines * (95_000_000 // len(lines) + 1), 1))
-
-
 def coco(folder: Path) -> None:
     """Images with a box in each, as YOLO's trainers read them, and the file that describes them."""
     image_folder(folder / "images", 64, 2)
