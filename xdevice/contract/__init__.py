@@ -60,6 +60,10 @@ def _methods(protocol: type) -> tuple[str, ...]:
     return tuple(name for each in protocol.__mro__ for name in vars(each) if not name.startswith("_"))
 
 
+def _is_preparation(protocol: type) -> bool:
+    return Preparation in protocol.__mro__
+
+
 _PROTOCOLS: tuple[type, ...] = (
     *(Hardware, Placement, Trees, Data, Models, Creation, Exchange, Sharing, Memory, Allocation, Gradients, Virtual),
     *(Races, Mixing, Compiling, Following, Tracing, Collectives, Maths, Linalg, Fft, Storage, Transfers, Lanes),
@@ -69,7 +73,7 @@ _PROTOCOLS: tuple[type, ...] = (
 CAPABILITIES = {p.__name__.lower(): _methods(p) for p in _PROTOCOLS}
 """Each capability with the functions that it may have."""
 
-PREPARING = frozenset(p.__name__.lower() for p in _PROTOCOLS if Preparation in p.__mro__)
+PREPARING = frozenset(p.__name__.lower() for p in filter(_is_preparation, _PROTOCOLS))
 """The capabilities that count as no first use of a framework."""
 
 MODULES = {
