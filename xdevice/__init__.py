@@ -93,8 +93,10 @@ __all__ += ["replicate", "save", "scope", "seed", "share_gpus", "split_batch", "
 __all__ += ["to_device", "to_numpy", "transfer_guard", "try_all_gpus", "try_gpu", "use", "using", "value_and_grad"]
 __all__ += ["virtual_gpus", "watch_transfers", "zeros"]
 
-_HOME_OF = {name: "xdevice.errors" for name in __all__ if name.endswith(("Error", "Warning"))}
-_HOME_OF |= {name: f"xdevice.{module}" for module, names in _HOMES.items() for name in names.split()}
+_HOME_OF = {
+    **{name: "xdevice.errors" for name in __all__ if name.endswith(("Error", "Warning"))},
+    **{name: f"xdevice.{module}" for module, names in _HOMES.items() for name in names.split()},
+}
 
 
 def _load(module: str) -> ModuleType:

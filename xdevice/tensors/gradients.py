@@ -174,8 +174,12 @@ def _at(path: str) -> str:
     return f" at {path}" if path else ""
 
 
+def _is_pair(result: Any) -> bool:  # not in a line below, where pyright would take either of the pair for a tuple
+    return isinstance(result, tuple) and len(result) == 2
+
+
 def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Any, Any]:
-    if has_aux and not (isinstance(result, tuple) and len(result) == 2):
+    if has_aux and not _is_pair(result):
         raise ArgumentTypeError(f"has_aux=True, but fn returned a {type(result).__name__}; return (value, aux)")
     value, aux = result if has_aux else (result, None)
     if tensor_owner(value) != owner:
