@@ -13,7 +13,6 @@ from xdevice.kit import virtual_request
 Tensor = torch.Tensor
 Maybe = torch.Tensor | None
 
-_allowed: Any = torch.backends.cuda  # what `sdpa_kernel` leaves
 _FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION
 
 
