@@ -1,6 +1,7 @@
 """Batches that travel while the ones before them are computed with."""
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -48,9 +49,16 @@ class Prefetching(Promises):
 
     @on_several
     def test_no_thread_is_left_by_a_loop_that_ends_early(self, backend: str) -> None:
-        for _ in prefetch(batches(5), SECOND):
-            assert threads()
-            break
+        def source() -> Iterator[Any]:
+            for batch in batches(100):
+                time.sleep(0.005)  # a thread pays
+                yield batch
+
+        for _ in prefetch(source(), SECOND):
+            if threads():
+                break
+        else:
+            raise AssertionError("no thread places these batches")
         assert not threads()
 
     @on_several
