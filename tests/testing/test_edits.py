@@ -58,11 +58,16 @@ def test_each_folder_is_a_package_with_words():
 
 
 def provided(name, capability):
-    """Whether the adapter's module for the capability defines one of its functions."""
+    """Whether the adapter's module for the capability defines one of its functions, or the one around it an object."""
     module = ROOT / "backends" / name / MODULES.get(capability, capability).replace(".", "/")
-    found = [file for file in (module.with_suffix(".py"), module / "__init__.py") if file.is_file()]
     functions = "|".join(CAPABILITIES[capability])
-    return any(re.search(rf"^(def|class) ({functions})\b", file.read_text(encoding="utf-8"), re.M) for file in found)
+    return defines(module, rf"(def|class) ({functions})\b") or defines(module.parent, rf"{module.name}\b.* = ")
+
+
+def defines(module, pattern):
+    files = (module.with_suffix(".py"), module / "__init__.py")
+    found = [file.read_text(encoding="utf-8") for file in files if file.is_file()]
+    return any(re.search(f"^{pattern}", each, re.MULTILINE) for each in found)
 
 
 def test_each_capability_is_typed():
