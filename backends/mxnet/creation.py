@@ -91,12 +91,13 @@ def _numbers(data: Any, dtype: Any) -> np.ndarray[Any, Any]:
     """The data as NumPy sees it, but Python's floats in 32 bits."""
     try:
         array = np.asarray(data, dtype)
-    except Warning as error:  # NumPy 1.23 warns of a ragged list, and a warning may be an error
-        raise ValueError(str(error)) from error
-    except TypeError:
+    except (TypeError, ValueError, Warning):  # NumPy 1.23 warns of a ragged list, and a warning may be an error
         array = np.asarray(None)
     if array.dtype.kind == "O":
-        array = np.asarray(_plain(data), dtype)
+        try:
+            array = np.asarray(_plain(data), dtype)
+        except Warning as error:
+            raise ValueError(str(error)) from error
     if array.dtype.kind == "f" and dtype is None and not isinstance(data, (np.ndarray, np.generic)):
         array = array.astype(_FLOAT)
     if array.dtype.name not in _DTYPES:
