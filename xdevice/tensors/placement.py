@@ -43,7 +43,7 @@ def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
     """The device on which a tensor, parameter, model or tree is.
 
     A model is where its parameters and buffers are; a tree is where its tensors are. Plain data in a tree
-    (numbers, text, dates, functions) has no device. For a tensor that ``jax.jit``, ``jax.vmap`` or ``tf.function``
+    (numbers, text, dates, functions) has no device. For a tensor that a framework's compiler or transformation
     traces the answer is a device that is not known yet: ``device=`` takes it, and every other use raises
     `UnknownPlacementError`.
 
