@@ -15,7 +15,7 @@ import pytest
 
 import xdevice
 from xdevice.kit import plugins
-from xdevice.kit.plugins import Recipe, compilers, places
+from xdevice.kit.plugins import Recipe, building, places
 
 CODE = 'extern "C" int answer() { return ANSWER; }\n'
 RECIPE = Recipe("answer", "answers", Path("answer.cc"), "a framework", "c++17", defines=("ANSWER=42",))
@@ -127,7 +127,7 @@ def test_gcc_and_clang_make_it(recipe, name, monkeypatch):
 
 def test_msvc_gets_its_own_options(recipe):
     given = with_(recipe, include=(Path("include"),), folders=(Path("lib"),), libraries=("torch_cpu",))
-    words = compilers.command(["C:/VC/bin/cl.exe"], given, Path("made", "answer.dll"))
+    words = building.command(["C:/VC/bin/cl.exe"], given, Path("made", "answer.dll"))
     assert words[0] == "C:/VC/bin/cl.exe"
     assert {"/LD", "/MD", "/EHsc", "/std:c++17", "/DANSWER=42", "/Iinclude", f"/Fe:{Path('made', 'answer.dll')}"} < {
         *words

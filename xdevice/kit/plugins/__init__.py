@@ -6,9 +6,7 @@ from pathlib import Path
 
 from xdevice.errors import NotSupportedError
 from xdevice.kit.plugins import places
-from xdevice.kit.plugins.building import build, is_whole
-from xdevice.kit.plugins.compilers import compiler, hint, is_refused
-from xdevice.kit.plugins.recipe import Recipe
+from xdevice.kit.plugins.building import Recipe, build, compiler, hint, is_refused, is_whole
 
 __all__ = ["NotCompiledError", "Recipe", "build", "compiler", "find", "library", "only_find"]
 
@@ -56,7 +54,9 @@ def library(recipe: Recipe) -> Path:
         raise NotSupportedError(_in_words(recipe, hint(), refused))
     if not _compiles:
         raise NotCompiledError(f"{recipe.purpose} are compiled at first use; xdevice virtual build compiles them now")
-    return build(recipe, writable(recipe, refused), lambda: _announce(recipe, refused))
+    place = writable(recipe, refused)
+    said = f"compiling {recipe.purpose}, once{_listed(refused)}"
+    return build(recipe, place, lambda: print(said, file=sys.stderr, flush=True))
 
 
 def writable(recipe: Recipe, refused: list[str]) -> Path:
@@ -66,9 +66,8 @@ def writable(recipe: Recipe, refused: list[str]) -> Path:
         if reason is None:
             return place
         refused.append(reason)
-    raise NotSupportedError(
-        _in_words(recipe, "no folder can be written; set XDG_CACHE_HOME to a folder of your own", refused)
-    )
+    reason = "no folder can be written; set XDG_CACHE_HOME to a folder of your own"
+    raise NotSupportedError(_in_words(recipe, reason, refused))
 
 
 def _readable() -> Iterator[Path]:
@@ -83,10 +82,6 @@ def _in_words(recipe: Recipe, reason: str, refused: list[str]) -> str:
         f"{recipe.purpose} are compiled when they are first used, and {reason}, or name a folder that "
         f"xdevice virtual build --to FOLDER has filled in {places.ENV}{_listed(refused)}"
     )
-
-
-def _announce(recipe: Recipe, refused: list[str]) -> None:
-    print(f"compiling {recipe.purpose}, once{_listed(refused)}", file=sys.stderr, flush=True)
 
 
 def _listed(refused: list[str]) -> str:

@@ -1,20 +1,126 @@
-"""Compiling a plug-in into a folder: whole or not at all, and by one process at a time."""
+"""Compiling a plug-in into a folder: from what, with which compiler, whole or not at all, by one process at a time."""
 
 import errno
+import hashlib
 import os
+import platform
+import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from xdevice.errors import NotSupportedError
-from xdevice.kit.plugins.compilers import command, compiler, hint
-from xdevice.kit.plugins.recipe import Recipe, digest
 
+_FILES = {"win32": "{}.dll", "darwin": "lib{}.dylib"}
+# The first is the one that frameworks are built with: macOS and Windows have C++ libraries of their own.
+_USUAL = {"darwin": ("clang++", "c++"), "win32": ("cl", "clang-cl")}.get(sys.platform, ("g++", "clang++", "c++"))
+_INSTALL = {
+    "darwin": "xcode-select --install",
+    "win32": "Visual Studio's build tools for C++, and start from their command prompt",
+}.get(sys.platform, "apt install g++ or conda install gxx")
 _FULL = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}  # as compilers say it
 _IN_THE_WAY = errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ELOOP
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a compiler is told, in the words of no compiler."""
+
+    name: str
+    """The library's name, without what the system adds to it."""
+    purpose: str
+    """What needs the library, for messages: ``virtual GPUs for torch 2.13``."""
+    source: Path
+    """The C++ file; its headers are beside it."""
+    key: str
+    """What else decides whether a library fits, such as the framework's version."""
+    standard: str
+    include: tuple[Path, ...] = ()
+    """Folders of headers."""
+    defines: tuple[str, ...] = ()
+    folders: tuple[Path, ...] = ()
+    """Folders of libraries, at run time too."""
+    libraries: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        return _FILES.get(sys.platform, "lib{}.so").format(self.name)
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder that holds only the library: it differs where the library would.
+
+        Paths do not count, so that a library serves every machine with the same framework, system and processor.
+        """
+        facts = [self.key, sys.platform, platform.machine(), self.standard, *self.defines, *self.libraries]
+        sources = [self.source, *sorted(self.source.parent.glob("*.h"))]
+        content = ["\n".join(facts).encode(), *(path.read_bytes() for path in sources)]
+        return f"{self.name}-{digest(b''.join(content))[:16]}"
+
+
+def digest(content: bytes) -> str:
+    """A name for content, by which changed content is told."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def compiler() -> list[str] | None:
+    """The command of a C++ compiler: ``CXX`` where it is set, else the first of the usual ones that is installed."""
+    named = os.environ.get("CXX", "").strip()
+    if not named:
+        return next(([found] for found in map(shutil.which, _USUAL) if found), None)
+    try:
+        words = [named] if shutil.which(named) else shlex.split(named, posix=os.name != "nt")
+    except ValueError:  # a quotation mark without its other half
+        return None
+    found = shutil.which(words[0])
+    return [found, *words[1:]] if found else None
+
+
+def is_refused() -> bool:
+    """Whether ``CXX`` names no compiler, as ``none`` does not: nothing is compiled, and nothing that was is used."""
+    return bool(os.environ.get("CXX", "").strip()) and compiler() is None
+
+
+def hint() -> str:
+    """Which compilers were looked for, and how one is installed."""
+    if is_refused():
+        return f"CXX={os.environ['CXX']} names no C++ compiler; unset it"
+    return f"there is no C++ compiler ({', '.join(_USUAL)}); install one, with {_INSTALL}, set CXX"
+
+
+def command(program: list[str], recipe: Recipe, output: Path) -> list[str]:
+    """What compiles the library into the file ``output``."""
+    if Path(program[0]).stem.lower() in ("cl", "clang-cl"):
+        return [*program, *_for_cl(recipe, output)]
+    mac = sys.platform == "darwin"
+    return [
+        *program,
+        *("-dynamiclib" if mac else "-shared", "-fPIC", "-O2", "-pipe", "-w", f"-std={recipe.standard}"),
+        *(f"-D{define}" for define in recipe.defines),
+        *(f"-I{folder}" for folder in recipe.include),
+        str(recipe.source),
+        *(option for folder in recipe.folders for option in (f"-L{folder}", f"-Wl,-rpath,{folder}")),
+        *([] if mac else ["-Wl,--no-as-needed"]),
+        *(f"-l{library}" for library in recipe.libraries),
+        *("-o", str(output)),
+    ]
+
+
+def _for_cl(recipe: Recipe, output: Path) -> list[str]:
+    return [
+        *("/nologo", "/LD", "/MD", "/O2", "/EHsc", "/w", "/utf-8", "/bigobj", "/permissive-", "/Zc:__cplusplus"),
+        *(f"/std:{recipe.standard}", "/DNOMINMAX"),
+        *(f"/D{define}" for define in recipe.defines),
+        *(f"/I{folder}" for folder in recipe.include),
+        *(str(recipe.source), f"/Fe:{output}", f"/Fo:{output.with_suffix('.obj')}", "/link"),
+        *(f"/LIBPATH:{folder}" for folder in recipe.folders),
+        *(f"{library}.lib" for library in recipe.libraries),
+    ]
 
 
 def build(recipe: Recipe, folder: Path, begin: Callable[[], None] = lambda: None) -> Path:
@@ -54,13 +160,12 @@ def _lock(file: Path) -> Generator[bool]:
     # nothing is written, and no link is followed, which another user might have put there
     handle = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
-        try:
+        locked = False
+        with suppress(ImportError, OSError):
             import fcntl
 
             fcntl.flock(handle, fcntl.LOCK_EX)  # until the file is closed
             locked = True
-        except (ImportError, OSError):
-            locked = False
         yield locked
     finally:
         os.close(handle)
@@ -92,10 +197,8 @@ def _compile(recipe: Recipe, program: list[str], made: Path) -> None:
 
 def _run(words: list[str], output: Path, purpose: str) -> None:
     # in English, and with its temporary files where what is left behind is removed
-    settings = {"LC_ALL": "C", **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(output.parent))}
-    done = subprocess.run(
-        words, env={**os.environ, **settings}, capture_output=True, text=True, errors="replace", check=False
-    )
+    env = {**os.environ, "LC_ALL": "C", **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(output.parent))}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode == 0 and output.is_file():
         return
     said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
@@ -109,20 +212,14 @@ def _run(words: list[str], output: Path, purpose: str) -> None:
 
 
 def _failure(recipe: Recipe, error: OSError, folder: Path) -> NotSupportedError:
-    return NotSupportedError(f"{recipe.purpose} could not be compiled: {_in_words(error, folder)}")
-
-
-def _in_words(error: OSError, folder: Path) -> str:
-    if error.errno == errno.ENOSPC:
-        return f"the disk of {folder} {_what_is_full(folder)}; delete something, or set XDG_CACHE_HOME to another disk"
-    if error.errno == errno.EDQUOT:
-        return f"your quota on the disk of {folder} is used up; delete something, or set XDG_CACHE_HOME to another disk"
-    if error.errno in _IN_THE_WAY:
+    said = f"{error.filename or folder}: {error.strerror}"
+    if error.errno in _FULL:
+        state = os.statvfs(folder) if hasattr(os, "statvfs") else None
+        full = "has no inodes left" if state and state.f_files and not state.f_favail else "is full"
+        quota = error.errno == errno.EDQUOT
+        spent = f"your quota on the disk of {folder} is used up" if quota else f"the disk of {folder} {full}"
+        said = f"{spent}; delete something, or set XDG_CACHE_HOME to another disk"
+    elif error.errno in _IN_THE_WAY:
         what = "link" if error.errno == errno.ELOOP else "folder" if os.path.isdir(error.filename) else "file"
-        return f"{error.filename} is a {what}, and stands where a plug-in or its folder belongs; delete it"
-    return f"{error.filename or folder}: {error.strerror}"
-
-
-def _what_is_full(folder: Path) -> str:
-    state = os.statvfs(folder) if hasattr(os, "statvfs") else None
-    return "has no inodes left" if state and state.f_files and not state.f_favail else "is full"
+        said = f"{error.filename} is a {what}, and stands where a plug-in or its folder belongs; delete it"
+    return NotSupportedError(f"{recipe.purpose} could not be compiled: {said}")
