@@ -24,12 +24,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from xdevice.contract import Job
-from xdevice.distributed.barriers.setup import BarrierSetup, position_of
-from xdevice.distributed.barriers.tree import Leader, Wait
+from xdevice.distributed.barriers import BarrierSetup, position_of
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.messages import Fingerprint, Request
 from xdevice.distributed.rendezvous.ports import free_block
+from xdevice.distributed.tree_barrier import Leader, Wait
 from xdevice.errors import DistributedError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from xdevice.distributed.failures.timeouts import TERMINATION
+from xdevice.distributed.failures import TERMINATION
 from xdevice.distributed.rendezvous import ports
 
 SERVERS = """

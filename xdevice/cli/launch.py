@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from xdevice.cli.script import program
-from xdevice.distributed.launchers import Nodes, nodes_in
 from xdevice.distributed.options import TRUST
-from xdevice.distributed.process_info import LOCALHOST, block_size
+from xdevice.distributed.process_info import LOCALHOST, Nodes, block_size, nodes_in
+from xdevice.distributed.rendezvous.authentication import TOKEN, checked, new_token
 from xdevice.distributed.rendezvous.ports import first_taken, free_block
-from xdevice.distributed.rendezvous.token import TOKEN, checked, new_token
 from xdevice.errors import ArgumentError, BackendNotInstalledError, DistributedError, NotSupportedError
 from xdevice.framework.choosing import backend
 from xdevice.launcher.launching import launch
-from xdevice.launcher.plan import Plan
+from xdevice.launcher.worker_group import Plan
 from xdevice.machine import host
 
 _NOT_HERE = ("nnodes", "node_rank", "master_addr", "master_port", "hosts", "token_file", "log_dir", "pin", "restarts")

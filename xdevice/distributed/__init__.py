@@ -11,7 +11,7 @@ Nothing in it hangs: a process that is killed, frozen, raises, is missing, or do
 others ends the job with an error that names its rank.
 """
 
-from xdevice.distributed.failures.errors import PEER_FAILED
+from xdevice.distributed.failures import PEER_FAILED
 from xdevice.distributed.group import is_initialized, local_rank, rank, world_size
 from xdevice.distributed.lifetime import init, process_group, shutdown
 from xdevice.distributed.operations import all_gather, all_reduce, barrier, broadcast

@@ -7,10 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 from xdevice.contract import Engine, Job
-from xdevice.distributed.failures import at_exit
-from xdevice.distributed.launchers import process_info_in
+from xdevice.distributed import at_exit
 from xdevice.distributed.membership import Membership
-from xdevice.distributed.process_info import ProcessInfo
+from xdevice.distributed.process_info import ProcessInfo, process_info_in
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.errors import DistributedError
 from xdevice.framework.adapters import Backend

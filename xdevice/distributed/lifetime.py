@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from xdevice._version import __version__
 from xdevice.contract import Engine
-from xdevice.distributed.failures import at_exit
+from xdevice.distributed import at_exit
 from xdevice.distributed.group import Group, abort, current, enter, is_initialized, know, leave, work
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.options import InitOptions, check_reach

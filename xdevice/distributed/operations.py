@@ -8,7 +8,7 @@ from typing import Any
 
 from xdevice.contract import Engine
 from xdevice.device import whole_number
-from xdevice.distributed.failures.timeouts import transfer_seconds
+from xdevice.distributed.failures import transfer_seconds
 from xdevice.distributed.group import Group, current, work
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.errors import ArgumentTypeError, NotATensorError, NotSupportedError, shortened

@@ -6,9 +6,15 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from xdevice.device import whole_number
-from xdevice.distributed.launchers import launcher_variables, process_info_in
-from xdevice.distributed.process_info import LOCALHOST, ProcessInfo, block_size, has_room
-from xdevice.distributed.rendezvous.token import checked
+from xdevice.distributed.process_info import (
+    LOCALHOST,
+    ProcessInfo,
+    block_size,
+    has_room,
+    launcher_variables,
+    process_info_in,
+)
+from xdevice.distributed.rendezvous.authentication import checked
 from xdevice.errors import ArgumentError, ArgumentTypeError, DistributedError
 from xdevice.kit.loopback import is_loopback
 

@@ -1,7 +1,16 @@
-"""Which process of which job this is: what is known before it has met the others."""
+"""Which process of which job this is, or which of its hosts, as launchers tell by the variables that they set.
 
+Each launcher is known by variables that it alone sets. `process_info_in` is for a process of the job, `nodes_in` for
+an ``xdevice launch`` that something else has started on each host.
+"""
+
+import os
+import re
 import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from xdevice.errors import ArgumentError, DistributedError
 
 FIRST_PORT, PORTS = 20_000, 10_000
 """The range of ports that are derived from a job's name: below those that systems give to connections at random."""
@@ -48,3 +57,230 @@ def has_room(port: int, world_size: int) -> bool:
 def derived_port(job: str) -> int:
     """A first port that is the same for all processes of a job, and seldom another job's; 0 without a job's name."""
     return FIRST_PORT + zlib.crc32(job.encode()) % PORTS if job.strip(".") else 0
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The hosts of a job, and which of them this is."""
+
+    count: int
+    node: int
+    address: str  # the first one's
+    port: int | None = None  # the first of the job's block, where it is known
+    hosts: Sequence[str] = ()  # the address of each, where they are known
+    source: str = ""  # what has started the launchers, all of them at once; empty where the user has typed each
+
+
+def process_info_in(env: Mapping[str, str]) -> ProcessInfo:
+    """What the variables say of this process: those of the first launcher whose variables are set.
+
+    ``XDEVICE_MASTER_ADDR``, ``XDEVICE_MASTER_PORT`` and ``XDEVICE_LOCAL_RANK`` override what the launcher says.
+    `ArgumentError`: variables contradict each other, or are not numbers. `DistributedError`: the launcher does not tell
+    the world size, the local rank, or where rank 0 is.
+    """
+    variables = launcher_variables(env)
+    if not variables:
+        return NO_LAUNCHER
+    found = _LAUNCHERS[variables](env)
+    if not 0 <= found.rank < found.world_size:
+        raise ArgumentError(
+            f"{found.launcher} says rank {found.rank} of {found.world_size}; ranks count from 0 to one below the number"
+        )
+    if found.world_size > 1 and not has_room(found.port, found.world_size):
+        raise ArgumentError(
+            f"port {found.port} ({found.launcher}) leaves no room for the job's block of ports; set XDEVICE_MASTER_PORT"
+        )
+    return found
+
+
+def nodes_in(env: Mapping[str, str] = os.environ) -> Nodes | None:
+    """The hosts that the variables name; ``None`` without such variables, `ArgumentError` where they are incomplete."""
+    variables = _first_set(_NODES, env)
+    if not variables:
+        return None
+    found = _NODES[variables](env)
+    if found.node >= found.count:
+        raise ArgumentError(f"{found.source} says node {found.node} of {found.count}; nodes count from 0")
+    return found
+
+
+def launcher_variables(env: Mapping[str, str]) -> str:
+    """The names of the variables by which a process's launcher is known; an empty string without a launcher."""
+    return _first_set(_LAUNCHERS, env)
+
+
+def first_of(nodes: str) -> str:
+    """The first host of Slurm's short list: ``gpu[07-09,12],login1`` is ``gpu07``."""
+    found = re.match(r"([^\[,]*)(?:\[([^\],-]+)[^\]]*\])?([^,]*)", nodes)
+    return "".join(part or "" for part in found.groups()) if found else ""
+
+
+# Processes
+
+
+def _ours(env: Mapping[str, str]) -> ProcessInfo:
+    return _process(env, OUR_LAUNCHER, "XDEVICE_RANK XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK", "", 0)
+
+
+def _torchrun(env: Mapping[str, str]) -> ProcessInfo:
+    host = LOCALHOST if env.get("LOCAL_WORLD_SIZE") == env["WORLD_SIZE"] else env.get("MASTER_ADDR", "")
+    return _process(env, "torchrun", "RANK WORLD_SIZE LOCAL_RANK", host, _beside_store(env, ""))
+
+
+def _paddle(env: Mapping[str, str]) -> ProcessInfo:
+    endpoints = [end.rpartition(":")[0] for end in env.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")]
+    first = env.get("PADDLE_MASTER") or env.get("PADDLE_TRAINER_ENDPOINTS", "").partition(",")[0]
+    on_one_host = env.get("PADDLE_LOCAL_SIZE") == env["PADDLE_TRAINERS_NUM"]
+    rank = env["PADDLE_TRAINER_ID"]
+    if "PADDLE_RANK_IN_NODE" not in env and rank.isdigit() and int(rank) < len(endpoints) > 1:
+        own = endpoints[int(rank)]  # the processes of one host have its address in their endpoints
+        env = {**env, "PADDLE_RANK_IN_NODE": str(endpoints[: int(rank)].count(own))}
+    names = "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM PADDLE_RANK_IN_NODE"
+    host = LOCALHOST if on_one_host else first.rpartition(":")[0]
+    return _process(env, "paddle.distributed.launch", names, host, derived_port(first))
+
+
+def _open_mpi(env: Mapping[str, str]) -> ProcessInfo:
+    names = "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK"
+    on_one_host = env.get("OMPI_COMM_WORLD_LOCAL_SIZE") == env["OMPI_COMM_WORLD_SIZE"]
+    job = env.get("PMIX_NAMESPACE") or env.get("OMPI_MCA_ess_base_jobid") or ""
+    return _process(env, "mpirun", names, LOCALHOST if on_one_host else "", derived_port(job))
+
+
+def _flux(env: Mapping[str, str]) -> ProcessInfo:
+    names = "FLUX_TASK_RANK FLUX_JOB_SIZE FLUX_TASK_LOCAL_ID"
+    host = LOCALHOST if env.get("FLUX_JOB_NNODES") == "1" else ""
+    return _process(env, "flux run", names, host, derived_port(env.get("FLUX_JOB_ID", "")))
+
+
+def _hydra(env: Mapping[str, str]) -> ProcessInfo:
+    host = LOCALHOST if env.get("MPI_LOCALNRANKS") == env["PMI_SIZE"] else ""
+    job = env.get("PMI_JOBID") or env.get("HYDRA_JOBID") or ""
+    return _process(env, "mpiexec", "PMI_RANK PMI_SIZE MPI_LOCALRANKID", host, derived_port(job))
+
+
+def _submitit(env: Mapping[str, str]) -> ProcessInfo:
+    # its executor for this host; on Slurm it uses srun, whose variables are there
+    names = "SUBMITIT_LOCAL_GLOBALID SUBMITIT_LOCAL_NTASKS SUBMITIT_LOCAL_LOCALID"
+    return _process(env, "submitit", names, LOCALHOST, derived_port(env.get("SUBMITIT_LOCAL_JOB_ID", "")))
+
+
+def _slurm(env: Mapping[str, str]) -> ProcessInfo:
+    nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST") or env.get("SLURM_NODELIST", "")
+    host = LOCALHOST if env.get("SLURM_STEP_NUM_NODES") == "1" else first_of(nodes)
+    return _process(env, "srun", "SLURM_PROCID SLURM_NTASKS SLURM_LOCALID", host, _slurm_port(env))
+
+
+def _kubeflow(env: Mapping[str, str]) -> ProcessInfo:
+    """What torchrun would be started with, in a container that starts the script itself."""
+    if env.get("PET_NPROC_PER_NODE", "1") != "1" or not env["PET_NNODES"].isdigit():
+        raise DistributedError(
+            f"PET_NNODES={env['PET_NNODES']!r} and PET_NPROC_PER_NODE={env.get('PET_NPROC_PER_NODE', '')!r} are for "
+            "torchrun; start the script with torchrun, or set PET_NNODES to one number and PET_NPROC_PER_NODE to 1"
+        )
+    env = {"XDEVICE_LOCAL_RANK": "0", **env}
+    names, host = "PET_NODE_RANK PET_NNODES XDEVICE_LOCAL_RANK", env.get("PET_MASTER_ADDR", "")
+    return _process(env, "PET_NNODES", names, host, _beside_store(env, "PET_"))
+
+
+def _kubernetes(env: Mapping[str, str]) -> ProcessInfo:
+    """An indexed job: Kubernetes tells each pod its index, and not how many there are."""
+    if "XDEVICE_WORLD_SIZE" not in env:
+        raise DistributedError(
+            "JOB_COMPLETION_INDEX is set, and Kubernetes does not tell the number of pods; set XDEVICE_WORLD_SIZE, 1 "
+            "for pods that work apart, and for more XDEVICE_MASTER_ADDR and XDEVICE_MASTER_PORT"
+        )
+    env = {"XDEVICE_LOCAL_RANK": "0", **env}  # a pod of the job is a host of its own
+    return _process(env, "Kubernetes", "JOB_COMPLETION_INDEX XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK", "", 0)
+
+
+_LAUNCHERS: dict[str, Callable[[Mapping[str, str]], ProcessInfo]] = {
+    "XDEVICE_RANK": _ours,
+    "RANK WORLD_SIZE": _torchrun,
+    "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM": _paddle,
+    "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE": _open_mpi,
+    "FLUX_TASK_RANK FLUX_JOB_SIZE": _flux,  # which sets PMI_RANK, too
+    "PMI_RANK PMI_SIZE": _hydra,
+    "SUBMITIT_LOCAL_GLOBALID SUBMITIT_LOCAL_NTASKS": _submitit,
+    "SLURM_STEP_ID SLURM_PROCID SLURM_NTASKS": _slurm,  # without a step it is the batch script, a single process
+    "PET_NNODES PET_NODE_RANK": _kubeflow,
+    "JOB_COMPLETION_INDEX": _kubernetes,
+}
+"""By the variables that each sets."""
+
+
+def _process(env: Mapping[str, str], launcher: str, names: str, host: str, port: int) -> ProcessInfo:
+    rank, size, local = names.split()
+    world_size = _integer(env, size)
+    host = env.get("XDEVICE_MASTER_ADDR") or host
+    port = _integer(env, "XDEVICE_MASTER_PORT") if "XDEVICE_MASTER_PORT" in env else port
+    if world_size > 1 and not (host and port):
+        known = {"XDEVICE_MASTER_ADDR": host, "XDEVICE_MASTER_PORT": port}
+        missing = " and ".join(name for name, value in known.items() if not value)
+        raise DistributedError(f"{launcher} does not tell where rank 0 can be met; set {missing} for all processes")
+    number = _integer(env, rank)
+    found = next((name for name in ("XDEVICE_LOCAL_RANK", local) if name in env), rank)
+    if found == rank and world_size > 1 and host != LOCALHOST:  # the rank would be another host's GPU
+        raise DistributedError(f"{launcher} does not set {local}; set XDEVICE_LOCAL_RANK, from 0 on each host")
+    return ProcessInfo(number, world_size, _integer(env, found), host, port, launcher)
+
+
+def _beside_store(env: Mapping[str, str], prefix: str) -> int:
+    """torchrun's own store listens at MASTER_PORT, and the ports beside it belong to any program."""
+    host, port = env.get(f"{prefix}MASTER_ADDR", ""), env.get(f"{prefix}MASTER_PORT", "")
+    return derived_port(f"{host}:{port}" if port else "")
+
+
+# Hosts
+
+
+def _skypilot_nodes(env: Mapping[str, str]) -> Nodes:
+    hosts, count = env.get("SKYPILOT_NODE_IPS", "").split(), _integer(env, "SKYPILOT_NUM_NODES", _NAME_NODES)
+    if len(hosts) != count:
+        raise ArgumentError(f"SKYPILOT_NODE_IPS names {len(hosts)} of SKYPILOT_NUM_NODES={count} nodes; give --hosts")
+    node, port = _integer(env, "SKYPILOT_NODE_RANK", _NAME_NODES), derived_port(env.get("SKYPILOT_TASK_ID", ""))
+    return Nodes(count, node, hosts[0], port or None, hosts, "SkyPilot")
+
+
+def _kubeflow_nodes(env: Mapping[str, str]) -> Nodes:
+    count, address = _integer(env, "PET_NNODES", _NAME_NODES), env.get("PET_MASTER_ADDR", "")
+    if count > 1 and not address:
+        raise ArgumentError(f"PET_NNODES is set, and PET_MASTER_ADDR is not; {_NAME_NODES}")
+    port = _integer(env, "PET_MASTER_PORT", _NAME_NODES) if "PET_MASTER_PORT" in env else None
+    return Nodes(count, _integer(env, "PET_NODE_RANK", _NAME_NODES), address, port, source="PET_NNODES")
+
+
+def _slurm_nodes(env: Mapping[str, str]) -> Nodes:
+    count, tasks = (_integer(env, f"SLURM_STEP_NUM_{what}", _NAME_NODES) for what in ("NODES", "TASKS"))
+    if tasks != count:
+        raise ArgumentError(
+            f"srun starts {tasks} launchers, and SLURM_STEP_NUM_NODES={count}; start one on each node with srun "
+            "--ntasks-per-node=1, or the script itself without xdevice launch"
+        )
+    node, first = _integer(env, "SLURM_NODEID", _NAME_NODES), first_of(env["SLURM_STEP_NODELIST"])
+    return Nodes(count, node, first, _slurm_port(env) or None, source="srun")
+
+
+_NODES: dict[str, Callable[[Mapping[str, str]], Nodes]] = {
+    "SKYPILOT_NODE_RANK SKYPILOT_NUM_NODES": _skypilot_nodes,
+    "PET_NNODES PET_NODE_RANK": _kubeflow_nodes,
+    "SLURM_STEP_ID SLURM_NODEID SLURM_STEP_NUM_NODES SLURM_STEP_NUM_TASKS SLURM_STEP_NODELIST": _slurm_nodes,
+}
+"""By the variables that each sets. A batch script outside srun is a single process, and so is its launcher."""
+
+_NAME_NODES = "give --nnodes, --node-rank, --master-addr"
+
+
+def _slurm_port(env: Mapping[str, str]) -> int:
+    return derived_port(f"{env.get('SLURM_JOB_ID', '')}.{env['SLURM_STEP_ID']}")
+
+
+def _first_set(readers: Mapping[str, object], env: Mapping[str, str]) -> str:
+    return next((names for names in readers if all(name in env for name in names.split())), "")
+
+
+def _integer(env: Mapping[str, str], name: str, hint: str = "let a launcher set it, or set all that it sets") -> int:
+    text = env.get(name, "")
+    if not (text.isascii() and text.isdigit()):
+        raise ArgumentError(f"{name}={text!r} is not a number; {hint}")
+    return int(text)

@@ -62,7 +62,7 @@ def save(tree: Any, path: str | PathLike[str]) -> None:
     """
     file = _spelled(path)
     from xdevice.distributed.group import on_rank_0
-    from xdevice.files.writer import write  # numpy and json: not at import
+    from xdevice.files.safetensors_file import write  # numpy and json: not at import
 
     on_rank_0("save", lambda: write(tree, file))
 
@@ -98,7 +98,7 @@ def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Any:
     owner, name = backend(), _spelled(path)
     where = device_of(creation.zeros(())) if device is None else as_device(device)
     require(owner, where)
-    from xdevice.files.reader import Reader, opened, out_of_memory, structured
+    from xdevice.files.safetensors_file import Reader, opened, out_of_memory, structured
 
     with opened(name) as file, out_of_memory(file, name):
         reader = Reader(file, name)

@@ -19,10 +19,9 @@ from typing import Any, Literal
 
 import psutil
 
-from xdevice.distributed.failures.timeouts import TERMINATION
+from xdevice.distributed.failures import TERMINATION
 from xdevice.launcher.output_buffer import OutputBuffer, Printed
-from xdevice.launcher.process_tree import MARKS, ProcessTree
-from xdevice.launcher.reaper import Reaper
+from xdevice.launcher.process_tree import MARKS, ProcessTree, Reaper
 
 Status = Literal["waiting", "running", "ok", "failed", "timed out", "flooded", "stopped"]
 

@@ -7,17 +7,14 @@ processes meet in `xdevice.distributed.init`.
 import time
 from collections.abc import Callable
 
-from xdevice.distributed.failures.errors import PEER_FAILED
-from xdevice.distributed.failures.timeouts import SETTLING
+from xdevice.distributed.failures import PEER_FAILED, SETTLING
 from xdevice.errors import DistributedError
 from xdevice.kit.units import duration
 from xdevice.launcher.children import Signals
 from xdevice.launcher.output import Screen
-from xdevice.launcher.plan import Plan
-from xdevice.launcher.process_tree import ProcessTree
-from xdevice.launcher.reaper import Reaper
+from xdevice.launcher.process_tree import ProcessTree, Reaper
 from xdevice.launcher.terminal import signal_name
-from xdevice.launcher.worker_group import Rank, WorkerGroup
+from xdevice.launcher.worker_group import Plan, Rank, WorkerGroup
 
 TIMED_OUT = 124
 """The exit status of a job that its time limit ends, as that of ``timeout``."""

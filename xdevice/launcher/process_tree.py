@@ -4,13 +4,20 @@ A process belongs to it if its environment has the tree's mark, which children i
 a process or of a leader, or if it has been seen as a descendant of one.
 """
 
+from __future__ import annotations
+
 import os
 import signal
+import subprocess
+import sys
+import time
 import uuid
 from collections.abc import Container
 from contextlib import suppress
 
 import psutil
+
+from xdevice.distributed.failures import UNKILLABLE
 
 MARKS = "XDEVICE_JOB"
 """The environment variable with the mark of a process tree, after those of the trees around it."""
@@ -110,3 +117,38 @@ def _in_sessions(leaders: Container[int | None]) -> dict[int, psutil.Process]:
             with suppress(psutil.Error):  # it has just ended
                 found[pid] = psutil.Process(pid)
     return found
+
+
+class Reaper:
+    """A ``with`` block during which the tree is killed if this process is.
+
+    The reaper is a process in a session of its own. It reads from a pipe whose other end only this process holds, and
+    which therefore closes when this process ends, however it ends.
+    """
+
+    def __init__(self, tree: ProcessTree) -> None:
+        # with this process's own path: the present folder may hold a file by the name of a module that it needs
+        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import reap; reap({tree.mark!r})"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Reaper:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def reap(mark: str) -> None:
+    """Wait for the end of the process that has started this one, and kill the tree."""
+    sys.stdin.buffer.read()
+    tree, give_up, clear = ProcessTree(mark), time.monotonic() + UNKILLABLE, 0
+    while clear < 2 and time.monotonic() < give_up:  # twice, for a process that is just being started
+        clear = 0 if tree.kill() else clear + 1
+        time.sleep(0.05)

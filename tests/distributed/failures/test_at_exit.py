@@ -6,10 +6,10 @@ import pytest
 
 PLAYS = """
 import os, signal, sys, time
-from xdevice.distributed.failures import at_exit
+from xdevice.distributed import at_exit
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.membership import Membership
-from xdevice.distributed.launchers import process_info_in
+from xdevice.distributed.process_info import process_info_in
 
 rank = process_info_in(os.environ).rank
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.distributed.launchers import first_of, process_info_in
-from xdevice.distributed.process_info import FIRST_PORT, NO_LAUNCHER, PORTS
+from xdevice.distributed.process_info import FIRST_PORT, NO_LAUNCHER, PORTS, first_of, process_info_in
 
 WORKER = Path(__file__).parents[1] / "worker.py"
 WHERE = {"XDEVICE_MASTER_ADDR": "head", "XDEVICE_MASTER_PORT": "20500"}

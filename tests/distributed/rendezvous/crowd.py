@@ -12,11 +12,11 @@ import sys
 import time
 import traceback
 
-from xdevice.distributed.barriers.tree import Follower, Leader
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.rendezvous.ports import free_block
+from xdevice.distributed.tree_barrier import Follower, Leader
 from xdevice.errors import DistributedError
 
 SAME = Fingerprint.of("all_reduce('sum')", ["float32[3] on cpu"])

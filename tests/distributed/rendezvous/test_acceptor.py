@@ -15,9 +15,9 @@ import pytest
 
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import ProcessInfo
-from xdevice.distributed.rendezvous import acceptor
+from xdevice.distributed.rendezvous import authentication
+from xdevice.distributed.rendezvous.authentication import CHALLENGE, challenge, response
 from xdevice.distributed.rendezvous.coordinator import Coordinator
-from xdevice.distributed.rendezvous.handshake import CHALLENGE, challenge, response
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.rendezvous.ports import free_block
 
@@ -143,7 +143,7 @@ def test_slow_bytes_keep_no_connection(port):
 
 
 def test_idle_connections_keep_nobody_out(port, monkeypatch):
-    monkeypatch.setattr(acceptor, "HANDSHAKE", 600)  # so that time drops none of them
+    monkeypatch.setattr(authentication, "HANDSHAKE", 600)  # so that time drops none of them
     crowd = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(300)]
     assert joining(port, b'{"channel": "neither"}\n') == b""
     for line in crowd:
@@ -193,10 +193,10 @@ import os, resource, sys, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (2000, 2000))
 if os.environ["XDEVICE_RANK"] == "0":
     files = [open(os.devnull) for _ in range(1100)]
-from xdevice.distributed.failures import at_exit
+from xdevice.distributed import at_exit
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.membership import Membership
-from xdevice.distributed.launchers import process_info_in
+from xdevice.distributed.process_info import process_info_in
 info = process_info_in(os.environ)
 with at_exit.joining(info):
     membership = Membership(info, 600.0, dict(backend="numpy", engine="mpi", version="0", timeout=600.0))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from xdevice.contract import Job
-from xdevice.distributed.barriers.pipes import RECORD, Pipes
-from xdevice.distributed.barriers.setup import position_of
+from xdevice.distributed.barriers import position_of
+from xdevice.distributed.tree_barrier import RECORD, Pipes
 
 CROWD = Path(__file__).with_name("crowd.py")
 TOKEN = {"XDEVICE_TOKEN": "the token of a test's job"}

@@ -8,9 +8,9 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from xdevice.distributed.channel import Channel
+from xdevice.distributed.rendezvous.authentication import CHALLENGE, MAGIC, RESPONSE, challenge, response
 from xdevice.distributed.rendezvous.coordinator import Coordinator
-from xdevice.distributed.rendezvous.handshake import CHALLENGE, MAGIC, RESPONSE, challenge, response
+from xdevice.distributed.rendezvous.messages import Channel
 
 TOKEN = b"the token of a test's job"
 OWN = {"backend": "numpy", "engine": "mpi", "version": "0", "timeout": 30.0, "world_size": 2}

@@ -10,14 +10,14 @@ import pytest
 
 import xdevice
 from xdevice.distributed.process_info import ProcessInfo
-from xdevice.distributed.rendezvous import token
+from xdevice.distributed.rendezvous.authentication import create_token, find_token
 from xdevice.distributed.rendezvous.ports import free_block
 
 MEETS = """
 import os
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.membership import Membership
-from xdevice.distributed.launchers import process_info_in
+from xdevice.distributed.process_info import process_info_in
 timeout = float(os.environ.get("SECONDS", 20))
 agreed = dict(backend="numpy", engine="mpi", version="0", timeout=timeout)
 membership = Membership(process_info_in(os.environ), timeout, agreed)
@@ -55,17 +55,17 @@ def test_another_token_is_refused():
 
 
 def test_hosts_need_a_token():
-    for ask in (token.created, token.found):
+    for ask in (create_token, find_token):
         with pytest.raises(
             xdevice.DistributedError, match="srun gives the processes of several hosts no secret; set XDEVICE_TOKEN"
         ):
             ask(ProcessInfo(0, 2, 0, "10.0.0.1", 20_000, "srun"), {})
-    assert token.created(ProcessInfo(0, 2, 0, "10.0.0.1", 20_000, "srun"), {"XDEVICE_TOKEN": "x" * 16}) == b"x" * 16
+    assert create_token(ProcessInfo(0, 2, 0, "10.0.0.1", 20_000, "srun"), {"XDEVICE_TOKEN": "x" * 16}) == b"x" * 16
 
 
 def test_a_short_token_is_refused():
     with pytest.raises(xdevice.ArgumentError, match="XDEVICE_TOKEN has 6 characters; give at least 16"):
-        token.created(ProcessInfo(0, 2, 0, "10.0.0.1", 20_000, "srun"), {"XDEVICE_TOKEN": "secret"})
+        create_token(ProcessInfo(0, 2, 0, "10.0.0.1", 20_000, "srun"), {"XDEVICE_TOKEN": "secret"})
 
 
 @pytest.mark.skipif(os.name != "posix", reason="folders have no modes here")
@@ -74,4 +74,4 @@ def test_an_open_folder_is_refused(monkeypatch, tmp_path):
     Path(tmp_path, f"xdevice-{os.getuid()}").mkdir()
     Path(tmp_path, f"xdevice-{os.getuid()}").chmod(0o777)
     with pytest.raises(xdevice.DistributedError, match="is open to other users; remove it, or set XDEVICE_TOKEN"):
-        token.created(ProcessInfo(0, 2, 0, "127.0.0.1", 20_000, "torchrun"), {})
+        create_token(ProcessInfo(0, 2, 0, "127.0.0.1", 20_000, "torchrun"), {})

@@ -13,11 +13,10 @@ import time
 from secrets import token_hex
 from typing import Any
 
-from xdevice.distributed.channel import Channel
-from xdevice.distributed.failures.timeouts import ANSWER, HANDSHAKE
+from xdevice.distributed.failures import ANSWER, HANDSHAKE
 from xdevice.distributed.process_info import block
-from xdevice.distributed.rendezvous.acceptor import Acceptor, Connection
-from xdevice.distributed.rendezvous.messages import JoinMessage, Request, is_join_message
+from xdevice.distributed.rendezvous.authentication import Acceptor, Connection
+from xdevice.distributed.rendezvous.messages import Channel, JoinMessage, Request, is_join_message
 from xdevice.distributed.rendezvous.peers import Peer, after, diagnose, diagnose_rendezvous, is_in_time, refusal
 
 

@@ -5,15 +5,20 @@ import os
 import time
 
 from xdevice.contract import Job
-from xdevice.distributed.channel import Channel
-from xdevice.distributed.failures.errors import error_of_rank, reported
-from xdevice.distributed.failures.timeouts import BARRIER_MARGIN
+from xdevice.distributed.failures import BARRIER_MARGIN, error_of_rank, reported
 from xdevice.distributed.process_info import ProcessInfo, block
+from xdevice.distributed.rendezvous.authentication import (
+    TOKEN,
+    DisconnectedError,
+    HandshakeError,
+    connected,
+    create_token,
+    discard_token,
+    find_token,
+)
 from xdevice.distributed.rendezvous.coordinator import Coordinator
-from xdevice.distributed.rendezvous.handshake import DisconnectedError, HandshakeError, connected
-from xdevice.distributed.rendezvous.messages import JoinMessage
+from xdevice.distributed.rendezvous.messages import Channel, JoinMessage
 from xdevice.distributed.rendezvous.ports import interface_with, listening, port_taken
-from xdevice.distributed.rendezvous.token import TOKEN, created, discard, found
 from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.kit.loopback import is_loopback
 
@@ -23,7 +28,7 @@ _REFUSALS = 10
 
 def open_coordinator(info: ProcessInfo, joining: JoinMessage, timeout: float) -> Coordinator:
     """Rank 0's coordinator, which listens at the job's first port."""
-    token = created(info)
+    token = create_token(info)
     try:
         try:
             listener = listening(info.host, info.port)
@@ -53,7 +58,7 @@ def join(info: ProcessInfo, joining: JoinMessage, timeout: float) -> tuple[Chann
         raise
     finally:
         if info.rank == 0:
-            discard(info)
+            discard_token(info)
 
 
 def _connected(info: ProcessInfo, timeout: float, deadline: float) -> Channel:
@@ -61,7 +66,7 @@ def _connected(info: ProcessInfo, timeout: float, deadline: float) -> Channel:
     pause, refused = 0.01, 0
     while True:
         try:
-            return Channel(connected((info.host, info.port), found(info), deadline))
+            return Channel(connected((info.host, info.port), find_token(info), deadline))
         except HandshakeError as error:
             hint = "choose another port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"
             raise DistributedError(f"what answers at {info.host}:{info.port} {error}; {hint}") from error

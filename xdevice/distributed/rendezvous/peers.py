@@ -3,9 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from xdevice.distributed.channel import Channel
-from xdevice.distributed.failures.timeouts import ANSWER
-from xdevice.distributed.rendezvous.messages import JoinMessage, Request
+from xdevice.distributed.failures import ANSWER
+from xdevice.distributed.rendezvous.messages import Channel, JoinMessage, Request
 
 _MUST_AGREE = {
     "world_size": "world size",

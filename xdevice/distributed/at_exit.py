@@ -15,22 +15,14 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
-from xdevice.distributed.failures.errors import PEER_FAILED, exit_after_failed_rank
-from xdevice.distributed.failures.timeouts import LAST_RESORT
+from xdevice.distributed.failures import LAST_RESORT, PEER_FAILED, exit_after_failed_rank
+from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import NO_LAUNCHER, ProcessInfo
 from xdevice.errors import DistributedError, DistributedTimeoutError
 
-
-class Guarded(Protocol):
-    """What the guard needs of a `Membership`."""
-
-    def raised(self, error: BaseException) -> None: ...
-    def left(self) -> None: ...
-
-
-_membership: Guarded | None = None  # while this process is in a group
+_membership: Membership | None = None  # while this process is in a group
 _info = NO_LAUNCHER  # of the last group that it has joined
 _broken = False  # whether it has left one whose engine could not be stopped
 _exit_status = 0  # what it is to end with, once an error has ended it
@@ -50,7 +42,7 @@ def joining(info: ProcessInfo) -> Generator[None, None, None]:
         raise
 
 
-def guard(membership: Guarded) -> None:
+def guard(membership: Membership) -> None:
     """From now on the others are told when this process ends."""
     global _membership, _broken
     _membership, _broken = membership, False

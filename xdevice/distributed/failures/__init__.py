@@ -1,1 +1,0 @@
-"""What ends a process of a job, and what the user is told: timeouts, the watchdog, errors that name a rank."""

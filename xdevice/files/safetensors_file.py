@@ -1,0 +1,236 @@
+"""Files in the safetensors format: written atomically, and read one tensor at a time after all checks."""
+
+import errno
+import json
+import os
+import re
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from io import BufferedReader
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from xdevice.device import Device
+from xdevice.errors import (
+    ArgumentError,
+    BackendNotInstalledError,
+    FileFormatError,
+    MixedDeviceError,
+    NotSupportedError,
+    OutOfMemoryError,
+    XDeviceError,
+)
+from xdevice.files.outline import Outline, rebuilt
+from xdevice.framework.adapters import Backend
+from xdevice.framework.ownership import check_arrival
+from xdevice.hardware.memory import is_out_of_memory
+from xdevice.tensors import making
+from xdevice.tensors.arguments import dtype_name
+from xdevice.tensors.convert import NOT_NUMPYS
+from xdevice.tensors.trees import messages
+
+Array = np.ndarray[Any, Any]
+
+OURS = "xdevice"
+"""The key of the structure in the metadata."""
+
+_PAIRS = """
+BF16=bfloat16 BOOL=bool C64=complex64 F16=float16 F32=float32 F64=float64 F8_E4M3=float8_e4m3fn
+F8_E4M3FNUZ=float8_e4m3fnuz F8_E5M2=float8_e5m2 F8_E5M2FNUZ=float8_e5m2fnuz F8_E8M0=float8_e8m0fnu
+I8=int8 I16=int16 I32=int32 I64=int64 U8=uint8 U16=uint16 U32=uint32 U64=uint64
+"""
+DTYPES = {word: name for word, _, name in (pair.partition("=") for pair in _PAIRS.split())}
+"""The NumPy name of each of the format's dtypes."""
+
+
+def library() -> ModuleType:
+    """The package safetensors; `BackendNotInstalledError` says how to get it."""
+    try:
+        import safetensors
+    except ModuleNotFoundError as error:
+        raise BackendNotInstalledError(
+            "files are written and read by the package safetensors, which is not installed; pip install safetensors",
+            name="safetensors",
+        ) from error
+    if not hasattr(safetensors, "TensorSpec"):
+        raise BackendNotInstalledError(
+            f"files need safetensors 0.8 or later, and {safetensors.__version__} is installed; "
+            "pip install -U safetensors",
+            name="safetensors",
+        )
+    return safetensors
+
+
+def opened(path: str) -> BufferedReader:
+    """The file, open for reading. A pipe or a device is refused: opening or reading one may never return."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # the system's own error for a folder is clear
+        raise OSError(errno.EINVAL, "cannot be read: it is a device or a pipe; give a file", path)
+    return open(path, "rb")
+
+
+@contextmanager
+def out_of_memory(file: BufferedReader, path: str) -> Generator[None, None, None]:
+    """Turn the errors of NumPy, the frameworks and the system for too little memory into `OutOfMemoryError`."""
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        size = os.fstat(file.fileno()).st_size
+        raise OutOfMemoryError(
+            f"{path!r} ({size} bytes) does not fit in memory ({error}); load it on a machine or a device with more"
+        ) from error
+
+
+class Reader:
+    """An open file; its header lists the tensors in it."""
+
+    def __init__(self, file: BufferedReader, path: str) -> None:
+        safetensors = library()
+        self._file, self._path = file, path
+        try:
+            with safetensors.safe_open(path, "np"):
+                pass  # it checks the header and that the tensors cover the file, and reads none of them
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        except (safetensors.SafetensorError, OSError, ValueError) as error:
+            size = os.fstat(file.fileno()).st_size
+            raise FileFormatError(
+                f"{path!r} ({size} bytes) is not a complete safetensors file ({error}); "
+                "write it again with xdevice.save"
+            ) from error
+        self._start = file.tell()
+        self.words: str | None = (header.pop("__metadata__", None) or {}).get(OURS)
+        self.entries: dict[str, dict[str, Any]] = header
+
+    def dtype(self, name: str, owner: Backend) -> Any:
+        word = self.entries[name]["dtype"]
+        dtype = DTYPES.get(word)
+        native = None if dtype is None else owner.creation.dtype(dtype)
+        if native is None:
+            raise NotSupportedError(
+                f"{name!r} in {self._path!r} is of {dtype or word}, which {owner} does not have; load it under another "
+                "framework, or convert it there first"
+            )
+        return native
+
+    def tensor(self, name: str, owner: Backend, native: Any, where: Device) -> Any:
+        dtype, shape = DTYPES[self.entries[name]["dtype"]], tuple(self.entries[name]["shape"])
+        bits = self._bits(*self.entries[name]["data_offsets"])
+        stand_in = f"u{1 + ('16' in dtype)}" if dtype.startswith(NOT_NUMPYS) else dtype
+        try:
+            numbers = bits.view(np.dtype(stand_in).newbyteorder("<")).reshape(shape)
+            if stand_in == dtype:
+                return making.make(owner, "tensor", native, where, numbers)
+        except ValueError as error:  # an empty tensor may have an absurd shape, and some dtypes must be enabled first
+            why = error.__cause__ if isinstance(error, ArgumentError) and error.__cause__ else error
+            raise NotSupportedError(f"{name!r} in {self._path!r} is of {dtype} and {list(shape)}: {why}") from error
+        return check_arrival(owner.storage.from_bits(bits, shape, native, where), owner, where)
+
+    def _bits(self, first: int, end: int) -> Array:
+        bits: Array = np.empty(end - first, np.uint8)
+        self._file.seek(self._start + first)
+        if self._file.readinto(bits.data) < bits.size:
+            raise FileFormatError(f"{self._path!r} was cut off while it was read; load it when it is whole again")
+        return bits
+
+
+def structured(words: str, tensors: dict[str, Any], path: str) -> Any:
+    """The tree of these tensors; `FileFormatError` if the structure in the metadata does not fit them."""
+    try:
+        return rebuilt(json.loads(words), tensors)
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        raise FileFormatError(
+            f"{path!r} has a structure that xdevice cannot read ({error!r}): another program has changed it, or a "
+            "later xdevice wrote it; the package safetensors reads its tensors by name"
+        ) from error
+
+
+def write(tree: Any, path: str) -> None:
+    """Write the tree's tensors, and in the metadata its outline."""
+    safetensors = library()
+    target = _target(path)
+    outline = Outline(tree)
+    values = {name: _named(name, owner, tensor) for name, (owner, tensor) in outline.tensors.items()}
+    specs = {
+        name: safetensors.TensorSpec(
+            dtype=dtype, shape=shape, data_ptr=array.ctypes.data if array.size else 0, data_len=array.nbytes
+        )
+        for name, (dtype, shape, array) in values.items()
+    }
+    # a name of its own: two threads may save at the same time
+    beside = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.part")
+    try:
+        with open(beside, "xb") as file:
+            mode = os.fstat(file.fileno()).st_mode  # as the umask sets it: the library would deny all other users
+        if os.path.exists(target):
+            mode = os.stat(target).st_mode
+        safetensors.serialize_file(specs, beside, {OURS: json.dumps(outline.words)})
+        os.chmod(beside, mode & 0o777)
+        _flush(beside, os.O_RDWR)
+        os.replace(beside, target)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise _unwritable(error, path) from error
+    finally:
+        if os.path.exists(beside):
+            os.unlink(beside)
+    try:
+        _flush(os.path.dirname(target), os.O_RDONLY)  # the new name lasts through a crash, too
+    except OSError:
+        pass  # not every system opens folders
+
+
+def _flush(path: str, flags: int) -> None:
+    opened = os.open(path, flags)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _target(path: str) -> str:
+    """The file that the path leads to, links followed; a device or a pipe is refused, since a file would replace it."""
+    target = os.path.realpath(path)
+    if os.path.islink(target):  # all links that lead somewhere have been followed
+        raise OSError(errno.ELOOP, "cannot be written: its links lead back to themselves; remove one", path)
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, "cannot be written: it is a folder; add the file's name", path)
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise OSError(errno.EINVAL, "cannot be written: it is a device or a pipe; give a file", path)
+    return target
+
+
+def _unwritable(error: Exception, path: str) -> OSError:
+    number, why = getattr(error, "errno", None), getattr(error, "strerror", None)
+    if number is None:  # an error of the library: the number is in its message
+        found = re.search(r"os error (\d+)", str(error))
+        number, why = (int(found[1]), os.strerror(int(found[1]))) if found else (errno.EIO, str(error))
+    return OSError(number, f"cannot be written ({why}); nothing has changed there", path)
+
+
+def _named(name: str, owner: Backend, tensor: Any) -> tuple[str, list[int], Array]:
+    try:
+        return _on_host(owner, tensor, name)
+    except XDeviceError as error:
+        raise error if repr(name) in str(error) else messages.at_path(error, name) from error.__cause__
+
+
+def _on_host(owner: Backend, tensor: Any, name: str) -> tuple[str, list[int], Array]:
+    """The dtype's name, the shape, and the values in the host's memory."""
+    try:
+        owner.placement.device_of(tensor)  # raises where there are no values
+    except MixedDeviceError:
+        pass  # they can be gathered
+    if owner.open("collectives").has("kind"):
+        owner.collectives.kind(tensor)  # raises for one that is not a plain array, and would be saved as another
+    dtype = dtype_name(tensor.dtype).removesuffix("_")  # bool_ under NumPy 1
+    if dtype not in DTYPES.values() and owner.creation.has("dtype"):  # type: ignore[attr-defined]  # a Capability
+        own = (name for name in DTYPES.values() if owner.creation.dtype(name) == tensor.dtype)
+        dtype = next(own, dtype)  # the framework has words of its own: half, double
+    if dtype not in DTYPES.values():
+        raise NotSupportedError(f"{name!r} is of {dtype}, which safetensors does not have; convert it first")
+    array = owner.storage.to_bits(tensor) if dtype.startswith(NOT_NUMPYS) else owner.exchange.to_numpy(tensor)
+    return dtype, list(tensor.shape), np.asarray(array, array.dtype.newbyteorder("<"), order="C")
