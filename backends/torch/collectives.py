@@ -8,7 +8,7 @@ import torch
 
 from xdevice.backends.torch.exchange import described, is_array
 from xdevice.backends.torch.hardware import gpus
-from xdevice.backends.torch.in_keras import plain
+from xdevice.backends.torch.placement import plain
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
 _UNSIGNED = tuple(getattr(torch, f"uint{bits}") for bits in (8, 16, 32, 64) if hasattr(torch, f"uint{bits}"))

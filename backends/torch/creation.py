@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch import in_keras
 from xdevice.backends.torch.exchange import described
 from xdevice.backends.torch.hardware import native
+from xdevice.backends.torch.placement import plain, role
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 
@@ -24,8 +24,8 @@ def dtype(name: str) -> Any:
 
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
-    if isinstance(data, torch.Tensor) or (type(data) is not list and in_keras.role(type(data)) == "tensor"):
-        source = in_keras.plain(data).detach()
+    if type(data) is not list and role(type(data)) == "tensor":
+        source = plain(data).detach()
         if source.is_mkldnn:
             raise NotSupportedError(f"torch makes plain tensors, and this is {described(source)}")
         return source.to(_native(device), dtype, copy=True)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from xdevice.backends.torch import in_keras
+from xdevice.backends.torch.placement import plain
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 
@@ -31,7 +31,7 @@ def described(tensor: torch.Tensor) -> str:
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    tensor = in_keras.plain(tensor)
+    tensor = plain(tensor)
     if not is_array(tensor):
         raise NotSupportedError(f"NumPy cannot hold {described(tensor)}")
     if tensor.is_quantized:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from xdevice.backends.torch import in_keras
+from xdevice.backends.torch.placement import plain
 from xdevice.errors import NotSupportedError
 
 _marked: Any = once_differentiable
@@ -15,14 +15,14 @@ _ONCE_DIFFERENTIABLE = _marked(lambda: None).__code__
 
 
 def is_floating(tensor: torch.Tensor) -> bool:
-    return in_keras.plain(tensor).is_floating_point()
+    return plain(tensor).is_floating_point()
 
 
 def value_and_gradients(
     call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[torch.Tensor], nested: bool
 ) -> tuple[Any, Any, list[Any]]:
     with torch.inference_mode(False), torch.enable_grad():
-        variables = [_variable(in_keras.plain(p), nested) for p in parameters]
+        variables = [_variable(plain(p), nested) for p in parameters]
         value, aux = call(variables)
         if not value.requires_grad:  # it depends on no variable
             return value, aux, [torch.zeros_like(p) for p in variables]

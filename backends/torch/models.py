@@ -1,6 +1,11 @@
-"""PyTorch modules, and packed sequences, which hold tensors and move like modules; and torch.utils._pytree."""
+"""PyTorch modules and packed sequences; Keras's objects, where Keras runs on PyTorch; and torch.utils._pytree.
+
+A Keras layer is a module; variables of optimizers and metrics are in none. A copy that Keras makes is on Keras's own
+device, and so is what a layer computes: call it inside ``keras.device``.
+"""
 
 import copy
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,23 +14,32 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree
 
-from xdevice.backends.torch import in_keras
 from xdevice.backends.torch.hardware import native
 from xdevice.backends.torch.private_names import core, own
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
+from xdevice.kit import keras
+from xdevice.kit.import_hook import after_import
 
 
-def tensors_of(model: torch.nn.Module | PackedSequence) -> Iterator[tuple[str, torch.Tensor]]:
+def tensors_of(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    known = set[int]()
     if isinstance(model, PackedSequence):
         yield "data", model.data  # its lengths always stay on the host
-        return
-    if in_keras.is_keras(model):
-        yield from in_keras.tensors_of(model)
-        return
-    yield from model.named_parameters()
-    yield from model.named_buffers()
-    yield from _constants(model)
+    elif _is_keras(model):  # the weights by Keras's names, then what only PyTorch knows
+        for name, variable in keras.weights(model):
+            known.add(id(keras.value_of(variable)))
+            yield name, keras.value_of(variable)
+        known |= {id(keras.value_of(variable)) for variable in keras.variables(model)}  # of random numbers, of metrics
+    if isinstance(model, torch.nn.Module):
+        named = (*model.named_parameters(), *model.named_buffers())
+        yield from ((name, tensor) for name, tensor in named if id(tensor) not in known)
+        if not _is_keras(model):
+            yield from _constants(model)
+
+
+def _is_keras(model: Any) -> bool:
+    return keras.role(type(model), "torch") is not None
 
 
 def _constants(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -44,35 +58,61 @@ def _constants(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _packed(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.ScriptObject):
-        yield from _packed(value.__getstate__())
+        value = value.__getstate__()
+    if isinstance(value, torch.Tensor):
+        yield value
     elif isinstance(value, (tuple, list)):
         for part in value:
             yield from _packed(part)
-    elif isinstance(value, torch.Tensor):
-        yield value
 
 
 def move_model(model: Any, device: Device) -> Any:
-    """Move as torch does, and keep buffers shared that several modules share; torch copies each."""
-    if in_keras.is_keras(model):
-        return in_keras.move(model, native(device))
+    """Move as torch does, and keep buffers shared that several modules share; torch copies each.
+
+    With a Keras model its optimizer, metrics and random state move, whose variables no module knows.
+    """
+    there = native(device)
+    if _is_keras(model):
+        return _move_keras(model, there)
     if any(tensor.is_meta for _, tensor in tensors_of(model)) and device.kind != "meta":
         raise NotSupportedError(
             f"a {type(model).__name__} on meta:0 has no values to move; "
-            f"its to_empty(device='{native(device)}') allocates memory for them"
+            f"its to_empty(device='{there}') allocates memory for them"
         )
-    shared = _shared_buffers(model)
-    moved = model.to(native(device))
-    for (first, name), *others in shared:
+    shared: dict[int, list[tuple[torch.nn.Module, str]]] = {}  # buffers, by the modules and names that refer to them
+    for module in _modules(model):
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                shared.setdefault(id(buffer), []).append((module, name))
+    moved = model.to(there)
+    for (first, name), *others in shared.values():
         for module, other in others:
             setattr(module, other, getattr(first, name))  # a buffer's name stays a buffer's
     return moved
 
 
+def _modules(model: Any) -> list[Any]:
+    return [] if isinstance(model, PackedSequence) else list(model.modules())
+
+
+def _move_keras(model: Any, there: torch.device) -> Any:
+    if isinstance(model, torch.nn.Module):
+        model.to(there)
+    keras.forget_compiled(model)
+    _bring([variable for variable in keras.variables(model) if keras.value_of(variable).device != there], there)
+    return model
+
+
+def _bring(variables: list[Any], there: torch.device) -> None:
+    moved = torch.nn.ParameterList(keras.value_of(variable) for variable in variables).to(there)
+    for variable, value in zip(variables, moved, strict=True):
+        variable._value = value
+
+
 def keep(model: Any) -> Callable[[], None]:
-    if in_keras.is_keras(model):
-        return in_keras.keep(model)
-    modules = [] if isinstance(model, PackedSequence) else list(model.modules())
+    if _is_keras(model):
+        return _keep_keras(model)
+    modules = _modules(model)
     parameters = [(m, name, p) for m in modules for name, p in m._parameters.items() if p is not None]
     buffers = [(m, name, buffer) for m in modules for name, buffer in m._buffers.items()]
     kept = {id(p): (p, p.data, p.grad, None if p.grad is None else p.grad.data) for _, _, p in parameters}
@@ -93,6 +133,18 @@ def keep(model: Any) -> Callable[[], None]:
     return put_back
 
 
+def _keep_keras(model: Any) -> Callable[[], None]:
+    kept: dict[torch.device, list[Any]] = {}
+    for variable in keras.variables(model):
+        kept.setdefault(keras.value_of(variable).device, []).append(variable)
+
+    def put_back() -> None:
+        for there, variables in kept.items():
+            _bring(variables, there)
+
+    return put_back
+
+
 def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
     """Give the parameter other data, on any device."""
     if parameter.device.type == data.device.type or own._has_compatible_shallow_copy_type(parameter, data):
@@ -109,10 +161,9 @@ def _exchange(parameter: Any, other: torch.Tensor) -> None:
     if parameter.requires_grad and not (is_lazy(parameter) or parameter.is_inference()):  # no graph knows these
         with torch.inference_mode(False):
             torch.autograd.graph.get_gradient_edge(parameter).node.register_prehook(_refuse)
-    inside: Any = parameter
-    backward, accumulated = inside._backward_hooks, inside._post_accumulate_grad_hooks
-    core._swap_tensor_impl(inside, other)
-    inside._backward_hooks, inside._post_accumulate_grad_hooks = backward, accumulated
+    backward, accumulated = parameter._backward_hooks, parameter._post_accumulate_grad_hooks
+    core._swap_tensor_impl(parameter, other)
+    parameter._backward_hooks, parameter._post_accumulate_grad_hooks = backward, accumulated
 
 
 def _refuse(gradients: Any) -> Any:
@@ -122,36 +173,54 @@ def _refuse(gradients: Any) -> Any:
     )
 
 
-def _shared_buffers(model: Any) -> list[list[tuple[torch.nn.Module, str]]]:
-    """The shared buffers, each as a list of the modules and names that refer to it."""
-    if isinstance(model, PackedSequence):
-        return []
-    names: dict[int, list[tuple[torch.nn.Module, str]]] = {}
-    for module in model.modules():
-        for name, buffer in module._buffers.items():
-            if buffer is not None:
-                names.setdefault(id(buffer), []).append((module, name))
-    return [found for found in names.values() if len(found) > 1]
-
-
 def copy_models(models: list[Any]) -> list[Any]:
-    ours = [model for model in models if in_keras.is_keras(model)]
-    others = [model for model in models if not in_keras.is_keras(model)]
-    found = dict(zip(map(id, ours), in_keras.copies(ours), strict=True))
-    sequences = [model for model in others if isinstance(model, PackedSequence)]
-    for packed in sequences:  # torch makes deep copies of leaves of its graph only
-        make: Any = type(packed)
+    ours = [model for model in models if _is_keras(model)]
+    found = dict(zip(map(id, ours), _copies_by_keras(ours), strict=True))
+    for packed in (model for model in models if isinstance(model, PackedSequence)):
+        make: Any = type(packed)  # torch makes deep copies of leaves of its graph only
         found[id(packed)] = make(*(None if part is None else part.clone() for part in packed))
-    others = [model for model in others if not isinstance(model, PackedSequence)]
+    others = [model for model in models if id(model) not in found]
     try:
         copied = copy.deepcopy(others)
     except (RuntimeError, TypeError, ValueError) as error:
         raise NotSupportedError(f"torch cannot copy this model ({error}); build another and load_state_dict") from error
     for old, new in zip(others, copied, strict=True):
-        if in_keras.is_inside(old):  # Keras copies its layers to a device of its own
-            in_keras.settle(*([tensor for _, tensor in tensors_of(each)] for each in (old, new)))
+        if any(map(_is_keras, _modules(old))):  # Keras copies its layers to a device of its own
+            _settle(old, new)
     found |= zip(map(id, others), copied, strict=True)
     return [found[id(model)] for model in models]
+
+
+def _copies_by_keras(models: list[Any]) -> list[Any]:
+    copied = keras.copies(models)
+    before, after = ([[tensor for _, tensor in tensors_of(m)] for m in each] for each in (models, copied))
+    keras.check_sharing(before, after, models)
+    for model, new, tensors in zip(models, copied, before, strict=True):
+        if len({tensor.device for tensor in tensors}) == 1:
+            _move_keras(new, tensors[0].device)
+        _settle(model, new)
+    return copied
+
+
+def _settle(model: Any, copied: Any) -> None:
+    """Give a copy the values of the model, where these are."""
+    with torch.no_grad():
+        for (_, old), (_, new) in zip(tensors_of(model), list(tensors_of(copied)), strict=True):
+            torch.nn.ParameterList([new]).to(old.device)
+            new.copy_(old)
+
+
+def name_virtual_gpus() -> None:
+    """Let Keras pass PyTorch's name for virtual GPUs on: Keras 3.15 makes ``vcuda:1`` of ``vgpu:1``.
+
+    Its own "gpu:1" and "cuda:1" mean them too, since there are no real GPUs.
+    """
+
+    def change(module: Any) -> None:
+        parse = module._parse_device_input
+        module._parse_device_input = lambda name: re.sub(r"^v?cuda\b", "vgpu", parse(name))
+
+    after_import("keras.src.backend.torch.core", change)
 
 
 def is_node(cls: type) -> bool:

@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from xdevice.backends.torch import in_keras
 from xdevice.backends.torch.hardware import as_device, is_hidden, native
 from xdevice.contract import Role
 from xdevice.device import Device
@@ -25,7 +24,13 @@ def role(cls: type) -> Role | None:
         return "model"
     if issubclass(cls, (*_DATA, *_TOOLS)):
         return "data"
-    return "device" if issubclass(cls, torch.device) else in_keras.role(cls)
+    return "device" if issubclass(cls, torch.device) else keras.role(cls, "torch")
+
+
+def plain(tensor: Any) -> torch.Tensor:
+    """PyTorch's own tensor, which a Keras variable has inside."""
+    found: torch.Tensor = tensor if isinstance(tensor, torch.Tensor) else keras.value_of(tensor)
+    return found
 
 
 def device_of(tensor: torch.Tensor) -> Device:

@@ -101,7 +101,6 @@ from xdevice.backends.torch import transfers as torch_transfers
 from xdevice.backends.torch import virtual as torch_virtual
 from xdevice.backends.torch.maths import fft as torch_fft
 from xdevice.backends.torch.maths import linalg as torch_linalg
-from xdevice.backends.torch.transfers import lanes as torch_lanes
 
 hardware: list[contract.Hardware] = [
     torch_hardware,
@@ -112,7 +111,7 @@ hardware: list[contract.Hardware] = [
     numpy_hardware,
     cupy_hardware,
 ]
-lanes: list[contract.Lanes] = [torch_lanes]
+lanes: list[contract.Lanes] = [torch_transfers]
 packing: list[contract.Packing] = [torch_collectives, tensorflow_collectives, paddle_collectives]
 allocation: list[contract.Allocation] = [
     torch_memory,

@@ -78,7 +78,7 @@ PREPARING = frozenset(p.__name__.lower() for p in filter(_is_preparation, _PROTO
 
 MODULES = {
     "trees": "models", "data": "placement", "sharing": "exchange", "linalg": "maths.linalg", "fft": "maths.fft",
-    "lanes": "transfers.lanes", "following": "compiling", "tracing": "compiling", "allocation": "memory",
+    "lanes": "transfers", "following": "compiling", "tracing": "compiling", "allocation": "memory",
     "packing": "collectives", "races": "virtual",
 }  # fmt: skip
 """Where an adapter has the functions of a capability, if not in the module of that name."""

@@ -12,7 +12,7 @@ Virtual GPUs can be enabled at any time; existing tensors stay where they are.
 
 import torch
 
-from xdevice.backends.torch import hardware, in_keras, placement
+from xdevice.backends.torch import hardware, models, placement
 from xdevice.backends.torch.private_names import check, core
 from xdevice.backends.torch.virtual.compiled import build
 from xdevice.errors import NotSupportedError, VirtualDeviceError
@@ -48,7 +48,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     hardware.hide_real_gpus(made.name, n)
     placement.forget()
     if not stand_in:
-        in_keras.name_virtual_gpus()
+        models.name_virtual_gpus()
 
 
 def find_races() -> None:

@@ -1,0 +1,210 @@
+"""Copies between devices, as torch lets them be seen; and copies beside computing.
+
+Virtual GPUs tell of each copy before it is made. On real GPUs torch's sync-debug mode warns of those for which Python
+waits, and a warning may become an error: untried.
+"""
+
+import linecache
+import re
+import sys
+import warnings
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from threading import get_ident
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from xdevice.backends.torch.hardware import gpus, native, runtime
+from xdevice.backends.torch.private_names import core, own, replace_name
+from xdevice.backends.torch.virtual import copies
+from xdevice.backends.torch.virtual import runtime as virtual
+from xdevice.backends.torch.virtual.torch_parts.backward import Wrapped
+from xdevice.contract import Copy, Kind, Lane, Mark, Watcher
+from xdevice.device import Device
+from xdevice.kit import keras
+from xdevice.kit.private_names import replaced
+
+_ENGINE = "torch.autograd:Variable._execution_engine"
+_KEY = "xdevice.transfers"
+"""In the state of a thread that torch gives to those that work for it."""
+
+_SYNCHRONIZING = "called a synchronizing CUDA operation"
+_COPIES = re.compile(r"\.(?:to|cuda|cpu|copy_|load_state_dict)\(")
+
+
+@contextmanager
+def watch(watcher: Watcher) -> Generator[None]:
+    def see(copy: Copy) -> None:
+        steps.find_keras()  # which may be imported later
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # inspect's is slower
+        if copy.kind == "copy" and _is_autograds(caller):
+            copy = copy._replace(kind="gradient")
+        stashed = _stashed()  # in a thread of autograd's, for which place it works
+        watcher.see(copy, None if stashed is None or stashed.thread == get_ident() else stashed.here)
+
+    with ExitStack() as stack:
+        steps = stack.enter_context(_Steps(watcher))
+        stack.callback(_Watched(watcher).end)
+        copies.watch(see, watcher)
+        stack.callback(copies.watch, None)
+        if gpus()[0] == "cuda" and gpus()[1] and not virtual.is_in_use():
+            stack.enter_context(_warned(see))
+        yield
+
+
+def unseen() -> Iterable[str]:
+    kind, number = gpus()
+    if virtual.is_in_use():
+        yield "a copy that CUDA makes within one operation, and that torch's own tags do not tell of"
+    elif kind == "cuda" and number:
+        yield "on real GPUs, copies for which Python does not wait, and the size of the others"
+    elif number:
+        yield f"copies on {kind}, of which torch does not tell"
+
+
+class _Steps(ExitStack):
+    """A context in which the watcher is told of the steps of torch's optimizers, and Keras's where it runs on torch."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        super().__init__()
+        self._watcher, self._found = watcher, False
+        hook = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: watcher.stepped(optimizer))
+        self.callback(hook.remove)
+        self.find_keras()
+
+    def find_keras(self) -> None:
+        """Tell of Keras's steps, too, once it is imported."""
+        module = None if self._found else keras.running_on("torch")
+        if module is not None:
+            self._found = True
+            home = next(cls for cls in module.optimizers.Optimizer.__mro__ if "apply" in vars(cls))
+            self.enter_context(replaced(home, "apply", self._telling))
+
+    def _telling(self, apply: Callable[..., Any]) -> Callable[..., Any]:
+        def applied(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            result = apply(optimizer, *args, **kwargs)
+            self._watcher.stepped(optimizer)
+            return result
+
+        return applied
+
+
+@dataclass
+class _Caller:
+    """Who calls backward: the thread, and its place in the program while it waits."""
+
+    thread: int
+    here: Any
+
+
+class _Watched(Wrapped):
+    """The autograd engine, whose threads know for which place in the program they work; it takes the other's place."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        super().__init__(own.autograd.Variable._execution_engine)
+        self._watcher: Watcher | None = watcher
+        replace_name(_ENGINE, self)
+
+    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        outer = _stashed()
+        if self._watcher is None or (outer is not None and outer.thread != get_ident()):
+            return self._engine.run_backward(*args, **kwargs)  # not watched, or within a thread of another backward
+        place = _Caller(get_ident(), self._watcher.here())
+        core._stash_obj_in_tls(_KEY, place)
+        try:
+            return self._engine.run_backward(*args, **kwargs)
+        finally:
+            place.here = None  # autograd's threads may keep the rest for a moment
+            if outer is None and hasattr(core, "_remove_obj_from_tls"):  # new in torch 2.13
+                core._remove_obj_from_tls(_KEY)
+            else:
+                core._stash_obj_in_tls(_KEY, outer)
+
+    def end(self) -> None:
+        """Watch no more, where another has been wrapped around it."""
+        self._watcher = None
+        if own.autograd.Variable._execution_engine is self:
+            replace_name(_ENGINE, self._engine)
+
+
+def _is_autograds(frame: FrameType | None) -> bool:
+    """Whether autograd itself makes the copy for which this frame was called, and no function in Python."""
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("xdevice.backends.torch.virtual"):
+        frame = frame.f_back
+    return frame is None or frame.f_code is _Watched.run_backward.__code__
+
+
+def _stashed() -> _Caller | None:
+    return core._get_obj_in_tls(_KEY) if core._is_key_in_tls(_KEY) else None
+
+
+@contextmanager
+def _warned(see: Callable[[Copy], None]) -> Generator[None]:
+    """Tell of each copy for which Python waits, once torch warns of it: its size is not known."""
+    mode, show = torch.cuda.get_sync_debug_mode(), warnings.showwarning
+
+    def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **options: Any) -> None:
+        if _SYNCHRONIZING not in str(message):
+            show(message, category, filename, lineno, *rest, **options)
+            return
+        kind: Kind = "copy" if _COPIES.search(linecache.getline(filename, lineno)) else "number"
+        see(Copy(kind, "cudaStreamSynchronize", 0, Device("gpu", torch.cuda.current_device()), Device("cpu", 0)))
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", _SYNCHRONIZING)
+        warnings.showwarning = showwarning
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
+
+
+def lane(device: Device) -> Lane | None:
+    kind, _ = gpus()
+    return _Lane(runtime(kind, device), device) if kind in ("cuda", "xpu") else None
+
+
+class _Lane:
+    """A side stream for copies from the host: they run beside what is computed on the GPU."""
+
+    def __init__(self, module: Any, device: Device) -> None:
+        self._module, self._device = module, native(device)
+        self._stream = module.Stream(self._device)
+        self._entered: list[Any] = []
+
+    def __enter__(self) -> None:
+        stream = self._module.stream(self._stream)
+        stream.__enter__()
+        self._entered.append(stream)
+
+    def __exit__(self, *error: Any) -> None:
+        self._entered.pop().__exit__(*error)
+
+    def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.pin_memory() if tensor.is_cpu and not tensor.is_pinned() else tensor
+
+    def mark(self) -> Mark:
+        return _Mark(self._module, self._device, self._stream.record_event())
+
+
+@dataclass
+class _Mark:
+    """An event behind what was queued."""
+
+    module: Any
+    device: torch.device
+    event: Any
+
+    def wait(self) -> None:
+        self.event.synchronize()
+
+    def join(self, tensors: Sequence[Any]) -> None:
+        stream = self.module.current_stream(self.device)
+        stream.wait_event(self.event)
+        for tensor in tensors:
+            tensor.record_stream(stream)  # its memory is of the side stream's, which would use it again at once
