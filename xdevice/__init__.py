@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from xdevice.tensors.owning import backend_of
     from xdevice.tensors.placement import check_same_device, device_of, devices_of, is_same_device, to_device
     from xdevice.tensors.transfers.guard import transfer_guard
-    from xdevice.tensors.transfers.watch import watch_transfers
+    from xdevice.tensors.transfers.report import watch_transfers
 
 _HOMES = {
     "device": "Device",
@@ -69,7 +69,7 @@ _HOMES = {
     "tensors.gradients": "value_and_grad",
     "tensors.array_api.namespace": "namespace",
     "tensors.transfers.guard": "transfer_guard",
-    "tensors.transfers.watch": "watch_transfers",
+    "tensors.transfers.report": "watch_transfers",
     "parallel.batches": "split_batch",
     "parallel.data_parallel": "data_parallel",
     "parallel.prefetch": "prefetch",
@@ -124,7 +124,7 @@ def __dir__() -> list[str]:
 
 _install_on_first_use(
     lambda: _load("xdevice.hardware.hooks").install_hooks(
-        lambda owner, bus: _load("xdevice.tensors.transfers.virtual_bus").attach(owner, bus),
+        lambda owner, bus: _load("xdevice.tensors.transfers.watching").attach(owner, bus),
         lambda file: _load("xdevice.tensors.transfers.callers").is_users(file),
     )
 )

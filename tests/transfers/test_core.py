@@ -14,8 +14,8 @@ from xdevice.contract import Copy
 from xdevice.device import Device
 from xdevice.framework.adapters import find
 from xdevice.hardware.bus import Bus
-from xdevice.tensors.transfers import callers, watching
-from xdevice.tensors.transfers.callers import Place
+from xdevice.tensors.transfers import callers, syntax, watching
+from xdevice.tensors.transfers.syntax import Place
 
 HOST, GPU, OTHER = Device("cpu", 0), Device("gpu", 0), Device("gpu", 1)
 FETCH = Copy("copy", "cpu", 8, GPU, HOST)
@@ -233,19 +233,19 @@ def program(tmp_path):
     [(2, 2, 2), (5, 4, 7), (7, 4, 7), (9, 9, 9), (11, 11, 11), (13, 13, 13), (15, 14, 16), (17, 17, 17), (99, 99, 99)],
 )
 def test_a_statement_is_its_lines_and_a_blocks_are_those_of_its_head(line, first, last, program):
-    assert callers.statement(program(line)) == (first, last)
+    assert syntax.statement(program(line)) == (first, last)
 
 
 @pytest.mark.parametrize(("line", "allowed"), [(4, True), (5, True), (7, True), (8, False), (17, False)])
 def test_a_statement_is_allowed_by_its_first_or_last_line(line, allowed, program):
-    assert callers.is_allowed(program(line)) == allowed
+    assert syntax.is_allowed(program(line)) == allowed
 
 
 @pytest.mark.parametrize(
     ("line", "loops"), [(5, [(3, 8), (2, 9)]), (9, [(9, 9), (2, 9)]), (11, []), (13, []), (15, [])]
 )
 def test_loops_are_those_of_the_function_the_innermost_first(line, loops, program):
-    assert list(callers.loops(program(line))) == loops
+    assert list(syntax.loops(program(line))) == loops
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="an instruction has columns since Python 3.11")
@@ -261,7 +261,7 @@ def test_a_comprehension_is_a_loop_around_what_is_inside_it(call, loops, tmp_pat
 
 def test_a_file_that_cannot_be_read_has_statements_and_no_loops(tmp_path):
     place = Place(str(tmp_path / "none.py"), 3)
-    assert (callers.statement(place), callers.loops(place), callers.is_allowed(place)) == ((3, 3), (), False)
+    assert (syntax.statement(place), syntax.loops(place), syntax.is_allowed(place)) == ((3, 3), (), False)
     assert place.source == ""
 
 

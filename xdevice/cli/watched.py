@@ -13,8 +13,7 @@ from typing import Any, NoReturn
 from xdevice.errors import ArgumentError, XDeviceError
 from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.tensors.transfers.formats import FORMATS
-from xdevice.tensors.transfers.report import Report
-from xdevice.tensors.transfers.watch import watch_transfers
+from xdevice.tensors.transfers.report import Report, watch_transfers
 
 
 def by(options: argparse.Namespace) -> list[str]:

@@ -15,7 +15,8 @@ from xdevice.tensors.trees.tree import Flat, flatten
 P = ParamSpec("P")
 
 _nested = ContextVar("xdevice.value_and_grad", default=False)  # within another call: it needs more care
-_listeners: list[Callable[[Callable[..., Any]], None]] = []
+listeners: list[Callable[[Callable[..., Any]], None]] = []
+"""Called with each function that has been differentiated, if not within another's."""
 
 
 def value_and_grad(
@@ -129,14 +130,9 @@ def differentiate(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[Any
         _nested.reset(token)
 
 
-def listen(listener: Callable[[Callable[..., Any]], None]) -> None:
-    """From now on call the listener with each function that has been differentiated, if not within another's."""
-    _listeners.append(listener)
-
-
 def tell_ended(fn: Callable[..., Any]) -> None:
-    if _listeners and not differentiating():
-        for listener in _listeners:
+    if listeners and not differentiating():
+        for listener in listeners:
             listener(fn)
 
 

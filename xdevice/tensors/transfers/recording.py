@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from xdevice.contract import Copy, Kind
 from xdevice.device import Device
-from xdevice.tensors.transfers.callers import Caller, Place
+from xdevice.tensors.transfers.callers import Caller
+from xdevice.tensors.transfers.syntax import Place
 from xdevice.tensors.transfers.watching import Event, Listener
 
 Key = TypeVar("Key")
@@ -31,9 +32,8 @@ class Site:
         self.copies = self.nbytes = self.pinned = self.non_blocking = 0
         self.addresses = _Counts[int](int)
         self.steps = _Counts[int](int)  # copies in each step
-        self.turns = defaultdict[Loop, _Counts[int]](
-            lambda: _Counts[int](int)
-        )  # in each turn of each loop around the line
+        # copies in each turn of each loop around the line
+        self.turns = defaultdict[Loop, _Counts[int]](lambda: _Counts[int](int))
 
     def add(self, copy: Copy, step: int, turns: dict[Loop, int]) -> None:
         self.copies += 1

@@ -1,19 +1,21 @@
-"""What `watch_transfers` gives: a report that reads like a linter's."""
+"""``watch_transfers``: what a block copies, and what to do about it, in a report that reads like a linter's."""
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from time import perf_counter
 from typing import Any
 
 from xdevice._version import __version__
+from xdevice.contract import Kind
 from xdevice.errors import BrokenBackendError, NotSupportedError
 from xdevice.framework.adapters import imported
-from xdevice.hardware.bus import Bus
+from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.kit.units import size
-from xdevice.tensors.transfers.finding import Finding, number, time
 from xdevice.tensors.transfers.recording import Recorder, Site
 from xdevice.tensors.transfers.rules import Facts, advice
-from xdevice.tensors.transfers.watching import named
+from xdevice.tensors.transfers.syntax import shown
+from xdevice.tensors.transfers.watching import WORDS, close_for, open_for, watched
 
 NO_GPU = (
     "no framework had a GPU, so nothing could be copied; xdevice run --watch-transfers --virtual-gpus 2 --stand-in "
@@ -22,6 +24,46 @@ NO_GPU = (
 
 _FEW = 2  # sentences on what is not seen
 _MOST_BARS = 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A line that makes copies of one kind, from one device to another.
+
+    ``rule`` and ``advice`` are empty where there is nothing to mend, as where a model is moved once.
+    """
+
+    file: str
+    """Empty where no line of the program is known."""
+    line: int
+    source: str
+    """The line's text."""
+    framework: str
+    copies: int
+    nbytes: int
+    from_: str
+    """A device, or ``host``."""
+    to: str
+    kind: Kind
+    rule: str
+    advice: str
+    per_step: float | None
+    """Copies in a step of the optimizer; ``None`` where that is not known."""
+    often: str
+    """How often, in words: ``1 a step``, or ``1 each turn of the loop in line 190``; empty where it is not known."""
+    estimate: float
+    """Seconds on the stated bus."""
+
+    @property
+    def where(self) -> str:
+        """``main.py:196``."""
+        return f"{shown(self.file)}:{self.line}" if self.file else "(no line of the program)"
+
+    @property
+    def what(self) -> str:
+        """``12 copies, 48 B, gpu:0 → host: reads a number, so Python waits for the GPU``."""
+        often = f" ({self.often})" if self.often else ""
+        return f"{_number(self.copies)}{often}, {size(self.nbytes)}, {self.from_} → {self.to}: {WORDS[self.kind]}"
 
 
 class Report:
@@ -33,17 +75,17 @@ class Report:
 
     def __init__(self, recorder: Recorder, bus: Bus) -> None:
         self._recorder, self.bus = recorder, bus
-        self._ended: list[str] | None = None
+        self._began, self._watched = perf_counter(), list[str]()
         self.seconds = 0.0
         """How long the block was open."""
 
-    def end(self, frameworks: list[str], seconds: float) -> None:
-        self._ended, self.seconds = frameworks, seconds
+    def end(self) -> None:
+        self._watched, self.seconds = watched(), perf_counter() - self._began
 
     @property
     def frameworks(self) -> list[str]:
         """The frameworks whose copies were seen."""
-        return self._ended or sorted({site.owner for site in self._sites})
+        return self._watched or sorted({site.owner for site in self._sites})
 
     @property
     def findings(self) -> list[Finding]:
@@ -78,10 +120,10 @@ class Report:
 
     def unseen(self) -> list[str]:
         """What could not be seen, a sentence each: of the frameworks that copied, or of all if none did."""
-        found, told = ["other processes"], {site.owner for site in self._sites}
+        found, copied = ["other processes"], {site.owner for site in self._sites}
         for owner in imported():
             capability = owner.open("transfers")
-            if owner in (told or self.frameworks) and capability.has("unseen"):
+            if owner in (copied or self.frameworks) and capability.has("unseen"):
                 found += capability.unseen()
             elif not capability.has("watch") and _has_gpu(owner):
                 found.append(f"{owner}: {capability.why_not('watch')}")
@@ -96,22 +138,10 @@ class Report:
         return list(self._recorder.sites.values())
 
     def _finding(self, site: Site) -> Finding:
-        facts, place = Facts(site, self._recorder, self.bus), site.place
-        rule, instead = advice(facts)
-        return Finding(
-            *((place.file, place.line, place.source) if place else ("", 0, "")),
-            framework=site.owner,
-            copies=site.copies,
-            nbytes=site.nbytes,
-            from_=named(site.source),
-            to=named(site.target),
-            kind=site.kind,
-            rule=rule,
-            advice=instead,
-            per_step=facts.per_step,
-            often=facts.often,
-            estimate=self.bus.seconds(site.copies, site.nbytes),
-        )
+        at, place = Facts(site, self._recorder, self.bus), site.place
+        where = (place.file, place.line, place.source) if place else ("", 0, "")
+        what = site.owner, at.copies, site.nbytes, at.source, at.to, at.kind
+        return Finding(*where, *what, *advice(at), at.per_step, at.often, self.bus.seconds(at.copies, site.nbytes))
 
     def __len__(self) -> int:
         return len(self.findings)
@@ -121,7 +151,13 @@ class Report:
 
     def __str__(self) -> str:
         """One finding a line, under it what to write instead; a last line with the totals, and what they leave out."""
-        return "\n".join([*(line for finding in self for line in self._lines(finding)), *self._summary()])
+        lines: list[str] = []
+        for each in self:
+            lines.append(f"{each.where}  {each.what}" + (f"   | {each.source}" if each.source else ""))
+            if each.advice:
+                indent, cost = " " * len(each.where), f"at {self.bus}: {_duration(each.estimate)} here"
+                lines.append(f"{indent}  {each.advice}; {cost}")
+        return "\n".join([*lines, *self._summary()])
 
     def to_json(self) -> str:
         """The report as JSON; its keys are stable."""
@@ -175,7 +211,7 @@ class Report:
                 size(each.nbytes),
                 f"{each.from_} → {each.to}",
                 escape(each.what.rpartition(": ")[2]) + (f"<br><i>{escape(each.advice)}</i>" if each.advice else ""),
-                time(each.estimate),
+                _duration(each.estimate),
             )
             for each in self
         ]
@@ -184,21 +220,62 @@ class Report:
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
         return table + "".join(f"<p>{escape(line)}</p>" for line in self._summary())
 
-    def _lines(self, finding: Finding) -> Iterator[str]:
-        yield f"{finding.where}  {finding.what}" + (f"   | {finding.source}" if finding.source else "")
-        if finding.advice:
-            yield " " * len(finding.where) + f"  {finding.advice}; at {self.bus}: {time(finding.estimate)} here"
-
     def _summary(self) -> list[str]:
         """The totals and the stated bus, what is allowed, and what was not seen."""
         if not self.has_gpu():
             return [NO_GPU]
-        took = f": {time(self.estimate)} at {self.bus}, a stated bus" if self.copies else ""
-        accepted = f"; {number(self.allowed)} more allowed by `# xdevice: allow`" if self.allowed else ""
-        total = f"in all {number(self.copies)}, {size(self.nbytes)}{took}{accepted}"
+        took = f": {_duration(self.estimate)} at {self.bus}, a stated bus" if self.copies else ""
+        accepted = f"; {_number(self.allowed)} more allowed by `# xdevice: allow`" if self.allowed else ""
+        total = f"in all {_number(self.copies)}, {size(self.nbytes)}{took}{accepted}"
         unseen = self.unseen()
         more = f"; {len(unseen) - _FEW} more in to_json()" if len(unseen) > _FEW else ""
         return [total, f"not seen: {'; '.join(sentence.rstrip('.') for sentence in unseen[:_FEW])}{more}"]
+
+
+class watch_transfers:  # noqa: N801  (reads as a verb: `with watch_transfers() as report:`)
+    """Within a ``with`` block, record every copy between the host and a device, or between devices.
+
+    The framework's own copies and ours, of every thread, each with the line of the program that makes it. The report
+    says what each costs and what to write instead; it changes while the block is open. Nothing is watched, and nothing
+    costs anything, while no block is open.
+
+    Parameters
+    ----------
+    bus
+        What a copy is said to cost, since no time is measured: a bandwidth, and a time for each copy.
+
+    Raises
+    ------
+    ArgumentError
+        ``bus`` lacks a unit, or is not positive.
+    NotSupportedError
+        On entering: the chosen framework has several devices, and its adapter cannot see copies.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> with xdevice.watch_transfers() as report:
+    ...     x = xdevice.ones(3)
+    >>> len(report)
+    0
+    """
+
+    __slots__ = ("_bus", "_open")
+
+    def __init__(self, bus: str | Bus = DEFAULT) -> None:
+        self._bus = bus if isinstance(bus, Bus) else Bus.parsed(bus)
+        self._open: list[tuple[Recorder, Report]] = []
+
+    def __enter__(self) -> Report:
+        recorder = Recorder()
+        open_for(recorder)
+        self._open.append((recorder, Report(recorder, self._bus)))
+        return self._open[-1][1]
+
+    def __exit__(self, *error: Any) -> None:
+        recorder, report = self._open.pop()
+        report.end()
+        close_for(recorder)
 
 
 def _has_gpu(owner: Any) -> bool:
@@ -206,3 +283,13 @@ def _has_gpu(owner: Any) -> bool:
         return any(owner.hardware.count(kind) for kind in owner.hardware.kinds() if kind != "cpu")
     except (BrokenBackendError, NotSupportedError):
         return False
+
+
+def _number(copies: int) -> str:
+    """``1 copy``, ``12 copies``."""
+    return f"{copies} {'copy' if copies == 1 else 'copies'}"
+
+
+def _duration(seconds: float) -> str:
+    """A short time for people: ``0.12 ms``."""
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.2g} ms"

@@ -1,55 +1,42 @@
 """What to write instead of a line that copies: the advice, in advice.txt, of the first rule that applies to it."""
 
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
 from xdevice.hardware.bus import Bus
 from xdevice.tensors.transfers import syntax
-from xdevice.tensors.transfers.callers import Place
 from xdevice.tensors.transfers.recording import Recorder, Site
+from xdevice.tensors.transfers.syntax import Place
 from xdevice.tensors.transfers.watching import named
 
 Said = TypeVar("Said")
 
-_NUMBER = 8
-"""Bytes of the largest number."""
-_OFTEN = 3
-"""Copies at one line that are taken for repeated although no step or loop is known."""
-
-_RARE = 0.2
-"""Copies in a step, at most, of what is done now and then."""
+_NUMBER = 8  # bytes of the largest number
+_OFTEN = 3  # copies at one line that are taken for repeated although no step or loop is known
+_RARE = 0.2  # copies in a step, at most, of what is done now and then
 
 
 class Facts:
     """A line and its program, as rules see them."""
 
     def __init__(self, site: Site, program: Recorder, bus: Bus) -> None:
-        self.site, self.kind, self._program, self._bus = site, site.kind, program, bus
-        self.copies = site.copies
+        self.site, self.kind, self.copies = site, site.kind, site.copies
         self.source, self.to = named(site.source), named(site.target)
-
-    @cached_property
-    def per_step(self) -> float | None:
-        """Copies in a step of the optimizer; below 1 where not every step copies. None where it is not known."""
-        counts, steps = list(self.site.steps.values()), self._program.steps
-        if steps < 2 or len(counts) < 2:
-            return None
-        if len(counts) * 2 > steps:
-            return float(median(counts))
-        return self.copies / steps if max(counts) == 1 else None
-
-    @cached_property
-    def per_turn(self) -> tuple[int, float] | None:
-        """The first line of the innermost loop that copies in most of its turns, and the copies in a turn."""
-        if self.site.place is None or syntax.is_conditional(self.site.place):
-            return None  # turns in which nothing is copied are not counted
-        for loop, turns in list(self.site.turns.items()):
-            if len(turns) >= 2 and len(turns) * 2 >= self._program.turns[loop]:
-                return loop[1], median(turns.values())
-        return None
+        self.per_step = _per_step(site, program)
+        self.per_turn = _per_turn(site, program)
+        self.repeats = self.per_step is not None or self.per_turn is not None
+        # copies in one step, or in one turn
+        self.together = int(self.per_step or (self.per_turn[1] if self.per_turn else 0))
+        self.period = "step" if self.per_step is not None else "turn"
+        # all before the first of several steps, as a model is
+        self.is_preparation = program.steps > 1 and self.per_step is None and set(site.steps) == {0}
+        self.is_sent = self.kind == "copy" and self.source == "host"  # by the program
+        self.is_fetched = self.kind == "copy" and self.to == "host"
+        self.is_number = site.nbytes <= self.copies * _NUMBER
+        # a copy takes longer to begin than to make
+        self.is_small = site.nbytes / self.copies / bus.bandwidth < bus.latency
 
     @property
     def often(self) -> str:
@@ -62,22 +49,11 @@ class Facts:
         return ""
 
     @property
-    def repeats(self) -> bool:
-        """Whether a step, or a turn of a loop, makes the copy."""
-        return self.per_step is not None or self.per_turn is not None
-
-    @property
-    def is_preparation(self) -> bool:
-        """Whether all was copied before the first of several steps, as a model is."""
-        return self._program.steps > 1 and self.per_step is None and set(self.site.steps) == {0}
-
-    @property
     def is_rare(self) -> bool:
         """Whether five steps or a loop come before it, or an ``if``, which may let only some turns pass."""
-        place = self.site.place
-        if self.per_step is not None or place is None:
-            return self.per_step is not None and self.per_step <= _RARE
-        return syntax.follows_loop(place) or syntax.is_conditional(place)
+        if self.per_step is not None:
+            return self.per_step <= _RARE
+        return bool(self.says(syntax.follows_loop) or self.says(syntax.is_conditional))
 
     @property
     def is_often(self) -> bool:
@@ -85,34 +61,9 @@ class Facts:
         return (self.repeats or self.copies >= _OFTEN) and not self.is_rare
 
     @property
-    def together(self) -> int:
-        """The copies that are made in one step, or in one turn."""
-        return int(self.per_step or (self.per_turn[1] if self.per_turn else 0))
-
-    @property
-    def period(self) -> str:
-        """``step``, or ``turn``."""
-        return "step" if self.per_step is not None else "turn"
-
-    @property
-    def is_sent(self) -> bool:
-        """Whether the program sends it from the host to a device."""
-        return self.kind == "copy" and self.source == "host"
-
-    @property
     def is_sent_often(self) -> bool:
         """Whether the program sends something in each step or turn, but for what it prepares."""
         return self.is_sent and self.repeats and not self.is_preparation and not self.says(syntax.builds)
-
-    @property
-    def is_fetched(self) -> bool:
-        """Whether the program asks for it on the host."""
-        return self.kind == "copy" and self.to == "host"
-
-    @property
-    def is_number(self) -> bool:
-        """Whether single numbers are copied."""
-        return self.site.nbytes <= self.copies * _NUMBER
 
     @property
     def is_own_number(self) -> bool:
@@ -123,13 +74,7 @@ class Facts:
     @property
     def is_read(self) -> bool:
         """Whether numbers are read, again and again."""
-        reads = self.kind == "number" or (self.is_fetched and self.is_number)
-        return reads and self.is_often
-
-    @property
-    def is_small(self) -> bool:
-        """Whether a copy takes longer to begin than to make, on the stated bus."""
-        return self.site.nbytes / self.copies / self._bus.bandwidth < self._bus.latency
+        return (self.kind == "number" or (self.is_fetched and self.is_number)) and self.is_often
 
     @property
     def is_same_memory(self) -> bool:
@@ -150,6 +95,26 @@ class Facts:
     def says(self, question: Callable[[Place], Said]) -> Said | None:
         """What the line's syntax answers."""
         return question(self.site.place) if self.site.place is not None else None
+
+
+def _per_step(site: Site, program: Recorder) -> float | None:
+    """Copies in a step of the optimizer; below 1 where not every step copies. None where it is not known."""
+    counts, steps = list(site.steps.values()), program.steps
+    if steps < 2 or len(counts) < 2:
+        return None
+    if len(counts) * 2 > steps:
+        return float(median(counts))
+    return site.copies / steps if max(counts) == 1 else None
+
+
+def _per_turn(site: Site, program: Recorder) -> tuple[int, float] | None:
+    """The first line of the innermost loop that copies in most of its turns, and the copies in a turn."""
+    if site.place is None or syntax.is_conditional(site.place):
+        return None  # turns in which nothing is copied are not counted
+    for loop, turns in list(site.turns.items()):
+        if len(turns) >= 2 and len(turns) * 2 >= program.turns[loop]:
+            return loop[1], median(turns.values())
+    return None
 
 
 RULES: dict[str, Callable[[Facts], object]] = {

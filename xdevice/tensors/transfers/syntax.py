@@ -1,11 +1,20 @@
-"""What a line of the program says about the copies that it makes: which object is moved, and whether it is new."""
+"""What a line of the program says: the loops around it, what it moves and whether that is new, and whether it may."""
 
 import ast
+import linecache
+import os
+import re
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any, NamedTuple
 
-from xdevice.tensors.transfers.callers import Place, function, holds, loops, statement, tree
+Lines = tuple[int, int]
+"""The first and the last line of something."""
+Span = tuple[tuple[int, int], tuple[int, int]]
+"""A line and a column of it, in bytes, and those of the end."""
 
+_ALLOW = re.compile(r"#\s*xdevice:\s*allow\b")
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _METHODS = {"to", "cuda", "gpu", "to_device", "as_in_context", "as_in_ctx", "copyto"}
 """Methods that move their object."""
 _FUNCTIONS = {"to_device", "device_put", "to_tensor", "convert_to_tensor", "tensor", "as_tensor", "asarray"}
@@ -19,21 +28,92 @@ _FACTORIES = {
 """What makes a tensor of no data: it can be made anywhere."""
 
 
+class Place(NamedTuple):
+    """A line of the user's program."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{shown(self.file)}:{self.line}"
+
+    @property
+    def source(self) -> str:
+        """The line's text; empty where the file cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+
+def shown(file: str) -> str:
+    """A file as a person writes it: relative where it is below the working directory."""
+    try:
+        relative = os.path.relpath(file)
+    except ValueError:  # another drive
+        return file
+    return file if relative.startswith("..") else relative
+
+
+@lru_cache(maxsize=256)
+def _nodes(file: str) -> list[Any]:
+    """All that is in the file; nothing where it cannot be read."""
+    try:
+        return list(ast.walk(ast.parse("".join(linecache.getlines(file)))))
+    except (SyntaxError, ValueError):
+        return []
+
+
+def _at(place: Place, kinds: type | tuple[type, ...]) -> Iterator[Any]:
+    """What is of these kinds and has the line in it."""
+    return (n for n in _nodes(place.file) if isinstance(n, kinds) and n.lineno <= place.line <= (n.end_lineno or 0))
+
+
+@lru_cache(maxsize=4096)
+def statement(place: Place) -> Lines:
+    """The first and the last line of the statement with that line; of a loop or a block, those of its head."""
+    innermost = max(_at(place, ast.stmt), key=lambda n: (n.lineno, n.col_offset), default=None)
+    if innermost is None:
+        return place.line, place.line
+    body = getattr(innermost, "body", None)
+    return innermost.lineno, max(innermost.lineno, body[0].lineno - 1) if body else innermost.end_lineno
+
+
+@lru_cache(maxsize=4096)
+def is_allowed(place: Place) -> bool:
+    """Whether the statement's line, or its last one, ends with ``# xdevice: allow``."""
+    return any(_ALLOW.search(linecache.getline(place.file, line)) for line in {*statement(place), place.line})
+
+
+@lru_cache(maxsize=4096)
+def loops(place: Place, span: Span | None = None) -> tuple[Lines, ...]:
+    """The first and last lines of the loops around a line, within its function, the innermost first.
+
+    A comprehension is around what is inside it: not around the call that it is an argument of.
+    """
+    around = [n for n in _at(place, _LOOPS) if span is None or isinstance(n, ast.stmt) or _contains(n, span)]
+    first, _ = _function(place)
+    return tuple(sorted(((n.lineno, n.end_lineno) for n in around if n.lineno >= first), reverse=True))
+
+
+def _contains(node: ast.expr, span: Span) -> bool:
+    first, last = span
+    return (node.lineno, node.col_offset) <= first and last <= (node.end_lineno or 0, node.end_col_offset or 0)
+
+
+def _function(place: Place) -> Lines:
+    """The lines of the innermost function around the line; of nothing, at the top of a file."""
+    around = _at(place, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+    return max(((n.lineno, n.end_lineno) for n in around), default=(0, 0))
+
+
 def factory(place: Place) -> str:
     """The factory whose result the line moves at once, ``torch.zeros`` in ``torch.zeros(3).cuda()``; else empty."""
-    for value in _moved(place):
-        if isinstance(value, ast.Call) and _name(value.func) in _FACTORIES:
-            return ast.unparse(value.func)
-    return ""
+    made = (value.func for value in _moved(place) if isinstance(value, ast.Call))
+    return next((ast.unparse(called) for called in made if _name(called) in _FACTORIES), "")
 
 
 def trains(place: Place) -> bool:
     """Whether the line leaves the loop to a library: ``model.fit(x, y)``."""
-    return any(
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TRAINERS
-        for each in _statements(place)
-        for node in ast.walk(each)
-    )
+    calls = (node for each in _statements(place) for node in ast.walk(each) if isinstance(node, ast.Call))
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr in _TRAINERS for call in calls)
 
 
 def builds(place: Place) -> bool:
@@ -54,8 +134,7 @@ def unchanged(place: Place) -> str:
     In a function without a loop it is an attribute, or a name that the function does not bind.
     """
     around = loops(place)
-    first, last = around[0] if around else function(place)
-    bound = set(_bound(place.file, first, last))
+    bound = set(_bound(place.file, *(around[0] if around else _function(place))))
     for value in _moved(place):
         calls = any(isinstance(node, ast.Call) for node in ast.walk(value))
         roots = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
@@ -79,14 +158,7 @@ def decides(place: Place) -> bool:
 
 def is_conditional(place: Place) -> bool:
     """Whether an ``if`` in the loop, or in the function, decides whether the line runs: not each turn need run it."""
-    around = loops(place)
-    first, _ = around[0] if around else function(place)
-    return any(
-        isinstance(node, ast.If)
-        and first <= node.lineno <= (node.test.end_lineno or node.lineno) < place.line <= (node.end_lineno or 0)
-        and function(Place(place.file, node.lineno)) == function(place)
-        for node in ast.walk(tree(place.file))
-    )
+    return any(node.test.end_lineno < place.line <= node.end_lineno for node in _before(place, ast.If))
 
 
 def follows_loop(place: Place) -> bool:
@@ -94,36 +166,32 @@ def follows_loop(place: Place) -> bool:
 
     A loop over parameters does not count: an update by hand is part of a step.
     """
-    around, inside = loops(place), function(place)
-    begins = around[0][0] if around else inside[0]
-    return any(
-        isinstance(node, (ast.For, ast.AsyncFor, ast.While))
-        and begins < node.lineno <= (node.end_lineno or node.lineno) < place.line
-        and function(Place(place.file, node.lineno)) == inside
-        and "param" not in ast.unparse(getattr(node, "iter", node)).lower()
-        for node in ast.walk(tree(place.file))
-    )
+    ended = (n for n in _before(place, (ast.For, ast.AsyncFor, ast.While)) if n.end_lineno < place.line)
+    return any("param" not in ast.unparse(getattr(loop, "iter", loop)).lower() for loop in ended)
 
 
-def _statements(place: Place) -> Iterator[ast.stmt]:
+def _before(place: Place, kinds: type | tuple[type, ...]) -> Iterator[Any]:
+    """What is of these kinds and begins before the line, in the same function, and in the innermost loop if any."""
+    inside = _function(place)
+    first, _ = next(iter(loops(place)), inside)
+    found = (n for n in _nodes(place.file) if isinstance(n, kinds) and first <= n.lineno < place.line)
+    return (n for n in found if _function(Place(place.file, n.lineno)) == inside)
+
+
+def _statements(place: Place) -> Iterator[Any]:
     first, _ = statement(place)
-    return (n for n in ast.walk(tree(place.file)) if isinstance(n, ast.stmt) and n.lineno == first)
+    return (n for n in _nodes(place.file) if isinstance(n, ast.stmt) and n.lineno == first)
 
 
 def _moved(place: Place) -> Iterator[ast.expr]:
     """The expressions that calls in the line move."""
-    for node in ast.walk(tree(place.file)):
-        if not isinstance(node, ast.Call) or not holds(node, place.line):
-            continue
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS and not _is_module(node):
-            yield node.func.value
-        elif _name(node.func) in _FUNCTIONS and node.args:
-            yield node.args[0]
-
-
-def _is_module(call: ast.Call) -> bool:
-    """Whether it is ``xdevice.to_device(x, d)``, a function, and not ``x.to_device(d)``."""
-    return _name(call.func) in _FUNCTIONS and len(call.args) > 1
+    for call in _at(place, ast.Call):
+        name = _name(call.func)
+        is_function = name in _FUNCTIONS and len(call.args) > 1  # ``xdevice.to_device(x, d)``, and no method of x
+        if isinstance(call.func, ast.Attribute) and name in _METHODS and not is_function:
+            yield call.func.value
+        elif name in _FUNCTIONS and call.args:
+            yield call.args[0]
 
 
 def _name(called: ast.expr) -> str:
@@ -132,7 +200,7 @@ def _name(called: ast.expr) -> str:
 
 def _bound(file: str, first: int, last: int) -> Iterator[str]:
     """The names that lines bind or change: arguments, and what is in the target of an assignment."""
-    for node in ast.walk(tree(file)):
+    for node in _nodes(file):
         if not first <= getattr(node, "lineno", 0) <= last:
             continue
         if isinstance(node, ast.arg):

@@ -1,10 +1,10 @@
-"""The one place where copies are told: to reports, to guards, to a virtual bus."""
+"""The one place where copies are told: to reports and guards; and where those of virtual GPUs wait for their bus."""
 
 import atexit
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import Context, ContextVar, copy_context
 from types import FrameType
 from typing import Any, NamedTuple
@@ -16,10 +16,13 @@ from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import decided
 from xdevice.framework.watched import Watched
 from xdevice.hardware import virtual_bus
+from xdevice.hardware.bus import Bus
+from xdevice.hardware.virtual import is_virtual
+from xdevice.kit import virtual_request
 from xdevice.kit.units import size
-from xdevice.tensors.gradients import listen
-from xdevice.tensors.transfers.callers import Caller, Place, callers, calls_before, is_allowed, skip
-from xdevice.tensors.transfers.syntax import trains
+from xdevice.tensors.gradients import listeners
+from xdevice.tensors.transfers.callers import Caller, callers, calls_before, skip
+from xdevice.tensors.transfers.syntax import Place, is_allowed, trains
 
 WORDS: dict[Kind, str] = {
     "copy": "a copy",
@@ -70,13 +73,6 @@ class Listener:
 
     forbids = False  # whether it may raise: then it is told first
 
-    def carry(self, owner: str, copy: Copy) -> None:
-        """A copy is about to be made that is not forbidden; nothing has been looked up."""
-
-    def until(self, owner: str, device: Device) -> float:
-        """When the device's copies will have been made."""
-        return 0.0
-
     def see(self, event: Event) -> None:
         """A copy is about to be made."""
 
@@ -89,8 +85,7 @@ class Listener:
 
 _guards: list[Listener] = []
 _recorders: list[Listener] = []
-_carriers: list[Listener] = []  # of which only `carry` is called: they cost less
-_silent = threading.local()
+_buses: dict[Backend, Bus] = {}  # of the frameworks whose virtual GPUs have one
 
 # functions of a library, and functions that the user's line calls
 _SHOWING, _SHOWS = {"__repr__", "__str__", "__format__"}, {"print", "str", "repr", "format"}
@@ -98,7 +93,6 @@ _NUMBERS = ("array", "float", "int", "index", "bool", "complex")
 _READING = {"item", "asscalar", "tolist", *(f"__{name}__" for name in _NUMBERS)}
 _READS = {"item", "tolist", "float", "int", "bool", "complex", "asarray", "array"}
 _INDEXING = {"__getitem__", "__setitem__"}
-
 
 _stands_for: ContextVar[Place | None] = ContextVar("xdevice.transfers.place", default=None)
 
@@ -122,16 +116,16 @@ class Told:
     """What one framework's adapter tells."""
 
     def __init__(self, owner: Backend) -> None:
-        self._owner = str(owner)
+        self._owner = owner
 
     def see(self, copy: Copy, of: Any = None) -> None:
-        """Tell the guards, then the recorders, then the carriers."""
-        if getattr(_silent, "on", False):
-            return
+        """Tell the guards, then the recorders, and let the copy take its time."""
         if _guards or _recorders:
             self._tell(copy, of, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # who copies
-        for carrier in _carriers:
-            carrier.carry(self._owner, copy)
+        if self._owner in _buses:
+            ends = [end for end in {copy.source, copy.target} if is_virtual(self._owner, end)]
+            if ends:
+                virtual_bus.carry(_buses[self._owner], copy.nbytes, ends, non_blocking=copy.non_blocking)
 
     def _tell(self, copy: Copy, of: Any, frame: FrameType) -> None:
         own = tuple(callers(frame))
@@ -145,7 +139,7 @@ class Told:
         copy = copy if kind in (None, copy.kind) else copy._replace(kind=kind)
         place = place or _stands_for.get() or (None if own else _training())
         allowed = own[0].spot.allowed if own else place is not None and is_allowed(place)
-        event = Event(copy, self._owner, place, own, context, allowed)
+        event = Event(copy, str(self._owner), place, own, context, allowed)
         for listener in (*_guards, *_recorders):
             listener.see(event)
 
@@ -156,7 +150,7 @@ class Told:
         return _Here(own, _line(own), copy_context(), kind)
 
     def until(self, device: Device) -> float:
-        return max((carrier.until(self._owner, device) for carrier in _carriers), default=0.0)
+        return virtual_bus.until([device]) if self._owner in _buses else 0.0
 
     def wait(self, until: float) -> None:
         virtual_bus.wait_until(until)
@@ -171,7 +165,7 @@ def stepped_by_hand(fn: Callable[..., Any]) -> None:
         listener.stepped_by_hand(fn)
 
 
-listen(stepped_by_hand)
+listeners.append(stepped_by_hand)
 
 
 def _refined(copy: Copy, frame: FrameType, own: Sequence[Caller]) -> Kind:
@@ -208,23 +202,8 @@ _blocks = Watched(_manager)
 def open_for(listener: Listener) -> None:
     """Tell the listener of every copy in the process, from now on; also of a framework that is imported later."""
     at_import.watch(_blocks.watch)
-    _open(decided(), None, _guards if listener.forbids else _recorders, listener)
-
-
-def carry_for(carrier: Listener, owner: Backend) -> None:
-    """Let it carry this framework's copies, for the rest of the process."""
-    _open(owner, owner, _carriers, carrier)
-    atexit.register(_blocks.close)
-
-
-def _open(needed: Backend | None, first: Backend | None, told: list[Listener], listener: Listener) -> None:
-    _blocks.open(first)
-    try:
-        _blocks.check(needed)
-    except BaseException:
-        _blocks.close()
-        raise
-    told.append(listener)
+    _open(decided())
+    (_guards if listener.forbids else _recorders).append(listener)
 
 
 def close_for(listener: Listener) -> None:
@@ -232,16 +211,25 @@ def close_for(listener: Listener) -> None:
     _blocks.close()
 
 
+def attach(owner: Backend, bus: Bus) -> None:
+    """From now on, for the rest of the process, copies between the host and the framework's virtual GPUs take time."""
+    if owner in _buses:
+        return
+    _open(owner, owner)
+    atexit.register(_blocks.close)
+    if not _buses and not virtual_request.warned("BUS"):
+        print(f"xdevice: virtual GPUs have a bus of {bus}, which their copies wait for", file=sys.stderr)
+    _buses[owner] = bus
+
+
+def _open(needed: Backend | None, first: Backend | None = None) -> None:
+    _blocks.open(first)
+    try:
+        _blocks.check(needed)
+    except BaseException:
+        _blocks.close()
+        raise
+
+
 def watched() -> list[str]:
     return [str(owner) for owner in imported() if owner in _blocks]
-
-
-@contextmanager
-def unwatched() -> Generator[None, None, None]:
-    """A block whose copies, by this thread, are told to nobody: those of a report itself."""
-    before = getattr(_silent, "on", False)
-    _silent.on = True
-    try:
-        yield
-    finally:
-        _silent.on = before
