@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import xdevice
-from xdevice.cli.bench.results import progress
+from xdevice.cli.bench import progress
 from xdevice.experiments import EXPERIMENTS, Work, measured, setting, too_busy
 from xdevice.experiments.work import quartiles
 

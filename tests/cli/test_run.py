@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import xdevice
-from xdevice.cli.run import limits
+from xdevice.cli.run import imported_by
 from xdevice.launcher import terminal
 from xdevice.launcher.children import Child, run_all
 from xdevice.launcher.output_buffer import FIRST, LAST
@@ -194,7 +194,7 @@ def test_under_stand_in_the_rest_is_the_scripts(script):
     ("\0", []),
 ])  # fmt: skip
 def test_a_scripts_frameworks_are_known(script, text, expected):
-    assert sorted(limits.imported_by(script(text))) == expected
+    assert sorted(imported_by(script(text))) == expected
 
 
 @pytest.mark.parametrize(("arguments", "says"), [

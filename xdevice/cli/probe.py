@@ -1,21 +1,41 @@
-"""Asking a framework for its version and devices, in a process of its own: it may crash, hang or print."""
+"""Asking a framework what it has, in a process of its own: it may crash, hang or print.
+
+The process that answers needs neither rich nor psutil, nor does `asked`, which waits for one answer.
+"""
+
+from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import asdict
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from xdevice.cli import answering
+from xdevice.errors import NotSupportedError, XDeviceError
 from xdevice.framework.adapters import ORDER, Backend, available, find, install_command, is_installed, registered
-from xdevice.framework.choosing import backend
+from xdevice.framework.choosing import backend, use
+from xdevice.hardware.devices import count, devices_of, properties_of
+from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
+from xdevice.hardware.virtual import virtual_gpus
+from xdevice.kit import plugins
+from xdevice.kit.private_names import missing
 from xdevice.kit.virtual_request import ENV
-from xdevice.launcher.children import Child, run_all
-from xdevice.launcher.terminal import Progress, exit_text, printable
 from xdevice.machine import usable_threads
+
+if TYPE_CHECKING:
+    from xdevice.launcher.children import Child
 
 TIMEOUT = 120.0
 """Seconds that a framework may take to answer, if the user does not say."""
+
+PYTHON = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
+"""Python for a process of its own, where no module of the current folder is taken for a framework."""
 
 Answer = dict[str, Any]
 
@@ -24,8 +44,7 @@ def probe_all(asked: Sequence[str], timeout: float, quiet: bool) -> tuple[list[A
     """A report on each backend asked for, or on all, and the signal that interrupted it, if one did."""
     names = [str(find(name)) for name in asked or registered()]
     installed = [name for name in names if is_installed(name)]
-    title = None if quiet else "asking the frameworks"
-    answers, interrupted = _ask_each(installed, answering.description, timeout, title)
+    answers, interrupted = _ask_each(installed, description, timeout, None if quiet else "asking the frameworks")
     missing = {"installed": False, "status": "not installed"}
     rows = [answers.get(name) or {"name": name, **missing, "install": install_command(name)} for name in names]
     return rows, interrupted
@@ -33,18 +52,7 @@ def probe_all(asked: Sequence[str], timeout: float, quiet: bool) -> tuple[list[A
 
 def try_virtual(names: Sequence[str], timeout: float, quiet: bool) -> tuple[dict[str, Answer], int | None]:
     """Whether each framework can have virtual GPUs here, and let them stand in for real ones; nothing is compiled."""
-    return _ask_each(names, answering.virtual, timeout, None if quiet else "trying virtual GPUs")
-
-
-def _ask_each(
-    names: Sequence[str], ask: Callable[[Backend], Answer], timeout: float, title: str | None
-) -> tuple[dict[str, Answer], int | None]:
-    """What `answering` finds out about each framework, in a process of its own."""
-    env = {key: value for key, value in os.environ.items() if ask is answering.description or key != ENV}
-    children = [Child(name, answering.command(ask, name), env) for name in names]
-    with Progress(title or "", quiet=title is None) as progress:
-        interrupted = run_all(children, max(1, (usable_threads() or 2) // 2), timeout, progress)
-    return {child.name: _answer(child, timeout) for child in children}, interrupted
+    return _ask_each(names, virtual, timeout, None if quiet else "trying virtual GPUs")
 
 
 def frameworks(asked: Sequence[str]) -> list[str]:
@@ -63,6 +71,19 @@ def _with_a_device(names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in without]
 
 
+def _ask_each(
+    names: Sequence[str], ask: Callable[[Backend], Answer], timeout: float, title: str | None
+) -> tuple[dict[str, Answer], int | None]:
+    from xdevice.launcher.children import Child, run_all
+    from xdevice.launcher.terminal import Progress
+
+    env = {key: value for key, value in os.environ.items() if ask is description or key != ENV}
+    children = [Child(name, _command(ask, name), env) for name in names]
+    with Progress(title or "", quiet=title is None) as progress:
+        interrupted = run_all(children, max(1, (usable_threads() or 2) // 2), timeout, progress)
+    return {child.name: _answer(child, timeout) for child in children}, interrupted
+
+
 def _answer(child: Child, timeout: float) -> Answer:
     """What the child has printed, or how it failed to."""
     row: Answer = {"name": child.name, "installed": True}
@@ -79,6 +100,130 @@ def _answer(child: Child, timeout: float) -> Answer:
 
 def failure(child: Child, without: str = "") -> str:
     """How the child has ended, and the last line that it has printed on stderr."""
+    from xdevice.launcher.terminal import exit_text, printable
+
     said = printable(child.output()[1].decode(errors="replace")).splitlines()
     lines = [line.strip() for line in said if line.strip()]
     return exit_text(child.exit_status) + without + (f"; its last line: {lines[-1]}" if lines else "")
+
+
+def asked(ask: Callable[[Backend], Answer], name: str, *more: str, without: str = "") -> Answer:
+    """What one framework answers, in an environment ``without`` that variable; ``error`` says that it has crashed."""
+    env = {key: value for key, value in os.environ.items() if key != without}
+    done = subprocess.run(
+        _command(ask, name, *more), env=env, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
+        errors="replace", check=False,
+    )  # fmt: skip
+    try:
+        found: Answer = json.loads(done.stdout)
+        return found
+    except ValueError:
+        said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        return {"error": f"fails: {said[0]}; xdevice doctor may know more", "path": None}
+
+
+def _command(ask: Callable[[Backend], Answer], name: str, *more: str) -> list[str]:
+    """What prints the answer of the framework of that name as JSON."""
+    return [*PYTHON, "-c", f"from xdevice.cli import probe; probe.answer(probe.{ask.__name__})", name, *more]
+
+
+def answer(ask: Callable[[Backend], Answer]) -> None:
+    """Print what is answered of the framework in ``argv``, and nothing else on stdout; the process ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a framework prints belongs on stderr
+    try:
+        found = ask(find(sys.argv[1]))
+    except XDeviceError as error:
+        cause = error.__cause__
+        found = {"status": "broken", "error": f"{type(cause).__name__}: {cause}" if cause else str(error)}
+    json.dump(found, answers)
+    answers.flush()
+    os._exit(0)  # a framework may crash while the process ends: the answer is written
+
+
+# the answers
+
+
+def description(backend: Backend) -> Answer:
+    began = time.perf_counter()
+    _ = backend.framework
+    took = time.perf_counter() - began
+    facts = facts_of(backend)
+    problem = diagnose(facts)
+    return {
+        "status": "ok",
+        "version": build_of(backend)["version"] or str(getattr(backend.framework, "__version__", "")) or None,
+        "compute": facts.compute,
+        "toolkit": facts.toolkit,
+        "import_seconds": round(took, 3),
+        "devices": _devices(backend),
+        "problem": asdict(problem) if problem else None,
+        "missing": _missing_names(backend),
+    }
+
+
+def _devices(backend: Backend) -> list[Answer]:
+    found: list[Answer] = []
+    for device in devices_of(backend):
+        try:
+            found.append({"device": str(device), **properties_of(backend, device)})
+        except NotSupportedError:
+            found.append({"device": str(device)})
+    return found
+
+
+def _missing_names(backend: Backend) -> list[str]:
+    """The private names that the adapter needs and this version of the framework lacks, and the last version tried."""
+    home = f"{backend.module}.private_names"
+    if find_spec(home) is None:
+        return []
+    listed = import_module(home)
+    return [f"{line}; the last version tried is {listed.LAST_TRIED}" for line in missing(listed.NAMES)]
+
+
+def virtual(backend: Backend) -> Answer:
+    """What its virtual GPUs can do here: those that stand in are tried, and where they cannot, ones that do not."""
+    plugins.only_find()
+    use(str(backend))
+    found: Answer = {"status": "ok", "works": False, "stands_in": False, "compiles": False, "reason": None}
+    for stand_in in (True, False):
+        try:
+            virtual_gpus(2, stand_in=stand_in)
+        except XDeviceError as error:
+            reason = error.__cause__ if isinstance(error.__cause__, XDeviceError) else error  # the plug-in's own
+            found["reason"] = found["reason"] or str(reason)
+            found["compiles"] |= isinstance(reason, plugins.NotCompiledError)
+        else:
+            return {**found, "works": True, "stands_in": stand_in}
+    return found
+
+
+def refusal(backend: Backend) -> Answer:
+    """Why it cannot have virtual GPUs as the environment asks for them; empty if it can."""
+    use(str(backend))
+    try:
+        count()
+    except NotSupportedError as error:
+        return {"refused": str(error)}
+    return {}
+
+
+def plugin(backend: Backend) -> Answer:
+    """Where the plug-in is, compiled if it is missing, or why there is none; empty where none is needed."""
+    folder = sys.argv[2]
+    capability = backend.open("virtual")
+    try:
+        recipe = capability.recipe() if capability.has("recipe") else None
+    except NotSupportedError as error:  # this version, or this system
+        return {"error": str(error)}
+    if recipe is None:
+        return {}
+    began, compiled = time.perf_counter(), list[bool]()
+    path = None if folder else plugins.find(recipe)
+    try:
+        if path is None:
+            into = Path(folder) if folder else plugins.writable(recipe, [])
+            path = plugins.build(recipe, into, lambda: compiled.append(True))
+    except NotSupportedError as error:
+        return {"error": str(error), "path": None}
+    return {"path": str(path), "seconds": time.perf_counter() - began if compiled else None}

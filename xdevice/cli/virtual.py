@@ -1,9 +1,7 @@
 """``xdevice virtual``: whether every Python here applies ``XDEVICE_VIRTUAL_GPUS``, and plug-ins compiled in advance."""
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from xdevice.cli import answering
+from xdevice.cli import probe
 from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.framework.adapters import available, find, is_installed, not_installed
 from xdevice.kit.plugins import places
@@ -68,8 +66,12 @@ def _build(asked: list[str], to: str | None) -> int:
     folder = _prepared(Path(to)) if to is not None else None
     without: list[str] = []
     failed = False
+
+    def ask(name: str) -> dict[str, Any]:
+        return probe.asked(probe.plugin, name, str(folder or ""), without=ENV)
+
     with ThreadPoolExecutor(max(1, (usable_threads() or 2) // 2)) as pool, _progress(names):
-        for name, answer in zip(names, pool.map(lambda name: _ask(name, folder), names), strict=True):
+        for name, answer in zip(names, pool.map(ask, names), strict=True):
             failed |= "error" in answer and (bool(asked) or "path" in answer)
             if answer:
                 print(f"{name}: {_in_words(answer)}", flush=True)
@@ -106,25 +108,6 @@ def _progress(names: list[str]) -> AbstractContextManager[Any]:
             pass
     print(title, file=sys.stderr, flush=True)
     return nullcontext()
-
-
-def _ask(name: str, folder: Path | None) -> dict[str, Any]:
-    """What a process of its own answers, in which the framework is imported."""
-    done = subprocess.run(
-        answering.command(answering.plugin, name, str(folder or "")),
-        env={key: value for key, value in os.environ.items() if key != ENV},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    try:
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
-    except ValueError:  # it has crashed
-        said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        return {"error": f"fails: {said[0]}; xdevice doctor may know more", "path": None}
 
 
 def _in_words(answer: dict[str, Any]) -> str:

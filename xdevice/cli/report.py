@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from xdevice.cli.run.compare import Differ, Same, compare
+from xdevice.cli.compare import Differ, Same, compare
 from xdevice.kit.units import duration, size
 from xdevice.launcher.children import Child
 from xdevice.launcher.output_buffer import Line

@@ -64,48 +64,35 @@ def _figure(found: Sequence[Answer], heading: str, bars: Sequence[Bar]) -> Any:
     frameworks = sorted({place for place, _ in bars})
     figure: Any = Figure(figsize=(12, 2.2 + 0.34 * len(labels) * max(len(frameworks), 2)), layout="constrained")
     figure.suptitle(heading)
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
-    _times(left, labels, frameworks, bars)
-    _speeds(right, labels, frameworks, bars)
-    left.set_yticks(range(len(labels)), labels)
-    left.invert_yaxis()
+    times, speeds = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    unit, unit_name = unit_of(max(row["seconds_each"] for _, row in bars))
+    ink = times.xaxis.label.get_color()
+    height = 0.8 / len(frameworks)  # of a framework's bars: those of one label side by side, a gap to the next label's
+    for place, row in bars:
+        at = labels.index(row["label"]) - 0.4 + height * (frameworks.index(place) + 0.5)
+        each, low, high = (row[f"seconds_{word}"] / unit for word in ("each", "low", "high"))
+        ratio = row["ratio_to_cpu"]
+        for axes, value, text, end in (
+            (times, each, f"{each:.3g}", high),
+            (speeds, ratio, f"{ratio:.2f} ×", max(ratio, 1)),  # beside the line at 1 too
+        ):
+            axes.barh(at, value, height * 0.9, color=_colour(place))
+            axes.annotate(text, (end, at), (4, 0), textcoords="offset points", va="center", fontsize=9)
+        times.errorbar(each, at, xerr=[[each - low], [high - each]], color=ink, capsize=2, linewidth=1)
+    speeds.axvline(1, color=ink, linewidth=1, linestyle=":")
+    for axes, label, margin in (
+        (times, f"time each in {unit_name}: median and quartiles", 0.15),
+        (speeds, "speed-up over the first line", 0.2),
+    ):
+        axes.set_xlabel(label)
+        axes.margins(x=margin)
+        axes.set_xlim(left=0)
+    times.set_yticks(range(len(labels)), labels)
+    times.invert_yaxis()
     names = [f"{found[place]['name']} {found[place]['version'] or ''}".strip() for place in frameworks]
     patches = [Patch(color=_colour(place), label=name) for place, name in zip(frameworks, names, strict=True)]
     figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), frameon=False)
     return figure
-
-
-def _times(axes: Any, labels: Sequence[str], frameworks: Sequence[int], bars: Sequence[Bar]) -> None:
-    unit, name = unit_of(max(row["seconds_each"] for _, row in bars))
-    for place, row in bars:
-        each, low, high = (row[f"seconds_{word}"] / unit for word in ("each", "low", "high"))
-        at, height = _place(labels.index(row["label"]), frameworks.index(place), len(frameworks))
-        axes.barh(at, each, height, color=_colour(place))
-        ink = axes.xaxis.label.get_color()
-        axes.errorbar(each, at, xerr=[[each - low], [high - each]], color=ink, capsize=2, linewidth=1)
-        axes.annotate(f"{each:.3g}", (high, at), (4, 0), textcoords="offset points", va="center", fontsize=9)
-    axes.set_xlabel(f"time each in {name}: median and quartiles")
-    axes.margins(x=0.15)
-    axes.set_xlim(left=0)
-
-
-def _speeds(axes: Any, labels: Sequence[str], frameworks: Sequence[int], bars: Sequence[Bar]) -> None:
-    for place, row in bars:
-        at, height = _place(labels.index(row["label"]), frameworks.index(place), len(frameworks))
-        ratio = row["ratio_to_cpu"]
-        axes.barh(at, ratio, height, color=_colour(place))
-        beside = max(ratio, 1), at  # the bar, and the line at 1 too
-        axes.annotate(f"{ratio:.2f} ×", beside, (5, 0), textcoords="offset points", va="center", fontsize=9)
-    axes.axvline(1, color=axes.xaxis.label.get_color(), linewidth=1, linestyle=":")
-    axes.set_xlabel("speed-up over the first line")
-    axes.margins(x=0.2)
-    axes.set_xlim(left=0)
-
-
-def _place(label: int, framework: int, frameworks: int) -> tuple[float, float]:
-    """Where a bar is, and how high: those of one label side by side, with a gap to the next label's."""
-    height = 0.8 / frameworks
-    return label - 0.4 + height * (framework + 0.5), height * 0.9
 
 
 def _colour(place: int) -> str:

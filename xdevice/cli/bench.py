@@ -1,0 +1,185 @@
+"""``xdevice bench``: the lessons' experiments, timed under several frameworks, one process each."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from xdevice._version import __version__
+from xdevice.cli import figures, probe
+from xdevice.cli.figures import Answer, unit_of
+from xdevice.device import parse
+from xdevice.errors import ArgumentError
+from xdevice.experiments import EXPERIMENTS, find, title
+from xdevice.kit.units import duration, size
+from xdevice.launcher.children import Child, run_all
+from xdevice.launcher.terminal import Progress, table, write
+from xdevice.machine import gpus, host
+
+PICTURES = (".png", ".svg", ".pdf")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the experiments, show their times, and give the exit status: 1 if one of them failed."""
+    if options.list:
+        catalogue = table("experiment", "what is compared")
+        for name, experiment in EXPERIMENTS.items():
+            catalogue.add_row(name, title(experiment))
+        write(catalogue)
+        return 0
+    names = list(dict.fromkeys(options.experiments)) or list(EXPERIMENTS)
+    _check(names, options)
+    chosen = probe.frameworks(options.backend)
+    with tempfile.TemporaryDirectory() as folder:
+        files = {framework: Path(folder, framework) for framework in chosen}
+        children = [_child(framework, names, options, file) for framework, file in files.items()]
+        with Progress("bench", newest=lambda child: _now(files[child.name], len(names))) as progress:
+            interrupted = run_all(children, 1, options.timeout, progress)  # one at a time, undisturbed
+        found = [_answer(child, _read(files[child.name]), names) for child in children]
+    write(*_rendered(found))
+    if options.json:
+        report = {"xdevice": __version__, "python": platform.python_version(), "platform": platform.platform(),
+                  "machine": {"host": host(), **gpus()}, "scale": options.scale, "backends": found}  # fmt: skip
+        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    if options.plot:
+        for file in figures.plot(found, options.plot, dark=options.dark):
+            print(f"drawn: {file}", file=sys.stderr)
+    if interrupted:
+        return 128 + interrupted
+    return int(any(framework["status"] != "ok" for framework in found))
+
+
+def _check(names: Sequence[str], options: argparse.Namespace) -> None:
+    """Raise the errors that can be found before the work."""
+    for name in names:
+        find(name)
+    if options.device:
+        parse(options.device)
+    if options.plot and options.plot.suffix not in PICTURES:
+        raise ArgumentError(
+            f"'{options.plot}' is not a picture; name a {', '.join(PICTURES[:-1])} or {PICTURES[-1]} file"
+        )
+    if options.plot and find_spec("matplotlib") is None:
+        raise ArgumentError("--plot needs matplotlib; pip install matplotlib")
+    for file in filter(None, (options.json, options.plot)):
+        _check_writable(file)
+
+
+def _check_writable(file: Path) -> None:
+    if not os.path.isdir(file.parent):  # never fails, as Path.is_dir may
+        raise ArgumentError(f"the folder '{file.parent}' of {file.name!r} does not exist; make it first")
+    if os.path.isdir(file):
+        raise ArgumentError(f"'{file}' is a folder; give the name of a file")
+    new = not os.path.exists(file)
+    try:
+        file.open("ab").close()  # permissions do not tell, above all for root
+    except OSError as error:
+        raise ArgumentError(f"'{file}' cannot be written: {error.strerror}; give another file") from error
+    if new:
+        file.unlink()
+
+
+def _child(framework: str, names: Sequence[str], options: argparse.Namespace, file: Path) -> Child:
+    work = [str(file), options.device or "", str(options.scale), *names]
+    environment = {**os.environ, "XDEVICE_BACKEND": framework}
+    return Child(framework, [*probe.PYTHON, "-m", "xdevice.experiments", *work], environment)
+
+
+# what a process has written
+
+
+def _read(file: Path) -> list[Answer]:
+    """The results of a process so far; a line that it had not finished when it crashed is left out."""
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")[:-1]
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines]
+
+
+def _now(file: Path, experiments: int) -> str:
+    """How far a process is: ``2 of 9, tiny: 10 × 10 on the CPU``."""
+    done, now = progress(_read(file))
+    return f"{done} of {experiments}, {now}"
+
+
+def progress(told: Sequence[Answer]) -> tuple[int, str]:
+    """How many experiments are done, and what runs now."""
+    if not told:
+        return 0, "importing the framework"
+    done = sum(1 for answer in told if answer.keys() & {"done", "skipped"} or ("error" in answer and len(answer) > 1))
+    last = told[-1]
+    return done, f"{last['experiment']}: {last['working']}" if "working" in last else last.get("experiment", "")
+
+
+def _answer(child: Child, told: Sequence[Answer], names: Sequence[str]) -> Answer:
+    """One framework's part of the report."""
+    found: Answer = {"name": child.name, "status": child.status, "version": None, "devices": [], "error": None}
+    experiments: dict[str, Answer] = {}
+    for each in told:
+        if "about" in each:
+            found.update(each["about"])
+        elif "experiment" in each:
+            new = {"name": each["experiment"], "title": each["title"], "rows": list[Answer]()}
+            noted = experiments.setdefault(each["experiment"], new | {"skipped": None, "busy": None, "error": None})
+            noted["rows"] += [each["row"]] if "row" in each else []
+            noted.update((key, each[key]) for key in ("skipped", "busy", "error") if key in each)
+        else:
+            found["error"] = each["error"]
+    if child.status != "ok" and not found["error"] and not any(noted["error"] for noted in experiments.values()):
+        cut_off = child.status in ("timed out", "stopped")
+        found["error"] = f"{child.status} after {duration(child.seconds)}" if cut_off else probe.failure(child)
+    found["experiments"] = [experiments[name] for name in names if name in experiments]
+    return found
+
+
+# what is shown
+
+
+def _rendered(found: Sequence[Answer]) -> Iterator[RenderableType]:
+    """A table for each framework, or the reason why it has none."""
+    for i, framework in enumerate(found):
+        if i:
+            yield ""
+        # the devices by name, for example ``, gpu:0 is virtual GPU 0``
+        where = (f", {device['device']} is {device.get('name') or 'nameless'}" for device in framework["devices"])
+        yield Text(f"{framework['name']} {framework['version'] or ''}".strip() + "".join(where), style="bold")
+        if any(experiment["rows"] for experiment in framework["experiments"]):
+            yield _table(framework["experiments"])
+        for experiment in framework["experiments"]:
+            if experiment["skipped"]:
+                yield Text(f"– {experiment['name']} is skipped: {experiment['skipped']}", style="dim")
+            if experiment["busy"]:
+                yield Text(f"! {experiment['name']}: {experiment['busy']}", style="yellow")
+            if experiment["error"]:
+                yield Text(f"✗ {experiment['name']}: {experiment['error']}", style="red")
+        if framework["error"]:
+            yield Text(f"✗ {framework['name']}: {framework['error']}", style="red")
+
+
+def _table(experiments: Sequence[Answer]) -> Table:
+    columns = ("times", "time each", "quartiles", "ratio to CPU", "bytes moved")
+    made = table("experiment", *columns, right=columns)
+    for experiment in experiments:
+        if experiment["rows"]:
+            made.add_row(Text(f"{experiment['name']}: {experiment['title']}", style="bold"))
+        for row in experiment["rows"]:
+            each, ratio = _times(row["seconds_each"]), f"{row['ratio_to_cpu']:.2f} ×"
+            moved = size(row["bytes_moved"]) if row["bytes_moved"] else "–"
+            spread = _times(row["seconds_low"], row["seconds_high"])
+            made.add_row(f"  {row['label']}", str(row["times"]), each, spread, ratio, moved)
+    return made
+
+
+def _times(*seconds: float) -> str:
+    unit, name = unit_of(seconds[-1])
+    return " to ".join(f"{each / unit:.3g}" for each in seconds) + f" {name}"

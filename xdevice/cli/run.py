@@ -1,0 +1,154 @@
+"""``xdevice run``: one script under several frameworks, each in a process of its own, side by side."""
+
+import argparse
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from xdevice.cli import probe, script, watched
+from xdevice.cli.report import Report, Run, as_json, rendered
+from xdevice.errors import ArgumentError, NotSupportedError
+from xdevice.framework.adapters import find, is_installed, registered
+from xdevice.framework.choosing import backend
+from xdevice.kit import keras, virtual_memory
+from xdevice.kit import virtual_request as request
+from xdevice.launcher.children import Child, run_all
+from xdevice.launcher.terminal import Progress, write, write_json
+from xdevice.machine import usable_threads
+
+
+def main(options: argparse.Namespace) -> int:
+    in_tox = options.module and options.env  # whose environments may have a module that this one has not
+    program = ["-m", options.script] if in_tox else script.program(options.script, options.module)
+    if options.virtual_gpus:
+        number = request.checked(options.virtual_gpus, f"--virtual-gpus {options.virtual_gpus}")
+        words = {"lenient": options.lenient, "races": options.races}
+        request.propagate(request.Request(number, False, options.stand_in, "--virtual-gpus", **words))
+    if options.stand_in:
+        request.set_aside()
+    if options.stand_in or options.watch_transfers:
+        return _run_once(program, options)
+    names = _environments(options.backend) if options.env else probe.frameworks(options.backend)
+    if options.virtual_gpus and not options.env:
+        _check_virtual(names)
+    pythons, failed, interrupted = _pythons(names, options)
+    children = [
+        Child(name, [python, *program, *options.args], _variables(name, foreign=bool(options.env)))
+        for name, python in pythons.items()
+    ]
+    if not interrupted:
+        with Progress(program[-1], quiet=options.json) as progress:
+            jobs = options.jobs or max(1, (usable_threads() or 2) // 2)
+            interrupted = run_all(children, jobs, options.timeout, progress)
+    ended = {child.name: child for child in (*children, *failed)}
+    runs = [Run(ended[name]) for name in names]
+    report = Report(program[-1], options.args, runs, options.tolerance, options.normalize)
+    if options.json:
+        write_json(as_json(report, interrupted is not None))
+    else:
+        write(*rendered(report))
+    if interrupted:
+        return 128 + interrupted
+    return int(any(child.status != "ok" for child in ended.values()) or (options.strict and not report.agree))
+
+
+def _run_once(program: list[str], options: argparse.Namespace) -> int:
+    """Become the script's own process: its output, signals and exit status are as without xdevice."""
+    if len(options.backend) > 1 or options.env or options.json:
+        what = "--stand-in" if options.stand_in else "--watch-transfers"
+        raise ArgumentError(f"{what} runs a script once; leave out --env and --json, and name at most one --backend")
+    for name in options.backend:
+        os.environ["XDEVICE_BACKEND"] = str(backend(name))
+        keras.choose(str(backend(name)))
+    _check_virtual(options.backend or ([] if options.module else imported_by(program[-1])))
+    command = [sys.executable, *(watched.by(options) if options.watch_transfers else []), *program, *options.args]
+    if os.name != "nt":  # where the shell would not wait for a process that has been replaced
+        sys.stdout.flush()
+        os.execv(sys.executable, command)
+    return subprocess.call(command)
+
+
+def _check_virtual(names: Sequence[str]) -> None:
+    """Raise an error if a limit of memory, or races, are asked for, and a framework cannot have such virtual GPUs.
+
+    Each is asked in a process of its own: its import may change the environment, which the script inherits.
+    """
+    if virtual_memory.limit() is not None or request.current().races:
+        for name in filter(is_installed, names):
+            refused = probe.asked(probe.refusal, name).get("refused")
+            if refused is not None:
+                raise NotSupportedError(refused)
+
+
+def imported_by(script: str) -> list[str]:
+    """The frameworks that the script imports unconditionally: in top-level statements of the file."""
+    try:
+        body = ast.parse(Path(script).read_bytes()).body
+    except (SyntaxError, ValueError):  # the error appears when it runs
+        return []
+    names = [alias.name for statement in body if isinstance(statement, ast.Import) for alias in statement.names]
+    names += [statement.module or "" for statement in body if isinstance(statement, ast.ImportFrom)]
+    found = {name.partition(".")[0] for name in names}
+    return [name for name in registered() if name in found]
+
+
+def _variables(name: str, foreign: bool) -> dict[str, str]:
+    # unbuffered, so that the output of a run that is stopped is complete
+    env = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **os.environ, "XDEVICE_BACKEND": name}
+    if foreign:  # these name packages of the present environment
+        env.pop("PYTHONPATH", None)
+        env.pop("PYTHONHOME", None)
+    return env
+
+
+def _pythons(names: Sequence[str], options: argparse.Namespace) -> tuple[dict[str, str], list[Child], int | None]:
+    """Each framework's Python, the preparations that failed, and the signal that cut them short."""
+    if not options.env:
+        return dict.fromkeys(names, sys.executable), [], None
+    children = [Child(name, [*_tox(), "run", "-e", name, "--notest"]) for name in names]
+    with Progress("tox makes the environments ready", quiet=options.json) as progress:
+        interrupted = run_all(children, 1, None, progress)  # they share tox's packaging environment
+    good = [child.name for child in children if child.status == "ok"]
+    if interrupted:
+        for child in children:
+            child.status = "stopped"  # an environment may be ready, but the script did not run in it
+        return {}, children, interrupted
+    told = {name: _ask_tox("config", "-q", "-e", name, "-k", "env_python") for name in good}
+    pythons = {name: answer.partition("=")[2].strip() for name, answer in told.items()}
+    return pythons, [child for child in children if child.status != "ok"], None
+
+
+def _environments(asked: Sequence[str]) -> list[str]:
+    """The frameworks asked for, or all that the project in this folder has a tox environment for, named like it."""
+    there = _ask_tox("list", "-q", "--no-desc", *([] if asked else ["-d"])).split()  # -d: without those run on request
+    chosen = [str(find(name)) for name in asked] or [name for name in registered() if name in there]
+    listed = ", ".join(there) or "none"
+    if not chosen:
+        raise ArgumentError(
+            f"no tox environment here is named like a framework; there are {listed}; "
+            "go to a folder whose tox.ini has some"
+        )
+    for name in chosen:
+        if name not in there:
+            raise ArgumentError(
+                f"no tox environment {name!r} here; there are {listed}; name these, or leave --env tox out"
+            )
+    return chosen
+
+
+def _tox() -> list[str]:
+    if find_spec("tox") is None:
+        raise ArgumentError("--env tox needs tox; pip install tox")
+    return [sys.executable, "-m", "tox"]
+
+
+def _ask_tox(*arguments: str) -> str:
+    done = subprocess.run([*_tox(), *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip().splitlines() or [f"exit {done.returncode}"]
+        raise ArgumentError(f"tox fails in {str(Path.cwd())!r} ({said[-1]}); tox list should show its environments")
+    return done.stdout
