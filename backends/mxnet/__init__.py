@@ -13,14 +13,15 @@ estimator's handlers (``numpy.Inf``) fail.
 """
 
 import builtins
+import importlib
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from xdevice.backends.mxnet.text import write_plainly
+from xdevice.backends.mxnet.private_names import TEXT
 
 
 def _gone(*args: Any, **kwargs: Any) -> Any:
@@ -70,7 +71,40 @@ with _names_lent(), warnings.catch_warnings():
     warnings.filterwarnings("ignore", "(The )?distutils .* deprecated", DeprecationWarning)
     import mxnet as mxnet
 
-write_plainly()
+
+class _AnyText(type):
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, str)
+
+
+class _Text(str, metaclass=_AnyText):
+    """``str`` as MXNet's modules see it, by which they hand every argument of an operator to its library as text.
+
+    The same, but for NumPy's numbers: NumPy 2 writes ``np.int64(2)`` for one in a tuple, where ``2`` is expected.
+    """
+
+    translated: Callable[[Any], Any]
+
+    def __new__(cls, value: Any = "", *args: Any) -> Any:
+        text = str(cls.translated(value), *args)
+        return str(_plain(value)) if "np." in text else text
+
+
+def translate(value_for: Callable[[Any], Any]) -> None:
+    """Let MXNet write ``value_for(value)`` in place of a value."""
+    _Text.translated = staticmethod(value_for)
+    for name in TEXT:
+        vars(importlib.import_module(f"mxnet.{name}"))["str"] = _Text
+
+
+def _plain(value: Any) -> Any:
+    if type(value) in (tuple, list):
+        return type(value)(map(_plain, value))
+    return value.item() if isinstance(value, np.generic) else value
+
+
+if str((np.int64(2),)) != "(2,)":
+    translate(lambda value: value)
 
 CANNOT: dict[str, str] = {
     "storage": "it is not needed: NumPy has all of MXNet's dtypes",

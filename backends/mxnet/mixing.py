@@ -9,54 +9,113 @@ pinned is the CPU's. `copyto`, `as_in_ctx` and assignment are MXNet's own words 
 import ctypes
 import re
 import sys
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
-from functools import cache
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
 from typing import Any
 
 import mxnet as mx
 from mxnet import base  # whose library every operation goes through
 from mxnet._ffi._ctypes.types import TypeCode  # how an argument that is an array is marked
 
-from xdevice.backends.mxnet.calls import looking
 from xdevice.backends.mxnet.hardware import as_device
 from xdevice.device import Device
 from xdevice.errors import mixed
+from xdevice.kit.private_names import replaced
+
+Look = Callable[[str, Any], None]
+"""Given the name of a function of the library, and its arguments."""
 
 _base: Any = base
 _library: Any = _base._LIB
-_ARRAYS = mx.nd.NDArray, mx.np.ndarray
 _HOST = 1, 3, 5  # the numbers of cpu, cpu_pinned and cpu_shared
 _PREFIX = re.compile(r"^_(npi?_|npx_|contrib_)?")
+OPERATOR, GRAPH, FUNCTION, BACKWARD = OPERATIONS = (
+    *("MXImperativeInvokeEx", "MXInvokeCachedOpEx", "MXNetFuncCall", "MXAutogradBackwardEx"),
+)
+COPYING = "MXNDArraySyncCopyToCPU", "MXNDArraySyncCopyFromCPU", "MXNDArraySaveRawBytes", "MXNDArraySave"
 COPIES = frozenset({"_copyto", "_npi_copyto", "_npi_copy", "_copy"})
 
-
-def forbid() -> AbstractContextManager[None]:
-    looks: list[tuple[Any, str, Any]] = [
-        (_library, "MXImperativeInvokeEx", _check_operator),
-        (_library, "MXInvokeCachedOpEx", _check_graph),
-        (_library, "MXNetFuncCall", _check_function),
-        (_library, "MXAutogradBackwardEx", _check_backward),
-    ]
-    looks += [(cls, name, _check_index) for cls in _ARRAYS for name in ("__getitem__", "__setitem__")]
-    return looking(looks)
+_lock = threading.Lock()
+_looks: list[Look] = []
+_replaced = ExitStack()
 
 
-def _check_index(array: Any, key: Any, *value: Any) -> None:
-    """``x[key]`` and ``x[key] = value``: MXNet copies a key, and a value, to where the array is."""
-    if key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
+@contextmanager
+def looking(look: Look) -> Generator[None]:
+    """Within the block, the look sees each operation and copy before it is made, in all threads.
+
+    What it raises, the call raises.
+    """
+    global _looks
+    with _lock:
+        if not _looks:
+            _looks = []  # those before may still be called, by what others have put over them
+            for name in (*OPERATIONS, *COPYING):
+                getattr(_library, name)  # it has a function once it was asked for it
+                _replaced.enter_context(replaced(_library, name, partial(_looked_at, name, _looks)))
+        _looks.append(look)
+    try:
+        yield
+    finally:
+        with _lock:
+            _looks.remove(look)
+            if not _looks:
+                _replaced.close()
+
+
+def _looked_at(name: str, looks: list[Look], run: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        for look in tuple(looks):
+            look(name, args)
+        return run(*args)
+
+    return call
+
+
+@contextmanager
+def forbid() -> Generator[None]:
+    with looking(_check), ExitStack() as stack:
+        for cls in (mx.nd.NDArray, mx.np.ndarray):
+            for name in ("__getitem__", "__setitem__"):
+                stack.enter_context(replaced(cls, name, _checking_index))
+        yield
+
+
+def _check(call: str, args: Any) -> None:
+    if call == OPERATOR and name_of(args[0].value) in COPIES:
         return
-    keys = key if isinstance(key, tuple) else (key,)
-    arrays: list[Any] = [part for part in (array, *keys, *value) if isinstance(part, mx.nd.NDArray)]
-    given = [one.handle.value for one in arrays]
-    if len(given) > 1 and _several(given):
-        raise mixed("indexing", _devices(given))
+    results = results_of(*args[3:5]) if call == OPERATOR else []
+    for given in operands(call, args):
+        if are_apart([*given, *results]):
+            raise mixed(name_in(call, args), _devices([*given, *results]))
 
 
-def _check_operator(operator: Any, n: Any, inputs: Any, n_out: Any, outputs: Any, *_: Any) -> None:
-    given = [*inputs[: n.value], *results_of(n_out, outputs)]
-    if _several(given) and name_of(operator.value) not in COPIES:
-        raise mixed(shown(name_of(operator.value)), _devices(given))
+def _checking_index(index: Callable[..., Any]) -> Callable[..., Any]:
+    """``x[key]`` and ``x[key] = value``: MXNet copies a key, and a value, to where the array is."""
+
+    def call(array: Any, key: Any, *value: Any) -> Any:
+        if not (key is Ellipsis or (isinstance(key, slice) and key == slice(None))):
+            keys = key if isinstance(key, tuple) else (key,)
+            given = [part.handle.value for part in (array, *keys, *value) if isinstance(part, mx.nd.NDArray)]
+            if are_apart(given):
+                raise mixed("indexing", _devices(given))
+        return index(array, key, *value)
+
+    return call
+
+
+def operands(call: str, args: Any) -> list[Sequence[Any]]:
+    """The handles of the arrays that an operation computes with, together; of the backward pass in pairs."""
+    if call == BACKWARD:
+        n, heads, gradients = args[:3]
+        given = gradients[:n] if isinstance(gradients, ctypes.Array) else ()
+        return [pair for pair in zip(heads[:n], given, strict=False) if all(pair)]
+    if call == FUNCTION:
+        _, values, kinds, count = args[:4]
+        return [[values[i].v_handle for i in range(count.value) if kinds[i] == TypeCode.NDARRAYHANDLE]]
+    return [args[2][: args[1].value]] if call in OPERATIONS else []
 
 
 def results_of(n_out: Any, outputs: Any) -> list[Any]:
@@ -64,45 +123,9 @@ def results_of(n_out: Any, outputs: Any) -> list[Any]:
     return outputs._obj[: n_out._obj.value] if n_out._obj.value else []
 
 
-def _check_graph(graph: Any, n: Any, inputs: Any, *_: Any) -> None:
-    given = inputs[: n.value]
-    if _several(given):
-        raise mixed("a hybridized block", _devices(given))
-
-
-def _check_function(function: Any, values: Any, kinds: Any, n: Any, *_: Any) -> None:
-    given = arrays_of(values, kinds, n.value)
-    if len(given) > 1 and _several(given):
-        raise mixed(function_name(function.value), _devices(given))
-
-
-def arrays_of(values: Any, kinds: Any, count: int) -> list[Any]:
-    """The handles of the arrays among a function's arguments."""
-    return [values[i].v_handle for i in range(count) if kinds[i] == TypeCode.NDARRAYHANDLE]
-
-
-def _check_backward(n: int, heads: Any, gradients: Any, *_: Any) -> None:
-    for pair in pairs_of(n, heads, gradients):
-        if _several(pair):
-            raise mixed("backward", _devices(pair))
-
-
-def pairs_of(n: int, heads: Any, gradients: Any) -> list[tuple[Any, Any]]:
-    """The handles of the arrays to differentiate, each with that of the gradient that is given for it."""
-    given = gradients[:n] if isinstance(gradients, ctypes.Array) else ()
-    return [pair for pair in zip(heads[:n], given, strict=False) if all(pair)]
-
-
-def _several(handles: Iterable[Any]) -> bool:
+def are_apart(handles: Sequence[Any]) -> bool:
     """Whether the arrays behind the handles are in more than one place."""
-    first = None
-    for handle in handles:
-        place = context_of(handle)
-        if first is None:
-            first = place
-        elif place != first:
-            return True
-    return False
+    return len(handles) > 1 and len(set(map(context_of, handles))) > 1
 
 
 def context_of(handle: Any) -> tuple[int, int]:
@@ -112,21 +135,23 @@ def context_of(handle: Any) -> tuple[int, int]:
     return (1, index.value) if kind.value in _HOST else (kind.value, index.value)
 
 
-def _devices(handles: Iterable[Any]) -> set[Device]:
+def _devices(handles: Sequence[Any]) -> set[Device]:
     return {as_device(mx.Context(mx.Context.devtype2str[kind], index)) for kind, index in map(context_of, handles)}
 
 
-def function_name(function: int) -> str:
+def name_in(call: str, args: Any) -> str:
+    """The operation's name as an author writes it: ``add``."""
+    if call == OPERATOR:
+        return _PREFIX.sub("", name_of(args[0].value))
+    return _function_name(args[0].value) if call == FUNCTION else {GRAPH: "a hybridized block"}.get(call, "backward")
+
+
+def _function_name(function: int) -> str:
     """What MXNet calls a function of its newer interface, `tensordot` above all."""
     modules = [module for name, module in list(sys.modules.items()) if re.search(r"^mxnet\..*_api_internal$", name)]
     functions = [(name, each) for module in modules for name, each in vars(module).items()]
     known = {each.handle.value: name for name, each in functions if hasattr(each, "handle")}
     return known.get(function, "a function of mxnet.np")
-
-
-def shown(name: str) -> str:
-    """An operator's name as an author writes it: ``add``."""
-    return _PREFIX.sub("", name)
 
 
 @cache

@@ -7,8 +7,8 @@ makes the backward pass's copies itself: one for each copy that was recorded, th
 import ctypes
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import mxnet as mx
@@ -16,9 +16,9 @@ import numpy as np
 from mxnet import autograd, base
 
 from xdevice.backends.mxnet import mixing, placement
-from xdevice.backends.mxnet.calls import looking
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
+from xdevice.kit.private_names import replaced
 
 _base: Any = base
 _library: Any = _base._LIB
@@ -26,6 +26,8 @@ _ndarray: Any = mx.nd.ndarray
 _HOST = Device("cpu", 0)
 _RECORDED = '"op": "_copyto"'  # as a graph is written
 _COUNT = 4  # bytes: an int32
+_FETCHING = {"MXNDArraySyncCopyToCPU": "asnumpy", "MXNDArraySaveRawBytes": "pickle", "MXNDArraySave": "save"}
+"""Functions that bring an array to the host, with what a report calls them."""
 _WAIT = {
     *("_contrib_boolean_mask", "_npi_boolean_mask_assign_scalar", "_npi_boolean_mask_assign_tensor"),
     *("_npx_nonzero", "_npi_unique", "_npi_bincount"),
@@ -33,22 +35,14 @@ _WAIT = {
 """Operators that fetch a count before they run, by which the size of their result, or of their work, is known."""
 
 
-def watch(watcher: Watcher) -> AbstractContextManager[None]:
+@contextmanager
+def watch(watcher: Watcher) -> Generator[None]:
     told = _Told(watcher)
     steps: Any = (mx.gluon.Trainer, "_update"), (mx.mod.Module, "update")
-    return looking(
-        [
-            (_library, "MXNDArraySyncCopyToCPU", lambda array, *_: told.fetch("asnumpy", array.value)),
-            (_library, "MXNDArraySaveRawBytes", lambda array, *_: told.fetch("pickle", array.value)),
-            (_library, "MXNDArraySave", lambda file, n, arrays, keys: told.fetch("save", *arrays)),
-            (_library, "MXNDArraySyncCopyFromCPU", lambda array, *_: told.send(array.value)),
-            (_library, "MXImperativeInvokeEx", told.operator),
-            (_library, "MXInvokeCachedOpEx", told.graph),
-            (_library, "MXNetFuncCall", told.function),
-            (_library, "MXAutogradBackwardEx", told.backward),
-            *((cls, name, lambda optimizer, *_, **__: watcher.stepped(optimizer)) for cls, name in steps),
-        ]
-    )
+    with mixing.looking(told.look), ExitStack() as stack:
+        for cls, name in steps:
+            stack.enter_context(replaced(cls, name, told.stepping))
+        yield
 
 
 def unseen() -> Iterable[str]:
@@ -60,60 +54,63 @@ class _Told:
     """Tells the watcher of what is called."""
 
     def __init__(self, watcher: Watcher) -> None:
-        self._see = watcher.see
+        self._watcher = watcher
         self._recorded = _Recorded()
 
-    def fetch(self, name: str, *arrays: Any) -> None:
-        for array in arrays:
-            self._tell("copy", name, array, _place(array), _HOST)
+    def stepping(self, update: Callable[..., Any]) -> Callable[..., Any]:
+        def call(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            self._watcher.stepped(optimizer)
+            return update(optimizer, *args, **kwargs)
 
-    def send(self, array: Any) -> None:
-        self._tell("copy", "array", array, _HOST, _place(array))
+        return call
 
-    def operator(self, operator: Any, n: Any, inputs: Any, n_out: Any, outputs: Any, *_: Any) -> None:
+    def look(self, call: str, args: Any) -> None:
+        if call == "MXNDArraySyncCopyFromCPU":
+            self._tell("copy", "array", args[0].value, _HOST, _place(args[0].value))
+        elif call in _FETCHING:
+            for array in args[2] if call == "MXNDArraySave" else (args[0].value,):
+                self._tell("copy", _FETCHING[call], array, _place(array), _HOST)
+        elif call != mixing.OPERATOR or not self._copied_or_counted(args):
+            for given in mixing.operands(call, args):
+                self._mix(given, call, args)
+            if call == mixing.BACKWARD:
+                self._turn_copies(args[1][: args[0]])
+
+    def _copied_or_counted(self, args: Any) -> bool:
+        operator, _, inputs, n_out, outputs = args[:5]
         name = mixing.name_of(operator.value)
         if name in mixing.COPIES:
             for result in mixing.results_of(n_out, outputs):
-                self._copy(inputs[0], result)
-        elif name in _WAIT and (place := _place(inputs[0])).kind != "cpu":
-            self._see(Copy("size", mixing.shown(name), _COUNT, place, _HOST))
-        elif n.value > 1:
-            self._mix(inputs[: n.value], lambda: mixing.shown(name))
+                copy = self._tell("copy", "copyto", inputs[0], _place(inputs[0]), _place(result))
+                if copy and autograd.is_recording() and _graph(inputs[0]) is not None:
+                    self._recorded.copies.append(copy)
+            return True
+        if name in _WAIT and (place := _place(inputs[0])).kind != "cpu":
+            self._watcher.see(Copy("size", mixing.name_in(mixing.OPERATOR, args), _COUNT, place, _HOST))
+            return True
+        return False
 
-    def graph(self, graph: Any, n: Any, inputs: Any, *_: Any) -> None:
-        self._mix(inputs[: n.value], lambda: "a hybridized block")
-
-    def function(self, function: Any, values: Any, kinds: Any, n: Any, *_: Any) -> None:
-        given = mixing.arrays_of(values, kinds, n.value)
-        if len(given) > 1:
-            self._mix(given, lambda: mixing.function_name(function.value))
-
-    def backward(self, n: int, heads: Any, gradients: Any, *_: Any) -> None:
-        for pair in mixing.pairs_of(n, heads, gradients):
-            self._mix(pair, lambda: "backward")
+    def _turn_copies(self, heads: Any) -> None:
         if self._recorded.copies:
-            most = sum(graph.tojson().count(_RECORDED) for graph in map(_graph, heads[:n]) if graph is not None)
+            most = sum(graph.tojson().count(_RECORDED) for graph in map(_graph, heads) if graph is not None)
             made, self._recorded.copies = self._recorded.copies[-most:] if most else [], []
             for copy in reversed(made):
-                self._see(copy._replace(kind="gradient", source=copy.target, target=copy.source))
+                self._watcher.see(copy._replace(kind="gradient", source=copy.target, target=copy.source))
 
-    def _copy(self, array: Any, result: Any) -> None:
-        copy = self._tell("copy", "copyto", array, _place(array), _place(result))
-        if copy and autograd.is_recording() and _graph(array) is not None:
-            self._recorded.copies.append(copy)
-
-    def _mix(self, arrays: Sequence[Any], name: Callable[[], str]) -> None:
+    def _mix(self, arrays: Sequence[Any], call: str, args: Any) -> None:
         """Of arrays on several GPUs, the operator runs where the first is; the CPU's beside a GPU's are refused."""
-        contexts = [mixing.context_of(array) for array in arrays]
-        for array, context in zip(arrays, contexts, strict=True):
-            if context != contexts[0] and context[0] == contexts[0][0]:
-                self._tell("operand", name(), array, _place(array), _place(arrays[0]))
+        if len(arrays) < 2:
+            return
+        first, *others = map(mixing.context_of, arrays)
+        for array, context in zip(arrays[1:], others, strict=True):
+            if context != first and context[0] == first[0]:
+                self._tell("operand", mixing.name_in(call, args), array, _place(array), _place(arrays[0]))
 
     def _tell(self, kind: Kind, name: str, array: Any, source: Device, target: Device) -> Copy | None:
         if source == target or source.kind == target.kind == "cpu":
             return None
         copy = Copy(kind, name, _nbytes(array), source, target)
-        self._see(copy)
+        self._watcher.see(copy)
         return copy
 
 

@@ -1,10 +1,14 @@
 """What MXNet computes on GPUs alone: float16 in dense layers, products and convolutions; ``fft``, ``count_sketch``.
 
-The CPU computes the first in float32, and the result is rounded, as GPUs do (in graphs: `half`). The others are custom
-operators, by NumPy.
+MXNet's CPU has no float16 kernel for the operators in `WIDER`. Their arguments are cast to float32, and their results
+back, as GPUs accumulate in float32 and round: in calls, and in graphs, of symbols that are bound and of hybridized
+blocks. The others are custom operators, by NumPy.
 """
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Mapping
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import mxnet as mx
@@ -12,8 +16,19 @@ import numpy as np
 
 from xdevice.backends.mxnet import mixing
 from xdevice.backends.mxnet.private_names import in_place_of
-from xdevice.backends.mxnet.virtual import half
-from xdevice.backends.mxnet.virtual.half import WIDER
+
+WIDER = frozenset({
+    *("FullyConnected", "Convolution", "Deconvolution", "RNN", "LRN", "dot", "batch_dot", "_np_dot", "_npi_matmul"),
+    *("_npi_tensordot", "_npi_tensordot_int_axes"),
+    *(f"_contrib_interleaved_matmul_{part}" for part in ("selfatt_qk", "selfatt_valatt", "encdec_qk", "encdec_valatt")),
+})  # fmt: skip
+"""Operators with a kernel for float16 on GPUs and none on the CPU, MXNet 1.9.1."""
+
+HALF = re.compile('"float16"|"__dtype__": "2"')
+"""What a graph says that makes float16 by itself."""
+
+Entry = tuple[int, int]
+"""A node's index, and which of its outputs."""
 
 public: Any = mx
 
@@ -21,7 +36,9 @@ public: Any = mx
 def start() -> None:
     """Let operations on GPUs have these kernels."""
     in_place_of("mxnet.ndarray.register:_imperative_invoke")(_rounding)
-    half.start()
+    in_place_of("mxnet.symbol:Symbol.simple_bind")(_simple_bind)
+    in_place_of("mxnet.symbol:Symbol.bind")(_bind)
+    public.nd.CachedOp = _graph(public.nd.CachedOp)
     operations = public.ndarray.numpy._op._api_internal
     operations.tensordot = _rounding_function(operations.tensordot)
     for name, kernel in KERNELS.items():
@@ -65,6 +82,120 @@ def _rounding_function(run: Callable[..., Any]) -> Callable[..., Any]:
 
     vars(call)["handle"] = run.handle  # type: ignore[attr-defined]  # by which an error finds its name
     return call
+
+
+def widen(symbol: Any, known: Mapping[str, Any]) -> Any:
+    """The symbol with casts, or itself where no operator needs them; ``known`` are the types of arguments."""
+    text = symbol.tojson()
+    if np.float16 not in known.values() and not HALF.search(text):
+        return symbol
+    graph = json.loads(text)
+    half = _half(graph, known)
+    wide = {k for k, node in enumerate(graph["nodes"]) if node["op"] in WIDER and tuple(node["inputs"][0][:2]) in half}
+    if not wide:
+        return symbol
+    used = {(k, j) for node in graph["nodes"] for k, j, *_ in node["inputs"]} | {(k, j) for k, j, *_ in graph["heads"]}
+    nodes: list[dict[str, Any]] = []
+    there: dict[Entry, list[int]] = {}
+
+    def add(**node: Any) -> int:
+        nodes.append(node)
+        return len(nodes) - 1
+
+    def cast(name: str, entry: list[int], dtype: str) -> list[int]:
+        return [add(op="Cast", name=name, attrs={"dtype": dtype}, inputs=[entry]), 0, 0]
+
+    def moved(entry: list[int]) -> list[int]:
+        return [*there[entry[0], entry[1]], *entry[2:]][:3]
+
+    for k, node in enumerate(graph["nodes"]):
+        given, name = [moved(entry) for entry in node["inputs"]], node["name"]
+        if k in wide:
+            for i, (was, entry) in enumerate(zip(node["inputs"], given, strict=True)):
+                if tuple(was[:2]) in half:
+                    given[i] = cast(f"{name}_argument{i}", entry, "float32")
+        at = add(**{**node, "inputs": given, "name": f"{name}_float32" if k in wide else name})
+        for j in {j for user, j in used if user == k}:
+            entry = [at, j, 0]
+            there[k, j] = cast(f"{name}{j or ''}", entry, "float16")[:2] if k in wide else entry[:2]
+    arguments = [k for k, node in enumerate(nodes) if node["op"] == "null"]
+    heads = [moved(head) for head in graph["heads"]]
+    made = public.sym.load_json(
+        json.dumps({"nodes": nodes, "arg_nodes": arguments, "heads": heads, "attrs": graph["attrs"]})
+    )
+    return made if type(symbol) is mx.sym.Symbol else made.as_np_ndarray()
+
+
+def _half(graph: Any, known: Mapping[str, Any]) -> set[Entry]:
+    """The results of the graph's nodes that are float16; a type that a variable was made with counts no more."""
+    for node in graph["nodes"]:
+        if node["name"] in known:
+            node.get("attrs", {}).pop("__dtype__", None)
+    inside = public.sym.load_json(json.dumps(graph)).get_internals()
+    arguments = set(inside.list_arguments())
+    types = inside.infer_type_partial(**{name: known[name] for name in arguments & set(known)})[1] or []
+    order = {node["name"]: k for k, node in enumerate(graph["nodes"])}
+    named = zip((each.name for each in inside), types, strict=True)
+    groups = [(order[name], list(group)) for name, group in groupby(named, key=lambda each: each[0])]
+    return {(k, j) for k, group in groups for j, (_, dtype) in enumerate(group) if dtype is np.float16}
+
+
+def _types(symbol: Any, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The types of a symbol's arguments as far as they are known."""
+    found = symbol.infer_type_partial(**known)[0] or []
+    return {name: dtype for name, dtype in zip(symbol.list_arguments(), found, strict=False) if dtype is not None}
+
+
+def _on_gpu(context: Any, groups: Any) -> bool:
+    return any(each.device_type == "gpu" for each in (context, *(groups or {}).values()))
+
+
+def _simple_bind(
+    bind: Any, self: Any, ctx: Any, grad_req: Any = "write", type_dict: Any = None, *given: Any, **options: Any
+) -> Any:
+    known = {name: np.dtype(dtype).type for name, dtype in (type_dict or {}).items()}
+    graph = widen(self, known) if _on_gpu(ctx, options.get("group2ctx")) else self
+    if graph is self:
+        return bind(self, ctx, grad_req, type_dict, *given, **options)
+    return _bound(bind(graph, ctx, grad_req, {**_types(self, known), **known}, *given, **options), self)
+
+
+def _bind(bind: Any, self: Any, ctx: Any, args: Any, *given: Any, **options: Any) -> Any:
+    named = args if isinstance(args, dict) else dict(zip(self.list_arguments(), args, strict=False))
+    known = {name: array.dtype for name, array in named.items() if array is not None}
+    graph = widen(self, known) if _on_gpu(ctx, options.get("group2ctx")) else self
+    return _bound(bind(graph, ctx, args, *given, **options), self)
+
+
+def _bound(executor: Any, symbol: Any) -> Any:
+    """The executor, which names its arguments and results as the symbol does."""
+    executor._symbol = symbol
+    return executor
+
+
+def _graph(cached: Any) -> type:
+    class CachedOp(cached):  # type: ignore[misc]  # MXNet has no types
+        """A graph of its own for each set of types."""
+
+        def __init__(self, sym: Any, flags: Any = ()) -> None:
+            super().__init__(sym, flags)
+            self._made, self._graphs = (sym, flags), dict[Any, Any]()
+
+        def __call__(self, *args: Any, **options: Any) -> Any:
+            if not args or args[0].context.device_type != "gpu":
+                return super().__call__(*args, **options)
+            types = tuple(each.dtype for each in args)
+            if types not in self._graphs:
+                self._graphs[types] = self._widened(types)
+            graph = self._graphs[types]
+            return graph(*args, **options) if graph else super().__call__(*args, **options)
+
+        def _widened(self, types: Any) -> Any:
+            symbol, flags = self._made
+            graph = widen(symbol, dict(zip(symbol.list_inputs(), types, strict=True)))
+            return None if graph is symbol else cached(graph, flags)
+
+    return CachedOp
 
 
 class _Kernel(NamedTuple):

@@ -4,6 +4,9 @@ To Python a virtual GPU is ``Context('gpu', i)`` in every respect; to MXNet's li
 border between the two is crossed in few places, and only there is one put for the other: the functions of the library
 that take or give a device, which are replaced on ``mxnet.base._LIB``, and the text that operators make of a context.
 
+To the library arrays of the CPU and of a virtual GPU are the CPU's alike, so each operation is refused here that has
+both, as MXNet refuses it where GPUs are real. It never compares one GPU with another.
+
 Differs from a GPU: DLPack copies; page-locked memory is the host's. There is no RTC and no cuDNN, whose environment
 variables do nothing, and a key-value store that is asked for as ``nccl`` is a ``device`` one.
 """
@@ -11,22 +14,27 @@ variables do nothing, and a key-value store that is asked for as ``nccl`` is a `
 import ctypes
 import os
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import mxnet as mx
 from mxnet.runtime import Feature, Features
 
-from xdevice.backends.mxnet import private_names, text
+from xdevice.backends import mxnet as adapter
+from xdevice.backends.mxnet import mixing, private_names
 from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL, count, existing
-from xdevice.backends.mxnet.private_names import in_library
-from xdevice.backends.mxnet.virtual import files, kernels, mixing
+from xdevice.backends.mxnet.private_names import in_library, in_place_of
+from xdevice.backends.mxnet.virtual import files, kernels
 
 CPU, GPU = 1, 2  # MXNet's numbers for types of devices
 
 _GROUPS = {"MXExecutorBindEX": 4, "MXExecutorSimpleBindEx": 4, "MXExecutorSimpleBindEx64": 4}
 """Where the lists of types and indices that ``group2ctx`` gives begin, behind their length and names."""
+
+
+_updating = threading.local()
 
 
 def start(n: int) -> None:
@@ -39,12 +47,14 @@ def start(n: int) -> None:
     in_library("MXGetGPUCount")(lambda _, count: _tell(count, n))
     in_library("MXGetGPUMemoryInformation64")(_memory)
     in_library("MXKVStoreCreate")(_without_nccl)
-    mixing.start()
+    for name in (mixing.OPERATOR, mixing.FUNCTION):
+        in_library(name)(partial(_checked, name))
+    in_place_of("mxnet.kvstore.kvstore:_updater_wrapper")(lambda wrap, updater: wrap(partial(_unchecked, updater)))
     kernels.start()
     in_library("MXGetLastError")(_in_gpus)
     files.start(library)
     Features()["CUDA"] = Feature(b"CUDA", True)
-    text.translate(_in_text)
+    adapter.translate(_in_text)
 
 
 def _in_text(value: Any) -> Any:
@@ -100,3 +110,33 @@ def _memory(_: Any, index: Any, free: Any, total: Any) -> int:
     existing(_number(index))
     page = os.sysconf("SC_PAGE_SIZE")
     return _tell(free, page * os.sysconf("SC_AVPHYS_PAGES")) or _tell(total, page * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _checked(call: str, function: Callable[..., int], *args: Any) -> int:
+    if not getattr(_updating, "now", False):
+        for handles in mixing.operands(call, args):
+            if len(handles) > 1:
+                _check(handles, call, args)
+    return function(*args)
+
+
+def _check(handles: Sequence[Any], call: str, args: Any) -> None:
+    places = [mixing.context_of(handle) for handle in handles]
+    of_first = places[0][0] == CPU
+    other = next((i for i, (kind, _) in enumerate(places) if (kind == CPU) is not of_first), None)
+    if other is not None:
+        name = mixing.name_of(args[0].value) if call == mixing.OPERATOR else mixing.name_in(call, args)
+        first, second = (mx.Context(mx.Context.devtype2str[kind], index) for kind, index in (places[0], places[other]))
+        raise mx.MXNetError(
+            f"Operator {name} require all inputs live on the same context. But the first argument is on {first} while "
+            f"the {other + 1}-th argument is on {second}"  # MXNet's own words
+        )
+
+
+def _unchecked(updater: Callable[..., None], *args: Any) -> None:
+    """Let a key-value store update weights that it has on the CPU: only real GPUs' gradients bring them to a GPU."""
+    _updating.now = True
+    try:
+        updater(*args)
+    finally:
+        _updating.now = False

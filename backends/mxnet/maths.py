@@ -2,30 +2,34 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from functools import wraps
 from typing import Any
 
 import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from xdevice.backends.mxnet.creation import dtype as dtype  # for the kit
+from xdevice.backends.mxnet import creation
+from xdevice.contract import Extension
+from xdevice.errors import NotSupportedError
 from xdevice.kit.standard import standard
+from xdevice.kit.standard.linalg import linear_algebra
 from xdevice.kit.standard.widening import Widening
 
 _np: Any = mx.np
 _npx: Any = mx.npx
+_linalg: Any = mx.np.linalg
+_nd_linalg: Any = mx.nd.linalg
+dtype = creation.dtype
 dtypes: Any = sys.modules[__name__]  # this module has what the kit asks of `Dtypes`
 _REFUSALS = ("Unknown type", "type enum", "not support", "ndarrays", "data type", "dtype")
 
 
 def namespace() -> Mapping[str, Any]:
-    """Every function of the standard, over the operations below, with the shapes that NumPy has."""
-    made = {**standard(widened(_RAW), dtypes), "from_dlpack": _from_dlpack}
-    return {name: with_shapes(function) for name, function in made.items()}
+    """Every function of the standard, over the operations below."""
+    return _with_shapes({**standard(_widened(_RAW), dtypes), "from_dlpack": _from_dlpack})
 
 
-def widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
+def _widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     """The operations, each for every dtype."""
     return Widening("mxnet", dtypes, (mx.MXNetError, TypeError), _REFUSALS).all(raw)
 
@@ -62,15 +66,9 @@ def _from_dlpack(x: Any, /) -> Any:
     return found
 
 
-def with_shapes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with the shapes that NumPy has: of single numbers, and of none."""
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with mx.util.np_shape(True):
-            return function(*args, **kwargs)
-
-    return call
+def _with_shapes(functions: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """The functions, with the shapes that NumPy has: of single numbers, and of none."""
+    return {name: mx.util.use_np_shape(function) for name, function in functions.items()}
 
 
 def _axes(op: Callable[..., Any], of_nothing: float = 0) -> Callable[..., Any]:
@@ -129,21 +127,23 @@ def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
 
 def _argsort(x: Any, axis: int, descending: bool) -> Any:
     """By NumPy, on the host: MXNet 1.9.1 gives equal numbers beyond the first 16 in any order."""
-    numbers = x.asnumpy()
-    if descending:  # the order of equal numbers stays if both the numbers and the places are turned around
-        places = np.flip(np.argsort(np.flip(numbers, axis), axis=axis, kind="stable"), axis)
-        places = numbers.shape[axis] - 1 - places
-    else:
-        places = np.argsort(numbers, axis=axis, kind="stable")
+    numbers = np.flip(x.asnumpy(), axis) if descending else x.asnumpy()  # turned around: equal ones keep their order
+    places = np.argsort(numbers, axis=axis, kind="stable")
+    places = numbers.shape[axis] - 1 - np.flip(places, axis) if descending else places
     return _np.array(places, dtype="int64", ctx=x.ctx)
+
+
+def _at(index: Any, axis: int) -> tuple[Any, ...]:
+    """The key of that index, or slice, along the axis."""
+    return (*(slice(None),) * axis, index)
 
 
 def _cumulative_prod(x: Any, axis: int) -> Any:
     """Each number times the one before it, then times what is two before it, then four: MXNet has no such function."""
-    front, length, step = (slice(None),) * axis, x.shape[axis], 1
+    length, step = x.shape[axis], 1
     while step < length:
-        further = x[(*front, slice(step, None))] * x[(*front, slice(0, length - step))]
-        x, step = _np.concatenate([x[(*front, slice(0, step))], further], axis=axis), 2 * step
+        further = x[_at(slice(step, None), axis)] * x[_at(slice(0, length - step), axis)]
+        x, step = _np.concatenate([x[_at(slice(0, step), axis)], further], axis=axis), 2 * step
     return x
 
 
@@ -153,20 +153,21 @@ def _shift(op: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unstack(x: Any, axis: int) -> list[Any]:
-    return [x[(slice(None),) * axis + (i,)] for i in range(x.shape[axis])]
+    return [x[_at(i, axis)] for i in range(x.shape[axis])]
 
 
 def _take_along_axis(x: Any, indices: Any, axis: int) -> Any:
     """By one index for each axis; MXNet's own function of that name has no gradient."""
-    places = [_along(i, x, indices) for i in range(len(x.shape))]
-    shape = tuple(n if i == axis else indices.shape[i] for i, n in enumerate(indices.shape))
+    rank = len(x.shape)
+    counted = (_np.arange(n, dtype="int64", ctx=indices.ctx) for n in x.shape)
+    places = [_np.reshape(each, _sized(-1, i, rank)) for i, each in enumerate(counted)]
     places[axis] = indices.astype("int64")
-    return _npx.gather_nd(x, _np.stack([_np.broadcast_to(place, shape) for place in places]))
+    return _npx.gather_nd(x, _np.stack([_np.broadcast_to(place, indices.shape) for place in places]))
 
 
-def _along(axis: int, x: Any, indices: Any) -> Any:
-    numbers = _np.arange(x.shape[axis], dtype="int64", ctx=indices.ctx)
-    return _np.reshape(numbers, tuple(-1 if i == axis else 1 for i in range(len(x.shape))))
+def _sized(length: int, axis: int, rank: int) -> tuple[int, ...]:
+    """A shape of that length along the axis, and 1 along the others."""
+    return tuple(length if i == axis else 1 for i in range(rank))
 
 
 def _searchsorted(ordered: Any, values: Any, right: bool) -> Any:
@@ -178,7 +179,7 @@ def _searchsorted(ordered: Any, values: Any, right: bool) -> Any:
 
 def _repeat(x: Any, repeats: Any, axis: int) -> Any:
     if isinstance(repeats, int) and not repeats:  # MXNet 1.9.1 then gives another shape
-        return x[(slice(None),) * axis + (slice(0, 0),)]
+        return x[_at(slice(0, 0), axis)]
     if isinstance(repeats, NDArray):  # it takes no array of them
         places = np.repeat(np.arange(x.shape[axis]), repeats.asnumpy())
         return _RAW["take"](x, _np.array(places, dtype="int64", ctx=x.ctx), axis)
@@ -188,8 +189,7 @@ def _repeat(x: Any, repeats: Any, axis: int) -> Any:
 def _tile(x: Any, repetitions: tuple[int, ...]) -> Any:
     """Along one axis after the other: along three at once MXNet 1.9.1 fails."""
     for axis, times in enumerate(repetitions):
-        if times != 1:
-            x = _np.tile(x, tuple(times if i == axis else 1 for i in range(len(x.shape))))
+        x = x if times == 1 else _np.tile(x, _sized(times, axis, len(x.shape)))
     return x
 
 
@@ -263,3 +263,36 @@ _RAW: dict[str, Callable[..., Any]] = {
     "take_along_axis": _take_along_axis,
     "searchsorted": _searchsorted,
 }
+
+
+def _turned(x: Any) -> Any:
+    return _np.swapaxes(x, -1, -2)
+
+
+def _svd(x: Any, full: bool) -> tuple[Any, Any, Any]:
+    if full:
+        raise NotSupportedError("mxnet has no full matrices in svd; pass full_matrices=False")
+    if x.shape[-2] <= x.shape[-1]:  # MXNet takes no others
+        u, s, vh = _linalg.svd(x)
+        return u, s, vh
+    v, s, uh = _linalg.svd(_turned(x))
+    return _turned(uh), s, _turned(v)
+
+
+def _qr(x: Any, complete: bool) -> tuple[Any, Any]:
+    """By the LQ decomposition of the transposed matrix: MXNet's own qr fails with NumPy 2."""
+    rows, columns = x.shape[-2:]
+    if complete and rows > columns:
+        raise NotSupportedError("mxnet has no complete qr; use mode='reduced'")
+    square = x if rows >= columns else x[(..., slice(0, rows))]
+    q, lower = _nd_linalg.gelqf(_turned(square).as_nd_ndarray())
+    q, upper = _turned(q.as_np_ndarray()), _turned(lower.as_np_ndarray())
+    return q, upper if rows >= columns else _np.matmul(_turned(q), x)
+
+
+_OF_MATRICES: dict[str, Callable[..., Any]] = {
+    **{name: getattr(_linalg, name) for name in ("cholesky", "det", "eigh", "inv", "slogdet", "solve")},
+    "qr": _qr,
+    "svd": _svd,
+}
+linalg = Extension(lambda: _with_shapes(linear_algebra(_widened(_OF_MATRICES), namespace(), dtypes)), mx.np.linalg)

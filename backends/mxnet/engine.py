@@ -1,0 +1,254 @@
+"""Several processes, by MXNet's ``dist_sync`` key-value store: each sends to a server, which adds up.
+
+The server adds floating-point numbers only. Integers are sent in those that hold them exactly, and bits, which must
+arrive unchanged, 16 at a time as whole numbers to which every other process adds zero. A server on each host, and a
+scheduler, are processes beside the job's own.
+"""
+
+import atexit
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import Future
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet.libinfo import find_lib_path
+
+from xdevice.backends.mxnet.collectives import plain
+from xdevice.contract import Job
+from xdevice.kit.environment import environment
+from xdevice.kit.loopback import is_loopback
+from xdevice.kit.reducing import reduced, summed_in
+
+_ELEMENTWISE = {"max": mx.np.maximum, "min": mx.np.minimum}
+_SMALL, _LENGTHS = 1024, 32
+"""Every length up to the first has a key of its own, and so do as many longer ones as the second says."""
+_ONLY_OWN = 0o077
+"""The umask of Unix sockets to which only this user can connect."""
+_SOCKETS = Path("/tmp")  # where MXNet's library makes them, each with its port for a name
+_PROGRAM = Path(__file__).with_name("server_process.py")
+
+
+class _Store:
+    """The store as a worker sees it, and its keys: their number is bounded, whatever lengths come."""
+
+    def __init__(self, job: Job, timeout: float) -> None:
+        self.rank, self.size, self.timeout = job.rank, job.world_size, timeout
+        self._keys, self._lengths = set[str](), set[int]()
+        self.servers = _Servers(job)
+        before = os.umask(_ONLY_OWN)
+        try:
+            with environment(_variables(job, "worker", _port(job))):
+                self._native = mx.kv.create("dist_sync")
+        finally:
+            os.umask(before)
+        with plain():
+            self.total(mx.np.zeros(1))  # which connects each worker with each server
+        self.servers.all_have_connected()
+        atexit.register(self.leave_alone)
+
+    def total(self, vector: Any) -> Any:
+        """The sum of every process's vector of floating-point numbers."""
+        ends = list(accumulate(self._pieces(vector.size), initial=0))
+        pieces = [vector[a:b].copy() for a, b in pairwise(ends)] if len(ends) > 2 else [vector]
+        for piece in pieces:  # each with its own key: MXNet mixes up two operations on one
+            self._native.pushpull(self._key(piece), piece, out=piece)
+        found = mx.np.concatenate(pieces) if len(pieces) > 1 else vector
+        found.wait_to_read()
+        return found
+
+    def _key(self, piece: Any) -> str:
+        key = f"{np.dtype(piece.dtype)} {piece.size}"
+        if key not in self._keys:
+            self._native.init(key, mx.np.zeros_like(piece))
+            self._keys.add(key)
+        return key
+
+    def _pieces(self, length: int) -> list[int]:
+        """The lengths of the parts that are sent, all different; mostly one, the whole.
+
+        For each key the server keeps a vector until it ends. So that they remain few, lengths after the first are
+        sent in parts: powers of two, and the rest.
+        """
+        if length > _SMALL and length not in self._lengths:
+            if len(self._lengths) == _LENGTHS:
+                left = length % _SMALL
+                powers = [1 << bit for bit in range(length.bit_length()) if (length - left) >> bit & 1]
+                return powers + [left] * bool(left)
+            self._lengths.add(length)
+        return [length]
+
+    def leave(self) -> None:
+        atexit.unregister(self.leave_alone)
+        self.servers.ending = True
+        del self._native  # which waits for the others
+        self.servers.end(self.timeout)
+
+    def leave_alone(self) -> None:
+        """At the end of a process whose job has failed: do not wait for the others."""
+        self.servers.ending = True
+        base: Any = mx.base
+        base._LIB.MXKVStoreSetBarrierBeforeExit(self._native.handle, ctypes.c_int(0))
+
+
+class _Servers:
+    """The scheduler and the server that this process has to start; none, in most processes."""
+
+    def __init__(self, job: Job) -> None:
+        self.ending = False  # from now on their end is not a failure
+        self._processes: list[subprocess.Popen[bytes]] = []
+        here = {"scheduler": job.rank == 0, "server": job.hosts.index(job.hosts[job.rank]) == job.rank}
+        ports = [str(_port(job))]
+        for role in (role for role, is_here in here.items() if is_here):
+            variables = _variables(job, role, job.helper_port(job.rank))
+            ports.append(variables["DMLC_PS_ROOT_PORT" if role == "scheduler" else "PORT"])
+            started = Future[subprocess.Popen[bytes]]()
+            name = f"xdevice.mxnet.{role}"
+            threading.Thread(target=self._keep, args=(role, variables, started), name=name, daemon=True).start()
+            self._processes.append(started.result())
+        self._sockets = [_SOCKETS / port for port in ports if _is_local(job)]
+
+    def _keep(self, role: str, variables: dict[str, str], started: Future[subprocess.Popen[bytes]]) -> None:
+        """Start a server, and wait for its end: the kernel kills it when the thread that has started it ends."""
+        try:
+            with tempfile.TemporaryFile() as output:
+                process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(_PROGRAM), find_lib_path()[0], str(os.getpid())],
+                    env={**os.environ, **variables, "CUDA_VISIBLE_DEVICES": ""},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,  # Ctrl-C is for this process, with which the server ends
+                    umask=_ONLY_OWN,
+                )
+                started.set_result(process)
+                if process.wait() and not self.ending:  # what waits for it would wait for ever
+                    output.seek(0)
+                    said = output.read().decode(errors="replace").strip()
+                    failed = f"xdevice: mxnet's {role} has failed with status {process.returncode}"
+                    print(f"{failed}\n{said}", file=sys.stderr, flush=True)
+                    os._exit(1)
+        except OSError as error:
+            started.set_exception(error)
+
+    def all_have_connected(self) -> None:
+        """From now on no name leads to the Unix sockets, and none is left when the processes are killed."""
+        for socket in self._sockets:
+            socket.unlink(missing_ok=True)
+
+    def end(self, timeout: float) -> None:
+        """Wait for them, which end with the last worker; seconds until they are killed."""
+        for process in self._processes:
+            try:
+                process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _port(job: Job) -> int:
+    return int(job.addresses[job.rank].rpartition(":")[2])
+
+
+def _is_local(job: Job) -> bool:
+    """Whether the processes connect through Unix sockets: all are on this host."""
+    return os.name == "posix" and all(map(is_loopback, job.hosts))
+
+
+def _variables(job: Job, role: str, port: int) -> dict[str, str]:
+    """The environment variables that MXNet reads in a process of that role."""
+    host, _, root = job.master.rpartition(":")
+    local = {"DMLC_LOCAL": "1"} if _is_local(job) else {}
+    return {
+        **local,
+        "DMLC_ROLE": role,
+        "DMLC_PS_ROOT_URI": host,
+        "DMLC_PS_ROOT_PORT": root,
+        "DMLC_NUM_WORKER": str(job.world_size),
+        "DMLC_NUM_SERVER": str(len(set(job.hosts))),
+        "DMLC_NODE_HOST": job.hosts[job.rank],
+        "PORT": str(port),
+    }
+
+
+_store: _Store
+
+
+def start(job: Job, timeout: float) -> None:
+    global _store
+    _store = _Store(job, timeout)
+
+
+def stop() -> None:
+    mx.nd.waitall()
+    _store.leave()
+
+
+def all_reduce(vector: Any, op: str) -> Any:
+    dtype = np.dtype(vector.dtype)
+    with plain():
+        if op == "mean":
+            total = _store.total(vector.astype(summed_in(dtype.name, _store.size)))
+            return (total / _store.size).astype(dtype.name)
+        if op == "sum":
+            return _store.total(vector) if dtype.kind == "f" else _integers(vector)
+        found = reduced(all_gather(vector), _ELEMENTWISE[op], None)
+        found.wait_to_read()
+        return found
+
+
+def broadcast(vector: Any, root: int) -> Any:
+    words = _words(vector)
+    with plain():
+        return _unpacked(_store.total(words if _store.rank == root else mx.np.zeros_like(words)), vector)
+
+
+def all_gather(vector: Any) -> list[Any]:
+    words = _words(vector)
+    with plain():
+        every = mx.np.zeros((_store.size, words.size), ctx=words.ctx)
+        every[_store.rank] = words
+        found = _store.total(every.reshape(-1)).reshape(_store.size, -1)
+        return [_unpacked(part, vector) for part in found]
+
+
+def _integers(vector: Any) -> Any:
+    """The sum of integers, modulo their dtype's range as everywhere; those of 64 bits are sent in two halves."""
+    dtype, numbers = np.dtype(vector.dtype), vector.asnumpy()
+    if dtype.itemsize < 8:
+        return _arrived(_total(numbers, vector).astype("int64").astype(dtype), vector)
+    bits = numbers.view("uint64")
+    low, high = np.split(_total(np.concatenate([bits & 0xFFFFFFFF, bits >> 32]), vector).astype("uint64"), 2)
+    return _arrived((low + (high << 32)).view(dtype), vector)
+
+
+def _total(numbers: Any, like: Any) -> Any:
+    return _store.total(_arrived(numbers.astype("float64"), like)).asnumpy()
+
+
+def _words(vector: Any) -> Any:
+    """The vector's bits, 16 of them in each number."""
+    octets = vector.asnumpy().view("uint8")
+    even = np.append(octets, octets[:1]) if octets.size % 2 else octets
+    return _arrived(even.view("uint16").astype("float32"), vector)
+
+
+def _unpacked(words: Any, like: Any) -> Any:
+    dtype = np.dtype(like.dtype)
+    octets = words.asnumpy().astype("uint16").view("uint8")[: like.size * dtype.itemsize]
+    return _arrived(octets.view(dtype), like)
+
+
+def _arrived(numbers: Any, like: Any) -> Any:
+    """NumPy's numbers as an array where that other one is."""
+    with mx.util.np_shape(True):
+        array = mx.np.array(numbers, dtype=numbers.dtype, ctx=like.ctx)
+    array.wait_to_read()
+    return array
