@@ -1,25 +1,17 @@
 """The experiments of the lessons and articles: when does a device pay, and what does it cost to go there?
 
-Each timed computation depends on the one before it, so that waiting for the last waits for all. A new experiment is a
-generator of `Work`, its title in its docstring, listed below.
+An experiment is a generator of `Work` in `lessons`, with its title in its docstring.
 """
 
 from collections.abc import Callable, Iterator
 
 from xdevice.errors import ArgumentError
-from xdevice.experiments.arithmetic import elementwise, large, log, tiny
-from xdevice.experiments.parallel import overlap, parallel
-from xdevice.experiments.transfers import copies, prefetch, transfer
+from xdevice.experiments.lessons import EXPERIMENTS
 from xdevice.experiments.work import Row, Setting, Work, measured, setting, too_busy
 
 Experiment = Callable[[Setting], Iterator[Work]]
 
 __all__ = ["EXPERIMENTS", "Setting", "Work", "find", "measured", "rows", "setting", "title", "too_busy"]
-
-EXPERIMENTS: dict[str, Experiment] = {
-    experiment.__name__: experiment
-    for experiment in (elementwise, large, tiny, log, transfer, copies, prefetch, parallel, overlap)
-}
 
 
 def find(name: str) -> Experiment:

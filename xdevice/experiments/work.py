@@ -27,6 +27,8 @@ class Row(TypedDict):
     bytes_moved: int  # between the host's arrays or the CPU and the device
 
 
+Run = Callable[[int], Any]
+
 BYTES = 4
 """Bytes of one number: all experiments compute in float32."""
 
@@ -81,14 +83,22 @@ class Setting:
 
 @dataclass
 class Work:
-    """One line of a table: ``run(times)`` does the work that many times, and returns what is to be waited for."""
+    """One line of a table: ``run(times)`` does the work that many times, and returns what is to be waited for.
+
+    It runs in the scope of the first device.
+    """
 
     label: str
     devices: tuple[Device, ...]
     times: int
-    run: Callable[[int], Any]
+    run: Run
     moved: int = 0  # bytes, each time
     warm_up: int = 3  # times before the clock starts: loading and compiling is not measured
+
+    @property
+    def share(self) -> int:
+        """How many times in each turn: all turns together do the work's number, or nearly."""
+        return max(1, round(self.times / TURNS))
 
 
 def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
@@ -99,7 +109,9 @@ def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
     properties(first)  # raises if it is not there
     alike = [] if first.kind == "cpu" else hardware.devices(first.kind)
     second = alike[(first.index + 1) % len(alike)] if len(alike) > 1 else None
-    return Setting(first, second, scale, _free([first, *([second] if second else [])]))
+    used = (first, second) if second else (first,)
+    known = [host_memory()[1], *(memory_stats(device).get("free") for device in used)]
+    return Setting(first, second, scale, min((free for free in known if free is not None), default=None))
 
 
 def measured(works: Sequence[Work], before: Callable[[Work], object] = lambda work: None) -> list[Row]:
@@ -113,37 +125,32 @@ def measured(works: Sequence[Work], before: Callable[[Work], object] = lambda wo
         for work, each in zip(works, found, strict=True):
             if turn < work.times:
                 before(work)
-                each.append(_one_turn(work, turn))
+                each.append(_seconds(work, work.warm_up if turn == 0 else 0))
     reference = quartiles(found[0])[1]
     return [_row(work, each, reference) for work, each in zip(works, found, strict=True)]
 
 
-def _one_turn(work: Work, turn: int) -> float:
-    """The seconds that each time takes in one turn; before the first, what loads and compiles is done."""
-    if turn == 0:
-        _ = work.run(work.warm_up)
-    times = _times(work)
-    timer = Timer()
-    kept = work.run(times)
-    seconds = max(timer.stop(), 1e-9)  # no clock is finer
+def _seconds(work: Work, warm_up: int) -> float:
+    """The seconds that each time takes in one turn."""
+    with work.devices[0]:
+        if warm_up:
+            _ = work.run(warm_up)
+        timer = Timer()
+        kept = work.run(work.share)
+        seconds = max(timer.stop(), 1e-9)  # no clock is finer
     del kept  # held until the clock is read: a framework may not wait for a result that is already freed
-    return seconds / times
-
-
-def _times(work: Work) -> int:
-    """How many times in each turn: all turns together do the work's number, or nearly."""
-    return max(1, round(work.times / TURNS))
+    return seconds / work.share
 
 
 def _row(work: Work, each: Sequence[float], reference: float) -> Row:
-    times = _times(work) * len(each)
+    times = work.share * len(each)
     low, middle, high = quartiles(each)
     return {
         "label": work.label,
         "devices": [str(device) for device in work.devices],
         "times": times,
         "turns": len(each),
-        "seconds": sum(each) * _times(work),
+        "seconds": sum(each) * work.share,
         "seconds_each": middle,
         "seconds_low": low,
         "seconds_high": high,
@@ -160,13 +167,11 @@ def quartiles(each: Sequence[float]) -> tuple[float, float, float]:
 
 def too_busy(found: Iterable[Row]) -> str | None:
     """Why the times of an experiment say nothing, if the machine was too busy; else ``None``."""
-    unsteady = [row for row in found if row["seconds_high"] > UNSTEADY * row["seconds_low"]]
-    if not unsteady:
+    factor, label = max((row["seconds_high"] / row["seconds_low"], row["label"]) for row in found)
+    if factor <= UNSTEADY:
         return None
-    worst = max(unsteady, key=lambda row: row["seconds_high"] / row["seconds_low"])
-    factor = worst["seconds_high"] / worst["seconds_low"]
     return (
-        f"the machine is too busy for these times to say anything: those of {worst['label']!r} differ by a factor of "
+        f"the machine is too busy for these times to say anything: those of {label!r} differ by a factor of "
         f"{factor:.1f}; close other programs, or give a larger --scale"
     )
 
@@ -202,8 +207,3 @@ def word(path: str) -> Any:
 def named(device: Device) -> str:
     """The device for a label: ``virtual gpu:0``, where it is that."""
     return f"virtual {device}" if properties(device)["virtual"] else str(device)
-
-
-def _free(devices: Iterable[Device]) -> int | None:
-    known = [host_memory()[1], *(memory_stats(device).get("free") for device in devices)]
-    return min((free for free in known if free is not None), default=None)

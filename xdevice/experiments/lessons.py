@@ -1,0 +1,257 @@
+"""The lessons' experiments. Each timed computation depends on the one before it: waiting for the last waits for all.
+
+A framework that queues its work needs one thread only. One that computes at once, as most do on a CPU, blocks its
+caller, so where devices or copies work at once, each has its own thread.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from itertools import cycle, islice
+from operator import iadd
+from typing import Any
+
+from xdevice import cpu, device_of, ones, synchronize, tensor, to_device, to_numpy
+from xdevice import prefetch as ahead
+from xdevice.device import Device
+from xdevice.experiments.work import BYTES, Run, Setting, Work, arrived, named, random, word
+
+# large work, tiny work, and looking at each result
+
+
+def elementwise(setting: Setting) -> Iterator[Work]:
+    """result += a * b on large tensors"""
+    depth = setting.fitting(setting.sized(100), 4 * BYTES * 10**6)  # a, b, their product and the result
+    shape, times = (depth, 1000, 1000), setting.sized(1000)
+    for name, where in setting.sides():
+        result, a, b = (random(shape, where) for _ in range(3))
+        yield Work(f"{depth} × 1000 × 1000 {name}", (where,), times, accumulation(result, a, b))
+
+
+def large(setting: Setting) -> Iterator[Work]:
+    """a @ b of large matrices"""
+    size = setting.fitting(setting.sized(10_000), 4 * BYTES, power=2)
+    for name, where in setting.sides():
+        yield Work(f"{size} × {size} {name}", (where,), 10, products(matrix(size, where)))
+
+
+def tiny(setting: Setting) -> Iterator[Work]:
+    """a @ b of tiny matrices"""
+    for name, where in setting.sides():
+        yield Work(f"10 × 10 {name}", (where,), setting.sized(10_000), products(matrix(10, where)))
+
+
+def log(setting: Setting) -> Iterator[Work]:
+    """the norms of products of 100 × 100 matrices, logged"""
+    times = setting.sized(1000)
+    for name, where in setting.sides():
+        one_by_one, together = logging(matrix(100, where), where)
+        yield Work(f"fetched one by one {name}", (where,), times, one_by_one, BYTES, times)
+        yield Work(f"kept there and fetched together {name}", (where,), times, together, BYTES, times)
+
+
+def matrix(size: int, device: Device) -> Any:
+    """A random matrix with powers that neither grow nor vanish: its rows sum to about 1."""
+    return random((size, size), device, mean=1 / size)
+
+
+def accumulation(result: Any, a: Any, b: Any) -> Run:
+    return in_sequence(lambda so_far: iadd(so_far, a * b), result)
+
+
+def products(a: Any, b: Any = None) -> Run:
+    """a @ b, a @ a @ b and so on."""
+    return in_sequence(lambda product: a @ product, a if b is None else b)
+
+
+def in_sequence(step: Callable[[Any], Any], first: Any) -> Run:
+    """Each step needs the one before, so that none is skipped and the last one ends last."""
+    where = device_of(first)
+
+    def run(times: int) -> Any:
+        found = first
+        for _ in range(times):
+            found = step(found)
+        return arrived(found, where)
+
+    return run
+
+
+def again(once: Callable[[], Any]) -> Run:
+    """Do it that many times; only the last result is kept."""
+    return lambda times: deque((once() for _ in range(times)), maxlen=1)
+
+
+def logging(a: Any, where: Device) -> tuple[Run, Run]:
+    """The Frobenius norms of a @ a, each fetched for itself, and all together."""
+    left, right = ones((1, 100), device=where), ones((100, 1), device=where)
+    stack = word("stack")
+
+    def norm(x: Any) -> Any:
+        """It as a 1 × 1 matrix: of operators only, which all frameworks have."""
+        return (left @ (x * x) @ right) ** 0.5
+
+    return (
+        lambda times: [to_numpy(norm(a @ a)).item() for _ in range(times)],
+        lambda times: to_numpy(stack([norm(a @ a) for _ in range(times)])).ravel().tolist(),
+    )
+
+
+# what it costs to send data to a device and back, and sending the next batches while this one is computed with
+
+PIECES = 10_000
+
+
+def transfer(setting: Setting) -> Iterator[Work]:
+    """a @ b of 200 × 200: where are the operands?"""
+    import numpy as np
+
+    a, b = np.random.default_rng(0).random((2, 200, 200), dtype="float32")
+    a /= 100  # its rows sum to about 1: products of products neither grow nor vanish
+    times, where = setting.sized(PIECES), setting.device
+    yield Work("in NumPy, on the CPU", (cpu(),), times, again(lambda: a @ b))
+    yield Work("the operands stay on the device", (where,), times, products(sent(a, where), sent(b, where)))
+    there_and_back = again(lambda: to_numpy(sent(a, where) @ sent(b, where)))
+    yield Work("sent there and fetched each time", (where,), times, there_and_back, 3 * a.size * BYTES)
+
+
+def copies(setting: Setting) -> Iterator[Work]:
+    """the same numbers copied at once, and in many small pieces"""
+    import numpy as np
+
+    pieces, where = setting.sized(PIECES), setting.device
+    length = setting.fitting(10 * 1024, 4 * BYTES * pieces)
+    whole = np.ones((pieces, length), dtype="float32")
+    moved = whole.size * BYTES
+    in_pieces = again(lambda: [sent(piece, where) for piece in whole])
+    yield Work("at once, from the CPU to the CPU", (cpu(),), 3, again(lambda: sent(whole, cpu())))
+    yield Work("at once, to the device", (where,), 3, again(lambda: sent(whole, where)), moved)
+    yield Work(f"in {pieces} pieces, to the device", (where,), 3, in_pieces, moved)
+    there = [sent(piece, where) for piece in whole]
+    yield Work(f"in {pieces} pieces, back", (where,), 3, again(lambda: [to_numpy(x) for x in there]), moved)
+
+
+def sent(array: Any, device: Device) -> Any:
+    return tensor(array, device=device)
+
+
+BATCHES = 500
+ROWS = 128  # of w: computing takes about as long as sending does by a bus
+KEPT = 8  # batches, which are used in turn
+
+
+def prefetch(setting: Setting) -> Iterator[Work]:
+    """w of 128 × 1024 @ batch of 1024 × 1024: are the next batches sent meanwhile?"""
+    n, times, where = setting.fitting(1024, 2 * KEPT * BYTES, power=2), setting.sized(BATCHES), setting.device
+    batches = [random((n, n), cpu()) for _ in range(KEPT)]
+
+    def sent(few: Iterable[Any]) -> Iterator[Any]:
+        return (to_device(batch, where) for batch in few)
+
+    def sent_ahead(few: Iterable[Any]) -> Iterator[Any]:
+        return iter(ahead(few, where))
+
+    yield Work("the batches and w on the CPU", (cpu(),), times, steps(batches, cpu(), iter))
+    for label, way in (("each sent, then computed with", sent), ("the next two sent meanwhile", sent_ahead)):
+        yield Work(label, (where,), times, steps(batches, where, way), n * n * BYTES)
+
+
+def steps(batches: list[Any], device: Device, way: Callable[[Iterable[Any]], Iterator[Any]]) -> Run:
+    """Half of ``w @ batch`` and half of what was there, so many times, each batch being got there in this way."""
+    n = batches[0].shape[0]
+    weights = random((ROWS, n), device, 1 / n)  # its rows sum to about 1: the state neither grows nor vanishes
+
+    def run(times: int) -> Any:
+        state = random((ROWS, n), device)
+        for batch in way(islice(cycle(batches), times)):
+            state = (weights @ batch + state) / 2
+        return arrived(state, device)
+
+    return run
+
+
+# two devices at once, and computing while results travel
+
+SIZE, TIMES = 100, 20_000  # the lesson's
+
+
+def parallel(setting: Setting) -> Iterator[Work]:
+    """products of 100 × 100 matrices on two devices, in turn and at once"""
+    pair, times = setting.pair(), setting.sized(TIMES)
+    yield Work("on the CPU", (cpu(),), times, products(matrix(SIZE, cpu())))
+    runs = [on(device, products(matrix(SIZE, device))) for device in pair]
+    for device, run in zip(pair, runs, strict=True):
+        yield Work(f"on {named(device)}", (device,), times, run)
+    both = len(pair) * times
+    yield Work("as many on each, in turn", pair, both, in_turn(runs), warm_up=6)
+    yield Work("as many on each, at once", pair, both, at_once(runs), warm_up=6)
+
+
+def overlap(setting: Setting) -> Iterator[Work]:
+    """computing on a device and fetching the results, apart and overlapped"""
+    where = setting.device
+    size = setting.fitting(setting.sized(5000, floor=64), 20 * BYTES, power=2)
+    times, moved, on_cpu, a = 10, size * size * BYTES, matrix(size, cpu()), matrix(size, where)
+    yield Work("computed on the CPU", (cpu(),), times, lambda n: [on_cpu @ on_cpu for _ in range(n)])
+    yield Work(f"computed on {named(where)}", (where,), times, lambda n: [a @ a for _ in range(n)])
+    yield Work("results fetched", (where,), times, again(lambda: fetched(a)), moved)
+    yield Work("computed, then fetched", (where,), times, apart(a, where), moved)
+    yield Work("computed and fetched, overlapped", (where,), times, overlapped(a), moved)
+
+
+def on(device: Device, run: Run) -> Run:
+    """The work in the device's scope."""
+
+    def within(times: int) -> Any:
+        with device:
+            return run(times)
+
+    return within
+
+
+def in_turn(runs: Sequence[Run]) -> Run:
+    """An equal share of the work for each, one after the other."""
+    return lambda times: [run(times // len(runs)) for run in runs]
+
+
+def at_once(runs: Sequence[Run]) -> Run:
+    """An equal share of the work for each, in threads."""
+
+    def run_all(times: int) -> list[Any]:
+        with ThreadPoolExecutor(len(runs)) as threads:
+            # a new thread has no chosen framework and no scope: it runs in a copy of the context
+            begun = [threads.submit(copy_context().run, run, times // len(runs)) for run in runs]
+            return [one.result() for one in begun]
+
+    return run_all
+
+
+def fetched(x: Any) -> Any:
+    return to_device(x, cpu(), copy=True, non_blocking=True)
+
+
+def apart(a: Any, device: Device) -> Run:
+    def run(times: int) -> list[Any]:
+        results = [a @ a for _ in range(times)]
+        synchronize(device)
+        return [fetched(x) for x in results]
+
+    return run
+
+
+def overlapped(a: Any) -> Run:
+    """Fetch each result while the next is computed."""
+
+    def run(times: int) -> list[Any]:
+        with ThreadPoolExecutor(1) as courier:
+            begun = [courier.submit(copy_context().run, fetched, a @ a) for _ in range(times)]
+            return [one.result() for one in begun]
+
+    return run
+
+
+EXPERIMENTS: dict[str, Callable[[Setting], Iterator[Work]]] = {
+    experiment.__name__: experiment
+    for experiment in (elementwise, large, tiny, log, transfer, copies, prefetch, parallel, overlap)
+}
