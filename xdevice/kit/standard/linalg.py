@@ -1,4 +1,4 @@
-"""The array API standard's extension ``linalg``, over a framework's own decompositions."""
+"""Products, and the array API standard's extension ``linalg`` over a framework's own decompositions."""
 
 # every field may be any framework's tensor
 # pyright: reportUntypedNamedTuple=false
@@ -9,12 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from xdevice.errors import ArgumentError
-from xdevice.kit.standard.axes import axes_of, broadcast_shapes, least_axes, one_of
-from xdevice.kit.standard.promotion import COMPLEX, Dtypes, Operations, kind_of, real
-
-OF_COMPLEX = ("eig", "eigvals")
-"""What a framework without complex numbers cannot have."""
-
+from xdevice.kit.standard.dtypes import COMPLEX, Dtypes, Operations, one_of
+from xdevice.kit.standard.shapes import axes_of, joint_shape, least_axes, size_of
 
 # what the functions of several results return
 Eig = namedtuple("Eig", "eigenvalues eigenvectors")
@@ -27,8 +23,54 @@ SVD = namedtuple("SVD", "U S Vh")
 def linear_algebra(raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     """The functions, each by its name: of the decompositions ``raw``, and of the functions of the main namespace."""
     made = dict(_LinearAlgebra(raw, f, dtypes))
-    made = {name: function for name, function in made.items() if name not in OF_COMPLEX or name in raw}
+    for name in {"eig", "eigvals"} - raw.keys():  # of a framework without complex numbers
+        del made[name]
     return made | {name: f[name] for name in ("matmul", "matrix_transpose", "tensordot", "vecdot")}
+
+
+class Products(Operations):
+    """The products of the main namespace."""
+
+    def matmul(self, x1: Any, x2: Any, /) -> Any:
+        x1, x2 = self._promote(x1, x2)
+        if not x1.shape or not x2.shape:
+            raise ArgumentError("matmul was given a single number; use multiply")
+        row, column = len(x1.shape) == 1, len(x2.shape) == 1
+        left = self._raw["expand_dims"](x1, 0) if row else x1
+        right = self._raw["expand_dims"](x2, 1) if column else x2
+        found = self._raw["matmul"](left, right)
+        ndim = len(found.shape)
+        flat = ((ndim - 2,) if row else ()) + ((ndim - 1,) if column else ())
+        return self._raw["squeeze"](found, flat) if flat else found
+
+    def matrix_transpose(self, x: Any, /) -> Any:
+        ndim = least_axes(x, 2, "matrix_transpose")
+        return self._raw["permute_dims"](x, (*range(ndim - 2), ndim - 1, ndim - 2))
+
+    def vecdot(self, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+        if self._kind(x1) == COMPLEX:
+            x1 = self._raw["conj"](x1)
+        sizes = [x.shape[axes_of(axis, len(x.shape))[0]] for x in (x1, x2)]
+        if sizes[0] != sizes[1] and None not in sizes:
+            raise ArgumentError(f"vecdot of vectors of {sizes[0]} and {sizes[1]} numbers; give some of one length")
+        product = self._f["multiply"](x1, x2)
+        return self._raw["sum"](product, axes_of(axis, len(product.shape)), False)
+
+    def tensordot(self, x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+        x1, x2 = self._promote(x1, x2)
+        n1, n2 = len(x1.shape), len(x2.shape)
+        if isinstance(axes, int):
+            axes = (range(n1 - axes, n1), range(axes))
+        over1, over2 = axes_of(tuple(axes[0]), n1), axes_of(tuple(axes[1]), n2)
+        rest1, rest2 = ([i for i in range(n) if i not in over] for n, over in ((n1, over1), (n2, over2)))
+        middle = size_of(x1.shape, over1)
+        left = self._matrix(x1, (*rest1, *over1), (size_of(x1.shape, tuple(rest1)), middle))
+        right = self._matrix(x2, (*over2, *rest2), (middle, size_of(x2.shape, tuple(rest2))))
+        shape = (*(x1.shape[i] for i in rest1), *(x2.shape[i] for i in rest2))
+        return self._raw["reshape"](self._raw["matmul"](left, right), shape)
+
+    def _matrix(self, x: Any, order: tuple[int, ...], shape: tuple[int, int]) -> Any:
+        return self._raw["reshape"](self._raw["permute_dims"](x, order), shape)
 
 
 class _LinearAlgebra(Operations):
@@ -49,10 +91,10 @@ class _LinearAlgebra(Operations):
         return self._raw["inv"](_square(x, "inv"))
 
     def eig(self, x: Any, /) -> Eig:
-        return Eig(*self._raw["eig"](_square(real(x, self._dtypes), "eig")))
+        return Eig(*self._raw["eig"](_square(self._real(x), "eig")))
 
     def eigvals(self, x: Any, /) -> Any:
-        return self._raw["eigvals"](_square(real(x, self._dtypes), "eigvals"))
+        return self._raw["eigvals"](_square(self._real(x), "eigvals"))
 
     def eigh(self, x: Any, /) -> Eigh:
         return Eigh(*self._raw["eigh"](_square(x, "eigh")))
@@ -77,7 +119,7 @@ class _LinearAlgebra(Operations):
         _square(x1, "solve")
         vector = len(x2.shape) == 1
         right = self._f["expand_dims"](x2, -1) if vector else x2
-        front = broadcast_shapes(tuple(x1.shape[:-2]), tuple(right.shape[:-2]))
+        front = joint_shape(tuple(x1.shape[:-2]), tuple(right.shape[:-2]))
         left = self._f["broadcast_to"](x1, (*front, *x1.shape[-2:]))
         found = self._raw["solve"](left, self._f["broadcast_to"](right, (*front, *right.shape[-2:])))
         return self._f["squeeze"](found, -1) if vector else found
@@ -130,7 +172,7 @@ class _LinearAlgebra(Operations):
         return self._f["matmul"](columns, self._adjoint(u))
 
     def vector_norm(self, x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-        size = self._f["abs"](real(x, self._dtypes))
+        size = self._f["abs"](self._real(x))
         options = {"axis": axis, "keepdims": keepdims}
         if ord in (math.inf, -math.inf):
             return self._f["max" if ord > 0 else "min"](size, **options)
@@ -146,7 +188,7 @@ class _LinearAlgebra(Operations):
     def matrix_norm(self, x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
         one_of(ord, ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf), "ord")
         least_axes(x, 2, "matrix_norm")
-        x = real(x, self._dtypes)
+        x = self._real(x)
         if ord == "fro":
             return self.vector_norm(x, axis=(-2, -1), keepdims=keepdims)
         if ord in ("nuc", 2, -2):
@@ -160,16 +202,14 @@ class _LinearAlgebra(Operations):
     def _least(self, x: Any, values: Any, rtol: Any) -> Any:
         """The least singular value that does not count as 0, for each matrix."""
         if rtol is None:
-            name = self._dtypes.dtype_name(values)
-            eps = 2.0**-52 if name == "float64" else 2.0**-23
-            rtol = max(x.shape[-2:]) * eps
+            rtol = max(x.shape[-2:]) * (2.0**-52 if self._dtypes.dtype_name(values) == "float64" else 2.0**-23)
         elif self._dtypes.dtype_name(rtol) is not None:
             rtol = self._f["expand_dims"](rtol, -1)
         return self._f["multiply"](self._f["max"](values, axis=-1, keepdims=True), rtol)
 
     def _adjoint(self, x: Any) -> Any:
         turned = self._f["matrix_transpose"](x)
-        return self._f["conj"](turned) if kind_of(self._dtypes.dtype_name(x)) == COMPLEX else turned
+        return self._f["conj"](turned) if self._kind(x) == COMPLEX else turned
 
 
 def _square(x: Any, what: str) -> Any:

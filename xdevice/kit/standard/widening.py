@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any
 
 from xdevice.errors import NotSupportedError
-from xdevice.kit.standard.promotion import Dtypes, bits_of
+from xdevice.kit.standard.dtypes import Dtypes, bits_of
 
 _LADDER = {
     "bool": ("uint8", "int32", "int64"),
@@ -25,7 +25,6 @@ _OTHER_RESULTS = frozenset(
     | {"less_equal", "nonzero", "not_equal", "searchsorted", "signbit", "all", "any"}
 )
 """Operations that return indices or booleans, and not their operands' dtype."""
-
 
 _INDEXED = ("take", "take_along_axis")
 """Operations whose second operand is an array of indices."""
