@@ -223,14 +223,14 @@ def by_tree(ranks: range, n: int, per_host: int, folder: Path) -> tuple[Callable
     def enter() -> None:
         wait = Wait(silent[0].fileno(), 60, 60, lambda: None, lambda: None)
         for follower in followers:
-            follower.ask(digest)
+            follower.ask(digest, wait)
         for leader in leaders:
             began = time.thread_time()
-            leader.ask(leader.gather(digest, wait))
+            leader.ask(digest, wait)
             spent[0] += time.thread_time() - began if leader is nodes.get(0) else 0
         for leader in reversed(leaders):
             began = time.thread_time()
-            leader.pass_on(leader.answer(wait))
+            leader.answer(wait)
             spent[0] += time.thread_time() - began if leader is nodes.get(0) else 0
         for follower in followers:
             follower.answer(wait)

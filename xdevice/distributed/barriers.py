@@ -10,9 +10,9 @@ import selectors
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdevice.contract import Job
 from xdevice.distributed.failures import ANSWER, BARRIER_MARGIN, HANDSHAKE
@@ -20,68 +20,33 @@ from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.authentication import Acceptor, Connection, HandshakeError, connected, find_token
 from xdevice.distributed.rendezvous.messages import Channel, Fingerprint, Request
 from xdevice.distributed.rendezvous.ports import listening
-from xdevice.distributed.tree_barrier import (
-    ENTER,
-    MAX_PROCESSES,
-    MISMATCH,
-    Follower,
-    InterruptedByRank0Error,
-    Leader,
-    Pipes,
-    Wait,
-)
+from xdevice.distributed.tree_barrier import MISMATCH, Follower, InterruptedByRank0Error, Leader, Pipes, Wait
 from xdevice.errors import XDeviceError
 
-FANOUT = 8
-"""How many leaders are below one, which reads from them one after the other; fewer make the tree deeper."""
+FANOUT = 8  # leaders below one, which reads from them one after the other; fewer make the tree deeper
+PATIENCE = ANSWER / 3  # seconds after which a process tells the coordinator that it waits: before it asks the others
+LAST = "shutdown"  # the collective after which channels may close, which the coordinator must know
+
+Answer = dict[str, Any] | None
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(NamedTuple):
     """A process's position in the tree: ranks of leaders, and how many processes its host has."""
 
-    leader: int
+    leader: int  # the first process of its host
     on_host: int
-    parent: int | None  # of its leader
+    parent: int | None  # the leader above that leader; none at the root, rank 0
     children: tuple[int, ...]
 
 
 def position_of(rank: int, job: Job) -> Position:
-    """The position of that rank. Rank 0 is the root."""
-    leaders: dict[str, int] = {}
-    for number, host in enumerate(job.hosts):
-        leaders.setdefault(host, number)
-    order = list(leaders.values())
+    """The position of that rank."""
     host = job.hosts[rank]
-    index = order.index(leaders[host])
-    children = order[FANOUT * index + 1 : FANOUT * index + FANOUT + 1]
+    order = [job.hosts.index(each) for each in dict.fromkeys(job.hosts)]  # the leaders
+    index = order.index(job.hosts.index(host))
     parent = order[(index - 1) // FANOUT] if index else None
-    return Position(leaders[host], job.hosts.count(host), parent, tuple(children))
-
-
-def accept_children(listener: socket.socket, token: bytes, count: int, deadline: float) -> list[socket.socket]:
-    """Authenticated connections of so many leaders below this one; `OSError` if not all have connected in time."""
-    found: list[socket.socket] = []
-    with selectors.DefaultSelector() as selector:
-        acceptor = Acceptor(listener, token, count, selector)
-        try:
-            while len(found) < count:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError("a leader has not connected")
-                for key, _ in selector.select(left):
-                    if not isinstance(key.fileobj, Connection):
-                        acceptor.accept()
-                    elif (connected := acceptor.authenticated(key.fileobj)) is not None:
-                        found.append(connected)
-                acceptor.drop_expired()
-        except BaseException:
-            for connected in found:
-                connected.close()
-            raise
-        finally:
-            acceptor.close()
-    return found
+    children = order[FANOUT * index + 1 : FANOUT * index + FANOUT + 1]
+    return Position(order[index], job.hosts.count(host), parent, tuple(children))
 
 
 class BarrierSetup:
@@ -90,23 +55,22 @@ class BarrierSetup:
     def __init__(self, info: ProcessInfo, job: Job, channel: int) -> None:
         self._info, self._channel = info, channel
         self._position, self._address = position_of(info.rank, job), job.hosts[info.rank]
-        self._opened: list[Callable[[], None]] = []  # what closes it again
+        self._is_leader = self._position.leader == info.rank
+        self._opened = ExitStack()
+        self.close = self._opened.close  # of what the node would have used: rank 0 lets the processes in instead
 
     def offer(self) -> dict[str, Any]:
         """What other processes need of this one; empty if it can have no tree barrier."""
-        position = self._position
-        if position.on_host > MAX_PROCESSES or not hasattr(select, "poll"):
+        if not hasattr(select, "poll"):
             return {}
-        if position.leader != self._info.rank:
-            return {"leader": position.leader}
+        if not self._is_leader:
+            return {"leader": self._position.leader}
         try:
-            self._pipes = Pipes.made()
-            self._opened.append(self._pipes.close)
+            self._pipes = self._opened.enter_context(closing(Pipes.made(self._position.on_host)))
             offer = self._pipes.offer()
-            if position.children:
+            if self._position.children:
                 find_token(self._info)  # without a token nothing listens
-                self._listener = listening(self._address, 0)
-                self._opened.append(self._listener.close)
+                self._listener = self._opened.enter_context(listening(self._address, 0))
                 offer["at"] = self._address, self._listener.getsockname()[1]
         except (OSError, XDeviceError):
             return {}
@@ -114,46 +78,45 @@ class BarrierSetup:
 
     def needs(self) -> tuple[int, ...]:
         """The ranks whose offers this process has to know."""
-        leader, parent = self._position.leader, self._position.parent
-        return (leader,) if parent is None or leader != self._info.rank else (leader, parent)
+        leader, _, parent, _ = self._position
+        return (leader,) if parent is None or not self._is_leader else (leader, parent)
 
     def node(self, offers: Any) -> Follower | Leader | None:
         """This process's node, from the offers of those ranks; ``None`` if it cannot have one."""
         try:
-            return self._joined(offers)
+            return self._joined(offers, time.monotonic() + HANDSHAKE)
         except (OSError, HandshakeError, XDeviceError, LookupError, TypeError, ValueError):
             return None
 
-    def _joined(self, offers: list[dict[str, Any]]) -> Follower | Leader:
-        position, deadline = self._position, time.monotonic() + HANDSHAKE
-        if position.leader != self._info.rank:
-            pipes = Pipes.opened(offers[0])
-            self._opened.append(pipes.close)
-            return Follower(pipes, self._channel)
-        parent: socket.socket | None = None
-        children: list[socket.socket] = []
-        if position.parent is not None:
-            host, port = offers[1]["at"]
-            parent = connected((host, port), find_token(self._info), deadline)
-            self._opened.append(parent.close)
-        if position.children:
-            children = accept_children(self._listener, find_token(self._info), len(position.children), deadline)
-            self._opened += [child.close for child in children]
-        return Leader(self._pipes, position.on_host - 1, parent, children, self._channel)
+    def _joined(self, offers: list[dict[str, Any]], deadline: float) -> Follower | Leader:
+        if not self._is_leader:
+            return Follower(self._opened.enter_context(closing(Pipes.opened(offers[0]))), self._channel)
+        parents: list[socket.socket] = []
+        for offer in offers[1:]:
+            host, port = offer["at"]
+            parents.append(self._opened.enter_context(connected((host, port), find_token(self._info), deadline)))
+        children = self._accepted(deadline) if self._position.children else []
+        return Leader(self._pipes, self._position.on_host - 1, parents, children, self._channel)
 
-    def close(self) -> None:
-        """Close everything: rank 0 lets the processes in instead."""
-        for close in self._opened:
-            close()
-
-
-PATIENCE = ANSWER / 3
-"""Seconds after which a process tells the coordinator that it waits: before it asks the others where they are."""
-
-LAST = "shutdown"
-"""The collective after which channels may close, which the coordinator must know."""
-
-Answer = dict[str, Any] | None
+    def _accepted(self, deadline: float) -> list[socket.socket]:
+        """Authenticated connections of the leaders below this one; `OSError` if not all have connected in time."""
+        found: list[socket.socket] = []
+        count, token = len(self._position.children), find_token(self._info)
+        with (
+            selectors.DefaultSelector() as selector,
+            closing(Acceptor(self._listener, token, count, selector)) as acceptor,
+        ):
+            while len(found) < count:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError("a leader has not connected")
+                for key, _ in selector.select(left):
+                    if not isinstance(key.fileobj, Connection):
+                        acceptor.accept()
+                    elif (child := acceptor.authenticated(key.fileobj)) is not None:
+                        found.append(self._opened.enter_context(child))
+                acceptor.drop_expired()
+        return found
 
 
 class Barrier:
@@ -171,6 +134,7 @@ class Barrier:
         """
         if not self._is_set_up:
             answer = self._set_up(timeout)
+            self._is_set_up = True
             if not answer or "entered" not in answer:
                 return answer
         if self._node is None:
@@ -184,11 +148,7 @@ class Barrier:
         self.channel.close()
 
     def _by_tree(self, node: Follower | Leader, fingerprint: Fingerprint, timeout: float) -> Answer:
-        told = False
-
         def tell() -> None:
-            nonlocal told
-            told = True
             self.channel.send(**Request(fingerprint, waited=first, number=node.number).message())
 
         def count() -> None:
@@ -198,12 +158,13 @@ class Barrier:
         first = min(PATIENCE, timeout / 4)
         wait = Wait(self.channel.fileno(), first, timeout + BARRIER_MARGIN, tell, count)
         try:
-            answer = node.enter(_digest(fingerprint), wait)
+            node.ask(_digest(fingerprint), wait)
+            may_enter = node.answer(wait)
         except InterruptedByRank0Error:
             return self.channel.receive(timeout)
-        if answer != ENTER:
+        if not may_enter:
             return self._by_rank_0(Request(fingerprint), timeout)
-        if told:
+        if wait.told:
             self.channel.send(passed=node.number)
         return {"entered": fingerprint.name}
 
@@ -221,10 +182,9 @@ class Barrier:
             ready = Request(Fingerprint("the setup of the barrier"), payload=node is not None)
             answer = self._by_rank_0(ready, timeout)
             if answer and answer.get("all_ready"):
-                self._node, self._is_set_up = node, True
+                self._node = node
                 return answer
         setup.close()
-        self._is_set_up = True
         return answer
 
 

@@ -11,38 +11,30 @@ from typing import Any, NoReturn
 from xdevice.distributed.process_info import OUR_LAUNCHER, ProcessInfo
 from xdevice.errors import DistributedError, DistributedTimeoutError
 
-WORST_BANDWIDTH = 10e6
-"""Bytes per second; a transfer at this rate has not failed, however long it takes."""
+PEER_FAILED = 75  # the exit status of a process that ends because another one has failed
 
+WORST_BANDWIDTH = 10e6  # bytes per second; a transfer at this rate has not failed, however long it takes
+
+# For a process to say where it is. The only number that is chosen: a busy host takes a second at most.
 ANSWER = 1.5
-"""For a process to say where it is. The only number that is chosen: a busy host takes a second at most."""
-
+# For rank 0 to tell the others that a process has raised; rank 0 may be waiting for answers.
 REPORT = ANSWER + 0.5
-"""For rank 0 to tell the others that a process has raised; rank 0 may be waiting for answers."""
-
+# For rank 0 to name the failed rank after a timeout: it asks every process and waits for the answers.
 DIAGNOSIS = 2 * ANSWER
-"""For rank 0 to name the failed rank after a timeout: it asks every process and waits for the answers."""
-
+# Added to the timeout in a barrier: rank 0 starts its clock later, by as much as it is busy.
 BARRIER_MARGIN = DIAGNOSIS + 2 * ANSWER
-"""Added to the timeout in a barrier: rank 0 starts its clock later, by as much as it is busy."""
-
+# For an engine to return by itself once a process has failed; the diagnosis comes first.
 LEAVING = DIAGNOSIS
-"""For an engine to return by itself once a process has failed; the diagnosis comes first."""
-
+# For the launcher to wait for the process that failed, after others have ended because of it.
 SETTLING = LEAVING + 1
-"""For the launcher to wait for the process that failed, after others have ended because of it."""
-
+# Between SIGTERM and SIGKILL: a process in an engine leaves it before it is killed.
 TERMINATION = LEAVING
-"""Between SIGTERM and SIGKILL: a process in an engine leaves it before it is killed."""
-
+# For frameworks to end in a process that has failed. By then a launcher has asked it to stop.
 LAST_RESORT = 2 * SETTLING + 2
-"""For frameworks to end in a process that has failed. By then a launcher has asked it to stop."""
-
+# For a process to end by SIGKILL; after that, one that hangs in a system call is left to the system.
 UNKILLABLE = LAST_RESORT
-"""For a process to end by SIGKILL; after that, one that hangs in a system call is left to the system."""
-
+# For a connection to authenticate itself, and as long again to send its join message.
 HANDSHAKE = 2 * ANSWER
-"""For a connection to authenticate itself, and as long again to send its join message."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,10 +53,6 @@ class Work:
 def transfer_seconds(size: int, world_size: int) -> float:
     """What so many bytes of each process take at `WORST_BANDWIDTH`: an engine may send those of all to each."""
     return size * world_size / WORST_BANDWIDTH
-
-
-PEER_FAILED = 75
-"""The exit status of a process that ends because another one has failed."""
 
 
 def error_of_rank(cls: type[DistributedError], message: str, rank: int | None) -> DistributedError:

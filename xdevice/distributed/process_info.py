@@ -12,13 +12,9 @@ from dataclasses import dataclass, field
 
 from xdevice.errors import ArgumentError, DistributedError
 
-FIRST_PORT, PORTS = 20_000, 10_000
-"""The range of ports that are derived from a job's name: below those that systems give to connections at random."""
-
-OUR_LAUNCHER = "xdevice launch"
-"""It waits for the failed process by itself; other launchers do not."""
-
+FIRST_PORT, PORTS = 20_000, 10_000  # of those derived from a job's name: below those given to connections at random
 LOCALHOST = "127.0.0.1"
+OUR_LAUNCHER = "xdevice launch"  # which waits for the failed process by itself; other launchers do not
 
 
 @dataclass(frozen=True)
@@ -36,7 +32,6 @@ class ProcessInfo:
 
 
 NO_LAUNCHER = ProcessInfo(0, 1, 0, LOCALHOST, 0, "no launcher")
-"""A process that was started by itself."""
 
 
 def block_size(world_size: int) -> int:
@@ -96,10 +91,8 @@ def process_info_in(env: Mapping[str, str]) -> ProcessInfo:
 def nodes_in(env: Mapping[str, str] = os.environ) -> Nodes | None:
     """The hosts that the variables name; ``None`` without such variables, `ArgumentError` where they are incomplete."""
     variables = _first_set(_NODES, env)
-    if not variables:
-        return None
-    found = _NODES[variables](env)
-    if found.node >= found.count:
+    found = _NODES[variables](env) if variables else None
+    if found is not None and found.node >= found.count:
         raise ArgumentError(f"{found.source} says node {found.node} of {found.count}; nodes count from 0")
     return found
 
@@ -115,11 +108,18 @@ def first_of(nodes: str) -> str:
     return "".join(part or "" for part in found.groups()) if found else ""
 
 
-# Processes
+Reader = Callable[[Mapping[str, str]], ProcessInfo]
 
 
-def _ours(env: Mapping[str, str]) -> ProcessInfo:
-    return _process(env, OUR_LAUNCHER, "XDEVICE_RANK XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK", "", 0)
+def _by_variables(launcher: str, names: str, one_host: str = "", jobs: str = "") -> Reader:
+    """For a launcher that tells no address: ``one_host`` is ``A=B``, true on one host; ``jobs`` name the job."""
+    variable, _, value = one_host.partition("=")
+
+    def read(env: Mapping[str, str]) -> ProcessInfo:
+        host = LOCALHOST if env.get(variable) == env.get(value, value) else ""
+        return _process(env, launcher, names, host, derived_port(next(filter(None, map(env.get, jobs.split())), "")))
+
+    return read
 
 
 def _torchrun(env: Mapping[str, str]) -> ProcessInfo:
@@ -138,31 +138,6 @@ def _paddle(env: Mapping[str, str]) -> ProcessInfo:
     names = "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM PADDLE_RANK_IN_NODE"
     host = LOCALHOST if on_one_host else first.rpartition(":")[0]
     return _process(env, "paddle.distributed.launch", names, host, derived_port(first))
-
-
-def _open_mpi(env: Mapping[str, str]) -> ProcessInfo:
-    names = "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK"
-    on_one_host = env.get("OMPI_COMM_WORLD_LOCAL_SIZE") == env["OMPI_COMM_WORLD_SIZE"]
-    job = env.get("PMIX_NAMESPACE") or env.get("OMPI_MCA_ess_base_jobid") or ""
-    return _process(env, "mpirun", names, LOCALHOST if on_one_host else "", derived_port(job))
-
-
-def _flux(env: Mapping[str, str]) -> ProcessInfo:
-    names = "FLUX_TASK_RANK FLUX_JOB_SIZE FLUX_TASK_LOCAL_ID"
-    host = LOCALHOST if env.get("FLUX_JOB_NNODES") == "1" else ""
-    return _process(env, "flux run", names, host, derived_port(env.get("FLUX_JOB_ID", "")))
-
-
-def _hydra(env: Mapping[str, str]) -> ProcessInfo:
-    host = LOCALHOST if env.get("MPI_LOCALNRANKS") == env["PMI_SIZE"] else ""
-    job = env.get("PMI_JOBID") or env.get("HYDRA_JOBID") or ""
-    return _process(env, "mpiexec", "PMI_RANK PMI_SIZE MPI_LOCALRANKID", host, derived_port(job))
-
-
-def _submitit(env: Mapping[str, str]) -> ProcessInfo:
-    # its executor for this host; on Slurm it uses srun, whose variables are there
-    names = "SUBMITIT_LOCAL_GLOBALID SUBMITIT_LOCAL_NTASKS SUBMITIT_LOCAL_LOCALID"
-    return _process(env, "submitit", names, LOCALHOST, derived_port(env.get("SUBMITIT_LOCAL_JOB_ID", "")))
 
 
 def _slurm(env: Mapping[str, str]) -> ProcessInfo:
@@ -194,14 +169,28 @@ def _kubernetes(env: Mapping[str, str]) -> ProcessInfo:
     return _process(env, "Kubernetes", "JOB_COMPLETION_INDEX XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK", "", 0)
 
 
-_LAUNCHERS: dict[str, Callable[[Mapping[str, str]], ProcessInfo]] = {
-    "XDEVICE_RANK": _ours,
+_LAUNCHERS: dict[str, Reader] = {
+    "XDEVICE_RANK": _by_variables(OUR_LAUNCHER, "XDEVICE_RANK XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK"),
     "RANK WORLD_SIZE": _torchrun,
     "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM": _paddle,
-    "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE": _open_mpi,
-    "FLUX_TASK_RANK FLUX_JOB_SIZE": _flux,  # which sets PMI_RANK, too
-    "PMI_RANK PMI_SIZE": _hydra,
-    "SUBMITIT_LOCAL_GLOBALID SUBMITIT_LOCAL_NTASKS": _submitit,
+    "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE": _by_variables(
+        "mpirun",
+        "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE=OMPI_COMM_WORLD_SIZE",
+        "PMIX_NAMESPACE OMPI_MCA_ess_base_jobid",
+    ),
+    "FLUX_TASK_RANK FLUX_JOB_SIZE": _by_variables(  # before Hydra: it sets PMI_RANK, too
+        "flux run", "FLUX_TASK_RANK FLUX_JOB_SIZE FLUX_TASK_LOCAL_ID", "FLUX_JOB_NNODES=1", "FLUX_JOB_ID"
+    ),
+    "PMI_RANK PMI_SIZE": _by_variables(
+        "mpiexec", "PMI_RANK PMI_SIZE MPI_LOCALRANKID", "MPI_LOCALNRANKS=PMI_SIZE", "PMI_JOBID HYDRA_JOBID"
+    ),
+    "SUBMITIT_LOCAL_GLOBALID SUBMITIT_LOCAL_NTASKS": _by_variables(  # on this host; on Slurm it uses srun
+        "submitit",
+        "SUBMITIT_LOCAL_GLOBALID SUBMITIT_LOCAL_NTASKS SUBMITIT_LOCAL_LOCALID",
+        "SUBMITIT_LOCAL_NTASKS=SUBMITIT_LOCAL_NTASKS",
+        "SUBMITIT_LOCAL_JOB_ID",
+    ),
     "SLURM_STEP_ID SLURM_PROCID SLURM_NTASKS": _slurm,  # without a step it is the batch script, a single process
     "PET_NNODES PET_NODE_RANK": _kubeflow,
     "JOB_COMPLETION_INDEX": _kubernetes,
@@ -229,9 +218,6 @@ def _beside_store(env: Mapping[str, str], prefix: str) -> int:
     """torchrun's own store listens at MASTER_PORT, and the ports beside it belong to any program."""
     host, port = env.get(f"{prefix}MASTER_ADDR", ""), env.get(f"{prefix}MASTER_PORT", "")
     return derived_port(f"{host}:{port}" if port else "")
-
-
-# Hosts
 
 
 def _skypilot_nodes(env: Mapping[str, str]) -> Nodes:

@@ -18,15 +18,14 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Any
 
-RECORD = struct.Struct("=I16s")
-"""What a process asks: the collective's number, and a digest of what it calls."""
-
-MAX_PROCESSES = 2048
-"""Processes of a host: their records and bytes fit into the 64 KiB of a pipe, so no write blocks."""
+RECORD = struct.Struct("=I16s")  # what a process asks: the collective's number, and a digest of what it calls
+MISMATCH = bytes(16)  # in place of a digest: the processes below do not ask for the same
+ENTER, ASK_RANK_0 = b"+", b"?"  # the root's answers
+MAX_PROCESSES = 2048  # of a host: their records and bytes fit into the 64 KiB of a pipe, so no write blocks
 
 
 class Pipes:
@@ -37,15 +36,14 @@ class Pipes:
         self._owned = owned
 
     @classmethod
-    def made(cls) -> Pipes:
-        """New pipes, in the leader; `OSError` if no descriptors are left."""
+    def made(cls, processes: int) -> Pipes:
+        """New pipes, in the leader of so many processes; `OSError` for too many, or if no descriptors are left."""
+        if processes > MAX_PROCESSES:
+            raise OSError("too many processes for one pipe")
         owned: list[int] = []
-        try:
+        with _closed_on_error(owned):
             for _ in range(3):
                 owned += os.pipe()
-        except OSError:
-            _close(owned)
-            raise
         readers, writers = owned[::2], owned[1::2]
         return cls([readers[0], *writers[1:]], owned)
 
@@ -58,15 +56,12 @@ class Pipes:
     def opened(cls, offer: dict[str, Any]) -> Pipes:
         """The pipes of the leader that has made this offer; `OSError` on another host, or in another container."""
         owned: list[int] = []
-        try:
+        with _closed_on_error(owned):
             for number, inode in zip(offer["pipes"], offer["inodes"], strict=True):
                 # read-write: opening does not wait for the other end, and a leader that ends leaves no end of file
                 owned.append(os.open(f"/proc/{offer['pid']:d}/fd/{number:d}", os.O_RDWR | os.O_NONBLOCK))
                 if os.fstat(owned[-1]).st_ino != inode:  # where a process has the same number in another container
                     raise OSError("another process's file")
-        except OSError:
-            _close(owned)
-            raise
         return cls(owned, owned)
 
     def answers(self, number: int) -> int:
@@ -74,20 +69,19 @@ class Pipes:
         return self._answers[number % 2]
 
     def close(self) -> None:
-        _close(self._owned)
+        while self._owned:
+            with suppress(OSError):
+                os.close(self._owned.pop())
 
 
-def _close(descriptors: list[int]) -> None:
-    while descriptors:
-        with suppress(OSError):
-            os.close(descriptors.pop())
-
-
-ENTER, ASK_RANK_0 = b"+", b"?"
-"""The root's answers."""
-
-MISMATCH = bytes(16)
-"""In place of a digest: the processes below do not ask for the same."""
+@contextmanager
+def _closed_on_error(descriptors: list[int]) -> Generator[None, None, None]:
+    try:
+        yield
+    except OSError:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
 
 
 class InterruptedByRank0Error(Exception):
@@ -103,22 +97,22 @@ class Wait:
     def __init__(
         self, channel: int, at_first: float, at_most: float, tell: Callable[[], None], count: Callable[[], None]
     ) -> None:
-        self._channel, self._tell, self.count = channel, tell, count
+        self._channel, self._tell, self.count, self.told = channel, tell, count, False
         began = time.monotonic()
-        self._ends = [began + at_most, began + at_first]
+        self._first, self._last = began + at_first, began + at_most
 
     def ready(self, descriptors: select.poll) -> list[int]:
         """The descriptors that can be read; `InterruptedByRank0Error` at a message of rank 0's, else `TimeoutError`."""
         while True:
-            left = self._ends[-1] - time.monotonic()
+            left = (self._last if self.told else self._first) - time.monotonic()
             found = [descriptor for descriptor, _ in descriptors.poll(max(0.0, 1000 * left))]
             if self._channel in found:
                 raise InterruptedByRank0Error
             if found:
                 return found
-            if len(self._ends) == 1:
+            if self.told:
                 raise TimeoutError
-            self._ends.pop()
+            self.told = True
             self._tell()
 
 
@@ -129,90 +123,77 @@ class Follower:
         self._pipes, self.number = pipes, 0
         self._polls = [_poll(channel, pipes.answers(number)) for number in range(2)]
 
-    def ask(self, digest: bytes) -> None:
+    def ask(self, digest: bytes, _: Wait) -> None:
         self.number += 1
         os.write(self._pipes.requests, RECORD.pack(self.number, digest))
 
-    def answer(self, wait: Wait) -> bytes:
-        """The root's answer, once it arrives."""
+    def answer(self, wait: Wait) -> bool:
+        """Whether all may enter: the root's answer, once it arrives."""
         while True:
             wait.ready(self._polls[self.number % 2])
             try:
-                return os.read(self._pipes.answers(self.number), 1)
+                return os.read(self._pipes.answers(self.number), 1) == ENTER
             except BlockingIOError:
                 continue
-
-    def enter(self, digest: bytes, wait: Wait) -> bytes:
-        self.ask(digest)
-        return self.answer(wait)
 
     def close(self) -> None:
         self._pipes.close()
 
 
 class Leader:
-    """The first process of its host: it collects requests from its host and from the leaders below, and answers."""
+    """The first process of its host: it collects requests from its host and from the leaders below, and answers.
+
+    ``parents`` is the connection to the leader above; empty at the root, which decides by itself.
+    """
 
     def __init__(
-        self, pipes: Pipes, others: int, parent: socket.socket | None, children: list[socket.socket], channel: int
+        self, pipes: Pipes, others: int, parents: list[socket.socket], children: list[socket.socket], channel: int
     ) -> None:
-        self._pipes, self._others, self._parent, self._children = pipes, others, parent, children
+        self._pipes, self._others, self._parents, self._children = pipes, others, parents, children
         self.number, self._decided = 0, b""
-        for one in [*children, *([parent] if parent is not None else [])]:
+        for one in (*children, *parents):
             one.setblocking(False)
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._due = {child.fileno(): RECORD.size for child in children}  # bytes of each in every collective
         if others:
             self._due[pipes.requests] = others * RECORD.size
         self._below = _poll(channel, *self._due)
-        self._above = _poll(channel, *([parent.fileno()] if parent is not None else []))
+        self._above = _poll(channel, *(parent.fileno() for parent in parents))
 
-    def gather(self, digest: bytes, wait: Wait) -> bytes:
-        """The digest that all below this leader ask for, this process included; `MISMATCH` if they differ."""
+    def ask(self, digest: bytes, wait: Wait) -> None:
+        """Ask the leader above for what all below this one ask for, once they have, this process included."""
         self.number += 1
         got, missing = dict.fromkeys(self._due, b""), set(self._due)
         while missing:
             for one in wait.ready(self._below):
-                part = self._read(one, max(1, self._due[one] - len(got[one])), self._below)
-                got[one] += part
+                got[one] += self._read(one, max(1, self._due[one] - len(got[one])), self._below)
                 if len(got[one]) >= self._due[one]:
                     missing.discard(one)
         own = RECORD.pack(self.number, digest)
         alike = all(records == own * (self._due[one] // RECORD.size) for one, records in got.items())
-        return digest if alike else MISMATCH
-
-    def ask(self, gathered: bytes) -> None:
-        """Ask the leader above for what was gathered; the root decides by itself."""
-        self._decided = ASK_RANK_0 if gathered == MISMATCH else ENTER
-        if self._parent is not None:
+        self._decided = ENTER if alike and digest != MISMATCH else ASK_RANK_0
+        for parent in self._parents:
             with suppress(OSError):  # it has gone, and the coordinator will say so
-                self._parent.send(RECORD.pack(self.number, gathered))
+                parent.send(own if alike else RECORD.pack(self.number, MISMATCH))
 
-    def answer(self, wait: Wait) -> bytes:
-        answer = self._decided if self._parent is None else b""
+    def answer(self, wait: Wait) -> bool:
+        """Whether all may enter: the root's answer, passed on to all below."""
+        answer = b"" if self._parents else self._decided
         while not answer:
             for one in wait.ready(self._above):
                 answer = self._read(one, 1, self._above)
-        return answer
-
-    def pass_on(self, answer: bytes) -> None:
+        if not self._parents and answer == ENTER:
+            wait.count()
         for child in self._children:
             with suppress(OSError):
                 child.send(answer)
         if self._others:
             os.write(self._pipes.answers(self.number), answer * self._others)
-
-    def enter(self, digest: bytes, wait: Wait) -> bytes:
-        self.ask(self.gather(digest, wait))
-        answer = self.answer(wait)
-        if self._parent is None and answer == ENTER:
-            wait.count()
-        self.pass_on(answer)
-        return answer
+        return answer == ENTER
 
     def close(self) -> None:
         self._pipes.close()
-        for one in (*self._children, *([self._parent] if self._parent is not None else [])):
+        for one in (*self._children, *self._parents):
             one.close()
 
     @staticmethod

@@ -98,7 +98,7 @@ def test_the_tree_has_every_leader_once():
 
 
 def test_pipes_of_another_process():
-    own = Pipes.made()
+    own = Pipes.made(2)
     opened = Pipes.opened(own.offer())
     os.write(opened.requests, RECORD.pack(1, b"d" * 16))
     assert os.read(own.requests, 100) == RECORD.pack(1, b"d" * 16)
