@@ -7,7 +7,6 @@ import socket
 import sys
 import threading
 import time
-import uuid
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -24,7 +23,7 @@ from xdevice.distributed.failures import (
     undiagnosed,
 )
 from xdevice.distributed.process_info import ProcessInfo
-from xdevice.distributed.rendezvous.joining import join, open_coordinator
+from xdevice.distributed.rendezvous.joining import join
 from xdevice.distributed.rendezvous.messages import Channel, Fingerprint
 from xdevice.errors import DistributedError, DistributedTimeoutError
 
@@ -39,22 +38,7 @@ class Membership:
         self._extra = 0.0  # seconds that other processes may take longer for the last work
         self.last = "nothing yet"
         self._reported = threading.Event()  # the failure of the job
-        joining = {
-            "rank": info.rank,
-            "world_size": info.world_size,
-            "local_rank": info.local_rank,
-            "pid": os.getpid(),
-            "id": uuid.uuid4().hex,
-            "name": socket.gethostname(),
-            **agreed,
-        }
-        self._coordinator = open_coordinator(info, joining, timeout) if info.rank == 0 else None
-        try:
-            channel, self._control, self.job = join(info, joining, timeout)
-        except BaseException:
-            if self._coordinator is not None:
-                self._coordinator.join(1)
-            raise
+        self._coordinator, channel, self._control, self.job = join(info, agreed, timeout)
         have_entered = self._coordinator.have_entered if self._coordinator else None
         self._barrier = Barrier(channel, info, self.job, have_entered)
         try:

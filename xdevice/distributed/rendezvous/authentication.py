@@ -33,11 +33,15 @@ from xdevice.distributed.process_info import ProcessInfo
 from xdevice.errors import ArgumentError, DistributedError
 from xdevice.kit.loopback import is_loopback
 
-TOKEN = "XDEVICE_TOKEN"
-"""The environment variable with the job's token."""
+TOKEN = "XDEVICE_TOKEN"  # the environment variable with the job's token
+SHORTEST = 16  # characters of a token: fewer could be guessed
 
-SHORTEST = 16
-"""Characters of a token: fewer could be guessed."""
+MAGIC = b"XDV1"
+NONCE = RESPONSE = 32
+CHALLENGE = len(MAGIC) + NONCE
+
+UNAUTHENTICATED = 64  # connections beyond the job's own that may wait for their handshake; one more closes the oldest
+_AT_ONCE = 64  # connections accepted before the processes of the job have their turn
 
 
 def new_token() -> str:
@@ -102,21 +106,12 @@ def _path(info: ProcessInfo) -> Path:
     return folder / str(info.port)
 
 
-MAGIC = b"XDV1"
-NONCE = RESPONSE = 32
-CHALLENGE = len(MAGIC) + NONCE
-
-
 class HandshakeError(Exception):
     """The other end is not rank 0 of this job."""
 
 
-class DisconnectedError(ConnectionError):
-    """Rank 0 has closed the connection; ``responded`` if it had been sent a response."""
-
-    def __init__(self, responded: bool) -> None:
-        super().__init__("it closed the connection")
-        self.responded = responded
+class RefusedError(ConnectionError):
+    """Rank 0 has closed the connection after this process's response."""
 
 
 def challenge() -> bytes:
@@ -127,14 +122,6 @@ def challenge() -> bytes:
 def response(token: bytes, role: bytes, process: bytes, rank_0: bytes) -> bytes:
     """The response of one end to the challenges of both."""
     return hmac.digest(token, role + b"\0" + process + rank_0, "sha256")
-
-
-def verified(token: bytes, theirs: bytes, ours: bytes) -> bytes | None:
-    """Rank 0's response to a challenge and a response; ``None`` if they do not prove knowledge of the token."""
-    process, given = theirs[:CHALLENGE], theirs[CHALLENGE:]
-    if hmac.compare_digest(given, response(token, b"process", process, ours)):
-        return response(token, b"rank 0", process, ours)
-    return None
 
 
 def connected(address: tuple[str, int], token: bytes, deadline: float) -> socket.socket:
@@ -151,7 +138,7 @@ def connected(address: tuple[str, int], token: bytes, deadline: float) -> socket
 def authenticate(connection: socket.socket, token: bytes, deadline: float) -> None:
     """Prove to rank 0 that this process is of the job, and have rank 0 prove it.
 
-    `HandshakeError` for another program or another token, `DisconnectedError` where the other end has closed, and
+    `HandshakeError` for another program or another token, `ConnectionError` where the other end has closed, and
     `TimeoutError` where it does not answer by the deadline, a time of `time.monotonic`.
     """
     ours = challenge()
@@ -177,14 +164,8 @@ def _received(connection: socket.socket, count: int, deadline: float, *, respond
         if not responded and not MAGIC.startswith(found[: len(MAGIC)]):
             break  # another program
     if not found:
-        raise DisconnectedError(responded)
+        raise (RefusedError if responded else ConnectionError)("it closed the connection")
     return found
-
-
-UNAUTHENTICATED = 64
-"""Connections, beyond those of the job itself, that may wait for their handshake; one more closes the oldest."""
-
-_AT_ONCE = 64  # connections accepted before the processes of the job have their turn
 
 
 class Connection:
@@ -245,19 +226,21 @@ class Acceptor:
         except OSError:
             received = b""
         connection.received += received
-        answer = None
-        if received and connection.received.startswith(MAGIC[: len(connection.received)]):
-            if len(connection.received) < CHALLENGE + RESPONSE:
-                return None
-            answer = verified(self._token, connection.received, connection.challenge)
-        if answer is None:
+        process, given = connection.received[:CHALLENGE], connection.received[CHALLENGE:]
+        is_ours = process.startswith(MAGIC[: len(process)])
+        if is_ours and received and len(given) < RESPONSE:
+            return None  # the rest is to come
+        if not is_ours or not hmac.compare_digest(given, self._response(b"process", connection)):
             self._drop(connection)
             return None
         self._forget(connection)
         connection.socket.setblocking(True)
         with suppress(OSError):  # it is closed, which reading will report
-            connection.socket.sendall(answer)
+            connection.socket.sendall(self._response(b"rank 0", connection))
         return connection.socket
+
+    def _response(self, role: bytes, connection: Connection) -> bytes:
+        return response(self._token, role, connection.received[:CHALLENGE], connection.challenge)
 
     def drop_expired(self) -> None:
         now = time.monotonic()

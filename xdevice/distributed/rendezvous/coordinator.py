@@ -60,7 +60,7 @@ class Coordinator(threading.Thread):
             if len(ready) > len(channels) + len(connections):  # the listener; after the connections that wait already
                 self._acceptor.accept()
             # control channels first: the reason for which a process ends comes before its end
-            for channel in sorted(channels, key=self._is_barrier):
+            for channel in sorted(channels, key=lambda channel: channel.is_barrier):
                 self._receive(channel)
             self._check_deadlines()
 
@@ -87,10 +87,6 @@ class Coordinator(threading.Thread):
         ends = [self.deadline, self._acceptor.next_deadline(), next(iter(self._unknown.values()), None)]
         times = [t for t in (*ends, *(t and t + ANSWER for t in (self.asked, expected))) if t]
         return max(0.0, min(times) - time.monotonic()) if times else None
-
-    def _is_barrier(self, channel: Channel) -> bool:
-        owner = self._owners.get(channel)
-        return owner is not None and owner.channels.get("barrier") is channel
 
     def _authenticate(self, connection: Connection) -> None:
         connected = self._acceptor.authenticated(connection)
@@ -120,7 +116,7 @@ class Coordinator(threading.Thread):
                 owner = self._join(channel, message)
                 if owner is None:
                     return
-            elif owner.channels.get("barrier") is channel:
+            elif channel.is_barrier:
                 self._at_barrier(owner, message)
             else:
                 self._controlled(owner, message)
@@ -130,8 +126,6 @@ class Coordinator(threading.Thread):
         self._unknown.pop(channel, None)
         self._selector.unregister(channel)
         channel.close()
-
-    # Rendezvous
 
     def _join(self, channel: Channel, message: JoinMessage) -> Peer | None:
         """The process at the other end, if it belongs to the job."""
@@ -149,6 +143,7 @@ class Coordinator(threading.Thread):
             return None
         peer = self.peers.setdefault(rank, Peer(message))
         peer.channels[kind], self._owners[channel] = channel, peer
+        channel.is_barrier = kind == "barrier"
         del self._unknown[channel]
         if len(self.peers) == self.world_size and all(len(p.channels) == 2 for p in self.peers.values()):
             self._begin()
@@ -163,8 +158,6 @@ class Coordinator(threading.Thread):
         joined = [self.peers[rank].joined for rank in range(self.world_size)]
         hosts, local_ranks = ([each[key] for each in joined] for key in ("host", "local_rank"))
         self._send_all("barrier", hosts=hosts, local_ranks=local_ranks, secret=token_hex(16))
-
-    # Collectives
 
     def _at_barrier(self, peer: Peer, message: dict[str, Any]) -> None:
         if self.failure is not None:
@@ -219,8 +212,6 @@ class Coordinator(threading.Thread):
         """All have entered; rank 0's main thread calls this where they have a tree barrier."""
         self.last, self.entered = name, self.entered + 1
 
-    # Failures
-
     def _controlled(self, peer: Peer, message: dict[str, Any]) -> None:
         if "where" in message:
             peer.answer(message)
@@ -248,8 +239,6 @@ class Coordinator(threading.Thread):
     def _own_last(self) -> list[Peer]:
         """All peers, rank 0 last: once its main thread goes on, it may keep this thread from running for a while."""
         return [self.peers[rank] for rank in sorted(self.peers, reverse=True)]
-
-    # Deadlines
 
     def _check_deadlines(self) -> None:
         now = time.monotonic()

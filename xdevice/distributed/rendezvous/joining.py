@@ -2,33 +2,57 @@
 
 import errno
 import os
+import socket
 import time
+import uuid
+from typing import Any
 
 from xdevice.contract import Job
 from xdevice.distributed.failures import BARRIER_MARGIN, error_of_rank, reported
 from xdevice.distributed.process_info import ProcessInfo, block
-from xdevice.distributed.rendezvous.authentication import (
-    TOKEN,
-    DisconnectedError,
-    HandshakeError,
-    connected,
-    create_token,
-    discard_token,
-    find_token,
-)
+from xdevice.distributed.rendezvous import authentication
 from xdevice.distributed.rendezvous.coordinator import Coordinator
 from xdevice.distributed.rendezvous.messages import Channel, JoinMessage
 from xdevice.distributed.rendezvous.ports import interface_with, listening, port_taken
 from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.kit.loopback import is_loopback
 
-_REFUSALS = 10
-"""So many failed handshakes mean a wrong token; a few may mean that too many connections came at once."""
+_REFUSALS = 10  # so many failed handshakes mean a wrong token; a few may mean that too many connections came at once
 
 
-def open_coordinator(info: ProcessInfo, joining: JoinMessage, timeout: float) -> Coordinator:
+def join(info: ProcessInfo, agreed: dict[str, Any], timeout: float) -> tuple[Coordinator | None, Channel, Channel, Job]:
+    """Rank 0's coordinator, the barrier channel, the control channel and the job, once all processes have joined."""
+    joining = {
+        **{name: getattr(info, name) for name in ("rank", "world_size", "local_rank")},
+        "pid": os.getpid(),
+        "id": uuid.uuid4().hex,
+        "name": socket.gethostname(),
+        **agreed,
+    }
+    coordinator = _opened(info, joining, timeout) if info.rank == 0 else None
+    deadline, channels = time.monotonic() + timeout, list[Channel]()
+    try:
+        for _ in range(2):
+            channels.append(_connected(info, timeout, deadline))
+        barrier, control = channels
+        own = os.environ.get("XDEVICE_HOST") or barrier.socket.getsockname()[0]
+        for channel, kind in ((barrier, "barrier"), (control, "control")):
+            channel.send(channel=kind, host=info.host if info.rank == 0 else own, **joining)
+        return coordinator, barrier, control, _joined(info, barrier, timeout, deadline)
+    except BaseException:
+        for channel in channels:
+            channel.close()
+        if coordinator is not None:
+            coordinator.join(1)
+        raise
+    finally:
+        if coordinator is not None:
+            authentication.discard_token(info)
+
+
+def _opened(info: ProcessInfo, joining: JoinMessage, timeout: float) -> Coordinator:
     """Rank 0's coordinator, which listens at the job's first port."""
-    token = create_token(info)
+    token = authentication.create_token(info)
     try:
         try:
             listener = listening(info.host, info.port)
@@ -43,40 +67,23 @@ def open_coordinator(info: ProcessInfo, joining: JoinMessage, timeout: float) ->
     return coordinator
 
 
-def join(info: ProcessInfo, joining: JoinMessage, timeout: float) -> tuple[Channel, Channel, Job]:
-    """The barrier channel, the control channel and the job, once all of its processes have joined."""
-    deadline = time.monotonic() + timeout
-    channels: list[Channel] = []
-    try:
-        for _ in range(2):
-            channels.append(_connected(info, timeout, deadline))
-        barrier, control = channels
-        return barrier, control, _joined(info, joining, barrier, control, deadline, timeout)
-    except BaseException:
-        for channel in channels:
-            channel.close()
-        raise
-    finally:
-        if info.rank == 0:
-            discard_token(info)
-
-
 def _connected(info: ProcessInfo, timeout: float, deadline: float) -> Channel:
     """A channel to rank 0 on which both ends have authenticated themselves."""
     pause, refused = 0.01, 0
     while True:
         try:
-            return Channel(connected((info.host, info.port), find_token(info), deadline))
-        except HandshakeError as error:
+            token = authentication.find_token(info)
+            return Channel(authentication.connected((info.host, info.port), token, deadline))
+        except authentication.HandshakeError as error:
             hint = "choose another port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"
             raise DistributedError(f"what answers at {info.host}:{info.port} {error}; {hint}") from error
         except OSError as error:  # rank 0 does not listen yet, or too many connections have come at once
             if error.errno in (errno.EMFILE, errno.ENFILE):  # waiting does not help
                 why = f"rank {info.rank} cannot connect to rank 0: {error.strerror}; raise the limit with ulimit -n"
                 raise error_of_rank(DistributedError, why, info.rank) from error
-            refused += isinstance(error, DisconnectedError) and error.responded
+            refused += isinstance(error, authentication.RefusedError)
             if refused == _REFUSALS:
-                hint = f"give all processes of the job the same {TOKEN}"
+                hint = f"give all processes of the job the same {authentication.TOKEN}"
                 message = f"rank 0 (at {info.host}:{info.port}) does not accept this process's token; {hint}"
                 raise error_of_rank(DistributedError, message, 0) from error
             if time.monotonic() + pause > deadline:
@@ -85,12 +92,8 @@ def _connected(info: ProcessInfo, timeout: float, deadline: float) -> Channel:
             pause = min(0.5, pause * 1.5)
 
 
-def _joined(  # noqa: PLR0913, PLR0917  (one call, of what `join` has)
-    info: ProcessInfo, joining: JoinMessage, barrier: Channel, control: Channel, deadline: float, timeout: float
-) -> Job:
-    own = os.environ.get("XDEVICE_HOST") or barrier.socket.getsockname()[0]
-    for channel, kind in ((barrier, "barrier"), (control, "control")):
-        channel.send(channel=kind, host=info.host if info.rank == 0 else own, **joining)
+def _joined(info: ProcessInfo, barrier: Channel, timeout: float, deadline: float) -> Job:
+    """The job, of which rank 0 tells each process when all have joined."""
     try:
         answer = barrier.receive(max(1.0, deadline - time.monotonic()) + BARRIER_MARGIN)
     except TimeoutError as error:
@@ -100,8 +103,7 @@ def _joined(  # noqa: PLR0913, PLR0917  (one call, of what `join` has)
         raise error_of_rank(DistributedError, f"rank 0 (at {info.host}:{info.port}) {why}", 0)
     if "hosts" not in answer:
         raise reported(answer)
-    hosts = tuple(answer["hosts"])
-    local_ranks = tuple(answer["local_ranks"])
+    hosts, local_ranks = tuple(answer["hosts"]), tuple(answer["local_ranks"])
     place = info.rank, info.world_size, info.local_rank
     found_at = interface_with(hosts[info.rank])
     return Job(*place, hosts, local_ranks, info.port, found_at, str(answer["secret"]), info.trusts_network)

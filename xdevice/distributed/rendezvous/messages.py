@@ -13,10 +13,12 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any
 
-LONGEST = 1 << 20
-"""Bytes of a message; a connection that sends more is closed."""
+JoinMessage = dict[str, Any]  # what a process says of itself when it joins, once on each of its two channels
+_JOIN_TYPES = {"channel": str, "rank": int, "local_rank": int, "pid": int, "id": str, "host": str, "name": str}
 
-_AT_ONCE = 1 << 16
+_LONGEST = 1 << 20  # bytes of a message; a connection that sends more is closed
+_LONGEST_TEXT = 30_000  # characters of descriptions of tensors; longer ones are compared by their digest
+_AT_ONCE = 1 << 16  # bytes that are read
 
 
 class Channel:
@@ -24,6 +26,7 @@ class Channel:
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
+        self.is_barrier = False  # at rank 0, once the process at the other end has said so
         self._rest = bytearray()  # the beginning of a message that is not complete
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -43,7 +46,7 @@ class Channel:
             raise
         except OSError:
             return None
-        if not received or len(self._rest) + len(received) > LONGEST + _AT_ONCE:
+        if not received or len(self._rest) + len(received) > _LONGEST + _AT_ONCE:
             return None
         # search only the new bytes: a message that arrives in many pieces is not copied with each
         whole, end, rest = received.rpartition(b"\n")
@@ -75,15 +78,6 @@ def parsed(text: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-JoinMessage = dict[str, Any]
-"""What a process says of itself when it joins, once on each of its two channels."""
-
-_JOIN_TYPES = {"channel": str, "rank": int, "local_rank": int, "pid": int, "id": str, "host": str, "name": str}
-
-LONGEST = 30_000
-"""Characters of descriptions that all processes compare; longer ones are compared by their digest."""
-
-
 def is_join_message(message: dict[str, Any]) -> bool:
     typed = all(type(message.get(key)) is kind for key, kind in _JOIN_TYPES.items())
     return typed and message["channel"] in ("barrier", "control")
@@ -101,7 +95,7 @@ class Fingerprint:
     @classmethod
     def of(cls, name: str, tensors: Sequence[str]) -> Fingerprint:
         text = json.dumps(tensors)
-        if len(text) <= LONGEST:
+        if len(text) <= _LONGEST_TEXT:
             return cls(name, len(tensors), tuple(tensors))
         return cls(name, len(tensors), digest=blake2b(text.encode(), digest_size=16).hexdigest())
 
@@ -109,12 +103,12 @@ class Fingerprint:
     def read(cls, message: dict[str, Any]) -> Fingerprint:
         """The fingerprint in a message; `UNREADABLE`, which no other process has, if there is none."""
         match message.get("enter"):
-            case {"name": str(name), "count": int(count), "tensors": [*texts], "digest": str(digest)}:
-                if all(isinstance(text, str) for text in texts):
-                    return cls(name, count, tuple(texts), digest)
+            case {"name": str(name), "count": int(count), "tensors": [*texts], "digest": str(digest)} if all(
+                isinstance(text, str) for text in texts
+            ):
+                return cls(name, count, tuple(texts), digest)
             case _:
-                pass
-        return UNREADABLE
+                return UNREADABLE
 
     def difference(self, zero: Fingerprint) -> str:
         """How this differs from rank 0's, as the end of a sentence about the process."""
@@ -138,14 +132,10 @@ class Request:
     """A process waits to enter a collective."""
 
     fingerprint: Fingerprint
-    waited: float = 0.0
-    """Seconds for which it has waited."""
-    number: int = 0
-    """Of the collective, where the tree barrier is in use and rank 0 is only told that a process waits; else 0."""
-    payload: Any = None
-    """What other processes are to be told, during barrier setup; true if the setup goes well here."""
-    payloads_of: tuple[int, ...] = ()
-    """The ranks whose payloads it is to be told."""
+    waited: float = 0.0  # seconds
+    number: int = 0  # of the collective, where rank 0 is only told that a process waits in a tree barrier
+    payload: Any = None  # what other processes are to be told, during barrier setup; true if it goes well here
+    payloads_of: tuple[int, ...] = ()  # the ranks whose payloads it is to be told
 
     @property
     def name(self) -> str:
@@ -155,12 +145,12 @@ class Request:
     def read(cls, message: dict[str, Any]) -> Request:
         """The request in a message; an unreadable one if the message contains anything else."""
         match {"waited": 0.0, "number": 0, "payloads_of": [], **message}:
-            case {"waited": int() | float() as waited, "number": int(number), "payloads_of": [*ranks]}:
-                if all(isinstance(rank, int) for rank in ranks):
-                    return cls(Fingerprint.read(message), waited, number, message.get("payload"), tuple(ranks))
+            case {"waited": int() | float() as waited, "number": int(number), "payloads_of": [*ranks]} if all(
+                isinstance(rank, int) for rank in ranks
+            ):
+                return cls(Fingerprint.read(message), waited, number, message.get("payload"), tuple(ranks))
             case _:
-                pass
-        return cls(UNREADABLE)
+                return cls(UNREADABLE)
 
     def message(self) -> dict[str, Any]:
         fields = ("waited", "number", "payload", "payloads_of")

@@ -12,8 +12,7 @@ _MUST_AGREE = {
     "backend": "backend",
     "engine": "engine",
     "version": "xdevice version",
-}
-"""What all processes must agree on, and the words for it."""
+}  # on which all processes must agree, with the words for it
 
 
 class Peer:
