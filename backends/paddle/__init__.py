@@ -10,10 +10,10 @@ import os
 import sys
 import threading
 import warnings
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Any
 
-from xdevice.backends.paddle.virtual import plug_in
+from xdevice.backends.paddle import virtual
 from xdevice.kit import virtual_request
 
 CANNOT: dict[str, str] = {
@@ -29,24 +29,20 @@ GPU_BUILD = "install paddlepaddle-gpu in place of paddlepaddle; its install page
 
 
 def _import_safely() -> None:
-    # PaddlePaddle 3.3.1 segfaults on import after TensorFlow 2.21: it binds to TensorFlow's copies of symbols that
-    # both libraries export. RTLD_DEEPBIND makes it prefer its own. No upstream issue is known;
-    # a test in tests/quirks/test_paddle.py fails when this is no longer needed.
-    crashes = "tensorflow" in sys.modules and hasattr(os, "RTLD_DEEPBIND")
-    flags = sys.getdlopenflags() if crashes else 0
     before = "paddle" in sys.modules
     number = 0 if before else virtual_request.visible()
-    if crashes:
-        sys.setdlopenflags(os.RTLD_NOW | os.RTLD_DEEPBIND)
-    try:
-        virtual = plug_in.in_place(number, virtual_request.current().force) if number else nullcontext()
-        with warnings.catch_warnings(), virtual:
-            # PaddlePaddle 3.3.1 looks for a compiler cache on every import and warns that there is none
-            warnings.filterwarnings("ignore", "No ccache found", UserWarning)
-            import paddle as paddle
-    finally:
-        if crashes:
-            sys.setdlopenflags(flags)
+    with ExitStack() as stack, warnings.catch_warnings():
+        # PaddlePaddle 3.3.1 segfaults on import after TensorFlow 2.21: it binds to TensorFlow's copies of symbols that
+        # both libraries export. RTLD_DEEPBIND makes it prefer its own. No upstream issue is known;
+        # a test in tests/quirks/test_paddle.py fails when this is no longer needed.
+        if "tensorflow" in sys.modules and hasattr(os, "RTLD_DEEPBIND"):
+            stack.callback(sys.setdlopenflags, sys.getdlopenflags())
+            sys.setdlopenflags(os.RTLD_NOW | os.RTLD_DEEPBIND)
+        if number:
+            stack.enter_context(virtual.in_place(number, virtual_request.current().force))
+        # PaddlePaddle 3.3.1 looks for a compiler cache on every import and warns that there is none
+        warnings.filterwarnings("ignore", "No ccache found", UserWarning)
+        import paddle as paddle
     if not before:
         _stay_dynamic()
     if not hasattr(paddle, "signbit"):

@@ -17,10 +17,8 @@ from typing import Any
 import paddle
 from paddle.io.dataloader import dataloader_iter
 
-from xdevice.backends.paddle import hardware
-from xdevice.backends.paddle.mixing import calls, mixture
+from xdevice.backends.paddle import hardware, mixing, virtual
 from xdevice.backends.paddle.placement import device_of
-from xdevice.backends.paddle.virtual import plug_in
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
 from xdevice.kit.private_names import replaced
@@ -30,7 +28,6 @@ _HOST = Device("cpu", 0)
 _COUNT = 8  # bytes: an int64
 _WAIT = {"masked_select", "nonzero", "unique", "unique_consecutive"}
 """Operations whose result has a size that the GPU counts."""
-_COPYING = frozenset(calls.COPYING.values())
 _INDEXING = {"getitem", "setitem"}
 _LIBRARIES = {"paddle", "xdevice", "contextlib", "functools", "decorator"}
 _REPAIRS = "xdevice.backends.paddle.virtual.repairs"  # their copies are none of a GPU's
@@ -39,16 +36,16 @@ _REPAIRS = "xdevice.backends.paddle.virtual.repairs"  # their copies are none of
 @contextmanager
 def watch(watcher: Watcher) -> Generator[None]:
     told = _Told(watcher)
-    with calls.looking(told.look), ExitStack() as stack:
+    with mixing.looking(told.look), ExitStack() as stack:
         for owner, name, make in list(_replacements(told, watcher)):
             stack.enter_context(replaced(owner, name, make))
-        plug_in.watch_copies(told.see)
-        atexit.register(plug_in.watch_copies, None)
+        virtual.watch_copies(told.see)
+        atexit.register(virtual.watch_copies, None)
         try:
             yield
         finally:
-            plug_in.watch_copies(None)
-            atexit.unregister(plug_in.watch_copies)
+            virtual.watch_copies(None)
+            atexit.unregister(virtual.watch_copies)
 
 
 def unseen() -> Iterable[str]:
@@ -76,7 +73,7 @@ class _Told:
             if frame is None:
                 self._not_loaded = error
             else:
-                calls.refuse(error, frame)
+                mixing.refuse(error, frame)
             return 0
         return 1
 
@@ -104,7 +101,7 @@ class _Told:
             self._fetch("copy", name, given[0], _nbytes(given[0]) if name == "numpy" else given[0].element_size())
         elif name == "copy_to" and not hardware.virtual.number:
             self._tell("copy", name, given[0], device_of(given[0]), hardware.as_device(given[1]))
-        elif found := mixture(name, given):
+        elif found := mixing.mixture(name, given):
             on_gpus = [place for _, place in found if place.kind != "cpu"]
             target = found[0][1] if name in _INDEXING else on_gpus[-1]
             for tensor, place in found:
@@ -123,18 +120,18 @@ class _Told:
 def _copy(frame: FrameType | None, nbytes: int, source: Device, target: Device) -> Copy | None:
     """What the library copies in this frame; None for what only a virtual GPU does."""
     around: list[tuple[str, tuple[Any, ...]]] = []
-    for each in calls.frames_of(frame):
+    for each in mixing.frames_of(frame):
         module: str = each.f_globals.get("__name__", "")
         if module == _REPAIRS:
             return None
         if module.partition(".")[0] not in _LIBRARIES:
             break
-        call = calls.call_of(each)
+        call = mixing.call_of(each)
         if call:
             around.append(call)
     args: tuple[Any, ...] = ()
     name, args = around[0] if around else ("copy", args)
-    if name.startswith(calls.LEGACY):
+    if name.startswith(mixing.LEGACY):
         return None
     if name == "numpy":  # it copies what was allocated
         nbytes = _nbytes(args[0])
@@ -144,9 +141,9 @@ def _copy(frame: FrameType | None, nbytes: int, source: Device, target: Device) 
 
 def _kind(names: list[str], target: Device) -> Kind:
     """What a copy is for, by the calls around it."""
-    if not set(calls.BACKWARD).isdisjoint(names):
+    if not set(mixing.BACKWARD).isdisjoint(names):
         return "gradient"
-    if not names or names[0] in _COPYING:
+    if not names or names[0] in mixing.COPIES:
         return "copy"
     if target is _HOST:
         return "number"

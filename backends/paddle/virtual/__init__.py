@@ -1,14 +1,95 @@
-"""Virtual GPUs under PaddlePaddle: a custom device, ``vgpu``, from a plug-in that is compiled here.
+"""Virtual GPUs under PaddlePaddle: a custom device, ``vgpu``, from a plug-in that is compiled at the first use.
 
-PaddlePaddle loads plug-ins only while it is imported, so the adapter's ``__init__.py`` uses `plug_in` first; nothing
+PaddlePaddle loads plug-ins only while it is imported, so the adapter's ``__init__.py`` uses `in_place` first; nothing
 here imports PaddlePaddle before `enable` is called. The device has no kernels of its own: PaddlePaddle uses the CPU's.
 """
 
-from xdevice.backends.paddle.virtual import plug_in
-from xdevice.errors import VirtualDeviceError
+import ctypes
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from xdevice.errors import NotSupportedError, VirtualDeviceError
+from xdevice.kit import plugins, virtual_memory
+from xdevice.kit.environment import environment
 from xdevice.kit.private_names import check
 
-recipe = plug_in.recipe
+_WATCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)
+_loaded: list[ctypes.CDLL] = []
+_watch = _WATCH()
+_LOG = "GLOG_minloglevel"  # from which level on PaddlePaddle's library logs
+
+
+@contextmanager
+def in_place(n: int, force: bool) -> Generator[None]:
+    """A context in which importing PaddlePaddle provides n virtual GPUs; the environment is restored afterwards."""
+    theirs = os.environ.get("CUSTOM_DEVICE_ROOT")
+    if theirs and not force:
+        raise VirtualDeviceError(
+            f"{n} virtual GPUs were asked for, but CUSTOM_DEVICE_ROOT={theirs} has devices of its own for paddle; "
+            f"unset it, or hide them with virtual_gpus({n}, force=True)"
+        )
+    path = plugins.library(recipe())
+    settings = {
+        "CUSTOM_DEVICE_ROOT": str(path.parent),
+        "XDEVICE_PADDLE_VIRTUAL_GPUS": str(n),
+        "XDEVICE_PADDLE_VIRTUAL_MEMORY": str(virtual_memory.limit() or 0),
+        "FLAGS_enable_api_kernel_fallback": "1",  # to the CPU's kernels: there are no others
+        "FLAGS_use_stride_kernel": "0",  # only CPU kernels support views (PaddlePaddle 3.0 and 3.3.1)
+        _LOG: os.environ.get(_LOG, "1"),  # otherwise it logs each step of loading
+    }
+    try:  # first, and for all to see: it defines symbols that are to be found before PaddlePaddle's own
+        _loaded.append(ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL))
+    except OSError as error:
+        raise NotSupportedError(
+            f"virtual GPUs under paddle were compiled, and cannot be loaded: {error}; delete {path.parent.parent}, and "
+            "compile them on this machine"
+        ) from error
+    with environment(settings):
+        yield
+
+
+def watch_copies(see: Callable[[int, int, int, int], int] | None) -> None:
+    """Give it every copy before it is made: source, target, bytes, address; -1 is the host. 0 forbids it."""
+    global _watch
+    watch = _WATCH(see) if see else _WATCH()
+    for library in _loaded:
+        library.WatchCopies(watch)
+    _watch = watch  # kept as long as it is called
+
+
+def recipe() -> plugins.Recipe:
+    """What the plug-in is compiled from. PaddlePaddle looks at all files in its folder."""
+    if sys.platform != "linux":
+        raise NotSupportedError(
+            f"virtual GPUs under paddle are a plug-in that is built on Linux only, and this is {platform.system()}; "
+            "choose another framework with use('torch')"
+        )
+    spec = find_spec("paddle")  # does not import it
+    assert spec is not None and spec.submodule_search_locations
+    package = Path(next(iter(spec.submodule_search_locations)))
+    version = re.search(r"full_version *= *'(\d+\.\d+)", (package / "version" / "__init__.py").read_text())
+    return plugins.Recipe(
+        name="xdevice_virtual_gpu",
+        purpose=f"virtual GPUs for paddle {version[1] if version else ''}",
+        source=Path(__file__).with_name("virtual_gpu.cc"),
+        key=key(package),
+        standard="c++17",
+        include=(package / "include",),
+    )
+
+
+def key(package: Path) -> str:
+    """What the plug-in is compiled for: a version and commit of PaddlePaddle, whose tensors it constructs."""
+    header = package / "include" / "paddle" / "phi" / "backends" / "device_ext.h"
+    if not header.is_file():
+        raise NotSupportedError("this paddle has no header for devices (device_ext.h); install paddlepaddle>=3.0")
+    return f"paddle\n{(package / 'version' / '__init__.py').read_text()}\n{header.read_text()}"
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:

@@ -14,6 +14,8 @@ what a layer of `paddle.jit.load` returns.
 
 import os
 import sys
+import time
+from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -23,11 +25,11 @@ from paddle.base import core as _core
 
 from xdevice.backends.paddle.hardware import WORD
 from xdevice.backends.paddle.private_names import in_place_of
-from xdevice.backends.paddle.virtual import streams
 from xdevice.kit import virtual_memory
 
 core: Any = _core
 _device: Any = import_module("paddle.device")
+_names = _device.set_device.__globals__  # those of paddle.device in sys.modules are not what its functions read
 _framework: Any = import_module("paddle.base.framework")
 
 _CHOOSE = {
@@ -37,7 +39,15 @@ _CHOOSE = {
 }
 """Of PaddlePaddle's modules, those that only choose a device; all of ``paddle.distributed`` does, too."""
 
-_CAPABILITY = 8, 0  # automatic mixed precision asks for 8.0 for bfloat16
+_FLAGS: dict[str, Any] = {
+    **dict.fromkeys(("cudnn_deterministic", "cudnn_exhaustive_search", "cudnn_batchnorm_spatial_persistent"), False),
+    **dict.fromkeys(("enable_cublas_tensor_op_math", "gemm_use_half_precision_compute_type"), False),
+    "selected_gpus": "", "sync_nccl_allreduce": True, "nccl_blocking_wait": False, "embedding_deterministic": 0,
+    "conv_workspace_size_limit": 512, "cudnn_exhaustive_search_times": -1,
+}  # fmt: skip
+"""What only builds with CUDA have, with its default. The values change nothing on virtual GPUs."""
+
+_FALLBACK = "FLAGS_enable_api_kernel_fallback"  # it stays on: all that virtual GPUs have is the CPU's kernels
 
 
 class _gpuDeviceProperties(NamedTuple):  # noqa: N801  (Paddle's name, which its repr shows)
@@ -54,19 +64,15 @@ def start(n: int) -> None:
     _describe_places()
     _answer_about_the_build()
     _count(n)
-    _describe(memory())
+    _describe(virtual_memory.limit() or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     tensor: Any = paddle.Tensor
     tensor._place_str = property(lambda self: str(self.place))  # which printing a tensor shows
-    streams.start(core)
+    _make_streams()
+    _framework._global_flags_ = _Flags(_framework._global_flags_)
     _let_nccl_be_gloo()
     _run_static_graphs_on_the_cpu()
     import_module("paddle.device.cuda.graphs").CoreCUDAGraph = None  # type: ignore[attr-defined, unused-ignore]
     paddle.device.set_device("gpu:0")
-
-
-def memory() -> int:
-    """The bytes of each virtual GPU: the limit that is asked for, or the host's."""
-    return virtual_memory.limit() or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _is_inner() -> bool:
@@ -94,16 +100,18 @@ _word: Any = core.Place.custom_device_type
 _index: Any = core.Place.custom_device_id
 
 
+def _finding(base: Any, is_ours: Callable[[Any], bool]) -> Any:
+    """The metaclass of a class that finds what the library makes of its base, too."""
+
+    class Meta(type(base)):  # type: ignore[misc]  # known at run time
+        def __instancecheck__(cls, value: Any) -> bool:  # pyright: ignore[reportSelfClsParameterName]  # of a metaclass
+            return type(value) is cls or (isinstance(value, base) and is_ours(value))
+
+    return Meta
+
+
 def _make_places(n: int) -> None:
-    custom: Any = core.CustomPlace
-
-    class Meta(type(custom)):  # type: ignore[misc]  # known at run time
-        """Finds the places that the library makes, too."""
-
-        def __instancecheck__(cls, place: Any) -> bool:  # pyright: ignore[reportSelfClsParameterName]  # of a metaclass
-            return type(place) is cls or (isinstance(place, custom) and _is_ours(place))
-
-    class CUDAPlace(custom, metaclass=Meta):  # type: ignore[misc]  # likewise
+    class CUDAPlace(core.CustomPlace, metaclass=_finding(core.CustomPlace, _is_ours)):  # type: ignore[misc]  # likewise
         def __init__(self, index: int) -> None:
             if not 0 <= index < n:
                 raise ValueError(
@@ -154,7 +162,6 @@ def _answer_about_the_build() -> None:
 
     for old in {_framework.is_compiled_with_cuda, core.is_compiled_with_cuda}:
         _replace(old, is_compiled_with_cuda)
-    core.is_compiled_with_cuda = is_compiled_with_cuda
     _replace(custom, get_all_custom_device_type)
 
 
@@ -184,14 +191,16 @@ def current() -> int:
     return _index(place) if isinstance(place, core.CUDAPlace) else 0
 
 
-def _count(n: int) -> None:
-    def synchronize(index: int) -> None:
-        core._synchronize_custom_device(WORD, current() if index < 0 else index)
+def _chosen(index: int) -> int:
+    return current() if index < 0 else index
 
+
+def _count(n: int) -> None:
     core.get_cuda_device_count = lambda: n
     core.get_cuda_current_device_id = current
     core.cuda_empty_cache = lambda: None
-    core._device_synchronize = core._cuda_synchronize = synchronize
+    core._device_synchronize = lambda index: core._synchronize_custom_device(WORD, _chosen(index))
+    core._cuda_synchronize = core._device_synchronize
     core.default_cuda_generator = lambda index: core.default_custom_device_generator(core.CUDAPlace(index))
     core.get_all_device_type = lambda: ["cpu", "gpu"]
     core.get_available_device = lambda: ["cpu", *(f"gpu:{i}" for i in range(n))]
@@ -205,16 +214,83 @@ def _describe(total: int) -> None:
     def get_device_properties(properties: Any, *args: Any) -> Any:
         if len(args) == 1 or args[0] in (WORD, "gpu"):
             core.CUDAPlace(max(args[-1], 0))  # raises where there is no such GPU; -1 is the current one
-            return _gpuDeviceProperties("xdevice virtual GPU", *_CAPABILITY, total, 1)
+            return _gpuDeviceProperties("xdevice virtual GPU", 8, 0, total, 1)  # of 8.0 AMP asks for bfloat16
         return properties(*args)
 
     core.gpu_memory_available = lambda *_: total
     cuda: Any = sys.modules["paddle.device.cuda"]
-    # paddle.device in sys.modules is not the object whose globals its functions read
-    names = _device.set_device.__globals__
     used, reset = ("memory_allocated", "memory_reserved"), ("reset_max_memory_allocated", "reset_max_memory_reserved")
     for word in (*used, *(f"max_{word}" for word in used), *reset, "empty_cache", "device_count"):
         if hasattr(cuda, word):
-            names[word] = getattr(cuda, word)
-            setattr(paddle.device, word, names[word])
-    names["_get_device_properties"] = cuda.get_device_properties
+            _names[word] = getattr(cuda, word)
+            setattr(paddle.device, word, _names[word])
+    _names["_get_device_properties"] = cuda.get_device_properties
+
+
+class _Flags:
+    """PaddlePaddle's flags, and those that its build lacks."""
+
+    def __init__(self, known: Any) -> None:
+        more = {f"FLAGS_{name}": value for name, value in _FLAGS.items()}
+        self._known = known
+        self._more = {name: value for name, value in more.items() if not known.is_public(name)} | {_FALLBACK: True}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._known, name)
+
+    def is_public(self, name: str) -> bool:
+        return name in self._more or bool(self._known.is_public(name))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._more or name in self._known
+
+    def __getitem__(self, name: str) -> Any:
+        return self._more[name] if name in self._more else self._known[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        (self._more if name in self._more else self._known)[name] = value
+
+    def update_linked_vars(self, name: str, value: str) -> None:
+        if f"FLAGS_{name}" not in self._more:
+            self._known.update_linked_vars(name, value)
+
+
+def _make_streams() -> None:
+    stream = core.CustomDeviceStream
+
+    class Stream(stream, metaclass=_finding(stream, lambda _: True)):  # type: ignore[misc]  # known at run time
+        def __init__(self, device: Any = None, priority: int = 2, *_: Any) -> None:
+            if not isinstance(device, core.CUDAPlace):
+                device = core.CUDAPlace(current() if device is None else int(device))
+            super().__init__(device, priority=priority)
+
+    class Event(core.CustomDeviceEvent):  # type: ignore[misc]  # likewise
+        """All work is done when it is asked for, so the time is the host's."""
+
+        def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+            super().__init__(core.CUDAPlace(current()), enable_timing, blocking, interprocess)
+
+        def record(self, stream: Any = None) -> None:
+            self.at = time.perf_counter()
+
+        def elapsed_time(self, end: Any) -> float:
+            return float(end.at - self.at) * 1e3
+
+        def query(self) -> bool:
+            return True
+
+    def create_stream(device_id: Any = None, priority: int = 2, **_: Any) -> Any:
+        return Stream(device_id, priority)
+
+    def create_event(enable_timing: bool = False, blocking: bool = False, **_: Any) -> Any:
+        return Event(enable_timing, blocking)
+
+    def set_current(stream: Any) -> Any:
+        return core._set_current_custom_device_stream(WORD, stream.place.get_device_id(), stream)
+
+    cuda: Any = sys.modules["paddle.device.cuda"]
+    cuda.Stream, cuda.Event = Stream, Event
+    cuda.create_stream = _names["_create_stream_base"] = create_stream
+    cuda.create_event = _names["_create_event_base"] = create_event
+    core._get_current_stream = lambda index: core._get_current_custom_device_stream(WORD, _chosen(index))
+    core._set_current_stream = set_current

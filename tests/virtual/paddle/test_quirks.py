@@ -12,7 +12,7 @@ import pytest
 
 import xdevice
 from xdevice import cpu, device_of, gpu, ones, strict, to_device, to_numpy
-from xdevice.backends.paddle.virtual import plug_in
+from xdevice.backends.paddle import virtual
 
 paddle = xdevice.backend("paddle").framework
 nn, functional = paddle.nn, paddle.nn.functional
@@ -485,14 +485,14 @@ def test_a_plug_in_that_cannot_be_loaded_is_an_error_of_ours(tmp_path):
 
 def test_another_build_of_paddle_gets_a_plug_in_of_its_own(tmp_path):
     package = Path(paddle.__file__).parent
-    ours, header = plug_in.key(package), "include/paddle/phi/backends/device_ext.h"
+    ours, header = virtual.key(package), "include/paddle/phi/backends/device_ext.h"
     for name in (header, "version/__init__.py"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text((package / name).read_text())
-    assert plug_in.key(tmp_path) == ours
+    assert virtual.key(tmp_path) == ours
     version = tmp_path / "version" / "__init__.py"
     version.write_text(version.read_text().replace(paddle.version.commit, "0" * 40))
-    assert plug_in.key(tmp_path) != ours
+    assert virtual.key(tmp_path) != ours
 
 
 def test_a_users_own_plug_ins_are_not_hidden_without_an_error(tmp_path):

@@ -1,14 +1,20 @@
-"""Calls of PaddlePaddle that are looked at while a block is open.
+"""Operations on tensors of several devices, between which PaddlePaddle copies without an error.
 
-These are operations, which are functions in ``paddle._C_ops`` that modules and tensor methods may also refer to,
-operators of the tensor class, its methods that copy, and the backward pass. Every reference to one is replaced, for all
-threads, by a function that first shows its arguments to the looks of the open blocks.
+While a strict block is open, every operation, and the backward pass, first checks the devices of its tensors, in all
+threads. Operations inside the backward pass are not checked; they use one device if the forward pass did.
+Recurrent layers and optimizers create their state on the default device, which mixes devices unless they run within
+``scope(device)``. Explicit copies (`_copy_to`, `copy_`) are allowed. Assignment (``x[0] = y``) is not, since
+PaddlePaddle 3.3.1 moves ``x`` to the device of ``y``.
+
+What is looked at are operations, which are functions in ``paddle._C_ops`` that modules and tensor methods may also
+refer to, operators of the tensor class, its methods that copy, and the backward pass. Every reference to one is
+replaced by a function that first shows its arguments to the looks of the open blocks.
 """
 
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from types import BuiltinFunctionType, FrameType, FunctionType
 from typing import Any, NamedTuple
@@ -17,29 +23,101 @@ import paddle
 from paddle import _C_ops, _legacy_C_ops  # the modules with all operations
 from paddle.base import core
 
+from xdevice.backends.paddle.placement import device_of
+from xdevice.device import Device
+from xdevice.errors import UnknownPlacementError, mixed
+
 Look = Callable[[str, tuple[Any, ...], dict[str, Any]], None]
 """Given the name of what is called, and its arguments."""
 
 _Tensor: Any = paddle.Tensor
 _eager: Any = core.eager
-_operations: Any = _C_ops
 _ARITHMETIC = ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "matmul")
 _OPERATORS = frozenset(
-    [f"__{name}__" for name in (*_ARITHMETIC, *(f"r{name}" for name in _ARITHMETIC))]
+    [f"__{side}{name}__" for name in _ARITHMETIC for side in ("", "r")]
     + [f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge")]
     + ["_getitem_dygraph", "_setitem_dygraph"]
 )
-COPYING = {
+_COPYING = {
     **{name: name.strip("_") for name in ("numpy", "_copy_to", "copy_", "set_value")},
     "_getitem_from_offset": "item",
     "tensor_copy": "copy_to",
     "__init__": "to_tensor",
 }
 """Methods of a tensor that may copy it, with their names for the looks."""
+COPIES = frozenset(_COPYING.values())
 BACKWARD = "run_backward", "run_partial_grad"
 """The names of the backward pass, whose outputs may be on several devices."""
 LEGACY = "legacy."
 """Before the names of operations in ``paddle._legacy_C_ops``."""
+_OPTIMIZERS = frozenset(
+    {"adadelta_", "adagrad_", "adam_", "adamax_", "adamw_", "asgd_", "fused_adam_", "lamb_", "merged_adam_"}
+    | {"merged_momentum_", "momentum_", "nadam_", "radam_", "rmsprop_", "rprop_", "sgd_"}
+)
+"""Operations whose scalars, such as a learning rate or a power of Adam's beta, may be on any device.
+
+In other operations only scalars on the CPU are ignored, since PaddlePaddle creates its constants there.
+"""
+
+
+def forbid() -> AbstractContextManager[None]:
+    return looking(_check)
+
+
+def _check(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if name in BACKWARD:  # what is differentiated, each with the gradient that is given for it
+        for pair in zip(args[0], args[1 + BACKWARD.index(name)] or (), strict=False):
+            _refuse("backward", pair)
+    else:
+        _refuse(name, (*args, *kwargs.values()) if kwargs else args)
+
+
+def _refuse(name: str, arguments: Iterable[Any]) -> None:
+    found = mixture(name, arguments)
+    if found:
+        raise mixed(name, {place for _, place in found})
+
+
+def mixture(name: str, arguments: Iterable[Any]) -> list[tuple[Any, Device]]:
+    """An operation's tensors with their devices, if these are several; without numbers that may be elsewhere."""
+    if name in COPIES or name.startswith(LEGACY) or not _are_apart(_tensors(arguments)):
+        return []
+    found = list(_places(name, arguments))
+    return found if len({place for _, place in found}) > 1 else []
+
+
+def _are_apart(tensors: Iterator[Any]) -> bool:
+    """Whether they are in several places, numbers too: asking for the size takes 10 µs, and for the device 5."""
+    first = None
+    for tensor in tensors:
+        try:
+            place = tensor.place
+        except RuntimeError:  # it has no value
+            continue
+        if first is None:
+            first = place
+        elif not first._equals(place):
+            return True
+    return False
+
+
+def _tensors(arguments: Iterable[Any]) -> Iterator[Any]:
+    for argument in arguments:
+        if isinstance(argument, _Tensor):
+            yield argument
+        elif type(argument) in (list, tuple):
+            yield from _tensors(argument)
+
+
+def _places(name: str, arguments: Iterable[Any]) -> Iterator[tuple[Any, Device]]:
+    """The tensors and their devices, without tensors that have no value and an optimizer's scalars."""
+    for tensor in _tensors(arguments):
+        try:
+            place = device_of(tensor)
+        except UnknownPlacementError:
+            continue
+        if tensor.size != 1 or (place.kind != "cpu" and name not in _OPTIMIZERS):
+            yield tensor, place
 
 
 class _Reference(NamedTuple):
@@ -88,16 +166,19 @@ def looking(look: Look) -> Generator[None]:
 def _search() -> None:
     """Find all references; again when other modules have been imported."""
     global _modules
+    found: list[_Reference] = []
     if not _calls:
-        for module, prefix, names in ((_C_ops, "", _operations.__all__), (_legacy_C_ops, LEGACY, vars(_legacy_C_ops))):
+        operations: Any = _C_ops
+        for module, prefix, names in ((_C_ops, "", operations.__all__), (_legacy_C_ops, LEGACY, vars(_legacy_C_ops))):
             for name in list(names):
                 operation = getattr(module, name)
                 if isinstance(operation, (BuiltinFunctionType, FunctionType)) and not name.startswith("__"):
                     _calls[id(operation)] = operation, _looked_at(operation, prefix + name)
-        _references.update({(id(each.holder), each.name): each for each in (*_in_the_tensor(), *_in_the_engine())})
+        found += _in_the_library()
     if _modules != len(sys.modules):
         _modules = len(sys.modules)
-        _references.update({(id(each.holder), each.name): each for each in _in_modules(_calls)})
+        found += _in_modules(_calls)
+    _references.update({(id(each.holder), each.name): each for each in found})
 
 
 def _restore() -> None:
@@ -117,21 +198,18 @@ def _in_modules(wanted: dict[int, tuple[Any, Any]]) -> Iterator[_Reference]:
                 yield _Reference(module, name, *found)
 
 
-def _in_the_tensor() -> Iterator[_Reference]:
-    for name, value in list(vars(_Tensor).items()):
-        found = _calls.get(id(value))
-        if found is not None:
-            yield _Reference(_Tensor, name, *found)
-        elif name in _OPERATORS:
-            yield _Reference(_Tensor, name, value, _looked_at(value, name.strip("_").removesuffix("_dygraph")))
-        elif name in COPYING:
-            yield _Reference(_Tensor, name, value, _looked_at(value, COPYING[name]))
-
-
-def _in_the_engine() -> Iterator[_Reference]:
-    for name in (*BACKWARD, "tensor_copy"):  # the last copies parameters
-        run = getattr(_eager, name)
-        yield _Reference(_eager, name, run, _looked_at(run, COPYING.get(name, name)))
+def _in_the_library() -> Iterator[_Reference]:
+    """Those of the tensor class, and of the engine's module, whose ``tensor_copy`` copies parameters."""
+    methods = [(_Tensor, name, value) for name, value in vars(_Tensor).items()]
+    for holder, name, run in (
+        *methods,
+        *((_eager, name, getattr(_eager, name)) for name in (*BACKWARD, "tensor_copy")),
+    ):
+        if id(run) in _calls:
+            yield _Reference(holder, name, *_calls[id(run)])
+        elif name in _OPERATORS or name in _COPYING or holder is _eager:
+            shown = _COPYING.get(name) or name.strip("_").removesuffix("_dygraph")
+            yield _Reference(holder, name, run, _looked_at(run, shown))
 
 
 def _looked_at(run: Callable[..., Any], name: str) -> Any:
@@ -175,8 +253,3 @@ def frames_of(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
-
-
-def pairs_of(name: str, args: tuple[Any, ...]) -> Iterable[tuple[Any, Any]]:
-    """What the backward pass differentiates, each with the gradient that is given for it."""
-    return zip(args[0], args[1 + BACKWARD.index(name)] or (), strict=False)
