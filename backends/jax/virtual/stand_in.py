@@ -3,7 +3,9 @@
 Two layers are replaced. *Lists*: where no backend or ``gpu`` or ``cuda`` is named, `jax.devices` and its like give
 the virtual GPUs, and so do meshes, `jax.pmap` and the default device, which is the first. *Faces*: the attributes of
 jaxlib's ``Device`` and ``Client`` say ``gpu`` to a program and the truth to jax, jaxlib and xdevice, which choose
-lowerings by it, and to those libraries' modules that would choose a kernel of cuDNN's.
+lowerings by it, and to those libraries' modules that would choose a kernel of cuDNN's. An array that is exported by
+DLPack is in the host's memory and its capsule says that it is on a GPU, so NumPy refuses it as it refuses a GPU's. What
+arrives and says CUDA is copied to its GPU: to JAX, the memory that it had is the host's.
 
 Not supported: CUDA's lowerings (`jax.lax.platform_dependent` takes its cpu branch; Triton and cuDNN's attention
 raise), ``compute_capability``, and a platform of the CPU's own for its client, which is also the GPUs'. What XLA prints
@@ -13,7 +15,9 @@ itself, in profiles and HLO dumps, says cpu.
 import os
 import re
 import sys
+from functools import wraps
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -21,9 +25,10 @@ import jax
 from xdevice.backends.jax import hardware
 from xdevice.backends.jax.memory import living_on
 from xdevice.backends.jax.private_names import in_place_of
-from xdevice.backends.jax.virtual import dlpack, lists, lowerings
+from xdevice.backends.jax.virtual import bridge, gpus_in, lists_from, replace
 from xdevice.device import Device
 from xdevice.kit import virtual_request
+from xdevice.kit.dlpack import CPU, CUDA, labelled
 
 WORDS = "gpu", "cuda"
 NAME = "xdevice virtual GPU"
@@ -43,12 +48,7 @@ def start() -> None:
     _words()
     _faces()
     if not virtual_request.current().lenient:
-        lowerings.start()
-
-
-def means_gpu(words: Any) -> bool:
-    """Whether a list of platforms names GPUs."""
-    return isinstance(words, str) and any(word.strip() in WORDS for word in words.split(","))
+        _refuse_lowerings()
 
 
 def _settings() -> None:
@@ -60,7 +60,8 @@ def _settings() -> None:
         if name == "jax_num_cpu_devices":
             value = max(1, value) + hardware.virtual.number
         if name in _platforms and value:
-            _default = "gpu" if means_gpu(value) else "cpu"
+            names_gpus = isinstance(value, str) and any(word.strip() in WORDS for word in value.split(","))
+            _default = "gpu" if names_gpus else "cpu"
             return
         update(self, name, value)
 
@@ -69,21 +70,21 @@ def _lists() -> None:
     def devices(backend: Any = None) -> list[Any]:
         word = _default if backend is None else backend
         if word in WORDS:
-            return lists.gpus_in(hardware.every_device())
+            return gpus_in(hardware.every_device())
         found = hardware.every_device(backend)
         return [device for device in found if not hardware.ordinal(device)] if word == "cpu" else found
 
-    true_backend, true_get = lists.bridge.default_backend, lists.bridge.get_backend
+    true_backend, true_get = bridge.default_backend, bridge.get_backend
 
     def default_backend() -> str:
         return str(true_backend()) if _is_inner() else _default
 
     def get_backend(platform: Any = None) -> Any:
-        return true_get("cpu" if platform is not None and platform in WORDS else platform)
+        return true_get("cpu" if platform in WORDS else platform)
 
-    if hasattr(lists.bridge, "_get_backend_uncached"):
+    if hasattr(bridge, "_get_backend_uncached"):
         in_place_of("jax._src.xla_bridge:_get_backend_uncached")(_name_cuda_in_errors)
-    lists.replace({**lists.lists_from(devices), "default_backend": default_backend, "get_backend": get_backend})
+    replace({**lists_from(devices), "default_backend": default_backend, "get_backend": get_backend})
 
     @in_place_of("jax:live_arrays")
     def live_arrays(alive: Any, platform: Any = None) -> Any:
@@ -100,7 +101,7 @@ def _name_cuda_in_errors(get: Any, platform: Any = None) -> Any:
 
 def _words() -> None:
     """Words for GPUs in `jax.default_device` and as a backend of `jax.jit`; devices in the errors about mixing."""
-    homes: list[Any] = [import_module(f"jax._src.{name}") for name in ("interpreters.pxla", "pjit", "stages")]
+    homes: Any = (import_module(f"jax._src.{name}") for name in ("interpreters.pxla", "pjit", "stages"))
     pxla, pjit, stages = homes
     default, single = pxla.get_default_device, getattr(pjit, "_create_sharding_with_device_backend", None)
 
@@ -149,15 +150,55 @@ def _faces() -> None:
 
 
 def _faces_of_arrays(array: Any) -> None:
-    platform = array.platform
     in_place_of("jaxlib._jax:ArrayImpl._check_and_rearrange")(_with_shown_ids)
+    name, where, export = array.platform, array.__dlpack_device__, array.__dlpack__
 
-    def shown(self: Any) -> str:
-        virtual = hardware.ordinal(next(iter(self.sharding.device_set)))
-        return "gpu" if virtual and not _is_inner() else str(platform(self))
+    def platform(self: Any) -> str:
+        return "gpu" if _ordinal(self) and not _is_inner() else str(name(self))
 
-    array.platform = shown
-    dlpack.start(array, _is_inner)
+    def device(self: Any) -> tuple[Any, int]:
+        found: tuple[Any, int] = where(self)
+        index = _ordinal(self)
+        return (type(found[0])(CUDA), index - 1) if index and not _is_inner() else found
+
+    def exported(self: Any, *, stream: Any = None, dl_device: Any = None, **options: Any) -> Any:
+        index = _ordinal(self)
+        if not index or _is_inner():
+            return export(self, stream=stream, dl_device=dl_device, **options)
+        if dl_device is not None and int(dl_device[0]) != CUDA:
+            return export(self, dl_device=dl_device, **options)  # to the host
+        gpu = index - 1 if dl_device is None else dl_device[1]
+        return labelled(export(jax.device_put(self, _gpu(gpu)), **options), CUDA, gpu)
+
+    array.platform, array.__dlpack_device__, array.__dlpack__ = platform, device, exported
+    home, public = import_module("jax._src.dlpack"), import_module("jax.dlpack")
+    home.from_dlpack = public.from_dlpack = _to_its_gpu(home.from_dlpack)  # type: ignore[attr-defined]  # it has it
+
+
+def _to_its_gpu(take: Any) -> Any:
+    @wraps(take)
+    def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Any:
+        if isinstance(external_array, jax.Array) and (own := _ordinal(external_array)):
+            made: Any = external_array.copy() if copy else external_array
+            return jax.device_put(made, device or _gpu(own - 1))
+        kind, index = getattr(external_array, "__dlpack_device__", lambda: (CPU, 0))()
+        if int(kind) != CUDA:
+            return take(external_array, device, copy)
+        on_the_host = SimpleNamespace(
+            __dlpack_device__=lambda: (CPU, 0),
+            __dlpack__=lambda **_: labelled(external_array.__dlpack__(), CPU, 0),
+        )
+        return jax.device_put(take(on_the_host, None, copy), device or _gpu(index))
+
+    return from_dlpack
+
+
+def _ordinal(array: Any) -> int:
+    return hardware.ordinal(next(iter(array.sharding.device_set)))
+
+
+def _gpu(index: int) -> Any:
+    return gpus_in(hardware.every_local_device())[index]
 
 
 def _with_shown_ids(check: Any, *args: Any) -> Any:
@@ -165,7 +206,7 @@ def _with_shown_ids(check: Any, *args: Any) -> Any:
     try:
         return check(*args)
     except ValueError as error:
-        shown = {device.id: _global_id(device) for device in lists.gpus_in(hardware.every_device())}
+        shown = {device.id: _global_id(device) for device in gpus_in(hardware.every_device())}
         said = _IDS.sub(lambda m: re.sub(r"\d+", lambda n: str(shown.get(int(n[0]), n[0])), m[0]), str(error))
         raise ValueError(said) from None
 
@@ -205,3 +246,24 @@ def _memory(device: Any) -> dict[str, int]:
         "pool_bytes": used,
         "peak_pool_bytes": peak,
     }
+
+
+def _refuse_lowerings() -> None:
+    """Refuse, in JAX's words, primitives that only the CPU lowers, such as those of Hessenberg's decomposition."""
+    mlir, dispatch = import_module("jax._src.interpreters.mlir"), import_module("jax._src.dispatch")
+    rules = mlir._platform_specific_lowerings
+    for primitive in rules["cpu"].keys() - rules["cuda"].keys() - mlir._lowerings.keys():
+        entry = rules["cpu"][primitive]  # a function in older versions
+        refusing = _refusing(primitive.name, getattr(entry, "rule", entry))
+        rules["cpu"][primitive] = type(entry)(refusing, entry.inline) if hasattr(entry, "rule") else refusing
+        dispatch.prim_requires_devices_during_lowering.add(primitive)  # else one lowering serves all devices
+
+
+def _refusing(name: str, rule: Any) -> Any:
+    def lower(context: Any, *args: Any, **params: Any) -> Any:
+        devices = getattr(context.module_context.axis_context, "device_assignment", None) or ()
+        if any(map(hardware.ordinal, devices)):
+            raise NotImplementedError(f"MLIR translation rule for primitive '{name}' not found for platform cuda")
+        return rule(context, *args, **params)  # on the CPU as before
+
+    return lower
