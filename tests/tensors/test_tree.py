@@ -18,8 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import xdevice
-from xdevice.tensors.trees.messages import at_path
-from xdevice.tensors.trees.tree import flatten
+from xdevice.tensors.trees.tree import at_path, flatten
 
 Pair = namedtuple("Pair", ["x", "y"])
 

@@ -30,7 +30,7 @@ from xdevice.hardware.memory import is_out_of_memory
 from xdevice.tensors import making
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.convert import NOT_NUMPYS
-from xdevice.tensors.trees import messages
+from xdevice.tensors.trees.tree import at_path
 
 Array = np.ndarray[Any, Any]
 
@@ -215,7 +215,7 @@ def _named(name: str, owner: Backend, tensor: Any) -> tuple[str, list[int], Arra
     try:
         return _on_host(owner, tensor, name)
     except XDeviceError as error:
-        raise error if repr(name) in str(error) else messages.at_path(error, name) from error.__cause__
+        raise error if repr(name) in str(error) else at_path(error, name) from error.__cause__
 
 
 def _on_host(owner: Backend, tensor: Any, name: str) -> tuple[str, list[int], Array]:

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, XDeviceError, shortened
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership
 from xdevice.hardware.devices import require
 from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.vectors import moved
-from xdevice.tensors.trees import messages
 from xdevice.tensors.trees.leaves import is_weak, places, what_is
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
@@ -59,7 +58,7 @@ def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
 def shards(tree: Any, devices: Sequence[Device], non_blocking: bool) -> tuple[list[Any], list[int]]:
     """A tree for each device, with its part of the rows; and how many these are."""
     flat = flatten(tree)
-    found = [_rows_in(flat, i) for i in range(len(flat.leaves))]
+    found = flat.each(_rows_in)
     tensors = {id(rows.tensor): rows for rows in found if rows is not None}
     sizes = _sizes(flat, found, len(devices))
     for owner in dict.fromkeys(rows.owner for rows in tensors.values() if not rows.stays):
@@ -106,22 +105,18 @@ class _Rows:
         ]
 
 
-def _rows_in(flat: Flat, i: int) -> _Rows | None:
+def _rows_in(_: int, leaf: Any) -> _Rows | None:
     """A leaf that is split; ``None`` for plain data, which is given to every device as it is."""
-    leaf = flat.leaves[i]
-    try:
-        what = what_is(leaf)
-        if isinstance(what, Ownership) and what.is_tensor:
-            is_data = is_weak(leaf, what)
-            return None if is_data and not len(leaf.shape) else _Rows(leaf, what.backend, is_data)
-        if what is None or not (isinstance(what, Ownership) or places(leaf, what)):
-            return None
-        raise NotATensorError(
-            f"an object of type {type(leaf).__name__} holds tensors, and has no rows to split; pass the tensors in "
-            "it, or let the function know it from outside"
-        )
-    except XDeviceError as error:
-        raise messages.at_path(error, flat.paths[i]) from error.__cause__
+    what = what_is(leaf)
+    if isinstance(what, Ownership) and what.is_tensor:
+        is_data = is_weak(leaf, what)
+        return None if is_data and not len(leaf.shape) else _Rows(leaf, what.backend, is_data)
+    if what is None or not (isinstance(what, Ownership) or places(leaf, what)):
+        return None
+    raise NotATensorError(
+        f"an object of type {type(leaf).__name__} holds tensors, and has no rows to split; pass the tensors in "
+        "it, or let the function know it from outside"
+    )
 
 
 def _sizes(flat: Flat, found: list[_Rows | None], k: int) -> list[int]:

@@ -16,8 +16,7 @@ from xdevice.framework.ownership import owned_by, tensor_owner
 from xdevice.parallel.replicas import Replicas, check_alike
 from xdevice.parallel.vectors import Column, in_order, reduced
 from xdevice.tensors.gradients import differentiating
-from xdevice.tensors.trees import messages
-from xdevice.tensors.trees.tree import Flat, flatten
+from xdevice.tensors.trees.tree import Flat, at_path, flatten
 
 OPERATIONS = ("sum", "mean", "max", "min")
 
@@ -131,7 +130,7 @@ def _check_reducible(leaf: Any, op: str, n: int, flats: list[Flat]) -> None:
     try:
         why_not = not_reducible(owner.collectives.kind(leaf), op)
     except XDeviceError as error:
-        raise messages.at_path(error, flats[0].paths[n]) from error.__cause__
+        raise at_path(error, flats[0].paths[n]) from error.__cause__
     if why_not:
         raise ArgumentTypeError(f"all_reduce({op!r}) of {leaf.dtype}{_at(n, flats)}: {why_not}")
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, CopyNeededError, DeviceNotFoundError, NotSupportedError, XDeviceError
+from xdevice.errors import ArgumentError, CopyNeededError, DeviceNotFoundError, NotSupportedError
 from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership, check_arrival
@@ -11,9 +11,8 @@ from xdevice.hardware.devices import as_device, require
 from xdevice.tensors.arguments import dtype_name, plain_array
 from xdevice.tensors.making import make
 from xdevice.tensors.placement import device_of, to_device
-from xdevice.tensors.trees import messages
 from xdevice.tensors.trees.leaves import SelfMoving, is_weak, what_is
-from xdevice.tensors.trees.tree import flatten
+from xdevice.tensors.trees.tree import flatten, not_a_tensor
 from xdevice.typing import DeviceLike
 
 NOT_NUMPYS = ("bfloat", "float8")
@@ -67,16 +66,15 @@ def convert(x: Any, backend: str, *, device: DeviceLike | None = None, copy: boo
     conversion = _Conversion(owner, None if device is None else as_device(device), copy)
     flat = flatten(x)
     if flat.is_leaf and what_is(x) is None:
-        raise messages.not_a_tensor(x)
+        raise not_a_tensor(x)
     made: dict[int, Any] = {}
-    for i, leaf in enumerate(flat.leaves):
+
+    def look(_: int, leaf: Any) -> None:
         what = what_is(leaf)
-        if id(leaf) in made or what is None or (not flat.is_leaf and is_weak(leaf, what)):
-            continue
-        try:
+        if id(leaf) not in made and what is not None and (flat.is_leaf or not is_weak(leaf, what)):
             made[id(leaf)] = conversion(leaf, what)
-        except XDeviceError as error:
-            raise messages.at_path(error, flat.paths[i]) from error.__cause__
+
+    flat.each(look)
     return flat.rebuild(made.get(id(leaf), leaf) for leaf in flat.leaves)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdevice.tensors.placement import owner_of
+from xdevice.tensors.owning import owner_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

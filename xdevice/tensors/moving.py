@@ -14,16 +14,14 @@ from xdevice.errors import (
     DeviceNotFoundError,
     MixedDeviceError,
     NotATensorError,
-    XDeviceError,
     listed,
     misplaced,
 )
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership, places_of, where_in_trees
 from xdevice.hardware.devices import require
-from xdevice.tensors.trees import messages
 from xdevice.tensors.trees.leaves import SelfMoving, is_weak, moved_by_itself, owner_of_self_moving, places, what_is
-from xdevice.tensors.trees.tree import Flat, flatten
+from xdevice.tensors.trees.tree import Flat, flatten, not_a_tensor
 
 
 class Item(NamedTuple):
@@ -45,7 +43,7 @@ class Move:
     def __call__(self, obj: Any, skip: Collection[str] = ()) -> Any:
         flat = flatten(obj, skip)
         if flat.is_leaf and what_is(obj) is None:
-            raise messages.not_a_tensor(obj)
+            raise not_a_tensor(obj)
         todo = self._what_to_do(flat)
         if not todo:
             return obj
@@ -56,15 +54,14 @@ class Move:
 
     def _what_to_do(self, flat: Flat) -> list[Item]:
         todo: dict[int, Item] = {}
-        for i, leaf in enumerate(flat.leaves):
-            try:
-                if i in flat.skipped or id(leaf) in todo or (not self.copy and self._is_there(leaf)):
-                    continue
+
+        def look(_: int, leaf: Any) -> None:
+            if id(leaf) not in todo and (self.copy or not self._is_there(leaf)):
                 what = what_is(leaf)
                 if what is not None and (item := self._checked(leaf, what, flat)) is not None:
                     todo[id(leaf)] = item
-            except XDeviceError as error:
-                raise messages.at_path(error, flat.paths[i]) from error.__cause__
+
+        flat.each(look)
         return list(todo.values())
 
     def _is_there(self, leaf: Any) -> bool:

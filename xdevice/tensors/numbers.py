@@ -7,7 +7,8 @@ from typing import Any
 from xdevice.device import Device
 from xdevice.errors import UnknownPlacementError
 from xdevice.framework.ownership import ATOMS, tensor_owner
-from xdevice.tensors.placement import device_of, owner_of
+from xdevice.tensors.owning import owner_of
+from xdevice.tensors.placement import device_of
 
 _REAL = frozenset({bool, int, float})
 _DEEPEST = 64  # lists in one another: no framework has more dimensions, and a list may contain itself
@@ -50,7 +51,7 @@ def check_together(data: Any) -> None:
         except UnknownPlacementError:
             continue  # traced: its framework decides
     if len(found) > 1:
-        from xdevice.tensors.trees.messages import mixed  # long: only when something is wrong
+        from xdevice.tensors.trees.tree import mixed  # long: only when something is wrong
 
         raise mixed((("", data),))
 

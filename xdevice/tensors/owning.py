@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from xdevice.errors import ArgumentTypeError, XDeviceError
+from xdevice.errors import ArgumentTypeError
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import Ownership, owned_by
+from xdevice.framework.ownership import owned_by, tensor_owner
 
 
 def backend_of(obj: Any) -> Backend:
@@ -30,39 +30,24 @@ def backend_of(obj: Any) -> Backend:
     owned = owned_by(obj)
     if owned is not None:
         return owned.backend
-    found = _frameworks_in(obj)
-    if not found:
-        from xdevice.tensors.trees.messages import not_a_tensor  # long: only when something is wrong
+    from xdevice.tensors.trees.tree import frameworks_in  # many programs never need it
 
-        raise not_a_tensor(obj)
+    return one_of({owner: f"at {path}" for owner, path in frameworks_in(obj).items()})
+
+
+def one_of(found: dict[Backend, str]) -> Backend:
+    """The one framework that tensors are of; an error that says where one of each is, if they are of several."""
     if len(found) > 1:
-        raise several(found)
+        listed = ", ".join(f"{owner} ({where})" for owner, where in found.items())
+        raise ArgumentTypeError(f"tensors of several frameworks: {listed}; bring them to one with convert")
     return next(iter(found))
 
 
-def several(found: dict[Backend, str]) -> ArgumentTypeError:
-    """The error for tensors of several frameworks, with where one of each is."""
-    listed = ", ".join(f"{owner} ({where})" for owner, where in found.items())
-    return ArgumentTypeError(f"tensors of several frameworks: {listed}; bring them to one with convert")
+def owner_of(obj: Any) -> Backend:
+    """The framework that owns this tensor; `NotATensorError` if none does."""
+    owner = tensor_owner(obj)
+    if owner is None:
+        from xdevice.tensors.trees.tree import not_a_tensor  # long: only when something is wrong
 
-
-def _frameworks_in(tree: Any) -> dict[Backend, str]:
-    """Each framework with the path to one of its tensors; where there is none, those of the plain data."""
-    from xdevice.tensors.trees.leaves import is_weak, owner_of_self_moving, what_is
-    from xdevice.tensors.trees.messages import at_path
-    from xdevice.tensors.trees.tree import flatten
-
-    flat = flatten(tree)
-    found: dict[Backend, str] = {}
-    weak: dict[Backend, str] = {}
-    for i, leaf in enumerate(flat.leaves):
-        try:
-            what = what_is(leaf)
-            kinds = found if what is None or not is_weak(leaf, what) else weak
-        except XDeviceError as error:
-            raise at_path(error, flat.paths[i]) from error.__cause__
-        if what is not None:
-            owner = what.backend if isinstance(what, Ownership) else owner_of_self_moving(leaf)
-            if owner not in kinds:
-                kinds[owner] = f"at {flat.paths[i]}"
-    return found or weak
+        raise not_a_tensor(obj)
+    return owner

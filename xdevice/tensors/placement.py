@@ -16,7 +16,6 @@ from xdevice.errors import (
     TracedTensorError,
     XDeviceError,
 )
-from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import (
     ATOMS,
     owned_by,
@@ -34,7 +33,6 @@ from xdevice.typing import DeviceLike
 T = TypeVar("T")
 
 _OPENED = frozenset({dict, list, tuple})
-
 # Bound once: Python does not speed up calls of a method of an imported name.
 _where, _where_in_trees = where_by_type.get, where_in_trees.get
 
@@ -76,7 +74,7 @@ def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
             if tensor_owner(obj) is None:
                 found = devices_of(obj, skip=skip)
                 if len(found) > 1:
-                    raise _messages().mixed((("", obj),), skip) from None
+                    raise _trees().mixed((("", obj),), skip) from None
                 return next(iter(found))
             where = where_by_type[type(obj)]
         return where(obj)
@@ -94,10 +92,8 @@ def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
 
     Raises
     ------
-    UnknownPlacementError
-        It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
-    NotATensorError
-        No tensor in it, or an object that may hold one and cannot be opened.
+    UnknownPlacementError, NotATensorError
+        As `device_of`.
 
     Examples
     --------
@@ -117,10 +113,8 @@ def is_same_device(*objs: Any) -> bool:
 
     Raises
     ------
-    NotATensorError
-        No argument, or one without a tensor.
-    UnknownPlacementError
-        It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
+    UnknownPlacementError, NotATensorError
+        As `device_of`; also where nothing is given.
 
     Examples
     --------
@@ -145,10 +139,8 @@ def check_same_device(*objs: Any) -> Device:
     ------
     MixedDeviceError
         On several devices: each is named with its argument and path.
-    NotATensorError
-        No argument, or one without a tensor.
-    UnknownPlacementError
-        It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
+    UnknownPlacementError, NotATensorError
+        As `device_of`; also where nothing is given.
 
     Examples
     --------
@@ -159,7 +151,7 @@ def check_same_device(*objs: Any) -> Device:
     found = _union(objs)
     if len(found) == 1:
         return next(iter(found))
-    raise _messages().mixed(tuple((f"argument {i}", obj) for i, obj in enumerate(objs)))
+    raise _trees().mixed(tuple((f"argument {i}", obj) for i, obj in enumerate(objs)))
 
 
 def to_device(
@@ -194,7 +186,7 @@ def to_device(
     NotATensorError
         ``obj`` is not a tensor, model or container, or holds an object that cannot be moved.
     UnknownPlacementError
-        Its placement cannot be known: symbolic in a graph, deleted, a model that is not built yet.
+        As `device_of`.
     MisplacedError
         The framework did not put it there.
 
@@ -223,14 +215,6 @@ def to_device(
 
     moved: T = Move(target, copy, non_blocking)(obj, skip)
     return moved
-
-
-def owner_of(obj: Any) -> Backend:
-    """The framework that owns this tensor; `NotATensorError` if none does."""
-    owner = tensor_owner(obj)
-    if owner is None:
-        raise _messages().not_a_tensor(obj)
-    return owner
 
 
 def _target(obj: Any, device: Any) -> Device:
@@ -279,8 +263,7 @@ def _devices_of_tree(tree: Any, skip: Collection[str]) -> set[Device]:
         plain = None  # a tensor on several devices, or on an unknown one
     if plain:
         return plain
-    found: set[Device] = _messages().devices_in(tree, skip)
-    return found
+    return _trees().devices_in(tree, skip)  # type: ignore[no-any-return]
 
 
 def _union(objs: tuple[Any, ...]) -> set[Device]:
@@ -289,7 +272,7 @@ def _union(objs: tuple[Any, ...]) -> set[Device]:
     return set().union(*({as_device(obj)} if is_device(obj) else devices_of(obj) for obj in objs))
 
 
-def _messages() -> ModuleType:
-    from xdevice.tensors.trees import messages  # many programs never need it
+def _trees() -> ModuleType:
+    from xdevice.tensors.trees import tree  # many programs never need it
 
-    return messages
+    return tree

@@ -19,8 +19,7 @@ from xdevice.framework.choosing import backend, using
 from xdevice.tensors.array_api.factories import Factories
 from xdevice.tensors.array_api.info import Info
 from xdevice.tensors.array_api.names import CONSTANTS, DTYPE_NAMES, EXTENSIONS, MADE_WITH, NAMES, TUPLES
-from xdevice.tensors.owning import several
-from xdevice.tensors.placement import owner_of
+from xdevice.tensors.owning import one_of, owner_of
 
 _DISPATCHING = frozenset({"array_api_compat", "array_api_extra", "scipy", "sklearn"})
 """Libraries that ask a namespace for its name, and use the framework's own functions where they know it."""
@@ -81,9 +80,7 @@ def _common_owner(xs: tuple[Any, ...]) -> Backend:
     for i, x in enumerate(xs):
         if x is not None and not isinstance(x, (int, float, complex)):
             found.setdefault(owner_of(x), f"argument {i}")
-    if len(found) > 1:
-        raise several(found)
-    return next(iter(found), None) or backend()
+    return one_of(found) if found else backend()
 
 
 class Functions:

@@ -4,22 +4,36 @@ Nothing that might hold a tensor is passed over: an object of an unknown class i
 a tensor is found, or that cannot be searched, is named in an error.
 """
 
-from collections import defaultdict
-from collections.abc import Collection
+import gc
+import sys
+import types
+import weakref
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterator
 from copy import deepcopy
+from enum import Enum
 from typing import Any
 
 from xdevice.device import Device
 from xdevice.errors import NotATensorError, NotSupportedError, XDeviceError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
-from xdevice.framework.ownership import ATOMS, Ownership, ownership_of, places_of
+from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of, sometimes_data
 from xdevice.hardware.devices import as_device, is_device, native_of
-from xdevice.tensors.trees.containers import Container, moves_itself
-from xdevice.tensors.trees.object_attributes import attributes
-from xdevice.tensors.trees.registered_nodes import RegisteredHandler
-from xdevice.tensors.trees.search import DATA, HINT, is_pythons, is_text, tensors_in
+from xdevice.tensors.trees.containers import Container, attributes
+from xdevice.tensors.trees.opening import RegisteredContainer, container_of, moves_itself
 
+_DATA = (
+    *(str, bytes, int, float, complex, bytearray, memoryview, range, type, Enum),
+    *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType, types.ModuleType),
+    *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GenericAlias, types.CodeType),
+    *(type(None), type(Ellipsis), type(NotImplemented)),
+)
+"""Classes of plain data, which is not searched."""
+
+_HINT = "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
+
+_MOST = 20_000  # objects that a search looks at
 _MADE_IN_PYTHON = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
 _ESTIMATOR = ("fit", "get_params", "set_params")  # scikit-learn's conventions
 _ARRAYS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__", "__array__")  # numbers of another library
@@ -44,15 +58,15 @@ def what_is(leaf: Any) -> Ownership | SelfMoving | None:
         return owned if owned.is_tensor or owned.is_model else None
     if moves_itself(cls):
         return SELF_MOVING
-    if not isinstance(leaf, DATA):
+    if not isinstance(leaf, _DATA):
         _check_data(leaf)
     return None
 
 
 def check_fixed(container: Container, node: Any, skip: Collection[str] = ()) -> None:
     """An error if there is a tensor in a container's keys, or in what a registered class keeps beside its parts."""
-    registered = isinstance(container.handler, RegisteredHandler)
-    for fixed in container.handler.fixed(node):
+    registered = isinstance(container, RegisteredContainer)
+    for fixed in container.fixed(node):
         for _, tensor, _ in tensors_in(fixed):
             names = _static_names(container, node, tensor) if registered else []
             if names and set(names).isdisjoint(skip):
@@ -137,14 +151,14 @@ def _check_data(leaf: Any) -> None:
     cls = type(leaf)
     kind = f"an object of type {cls.__name__}"
     if any(base.__name__ == "NonCallableMock" for base in cls.__mro__):
-        raise NotATensorError(f"{kind} has every attribute that it is asked for, tensors too; {HINT}")
+        raise NotATensorError(f"{kind} has every attribute that it is asked for, tensors too; {_HINT}")
     if hasattr(cls, "__next__"):
         raise NotATensorError(f"{kind} can be read only once; make it a list")
     _check_nothing_inside(leaf)
     if any(hasattr(cls, mark) for mark in _ARRAYS):
-        raise NotATensorError(f"{kind} holds an array that no framework here owns; {HINT}")
+        raise NotATensorError(f"{kind} holds an array that no framework here owns; {_HINT}")
     if not _can_be_searched(leaf):
-        raise NotATensorError(f"{kind} cannot be searched for tensors; {HINT}")
+        raise NotATensorError(f"{kind} cannot be searched for tensors; {_HINT}")
 
 
 def _check_nothing_inside(leaf: Any) -> None:
@@ -153,7 +167,7 @@ def _check_nothing_inside(leaf: Any) -> None:
         if owned.backend == "numpy" and all(hasattr(type(leaf), name) for name in _ESTIMATOR):
             continue  # it computes on the host, wherever the other tensors are
         found = f"{kind}{path} is a {owned.role} ({type(tensor).__name__})"
-        raise NotATensorError(f"{found}, and xdevice cannot rebuild {kind} objects; {HINT}")
+        raise NotATensorError(f"{found}, and xdevice cannot rebuild {kind} objects; {_HINT}")
 
 
 def _can_be_searched(leaf: Any) -> bool:
@@ -171,3 +185,64 @@ def _has(obj: Any, name: str) -> bool:
         return hasattr(obj, name)
     except Exception:  # its class raises another error than AttributeError
         return False
+
+
+def tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
+    """Each tensor and model that can be reached through containers, attributes and weak references, with its path."""
+    seen: set[int] = set()
+    ahead: deque[tuple[str, Any]] = deque([("", root)])
+    while ahead:
+        if len(seen) > _MOST:
+            kind = type(root).__name__
+            raise NotATensorError(f"an object of type {kind} has too much in it to be searched for tensors; {_HINT}")
+        path, node = ahead.popleft()
+        if id(node) in seen or isinstance(node, _DATA):
+            continue
+        seen.add(id(node))
+        owned = owned_by(node) or _proxied(node)
+        if owned is None:
+            ahead.extend(_inside(node, path))
+        elif _holds_objects(node):
+            ahead.extend((f"{path}.flat[{i}]", part) for i, part in enumerate(node.flat))
+        elif not is_text(node, owned):
+            yield path, node, owned
+
+
+def is_text(node: Any, owned: Ownership) -> bool:
+    """Whether it is a tensor that is plain data beside others: a scalar, text, dates."""
+    return owned.is_tensor and type(node) in sometimes_data and owned.backend.data.is_data(node)
+
+
+def is_pythons(cls: type) -> bool:
+    """Whether it is a class of Python's standard library."""
+    return cls.__module__.partition(".")[0] in sys.stdlib_module_names
+
+
+def _proxied(node: Any) -> Ownership | None:
+    """The ownership of the tensor or model that a proxy stands for: it answers with the class of that."""
+    claimed = node.__class__
+    owned = None if claimed is type(node) else ownership_of(claimed)
+    return owned if owned is not None and (owned.is_tensor or owned.is_model) else None
+
+
+def _holds_objects(node: Any) -> bool:
+    """Whether it is an array of Python objects, as NumPy's may be."""
+    return getattr(getattr(node, "dtype", None), "hasobject", False) is True and hasattr(node, "flat")
+
+
+def _inside(node: Any, path: str) -> list[tuple[str, Any]]:
+    if isinstance(node, weakref.ReferenceType):
+        return [(f"{path}()", node())]
+    if isinstance(node, types.FrameType):  # of a generator; its globals are not in it
+        return [(f"{path}.{name}", value) for name, value in node.f_locals.items()]
+    container = container_of(node)
+    if container is not None:
+        return [(path + key, part) for key, part in zip(container.keys(node), container.parts(node), strict=True)]
+    found = [(f"{path}.{name}", value) for name, value in attributes(node).items()]
+    if isinstance(node, BaseException):
+        found += [(f"{path}.args[{i}]", part) for i, part in enumerate(node.args)]
+    if is_pythons(type(node)) and not callable(node):  # views and iterators too, which are not read
+        found += [(path, part) for part in gc.get_referents(node)]
+    if isinstance(node, (dict, list, tuple, set, frozenset)):  # of a class that moves itself
+        found += [(f"{path}[{i}]", part) for i, part in enumerate(node.values() if isinstance(node, dict) else node)]
+    return found

@@ -1,7 +1,7 @@
-"""Trees: nested containers with tensors as leaves, flattened once and rebuilt from the result.
+"""Trees: nested containers with tensors as leaves, flattened once and rebuilt from the result; where the tensors are.
 
 A tensor or model is never opened, even where it happens to be a tuple. Containers keep their types; what
-nothing has changed in is not rebuilt.
+nothing has changed in is not rebuilt. Errors name a leaf by its path.
 """
 
 from __future__ import annotations
@@ -9,12 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from operator import is_
-from typing import Any
+from typing import Any, TypeVar
 
-from xdevice.errors import ArgumentError, NotATensorError
-from xdevice.framework.ownership import ATOMS, where_by_type
-from xdevice.tensors.trees.containers import Container, container_of
-from xdevice.tensors.trees.leaves import check_fixed
+from xdevice.device import Device
+from xdevice.errors import ArgumentError, MixedDeviceError, NotATensorError, XDeviceError, listed, mixed_devices
+from xdevice.framework.adapters import Backend
+from xdevice.framework.ownership import ATOMS, Ownership, owned_by, places_of, where_by_type
+from xdevice.hardware.devices import as_device, is_device
+from xdevice.tensors.trees.containers import Container
+from xdevice.tensors.trees.leaves import SelfMoving, check_fixed, is_weak, owner_of_self_moving, places, what_is
+from xdevice.tensors.trees.opening import container_of
+
+T = TypeVar("T")
 
 _DEEPEST = 5000  # containers within containers: a tree deeper than that contains itself
 
@@ -38,14 +44,10 @@ class Flat:
             try:
                 check_fixed(container, node, names)
             except NotATensorError as error:
-                path = next(islice(self._all_paths(), i, None))
-                raise NotATensorError(f"{error} (at {path})" if path else str(error)) from error
+                raise at_path(error, next(islice(self._all_paths(), i, None))) from error.__cause__
 
     def _walk(self, skip: frozenset[str]) -> list[tuple[int, Container, Any]]:
-        """Find all leaves; what has one of these names or paths is a leaf to be left alone.
-
-        Returns the containers that keep something as it is, with their positions.
-        """
+        """Find all leaves, with what has one of these names or paths; the containers that keep something as it is."""
         leaves, items = self.leaves, self._items
         with_fixed: list[tuple[int, Container, Any]] = []
         ahead = [iter((self.tree,))]
@@ -54,17 +56,17 @@ class Flat:
             for node in ahead[-1]:
                 cls = type(node)
                 named = next(names[-1]) if skip else ()
+                container = None
                 if named and not skip.isdisjoint(named):
                     self.skipped.add(len(leaves))
-                    container = None
-                else:
-                    container = None if cls in where_by_type or cls in ATOMS else container_of(node)
+                elif cls not in where_by_type and cls not in ATOMS:
+                    container = container_of(node)
                 if container is None:
                     leaves.append(node)
                     items.append(None)
                     continue
                 parts = container.parts(node)
-                if container.handler.fixed(node):
+                if container.fixed(node):
                     with_fixed.append((len(items), container, node))
                 items.append((container, node, parts))
                 if len(ahead) > _DEEPEST:
@@ -89,8 +91,7 @@ class Flat:
     def paths(self) -> tuple[str, ...]:
         """The path of each leaf as one would write it: ``['batch'][0].mask``; empty for a tree that is a leaf."""
         if self._paths is None:
-            named = zip(self._items, self._all_paths(), strict=True)
-            self._paths = tuple(path for item, path in named if item is None)
+            self._paths = tuple(p for item, p in zip(self._items, self._all_paths(), strict=True) if item is None)
         return self._paths
 
     def _all_paths(self) -> Iterator[str]:
@@ -112,11 +113,17 @@ class Flat:
 
     def same_structure(self, other: Flat) -> bool:
         """Whether the other tree has leaves at the same paths."""
-        outlines_match = len(self._items) == len(other._items) and all(
-            a is b if a is None or b is None else a[0].outline(a[1]) == b[0].outline(b[1])
-            for a, b in zip(self._items, other._items, strict=True)
-        )
-        return outlines_match or self.paths == other.paths
+        return list(map(_outline, self._items)) == list(map(_outline, other._items)) or self.paths == other.paths
+
+    def each(self, fn: Callable[[int, Any], T]) -> list[T | None]:
+        """What ``fn`` returns for each leaf, and its number, but for those to be left alone; errors have its path."""
+        found: list[T | None] = []
+        for i, leaf in enumerate(self.leaves):
+            try:
+                found.append(None if i in self.skipped else fn(i, leaf))
+            except XDeviceError as error:
+                raise at_path(error, self.paths[i]) from error.__cause__
+        return found
 
     def map(self, fn: Callable[[Any], Any]) -> Any:
         """The tree with ``fn`` applied to each leaf; the same object where no leaf has changed."""
@@ -144,6 +151,11 @@ class Flat:
         return made[0]
 
 
+def _outline(item: _Item | None) -> Any:
+    """What is equal for leaves, and for containers whose parts correspond to one another."""
+    return item and (type(item[0]), item[0].outline(item[1]))
+
+
 def flatten(tree: Any, skip: Collection[str] = ()) -> Flat:
     """The tree as its leaves; what has a name or path in ``skip`` is a leaf to be left alone."""
     return Flat(tree, skip)
@@ -152,3 +164,92 @@ def flatten(tree: Any, skip: Collection[str] = ()) -> Flat:
 def _names_of_parts(keys: list[str], parent: _Names) -> Iterator[_Names]:
     path = parent[0] if parent else ""
     return ((path + key, (path + key).lstrip("."), key.strip("[].'\"")) for key in keys)
+
+
+def devices_in(tree: Any, skip: Collection[str]) -> set[Device]:
+    """All devices on which tensors of the tree are; `NotATensorError` if it has none."""
+    return set(_answers(flatten(tree, skip), places))
+
+
+def frameworks_in(tree: Any) -> dict[Backend, str]:
+    """Each framework of the tree's tensors, with the path of one; `NotATensorError` if there is none."""
+
+    def owner(leaf: Any, what: Ownership | SelfMoving) -> set[Backend]:
+        return {what.backend if isinstance(what, Ownership) else owner_of_self_moving(leaf)}
+
+    flat = flatten(tree)
+    return {owner: flat.paths[i] for owner, i in _answers(flat, owner).items()}
+
+
+def _answers(flat: Flat, question: Callable[[Any, Ownership | SelfMoving], set[T]]) -> dict[T, int]:
+    """What is answered for the tensors, with the first's number; for plain data where there is nothing else."""
+    found: dict[T, int] = {}
+    weak: dict[T, int] = {}
+
+    def look(i: int, leaf: Any) -> None:
+        what = what_is(leaf)
+        if what is not None:
+            kind = weak if is_weak(leaf, what) else found
+            for answer in question(leaf, what):
+                kind.setdefault(answer, i)
+
+    flat.each(look)
+    if not found and not weak:
+        raise not_a_tensor(flat.tree)
+    return found or weak
+
+
+def mixed(objs: tuple[tuple[str, Any], ...], skip: Collection[str] = ()) -> MixedDeviceError:
+    """The error for named objects on several devices; each tensor's path is under its device."""
+    placed = [(path, found) for name, obj in objs for path, found in _placements(name, obj, skip)]
+    devices: set[Device] = set().union(*(found for _, found in placed))
+    groups: dict[str, list[str]] = {}
+    for path, found in placed:
+        groups.setdefault(listed(found), []).append(path.lstrip(".") or "it")
+    where = "; ".join(f"on {device}: {_shortened(paths)}" for device, paths in sorted(groups.items()))
+    return mixed_devices(f"one device was expected, but there are {len(devices)}: {where}", devices)
+
+
+def not_a_tensor(obj: Any) -> NotATensorError:
+    """The error for an object without a tensor; what a container holds instead is listed."""
+    kind = type(obj).__name__
+    if is_device(obj) and not isinstance(obj, str):
+        return NotATensorError(f"{obj!r} is a device, not a tensor; pass what is on it")
+    flat = flatten(obj)
+    if flat.is_leaf:
+        return NotATensorError(f"no framework owns this {kind}; pass a tensor, a model, or containers of these")
+    held = next((path for path, leaf in flat.named() if owned_by(leaf)), None)
+    if held is not None:
+        return NotATensorError(f"a {kind} is not a tensor; pass what is in it one by one, at {held} for example")
+    inside = [f"{path} is of type {type(leaf).__name__}" for path, leaf in flat.named()]
+    return NotATensorError(f"no tensor in this {kind}: {_shortened(inside) if inside else 'it is empty'}")
+
+
+def at_path(error: XDeviceError, path: str) -> XDeviceError:
+    """The same error, with the path of the leaf that it is about in its message."""
+    if path:
+        error.args = (f"{error} (at {path})", *error.args[1:])
+    return error
+
+
+def _placements(path: str, obj: Any, skip: Collection[str] = ()) -> Iterator[tuple[str, set[Device]]]:
+    """Where each tensor in the object is, with its path."""
+    if is_device(obj):
+        yield path, {as_device(obj)}
+        return
+    flat = flatten(obj, skip)
+    for i, (key, leaf) in enumerate(flat.named()):
+        what = None if i in flat.skipped else what_is(leaf)
+        if what is None or is_weak(leaf, what):
+            continue
+        if isinstance(what, Ownership) and what.is_model:
+            for name, tensor in what.backend.models.tensors_of(leaf):
+                inside = owned_by(tensor)
+                yield f"{path}{key}.{name}", places_of(tensor, inside) if inside else set()
+        else:
+            yield path + key, places(leaf, what)
+
+
+def _shortened(items: list[str], most: int = 5) -> str:
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
