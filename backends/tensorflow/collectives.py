@@ -20,7 +20,7 @@ from xdevice.backends.tensorflow.placement import COMPOSITES, arrived, copy, des
 from xdevice.device import Device
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
-_ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {"sum": tf.add, "max": tf.maximum, "min": tf.minimum}
+ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {"sum": tf.add, "max": tf.maximum, "min": tf.minimum}
 
 
 def kind(tensor: Any) -> str:
@@ -74,7 +74,7 @@ def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> 
     with apart(device):
         if weights is not None:
             vectors = [v * tf.constant(w, v.dtype) for v, w in zip(vectors, weights, strict=True)]
-        return arrived(functools.reduce(_ELEMENTWISE[op], vectors), device) if len(vectors) > 1 else copy(vectors[0])
+        return arrived(functools.reduce(ELEMENTWISE[op], vectors), device) if len(vectors) > 1 else copy(vectors[0])
 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:

@@ -5,12 +5,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xdevice.backends.tensorflow.placement import COMPOSITES, check_values, described, device_of
+from xdevice.backends.tensorflow.placement import COMPOSITES, Eager, check_values, described, device_of
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 Array = np.ndarray[Any, Any]
-
-_Eager: Any = tf.__internal__.EagerTensor  # making a tensor to ask its type would start TensorFlow
 
 
 def to_numpy(tensor: Any) -> Array:
@@ -25,7 +23,7 @@ def to_numpy(tensor: Any) -> Array:
 
 def export(tensor: Any) -> tuple[Any, bool] | None:
     """Eager tensors, which never change; variables do, and TensorFlow copies scalars."""
-    plain = type(tensor) is _Eager and tensor.shape.rank and tensor.shape.num_elements()
+    plain = type(tensor) is Eager and tensor.shape.rank and tensor.shape.num_elements()
     return (tensor, False) if plain else None
 
 

@@ -1,18 +1,47 @@
-"""Operations on tensors of several devices, which TensorFlow copies to one device without an error.
+"""Each operation that TensorFlow runs eagerly, as it is about to run, with its operands and where they are.
 
-While a strict block is open, each operation is checked before it runs, those of the backward pass included, and
-what a `tf.function` is given; not what it does inside.
+Every operation, those of the backward pass and calls of a `tf.function` included, goes through three functions of
+TensorFlow, in every thread. While anything looks, these are replaced. Operations inside a `tf.function` are placed
+when it is traced, and are not seen.
+
+TensorFlow copies operands from other devices without an error. A strict block looks, and raises one.
 """
 
-from contextlib import AbstractContextManager
-from typing import Any
+import re
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import op_def_registry  # what an operation calls its arguments
 
-from xdevice.backends.tensorflow.eager.operations import HOST, Operand, here, looked_at, operands, spoken
-from xdevice.backends.tensorflow.private_names import context
+from xdevice.backends.tensorflow.hardware import count, virtual
+from xdevice.backends.tensorflow.placement import Eager, placed, role, variable_of
+from xdevice.backends.tensorflow.private_names import context, core, engine
 from xdevice.device import Device
 from xdevice.errors import mixed
+from xdevice.kit.private_names import replaced
+
+Look = Callable[[str, Any, set[str]], None]
+"""What is called with an operation's name, its arguments, and TensorFlow's names of the devices where these are."""
+
+HOST = Device("cpu", 0)
+INDICES = frozenset({"ids", "indices", "labels", "segment_ids", "sparse_indices", "targets"})
+"""Arguments of integers that are data, however few."""
+
+DIMENSIONS = 8  # as many as any kernel takes: so few integers may be a shape
+
+_FUNCTION = re.compile(r"__(?:inference|forward|backward)_(?:__backward_)?(.+?)_\d+(?:_\d+)*")
+_thread = threading.local()  # which operation has been looked at, and goes on to the long way
+_holds: dict[type, bool] = dict.fromkeys((bool, bytes, float, int, str, type(None), tf.DType, tf.TensorShape), False)
+"""Whether an argument of this type, if it is not a plain tensor, may be on a device."""
+_lock = threading.Lock()
+_looks: tuple[Look, ...] = ()
+_replaced = ExitStack()
 
 
 def forbid() -> AbstractContextManager[None]:
@@ -22,29 +51,195 @@ def forbid() -> AbstractContextManager[None]:
 def _check(operation: str, arguments: Any, places: set[str]) -> None:
     """Raise `MixedDeviceError` if what was given to the operation is on several devices.
 
-    TensorFlow puts what it makes of Python's numbers, scalars and shapes, on the device of the scope, and
-    takes both from the CPU: beside other tensors these do not count. NumPy arrays go where the scope is.
+    TensorFlow puts what it makes of Python's numbers, scalars and shapes, on the device of the scope, and takes both
+    from the CPU: beside other tensors these do not count. Of two scalars, or two shapes, each does. NumPy arrays go
+    where the scope is.
     """
     if len(places) < 2 or operation == "AssignVariableOp" or tf.distribute.has_strategy():
         return  # an assignment is an explicit copy; a strategy's copies are its own
-    given = [operand for _, operand in operands(operation, arguments) if not operand.is_kept]
-    found = {operand.place for operand in _counted(given)}
-    if len(found) > 1:
-        raise mixed(_where(operation, found), found)
-
-
-def _counted(given: list[Operand]) -> list[Operand]:
-    """Those that are an author's tensors. What stands alone counts: of two scalars, or two shapes, each does."""
-    scope = here()
+    scope, given = here(), [operand for _, operand in operands(operation, arguments) if not operand.is_kept]
     given = [o for o in given if not (o.is_scalar and o.place is HOST)]
     if not all(o.is_shape for o in given):
         given = [o for o in given if not (o.is_shape and o.place in (HOST, scope))]
     if not all(o.is_scalar for o in given):
         given = [o for o in given if not (o.is_scalar and o.place is scope)]
-    return given
+    found = {operand.place for operand in given}
+    if len(found) > 1:  # nobody has chosen the device on which it runs, if there is no scope
+        astray = not context.context().device_name and scope in found
+        raise mixed(f"{spoken(operation)}{f', outside any scope and so run on {scope},' * astray}", found)
 
 
-def _where(operation: str, found: set[Device]) -> str:
-    """The operation for the message, with the device on which it runs where that is nobody's choice."""
-    astray = not context.context().device_name and here() in found
-    return f"{spoken(operation)}, outside any scope and so run on {here()}," if astray else spoken(operation)
+@contextmanager
+def looked_at(look: Look) -> Generator[None, None, None]:
+    """A block in which the function is called before each operation; an error that it raises is the operation's."""
+    global _looks
+    with _lock:
+        if not _looks:
+            _replaced.enter_context(replaced(engine, "TFE_Py_FastPathExecute", _looking_at_arguments))
+            for name in ("TFE_Py_Execute", "TFE_Py_ExecuteCancelable"):
+                _replaced.enter_context(replaced(engine, name, _looking_at_inputs))
+        _looks = (*_looks, look)
+    try:
+        yield
+    finally:
+        with _lock:
+            _looks = tuple(each for each in _looks if each is not look)
+            if not _looks:
+                _replaced.close()
+
+
+def _looking_at_arguments(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The short way: the arguments as they were given, Python's numbers among them, and attributes behind."""
+
+    def execute(running: Any, operation: str, name: Any, *arguments: Any) -> Any:
+        _look(operation, arguments)
+        try:
+            return run(running, operation, name, *arguments)
+        except core._FallbackException:
+            _thread.seen = operation
+            raise
+
+    return execute
+
+
+def _looking_at_inputs(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The long way, which functions go, and operations whose arguments must be made tensors first."""
+
+    def execute(running: Any, device: Any, operation: str | bytes, inputs: Any, *rest: Any) -> Any:
+        name = operation if isinstance(operation, str) else operation.decode()
+        if getattr(_thread, "seen", None) != name:  # else a tensor made meanwhile was not seen
+            _look(name, inputs)
+        _thread.seen = None
+        return run(running, device, operation, inputs, *rest)
+
+    return execute
+
+
+def _look(operation: str, arguments: Any) -> None:
+    places = _places(arguments, set())
+    for look in _looks:
+        look(operation, arguments, places)
+
+
+def _places(arguments: Iterable[Any], found: set[str]) -> set[str]:
+    """TensorFlow's names of the devices on which the arguments are: asked of each operation, so quickly."""
+    for argument in arguments:
+        kind = type(argument)
+        if kind is Eager:
+            found.add(argument.device)
+        elif kind is list or kind is tuple:
+            _places(argument, found)
+        elif kind is np.ndarray:
+            found.add("/CPU:0")
+        elif _holds.get(kind, True):
+            handle = _handle(argument)
+            if handle is not None:
+                found.add(handle.device)
+    return found
+
+
+def _handle(argument: Any) -> Any:
+    """Where a variable's values are, if it is one."""
+    if _holds.setdefault(type(argument), role(type(argument)) == "tensor"):
+        handle = getattr(variable_of(argument), "_handle", None)
+        return handle if isinstance(handle, Eager) else None
+    return None
+
+
+class Operand(NamedTuple):
+    """A tensor that is given to an operation, or a variable, or a NumPy array."""
+
+    value: Any
+    name: str  # the operation's for the argument; empty for a function's
+    place: Device
+    dtype: Any
+    shape: tuple[int, ...]
+    is_kept: bool = False  # in the host's memory, an array, or as most int32 of a GPU
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is one number."""
+        return self.shape == ()
+
+    @property
+    def is_shape(self) -> bool:
+        """Whether it is a shape, or paddings, or might be."""
+        is_row = len(self.shape) == 1 or self.shape[1:] == (2,)
+        few = is_row and self.shape[0] <= DIMENSIONS
+        return few and self.dtype in (tf.int32, tf.int64) and self.name not in INDICES
+
+    @property
+    def is_handle(self) -> bool:
+        """Whether it is a variable's handle, whose operations run beside the variable."""
+        return type(self.value) is Eager and self.value.dtype == tf.resource
+
+    @property
+    def nbytes(self) -> int:
+        """The size of its values."""
+        return prod(self.shape, start=int(self.dtype.size))
+
+
+def operands(operation: str, arguments: Any) -> Iterator[tuple[int, Operand]]:
+    """Each operand with the number of its argument."""
+    names = names_in(operation)
+    for i, argument in enumerate(arguments):
+        name = names[i] if i < len(names) else ""
+        if name in INDICES and isinstance(argument, (list, tuple)) and _is_integer(argument):
+            yield i, Operand(argument, name, HOST, tf.int32, np.shape(argument), True)
+        for value in argument if isinstance(argument, (list, tuple)) else [argument]:
+            if type(value) is np.ndarray and value.dtype.kind in "biufc":
+                yield i, Operand(value, name, HOST, tf.as_dtype(value.dtype), value.shape, True)
+            operand = _operand(value, name, value if type(value) is Eager else _handle(value))
+            if operand is not None:
+                yield i, operand
+
+
+@lru_cache(maxsize=4096)
+def names_in(operation: str) -> tuple[str, ...]:
+    """What an operation calls its arguments."""
+    definition = op_def_registry.get(operation)
+    return tuple(argument.name for argument in definition.input_arg) if definition is not None else ()
+
+
+def _is_integer(numbers: Any) -> bool:
+    """Whether a list begins with an integer of Python's."""
+    while isinstance(numbers, (list, tuple)) and numbers:
+        numbers = numbers[0]
+    return type(numbers) is int
+
+
+def _operand(value: Any, name: str, tensor: Any) -> Operand | None:
+    """The tensor as an operand, unless it is of a kind that never counts."""
+    if tensor is None or tensor.dtype in (tf.string, tf.variant):
+        return None
+    place, dtype, shape = placed(tensor.device), tensor.dtype, tuple(tensor.shape)
+    if dtype == tf.resource:
+        held = tensor._handle_data
+        if held is None or not held.is_set:
+            return None  # an iterator, or a table
+        variable = held.shape_and_type[0]
+        dtype, shape = tf.as_dtype(variable.dtype), tuple(dim.size for dim in variable.shape.dim)
+    elif tensor.backing_device != tensor.device:
+        return Operand(value, name, HOST, dtype, shape, True)
+    elif dtype == tf.int32 and place is HOST and not virtual.number:
+        return None  # so those on the host may be a real GPU's
+    return Operand(value, name, place, dtype, shape)
+
+
+def here() -> Device:
+    """Where this thread's operations run: on the scope's device, else on TensorFlow's default."""
+    name = context.context().device_name
+    return placed(name) if name else _default()
+
+
+@lru_cache(maxsize=1)
+def _default() -> Device:
+    return Device("gpu", 0) if count("gpu") and not virtual.number else HOST
+
+
+def spoken(operation: str) -> str:
+    """The operation for a message, a function by the name that its author gave it."""
+    function = _FUNCTION.fullmatch(operation)
+    if function is None:
+        return operation
+    return f"{'the gradient of ' * ('backward_' in operation)}tf.function {function[1]!r}"

@@ -13,7 +13,7 @@ from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError, TracedTensorError, UnknownPlacementError
 from xdevice.kit import keras
 
-_Eager: Any = tf.__internal__.EagerTensor
+Eager: Any = tf.__internal__.EagerTensor  # making a tensor to ask its type would start TensorFlow
 _Variable: Any = ResourceVariable  # what tf.Variable() makes
 _AnyVariable: Any = BaseResourceVariable  # and what it makes inside a tf.function
 _DENSE: dict[type, str] = {
@@ -46,7 +46,7 @@ def device_of(tensor: Any) -> Device:
     # for shapes, and strings. Where a tensor *is* can only mean its memory; DLPack and NumPy agree.
     # A variable is a handle, itself always in host memory: there `device` is where the values are.
     try:
-        if type(tensor) is _Eager:
+        if type(tensor) is Eager:
             return _known[tensor.backing_device]
         if type(tensor) is _Variable:  # its own `device` costs three times as much
             return _known[tensor._handle.device]
@@ -61,7 +61,7 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
         raise NotSupportedError("tensorflow cannot move a tensor while tracing a tf.function; move it before the call")
     if isinstance(tensor, COMPOSITES):
         return _map_parts(lambda part: part if device_of(part) is device else move(part, device, False), tensor)
-    if isinstance(tensor, _Eager):
+    if isinstance(tensor, Eager):
         check_values(tensor)
         # tf.identity leaves int32 and strings on the host, and raises under the "explicit" device policy
         name = native(device).removeprefix("/")
@@ -74,7 +74,7 @@ def copy(tensor: Any) -> Any:
         raise NotSupportedError("tensorflow cannot copy a tensor while tracing a tf.function; copy it before the call")
     if isinstance(tensor, COMPOSITES):
         return _map_parts(copy, tensor)
-    if isinstance(tensor, _Eager):
+    if isinstance(tensor, Eager):
         check_values(tensor)
         here = device_of(tensor)
         with scope(here):
@@ -84,7 +84,7 @@ def copy(tensor: Any) -> Any:
 
 def arrived(tensor: Any, device: Device) -> Any:
     """The tensor just made, on the device for which it was made: TensorFlow keeps int32 on the host."""
-    there = not isinstance(tensor, _Eager) or device_of(tensor) is device
+    there = not isinstance(tensor, Eager) or device_of(tensor) is device
     return tensor if there else move(tensor, device, False)
 
 
@@ -114,9 +114,9 @@ def keras_role(cls: type) -> Role | None:
 
 def _place(tensor: Any) -> Device:
     variable = variable_of(tensor)
-    if isinstance(tensor, _Eager):
+    if isinstance(tensor, Eager):
         return placed(tensor.backing_device)
-    if isinstance(variable, _AnyVariable) and isinstance(variable._handle, _Eager):
+    if isinstance(variable, _AnyVariable) and isinstance(variable._handle, Eager):
         return placed(variable._handle.device)
     if isinstance(tensor, COMPOSITES):
         return _common("one sparse or ragged tensor", _parts(tensor))
@@ -203,7 +203,7 @@ def _moved_apart(tensor: Any, device: Device) -> Any:
 def _brought(gradient: Any, device: Device) -> Any:
     if not tf.executing_eagerly():
         return gradient  # a tf.function is traced with the backward pass in it: nothing has a place yet
-    if isinstance(gradient, _Eager) and device_of(gradient) is device:
+    if isinstance(gradient, Eager) and device_of(gradient) is device:
         return gradient
     return move(gradient, device, False)
 

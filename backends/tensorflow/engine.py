@@ -1,7 +1,7 @@
-"""Several processes, by TensorFlow's MultiWorkerMirroredStrategy: a ring of gRPC on the CPU, NCCL on GPUs.
+"""Several processes: on one host by memory that they share, on several by TensorFlow's MultiWorkerMirroredStrategy.
 
-Every process runs a server that accepts any connection, and runs whatever graph it is sent. So this is for several
-hosts, and for those who ask for it.
+That is a ring of gRPC on the CPU, NCCL on GPUs. Its servers accept any connection, run whatever graph any process
+sends them, and graphs read and write files. So on one host none is started, unless the job trusts its network.
 
 The strategy makes the cluster; vectors then go through the collective operations that it is built on. These cost
 half of what the strategy's own reduction takes, which traces a function for every shape.
@@ -15,7 +15,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
-from xdevice.backends.tensorflow.collectives import apart
+from xdevice.backends.tensorflow import creation
+from xdevice.backends.tensorflow.collectives import ELEMENTWISE, apart
+from xdevice.backends.tensorflow.exchange import to_numpy
 from xdevice.backends.tensorflow.hardware import count, is_running, scope, virtual
 from xdevice.backends.tensorflow.placement import arrived, device_of
 from xdevice.backends.tensorflow.private_names import context
@@ -24,12 +26,12 @@ from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback, loopback_only
 from xdevice.kit.reducing import summed_in
+from xdevice.kit.shared_memory import SharedMemory
 
 _REDUCED = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64})
 """What the ring can add up; other integers are sent as 64 bits."""
 
 _MERGE = {"sum": "Add", "max": "Max", "min": "Min"}
-_ELEMENTWISE = {"max": tf.maximum, "min": tf.minimum}
 _GROUPS = {"cpu": 1905, "gpu": 1906}  # any numbers that no strategy of the user's counts up to
 _CPU = Device("cpu", 0)
 _LIBRARY = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_cc.so.2")
@@ -67,13 +69,15 @@ class _Ring:
         return {"group_size": self._size, "group_key": group, "instance_key": key}
 
 
-_ring: _Ring | None = None  # for good: TensorFlow joins one cluster, and never leaves it
+_memory: SharedMemory | None = None  # while a job of one host runs
+_ring: Any = None  # for good: TensorFlow joins one cluster, and never leaves it
 
 
-def join(job: Job) -> None:
-    """Join the cluster of these processes, once in this process's life."""
-    global _ring
-    if _ring is None:
+def start(job: Job, timeout: float) -> None:
+    global _memory, _ring
+    if not job.trusts_network and all(map(is_loopback, job.hosts)) and hasattr(os, "mkfifo"):
+        _memory = SharedMemory(job.rank, job.world_size, job.secret, timeout / 2)
+    elif _ring is None:
         if is_running():
             raise DistributedError(
                 "tensorflow has started already, and can no longer join other processes; "
@@ -108,19 +112,26 @@ def _join(job: Job) -> None:
 
 
 def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
-    ring, here, dtype = _running(), device_of(vector), vector.dtype
+    if _memory is not None:
+        return _tensor(_memory.all_reduce(to_numpy(vector), op), vector)
+    here, dtype = device_of(vector), vector.dtype
     if op == "mean":
-        with apart(ring.device):
-            total = all_reduce(tf.cast(arrived(vector, ring.device), summed_in(dtype.name, ring.size)), "sum")
-            return arrived(tf.cast(total / tf.cast(ring.size, total.dtype), dtype), here)
+        with apart(_ring.device):
+            total = all_reduce(tf.cast(arrived(vector, _ring.device), summed_in(dtype.name, _ring.size)), "sum")
+            return arrived(tf.cast(total / tf.cast(_ring.size, total.dtype), dtype), here)
     if op != "sum" and dtype not in _REDUCED:
         vectors = all_gather(vector)
         with apart(here):
-            return arrived(reduce(_ELEMENTWISE[op], vectors), here)
-    with apart(ring.device):
-        there = _reducible(arrived(vector, ring.device))
+            return arrived(reduce(ELEMENTWISE[op], vectors), here)
+    with apart(_ring.device):
+        there = arrived(vector, _ring.device)
+        if dtype.is_complex:  # twice as many real ones
+            there = tf.reshape(tf.bitcast(there, dtype.real_dtype), [-1])
+        elif dtype not in _REDUCED:
+            there = tf.cast(there, tf.int64)
+        match = _ring.matching(op, there)
         found = tf.raw_ops.CollectiveReduceV2(
-            input=there, **ring.matching(op, there), ordering_token=[], merge_op=_MERGE[op], final_op="Id"
+            input=there, **match, ordering_token=[], merge_op=_MERGE[op], final_op="Id"
         )
         if dtype.is_complex:
             return arrived(tf.bitcast(tf.reshape(found, [-1, 2]), dtype), here)
@@ -128,35 +139,38 @@ def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
 
 
 def broadcast(vector: tf.Tensor, root: int) -> tf.Tensor:
-    ring, here = _running(), device_of(vector)
-    with apart(ring.device):
-        words = _words(arrived(vector, ring.device))
-        match = ring.matching(f"from {root}", words)
-        if ring.rank == root:
+    if _memory is not None:
+        return _tensor(_memory.broadcast(to_numpy(vector), root), vector)
+    with apart(_ring.device):
+        words = _words(arrived(vector, _ring.device))
+        match = _ring.matching(f"from {root}", words)
+        if _ring.rank == root:
             found = tf.raw_ops.CollectiveBcastSendV2(input=words, **match)
         else:
             found = tf.raw_ops.CollectiveBcastRecvV2(shape=words.shape, T=words.dtype, **match)
-        return arrived(_unpacked(found, vector), here)
+        return arrived(_unpacked(found, vector), device_of(vector))
 
 
 def all_gather(vector: tf.Tensor) -> list[tf.Tensor]:
-    ring, here = _running(), device_of(vector)
-    with apart(ring.device):
-        words = _words(arrived(vector, ring.device))
-        found = tf.raw_ops.CollectiveGatherV2(input=words, **ring.matching("gather", words), ordering_token=[])
-        return [arrived(_unpacked(part, vector), here) for part in tf.split(found, ring.size)]
+    if _memory is not None:
+        return [_tensor(row, vector) for row in _memory.all_gather(to_numpy(vector))]
+    with apart(_ring.device):
+        words = _words(arrived(vector, _ring.device))
+        found = tf.raw_ops.CollectiveGatherV2(input=words, **_ring.matching("gather", words), ordering_token=[])
+        return [arrived(_unpacked(part, vector), device_of(vector)) for part in tf.split(found, _ring.size)]
 
 
-def _running() -> _Ring:
-    assert _ring is not None
-    return _ring
+def stop() -> None:
+    """Leave the memory. A cluster stays until the process ends, and does not delay that."""
+    global _memory
+    if _memory is not None:
+        _memory.close()
+        _memory = None
 
 
-def _reducible(vector: tf.Tensor) -> tf.Tensor:
-    """The numbers as the ring can add them up: integers in 64 bits, complex numbers as twice as many real ones."""
-    if vector.dtype.is_complex:
-        return tf.reshape(tf.bitcast(vector, vector.dtype.real_dtype), [-1])
-    return vector if vector.dtype in _REDUCED else tf.cast(vector, tf.int64)
+def _tensor(array: Any, like: tf.Tensor) -> tf.Tensor:
+    with apart(device_of(like)):
+        return creation.tensor(array, like.dtype, device_of(like))
 
 
 def _words(vector: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,213 @@
+"""Copies that TensorFlow makes between devices, as they are about to be made.
+
+Seen are the reading of values, copies that are asked for, what is made of NumPy arrays and lists, operands that are
+elsewhere than the operation runs, and what a `tf.function` is given. TensorFlow keeps the copy of an operand for as
+long as the operand lives, so that it is told once.
+"""
+
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache, partial, wraps
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from xdevice.backends.tensorflow import mixing
+from xdevice.backends.tensorflow.mixing import HOST, Operand, here
+from xdevice.backends.tensorflow.placement import Eager, placed
+from xdevice.backends.tensorflow.private_names import constants, iterators, ops
+from xdevice.backends.tensorflow.transfers import reasons
+from xdevice.backends.tensorflow.transfers.reasons import counter_of, steps_of, targets_of
+from xdevice.backends.tensorflow.virtual import cpu_only
+from xdevice.contract import Copy, Kind, Watcher
+from xdevice.device import Device
+from xdevice.kit.private_names import replaced
+
+_SIZES = frozenset({"DynamicPartition", "SegmentSum", "Unique", "UniqueWithCounts", "Where"})
+"""Operations whose results' sizes depend on values: on a GPU they read the size back."""
+_DTYPES = {int: tf.int32, float: tf.float32, bool: tf.bool, complex: tf.complex128}
+
+
+@contextmanager
+def watch(watcher: Watcher) -> Generator[None, None, None]:
+    seen = _Seen(watcher)
+    with ExitStack() as stack:
+        for owner, name, instead in (
+            (ops._EagerTensorBase, "_numpy", seen.reading),
+            (ops._EagerTensorBase, "_copy_nograd", seen.copying),
+            (constants, "convert_to_eager_tensor", seen.making),
+            (iterators.OwnedIterator, "_next_internal", seen.feeding),
+            (np, "asarray", seen.exporting),
+            (np, "array", seen.exporting),
+        ):
+            stack.enter_context(replaced(owner, name, partial(_given_to, instead)))
+        stack.enter_context(mixing.looked_at(seen.operation))
+        yield
+
+
+def _given_to(instead: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(own)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return instead(own, *args, **kwargs)
+
+    return call
+
+
+def unseen() -> list[str]:
+    return [
+        "what a tf.function copies inside, Keras's compiled training included: it is placed when it is traced",
+        "arrays that NumPy makes of a tensor otherwise than by np.asarray and np.array: np.sum(x), memoryview(x)",
+        "a few int32 that are read, as most of a GPU's kernels keep these in the host's memory",
+    ]
+
+
+class _Seen:
+    """What is told to one watcher, and which operands have been copied."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._copies: dict[tuple[int, Device], Any] = {}
+
+    def _see(  # noqa: PLR0913, PLR0917  (what a `Copy` has)
+        self, kind: Kind, operation: str, nbytes: int, source: Device, target: Device, array: object = None
+    ) -> None:
+        if source is not target and nbytes:
+            address = array.ctypes.data if isinstance(array, np.ndarray) else 0
+            self._watcher.see(Copy(kind, operation, nbytes, source, target, address=address))
+
+    def reading(self, read: Callable[..., Any], tensor: Any) -> Any:
+        """``EagerTensor._numpy``, by which TensorFlow reads values."""
+        source = placed(tensor.backing_device)
+        if source is not HOST and not _is_kept(tensor):
+            calls = reasons.calls_of_libraries()
+            if not (tensor.dtype == tf.bool and reasons.is_between_batches(calls)):
+                kind: Kind = "copy" if reasons.is_asked(calls) else "number"
+                self._see(kind, calls[0][1].strip("_") if calls else "numpy", _size(tensor), source, HOST)
+        return read(tensor)
+
+    def copying(self, copy: Callable[..., Any], tensor: Any, ctx: Any = None, device_name: Any = None) -> Any:
+        """``EagerTensor._copy_nograd``, by which we copy, and TensorFlow's gradient of a copy."""
+        kind: Kind = "gradient" if reasons.is_backward(reasons.calls_of_libraries()) else "copy"
+        target = placed(device_name) if device_name else here()
+        self._see(kind, "copy", _size(tensor), placed(tensor.backing_device), target)
+        return copy(tensor, ctx, device_name)
+
+    def making(self, make: Callable[..., Any], value: Any, ctx: Any, dtype: Any = None) -> Any:
+        """``convert_to_eager_tensor``, for what is no tensor yet. Python's numbers are copied once, and kept."""
+        target = here()
+        if target is not HOST and isinstance(value, (np.ndarray, np.generic, list, tuple)):
+            nbytes = _size_made(value, dtype)
+            calls = reasons.calls_of_libraries() if nbytes else []
+            # an array's copy is told when its operation takes the short way
+            if not (type(value) is np.ndarray and reasons.is_long_way(calls)):
+                self._see(reasons.kind_of_made(calls), "convert_to_tensor", nbytes, HOST, target, value)
+        return make(value, ctx, dtype)
+
+    def feeding(self, give: Callable[..., Any], iterator: Any) -> Any:
+        """``OwnedIterator._next_internal``: batches are made on the host."""
+        batch = give(iterator)
+        for tensor in tf.nest.flatten(batch, expand_composites=True):
+            if type(tensor) is Eager:
+                self._see("copy", "IteratorGetNext", _size(tensor), HOST, placed(tensor.backing_device))
+        return batch
+
+    def exporting(self, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """``np.asarray`` and ``np.array``, which ask a tensor for its memory and no function of it."""
+        given: Any = args[0] if args else None
+        for tensor in given if isinstance(given, (list, tuple)) else (given,):
+            if type(tensor) is not Eager or _is_kept(tensor):
+                continue
+            if np.dtype(tensor.dtype.as_numpy_dtype).kind in "biufc":
+                self._see("number", make.__name__, _size(tensor), placed(tensor.backing_device), HOST)
+        return make(*args, **kwargs)
+
+    def operation(self, operation: str, arguments: Any, places: set[str]) -> None:
+        """An operation, with TensorFlow's names of the devices where its arguments are."""
+        special = _special(operation)
+        target = HOST if cpu_only.is_lacking(operation, arguments) else here()
+        if special == "indices" or any(placed(place) is not target for place in places):
+            self._operands(operation, arguments, target)
+        if special == "size" and target is not HOST:
+            self._see("size", operation, 8, target, HOST)
+        elif special == "count":
+            self._counted(arguments)
+        elif special == "function":
+            for optimizer in steps_of(operation, arguments):
+                self._watcher.stepped(optimizer)
+
+    def _operands(self, operation: str, arguments: Any, scope: Device) -> None:
+        """Tell of the operands that are elsewhere than the operation runs."""
+        given, calls_function = list(mixing.operands(operation, arguments)), _special(operation) == "function"
+        if calls_function:
+            crossing = [(o, t) for i, o in given if not o.is_handle for t in targets_of(operation, i, scope)]
+        else:  # it runs beside a variable that it is given
+            target = next((o.place for _, o in given if o.is_handle), scope)
+            crossing = [(o, target) for _, o in given]
+        for operand, target in crossing:
+            value, key = operand.value, (id(operand.value), target)
+            if operand.place is target or _is_small(operand) or key in self._copies:
+                continue
+            kind = reasons.kind_of_operand(operation, operand, target, reasons.calls_of_libraries())
+            self._see(kind, mixing.spoken(operation), operand.nbytes, operand.place, target, value)
+            if type(value) is Eager and not calls_function:  # which copies it in each call; else until the tensor goes
+                self._copies[key] = weakref.ref(value, partial(self._copies.pop, key))
+
+    def _counted(self, arguments: Any) -> None:
+        """Tell of the optimizer that now sets the number of its steps."""
+        handle, value = arguments[:2]
+        if getattr(value, "dtype", None) != tf.int64 or value.shape.rank:
+            return
+        for frame in reasons.frames():
+            owner = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
+            if counter_of(owner) is handle:
+                self._watcher.stepped(owner)
+                return
+
+
+@lru_cache(maxsize=4096)
+def _special(operation: str) -> str:
+    """What is to be looked at in an operation beside the places of its operands."""
+    if operation in ("AssignAddVariableOp", "AssignVariableOp"):
+        return "count"
+    if operation in _SIZES:
+        return "size"
+    if operation.startswith("__"):  # the call of a tf.function, or a part of its gradient
+        return "function"
+    return "" if mixing.INDICES.isdisjoint(mixing.names_in(operation)) else "indices"
+
+
+def _size(tensor: Any) -> int:
+    if tensor.dtype in (tf.string, tf.resource, tf.variant):
+        return 0
+    return int(tensor.dtype.size * tensor.shape.num_elements())
+
+
+def _size_made(value: Any, dtype: Any) -> int:
+    """The size of what is made of an array or a list; zero of text and int32, which stay on the host."""
+    leaf, count = value, 1
+    while type(leaf) in (list, tuple) and leaf:
+        leaf, count = leaf[0], count * len(leaf)
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        count, likely = count * leaf.size, leaf.dtype
+    else:
+        likely = _DTYPES.get(type(leaf))
+    if likely is None or (dtype or likely) == tf.int32 or not count:
+        return 0
+    made = tf.as_dtype(dtype or likely)
+    return 0 if made == tf.string else count * int(made.size)
+
+
+def _is_small(operand: Operand) -> bool:
+    """Whether it is an integer, or a shape, that TensorFlow's kernels take from the host."""
+    if operand.name in mixing.INDICES:
+        return False
+    kept = operand.is_kept and not isinstance(operand.value, np.ndarray)
+    return kept or operand.is_shape or (operand.is_scalar and operand.dtype in (tf.int32, tf.int64))
+
+
+def _is_kept(tensor: Any) -> bool:
+    """Whether values read are few int32, which most of a GPU's kernels keep in the host's memory."""
+    shape = tensor.shape
+    return bool(tensor.dtype == tf.int32 and (not shape.rank or (shape.rank == 1 and shape[0] <= mixing.DIMENSIONS)))
