@@ -22,7 +22,7 @@ from xdevice.backends.torch.hardware import gpus, native, runtime
 from xdevice.backends.torch.private_names import core, own, replace_name
 from xdevice.backends.torch.virtual import copies
 from xdevice.backends.torch.virtual import runtime as virtual
-from xdevice.backends.torch.virtual.torch_parts.backward import Wrapped
+from xdevice.backends.torch.virtual.torch_parts.engines import Wrapped
 from xdevice.contract import Copy, Kind, Lane, Mark, Watcher
 from xdevice.device import Device
 from xdevice.kit import keras

@@ -14,7 +14,6 @@ import torch
 
 from xdevice.backends.torch import hardware, models, placement
 from xdevice.backends.torch.private_names import check, core
-from xdevice.backends.torch.virtual.compiled import build
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit.plugins import Recipe
 
@@ -24,7 +23,9 @@ OLDEST = (2, 10)
 
 def recipe() -> Recipe:
     _check_version()
-    return build.recipe()
+    from xdevice.backends.torch.virtual.compiled import plug_in
+
+    return plug_in.recipe()
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
@@ -52,9 +53,9 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
 
 
 def find_races() -> None:
-    from xdevice.backends.torch.virtual.faithful import races
+    from xdevice.backends.torch.virtual.cuda import faithful
 
-    races.find()
+    faithful.find_races()
 
 
 def _check_version() -> None:

@@ -1,63 +1,43 @@
 """The virtual GPUs of this process: what a way of making them provides, and the one in use."""
 
-# the body of a Protocol's method is its docstring
-# pyright: reportReturnType=false
-
+from collections.abc import Callable
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from xdevice.device import Device
+from xdevice.kit import virtual_request
+from xdevice.machine import host_memory
 
 NAME = "vgpu"
 """Their device type in torch, unless they stand in for CUDA's."""
 
+Which = torch.device | str | int | None
 
-class Runtime(Protocol):
+
+class Runtime:
     """A way of making virtual GPUs; devices are given by index, and memory is in bytes."""
 
-    name: str  # their device type in torch: ``vgpu``, or ``cuda`` while they stand in for CUDA's
-    count: int
-    capacity: int  # the memory of each, as far as it is told
-    limited: bool  # whether tensors may not exceed the capacity
-    generators: list[torch.Generator]  # the default ones: as on real GPUs, drawing on the CPU does not affect them
+    start: Callable[[], None]  # registers the devices with torch, and what computes on them
+    visible: Callable[[], int]  # how many there are for the program, which hides others by CUDA_VISIBLE_DEVICES
+    current: Callable[[], int]  # this thread's current device, meant by a device type without an index
+    exchange: Callable[[int], int]  # makes another current, which exists, and returns the previous one; -1 changes none
+    is_used: Callable[[], bool]  # whether one has been used: is_initialized() of torch.vgpu and torch.cuda
+    use: Callable[[bool], None]  # notes that one has been used, or that none has yet
+    is_forked: Callable[[], bool]  # whether this process comes from one that had used them; they cannot be used here
+    allocated: Callable[[int], int]  # by live tensors
+    peak: Callable[[int], int]  # the most so far, or since reset_peak, which lets it be what is allocated now
+    reset_peak: Callable[[int], None]
+    watch: Callable[[bool], None]  # whether to call copies.look before operations that may copy between devices
+    resize: Callable[[Any, int], None]  # resizes a storage, whose values stay
 
-    def start(self) -> None:
-        """Register the devices with torch, and what computes on them."""
-
-    def visible(self) -> int:
-        """How many of them there are for the program, which hides others by ``CUDA_VISIBLE_DEVICES``."""
-
-    def current(self) -> int:
-        """This thread's current device, meant by a device type without an index."""
-
-    def exchange(self, index: int, /) -> int:
-        """Set this thread's current device, which exists, and return the previous one. -1 changes nothing."""
-
-    def is_used(self) -> bool:
-        """Whether a virtual GPU has been used: ``is_initialized()`` of ``torch.vgpu`` and ``torch.cuda``."""
-
-    def use(self, whether: bool, /) -> None:
-        """Note that a virtual GPU has been used, or that none has yet."""
-
-    def is_forked(self) -> bool:
-        """Whether this process was forked from one that had used virtual GPUs; they cannot be used here."""
-
-    def allocated(self, index: int, /) -> int:
-        """Memory of live tensors."""
-
-    def peak(self, index: int, /) -> int:
-        """The most so far, or since `reset_peak`."""
-
-    def reset_peak(self, index: int, /) -> None:
-        """Let the peak be what is allocated now."""
-
-    def watch(self, whether: bool, /) -> None:
-        """Call `copies.look` before each operation that may copy between devices, or no longer."""
-
-    def resize(self, storage: Any, size: int, /) -> None:
-        """Resize a storage, whose values stay."""
+    def __init__(self, name: str, count: int, capacity: int, limited: bool) -> None:
+        self.name = name  # their device type in torch: vgpu, or cuda while they stand in for CUDA's
+        self.count = count
+        self.capacity = capacity  # the memory of each, as far as it is told
+        self.limited = limited  # whether tensors may not exceed the capacity
+        self.generators: list[torch.Generator] = []  # the defaults: as on real GPUs, the CPU's draws do not affect them
 
 
 _in_use: Runtime | None = None
@@ -77,8 +57,22 @@ def in_use() -> Runtime:
     return _in_use
 
 
+def is_faithful() -> bool:
+    """Whether virtual GPUs refuse what CUDA refuses: those that stand in for it do, unless they are lenient."""
+    return in_use().name == "cuda" and not virtual_request.current().lenient
+
+
 def key() -> str:
     return "CUDA" if in_use().name == "cuda" else "PrivateUse1"
+
+
+def memory_info(index: int) -> tuple[int | None, int | None]:
+    """Free and total memory, of the host where the virtual GPU has no limit; ``None`` where unknown."""
+    virtual = in_use()
+    if virtual.limited:
+        return max(virtual.capacity - virtual.allocated(index), 0), virtual.capacity
+    total, free = host_memory()
+    return free, total
 
 
 def exchange(index: int) -> int:
@@ -95,16 +89,15 @@ def existing(index: int) -> int:
     return index
 
 
-def index_of(device: torch.device | str | int | None) -> int:
+def index_of(device: Which) -> int:
     """The index of the device, or of the current one where none is given."""
-    if device is None:
-        return in_use().current()
-    if isinstance(device, int):
-        return existing(device) if device >= 0 else in_use().current()
-    device = torch.device(device)
-    if device.type != in_use().name:
-        raise ValueError(f"expected a {in_use().name} device, but got {device}")
-    return in_use().current() if device.index is None else existing(device.index)
+    index = device
+    if isinstance(device, (str, torch.device)):
+        device = torch.device(device)
+        if device.type != in_use().name:
+            raise ValueError(f"expected a {in_use().name} device, but got {device}")
+        index = device.index
+    return in_use().current() if index is None or index < 0 else existing(index)
 
 
 @cache

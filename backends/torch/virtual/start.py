@@ -5,23 +5,20 @@ from collections.abc import Callable
 
 import torch
 
-from xdevice.backends.torch.virtual import copies, cuda, faithful, runtime, vgpu
+from xdevice.backends.torch.virtual import copies, cuda, runtime, vgpu
 from xdevice.backends.torch.virtual.compiled import plug_in
 from xdevice.backends.torch.virtual.in_python.devices import InPython
 from xdevice.backends.torch.virtual.runtime import Runtime
 from xdevice.backends.torch.virtual.torch_parts import (
     attention,
     autocast,
-    backward,
-    batch_norm,
-    compile,
-    module_to,
+    data_parallel,
+    engines,
+    modules,
     process_groups,
-    scatter_gather,
-    storages,
 )
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit import plugins, virtual_memory, virtual_request
+from xdevice.kit import plugins, virtual_memory
 from xdevice.machine import host_memory
 
 
@@ -48,25 +45,25 @@ def _made(n: int, stand_in: bool) -> Runtime:
             ) from error
         if plugins.compiler() is not None:
             warnings.warn(f"{error}; these virtual GPUs run in Python, which is slower", RuntimeWarning, stacklevel=2)
-        return InPython(n, capacity, limit is not None)
+        return InPython(name, n, capacity, limit is not None)
 
 
 def _steps(made: Runtime) -> list[Callable[[], None]]:
     """What is done, in this order: later steps compute on the devices, or wrap what earlier ones have put in place."""
+    stands_in = made.name == "cuda"
     return [
         made.start,
         attention.register,
-        batch_norm.register,
         process_groups.replace,
-        *(cuda.STEPS if made.name == "cuda" else (autocast.register, module_to.replace, module_to.name_methods)),
-        scatter_gather.replace,
-        storages.replace,
-        compile.replace,
+        *(cuda.STEPS if stands_in else (autocast.register, modules.replace)),
+        data_parallel.replace,
+        modules.replace_storages,
+        engines.replace_inductor,
         lambda: vgpu.manual_seed_all(torch.initial_seed()),
         _compute,
         _forget,
         copies.begin,
-        *(faithful.STEPS if made.name == "cuda" and not virtual_request.current().lenient else ()),
+        *(cuda.FAITHFUL_STEPS if runtime.is_faithful() else ()),
     ]
 
 
@@ -77,7 +74,7 @@ def _compute() -> None:
     try:
         if (ones[-1] + ones[-1]).tolist() != [2, 2]:
             raise RuntimeError(f"1 + 1 is {ones[-1] + ones[-1]}")
-        backward.prepare(ones)
+        engines.prepare(ones)
     except Exception as error:
         raise VirtualDeviceError(
             f"virtual GPUs compute wrongly under torch {torch.__version__}, which has changed: {error}"

@@ -11,41 +11,10 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch.private_names import core
-from xdevice.backends.torch.virtual.runtime import NAME, exchange, in_use, index_of
+from xdevice.backends.torch.virtual.runtime import NAME, Which, exchange, in_use, index_of
 
-_Which = torch.device | str | int | None
 _TYPES = {NAME: int(core._autograd.DeviceType.PrivateUse1), "cuda": int(core._autograd.DeviceType.CUDA)}
 _numbers = itertools.count(1 << 32)  # streams that C++ makes have smaller ones
-
-
-class Stream(torch.Stream):
-    """Like ``torch.cuda.Stream``; an operation is finished when its call returns."""
-
-    def __new__(cls, device: _Which = None, priority: int = 0, **options: Any) -> Stream:
-        if "stream_id" not in options:
-            options["stream_id"] = next(_numbers)
-        there = {"device_index": index_of(device), "device_type": _TYPES[in_use().name]}
-        made: Stream = super().__new__(cls, **there | options)
-        return made
-
-    def record_event(self, event: torch.Event | None = None) -> torch.Event:
-        event = self._event() if event is None else event
-        event.record(self)
-        return event
-
-    def _event(self) -> torch.Event:
-        return Event()
-
-    def __enter__(self) -> Stream:
-        _open.before.append((in_use().current(), current_stream(self.device)))
-        exchange(self.device.index)
-        set_stream(self)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        index, stream = _open.before.pop()
-        set_stream(stream)
-        exchange(index)
 
 
 class Event(torch.Event):
@@ -71,6 +40,35 @@ class Event(torch.Event):
         return float(1000 * (other._at - self._at))
 
 
+class Stream(torch.Stream):
+    """Like ``torch.cuda.Stream``; an operation is finished when its call returns."""
+
+    _Event: Any = Event
+
+    def __new__(cls, device: Which = None, priority: int = 0, **options: Any) -> Stream:
+        if "stream_id" not in options:
+            options["stream_id"] = next(_numbers)
+        there = {"device_index": index_of(device), "device_type": _TYPES[in_use().name]}
+        made: Stream = super().__new__(cls, **there | options)
+        return made
+
+    def record_event(self, event: torch.Event | None = None) -> torch.Event:
+        event = self._Event() if event is None else event
+        event.record(self)
+        return event
+
+    def __enter__(self) -> Stream:
+        _open.before.append((in_use().current(), current_stream(self.device)))
+        exchange(self.device.index)
+        set_stream(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        index, stream = _open.before.pop()
+        set_stream(stream)
+        exchange(index)
+
+
 class _Open(threading.local):
     """This thread's current stream of each device, and the state before each open block."""
 
@@ -82,12 +80,12 @@ class _Open(threading.local):
 _open = _Open()
 
 
-def current_stream(device: _Which = None) -> torch.Stream:
+def current_stream(device: Which = None) -> torch.Stream:
     index = index_of(device)
     return _open.current.get(index) or default_stream(index)
 
 
-def default_stream(device: _Which = None) -> Stream:
+def default_stream(device: Which = None) -> Stream:
     return Stream(device, stream_id=0)
 
 

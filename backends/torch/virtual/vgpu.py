@@ -8,11 +8,8 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.virtual import streams
-from xdevice.backends.torch.virtual.runtime import NAME, exchange, in_use, index_of
-from xdevice.machine import host_memory
-
-_Which = torch.device | str | int | None
+from xdevice.backends.torch.virtual import runtime, streams
+from xdevice.backends.torch.virtual.runtime import NAME, Which, exchange, in_use, index_of
 
 Stream, Event, stream = streams.Stream, streams.Event, streams.stream
 current_stream, default_stream, set_stream = streams.current_stream, streams.default_stream, streams.set_stream
@@ -46,14 +43,14 @@ def current_device() -> int:
     return in_use().current()
 
 
-def set_device(device: _Which) -> None:
+def set_device(device: Which) -> None:
     exchange(index_of(device))
 
 
 class device:  # noqa: N801  (torch.cuda.device is written so)
     """Makes the device current within a ``with`` block."""
 
-    def __init__(self, device: _Which) -> None:
+    def __init__(self, device: Which) -> None:
         self.idx = -1 if isinstance(device, int) and device < 0 else index_of(device)
 
     def __enter__(self) -> None:
@@ -70,40 +67,36 @@ class device_of(device):  # noqa: N801  (as in torch.cuda)
         super().__init__(tensor.get_device() if tensor.device.type == NAME else -1)
 
 
-def synchronize(device: _Which = None) -> None:
+def synchronize(device: Which = None) -> None:
     """Does nothing but check the device: operations are synchronous."""
     index_of(device)
 
 
-def get_device_name(device: _Which = None) -> str:
+def get_device_name(device: Which = None) -> str:
     return f"virtual GPU {index_of(device)}"
 
 
-def get_device_properties(device: _Which = None) -> SimpleNamespace:
+def get_device_properties(device: Which = None) -> SimpleNamespace:
     return SimpleNamespace(name=get_device_name(device), total_memory=mem_get_info(device)[1], is_virtual=True)
 
 
-def mem_get_info(device: _Which = None) -> tuple[int | None, int | None]:
+def mem_get_info(device: Which = None) -> tuple[int | None, int | None]:
     """Free and total memory in bytes, of the host where the virtual GPU has no limit; ``None`` where unknown."""
-    index = index_of(device)
-    if in_use().limited:
-        return in_use().capacity - in_use().allocated(index), in_use().capacity
-    total, free = host_memory()
-    return free, total
+    return runtime.memory_info(index_of(device))
 
 
-def memory_allocated(device: _Which = None) -> int:
+def memory_allocated(device: Which = None) -> int:
     return in_use().allocated(index_of(device))
 
 
-def max_memory_allocated(device: _Which = None) -> int:
+def max_memory_allocated(device: Which = None) -> int:
     return in_use().peak(index_of(device))
 
 
 memory_reserved = memory_allocated  # freed memory is returned to the host immediately
 
 
-def reset_peak_memory_stats(device: _Which = None) -> None:
+def reset_peak_memory_stats(device: Which = None) -> None:
     in_use().reset_peak(index_of(device))
 
 
@@ -112,7 +105,7 @@ def empty_cache() -> None:
 
 
 def manual_seed(seed: int) -> None:
-    in_use().generators[in_use().current()].manual_seed(seed)
+    _generator().manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
@@ -122,23 +115,27 @@ def manual_seed_all(seed: int) -> None:
 
 
 def seed() -> int:
-    return in_use().generators[in_use().current()].seed()
+    return _generator().seed()
 
 
 def initial_seed() -> int:
-    return in_use().generators[in_use().current()].initial_seed()
+    return _generator().initial_seed()
 
 
-def get_rng_state(device: _Which = None) -> torch.Tensor:
-    return in_use().generators[index_of(device)].get_state()
+def _generator(device: Which = None) -> torch.Generator:
+    return in_use().generators[index_of(device)]
+
+
+def get_rng_state(device: Which = None) -> torch.Tensor:
+    return _generator(device).get_state()
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
     return [generator.get_state() for generator in in_use().generators]
 
 
-def set_rng_state(new_state: torch.Tensor, device: _Which = None) -> None:
-    in_use().generators[index_of(device)].set_state(new_state)
+def set_rng_state(new_state: torch.Tensor, device: Which = None) -> None:
+    _generator(device).set_state(new_state)
 
 
 def set_rng_state_all(new_states: list[torch.Tensor]) -> None:

@@ -3,9 +3,14 @@
 // The context of a virtual storage's DataPtr holds the CPU storage of the same bytes, so the CPU alias of a
 // tensor is one TensorImpl, and both see it when memory grows.
 #pragma once
+#include <ATen/EmptyTensor.h>
+#include <ATen/NestedTensorImpl.h>
+#include <ATen/SparseCsrTensorImpl.h>
+#include <ATen/SparseTensorImpl.h>
 #include <ATen/core/Generator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/core/impl/PyInterpreter.h>
 
@@ -214,4 +219,65 @@ struct Pinned final : c10::Allocator {
 };
 
 inline Pinned& pinned = *new Pinned;
+
+// ---- tensors in that memory, of torch's own classes ----
+
+// A tensor with the sizes, strides, dtype and lazy bits of another, in that storage.
+inline Tensor like(const Tensor& t, Storage storage, c10::DispatchKey key) {
+  Tensor made = at::detail::make_tensor<TensorImpl>(std::move(storage), DispatchKeySet(key), t.dtype());
+  auto* impl = made.unsafeGetTensorImpl();
+  impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+  if (t.is_conj()) impl->_set_conj(true);
+  if (t.is_neg()) impl->_set_neg(true);
+  return made;
+}
+
+// The indices and values of sparse tensors are virtual; the sizes and strides of nested ones stay on the host.
+inline bool is_sparse(const Tensor& t) {
+  auto layout = t.layout();
+  return layout == kSparse || layout == kSparseCsr || layout == kSparseCsc || layout == kSparseBsr || layout == kSparseBsc;
+}
+
+inline SparseTensorImpl* coo(c10::TensorImpl* t) { return static_cast<SparseTensorImpl*>(t); }
+inline SparseCsrTensorImpl* compressed(c10::TensorImpl* t) { return static_cast<SparseCsrTensorImpl*>(t); }
+
+// Gives a sparse tensor the sizes of another of its layout, and the parts that `part` makes of the other's.
+template <class F>
+void fill_sparse(c10::TensorImpl* to, const Tensor& from, F part) {
+  bool allowed = to->allow_tensor_metadata_change();
+  to->set_allow_tensor_metadata_change(true);
+  if (from.layout() == kSparse) {
+    auto *made = coo(to), *given = coo(from.unsafeGetTensorImpl());
+    made->raw_resize_(given->sparse_dim(), given->dense_dim(), given->sizes());
+    made->set_indices_and_values_unsafe(part(given->indices()), part(given->values()));
+    made->set_coalesced(given->coalesced());
+  } else {
+    auto* given = compressed(from.unsafeGetTensorImpl());
+    compressed(to)->set_member_tensors(
+        part(given->compressed_indices()), part(given->plain_indices()), part(given->values()), given->sizes());
+  }
+  to->set_allow_tensor_metadata_change(allowed);
+}
+
+// A sparse tensor like another, on that device.
+template <class F>
+Tensor sparse_like(const Tensor& from, c10::DispatchKey dense, Device device, F part) {
+  auto kind = from.layout() == kSparse ? c10::DispatchKey::Sparse : c10::DispatchKey::SparseCsr;
+  DispatchKeySet keys(c10::toRuntimePerBackendFunctionalityKey(kind, c10::toBackendComponent(dense)));
+  c10::DeviceGuard guard(device);  // torch makes a sparse tensor on the current device
+  Tensor made = from.layout() == kSparse
+      ? at::detail::make_tensor<SparseTensorImpl>(keys, from.dtype())
+      : at::detail::make_tensor<SparseCsrTensorImpl>(keys, device, from.layout(), from.dtype());
+  fill_sparse(made.unsafeGetTensorImpl(), from, part);
+  return made;
+}
+
+// A nested tensor with the sizes and strides of another, in that storage.
+inline Tensor nested_like(const Tensor& from, Storage storage, c10::DispatchKey dense) {
+  auto* given = at::native::get_nested_tensor_impl(from);
+  auto key = c10::toRuntimePerBackendFunctionalityKey(c10::DispatchKey::NestedTensor, c10::toBackendComponent(dense));
+  return at::detail::make_tensor<at::native::NestedTensorImpl>(std::move(storage),
+      DispatchKeySet(key) | c10::autograd_nested, from.dtype(), given->get_nested_sizes(), given->get_nested_strides(),
+      given->get_storage_offsets());
+}
 }  // namespace xdevice

@@ -1,23 +1,11 @@
 // Every operation on virtual GPUs: one boxed kernel runs the CPU's on CPU aliases that share the arguments' memory.
 #pragma once
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
-#include "devices.h"
 #include "plan.h"
 
 namespace xdevice {
 using torch::jit::Stack;
-
-// A tensor with the sizes, strides, dtype and lazy bits of another, in that storage.
-inline Tensor like(const Tensor& t, Storage storage, c10::DispatchKey key) {
-  Tensor made = at::detail::make_tensor<TensorImpl>(std::move(storage), DispatchKeySet(key), t.dtype());
-  auto* impl = made.unsafeGetTensorImpl();
-  impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
-  if (t.is_conj()) impl->_set_conj(true);
-  if (t.is_neg()) impl->_set_neg(true);
-  return made;
-}
 
 // Devices mixed in one operation: CUDA's error, in words of its own if there are, or in a strict block Python's.
 [[noreturn]] inline void mixed(const std::string& operation, Device a, Device b, const std::string& words = "") {

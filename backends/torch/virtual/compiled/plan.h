@@ -1,8 +1,7 @@
 // Facts about an operation, and what the host waits for where it is one of CUDA's.
 #pragma once
 #include "dtypes.h"
-#include "sparse.h"
-#include "streams.h"
+#include "devices.h"
 
 namespace xdevice {
 

@@ -8,91 +8,99 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch import mixing
-from xdevice.backends.torch.private_names import kernels_of, own, replace_name, untraced
+from xdevice.backends.torch.private_names import core, kernels_of, own, replace_name, untraced
 from xdevice.backends.torch.virtual import copies, streams, vgpu
-from xdevice.backends.torch.virtual.compiled import build
-from xdevice.backends.torch.virtual.runtime import NAME, in_use, known
+from xdevice.backends.torch.virtual.runtime import NAME, Runtime, in_use, known
 from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
 from xdevice.kit import plugins, virtual_request
 
-_NUMBER = ctypes.c_int64
+_BOOL, _INT, _NUMBER, _MASK = ctypes.c_bool, ctypes.c_int, ctypes.c_int64, ctypes.c_uint64
+_POINTER, _TEXT, _ERROR = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_char_p
+
+_FUNCTIONS = {
+    "begin": (_ERROR, _INT, _BOOL, _NUMBER, _BOOL),
+    "cover": (_ERROR,),
+    "resize_storage": (_ERROR, _POINTER, _NUMBER),
+    "current": (_INT,),
+    "exchange": (_INT, _INT),
+    "is_used": (_BOOL,),
+    "is_forked": (_BOOL,),
+    "use": (None, _BOOL),
+    "show": (None, _INT),
+    "check": (None, _INT, _BOOL),
+    "pending": (_NUMBER,),
+    "pin": (_INT, _POINTER, _NUMBER),
+    "alert": (None, _TEXT, _TEXT, _TEXT, _TEXT),
+    "differ": (None, _TEXT, _TEXT, _TEXT, _MASK, _MASK),
+    "limit": (None, _INT, _NUMBER),
+    "allocated": (_NUMBER, _INT),
+    "peak": (_NUMBER, _INT),
+    "total": (_NUMBER, _INT),
+    "reset_peak": (None, _INT),
+    "reset_total": (None, _INT),
+}
+"""What virtual_gpu.cc exports, where each name begins with ``xdevice_``: what it returns, and what it takes."""
 
 COPIES, LATE = 1, 2
 """What may be done beside computing, for `Compiled.check`: see late.h."""
 
 
-class Compiled:
+class Compiled(Runtime):
     """Virtual GPUs by the functions of the library."""
 
+    begin: Callable[[int, bool, int, bool], None]
+    cover: Callable[[], None]
+    resize_storage: Callable[[int, int], None]
+    show: Callable[[int], None]
+    check: Callable[[int, bool], None]
+    pending: Callable[[], int]
+    pin: Callable[[int, int], int]
+    alert: Callable[[bytes, bytes, bytes, bytes], None]
+    differ: Callable[[bytes, bytes, bytes, int, int], None]
+    limit: Callable[[int, int], None]
+    total: Callable[[int], int]
+    reset_total: Callable[[int], None]
+
     def __init__(self, path: Path, name: str, count: int, capacity: int, limited: bool) -> None:
-        self.name, self.count, self.capacity, self.limited = name, count, capacity, limited
-        self.generators: list[torch.Generator] = []
+        super().__init__(name, count, capacity, limited)
         self._visible = count
-        self._library = plug_in = ctypes.PyDLL(str(path))  # its functions are too short to release the lock for
-        plug_in.xdevice_start.argtypes = [ctypes.c_int, ctypes.c_int, _NUMBER, ctypes.c_int]
-        plug_in.xdevice_limit.argtypes = [ctypes.c_int, _NUMBER]
-        plug_in.xdevice_resize.argtypes = [ctypes.c_void_p, _NUMBER]
-        plug_in.xdevice_pin.argtypes = [ctypes.c_size_t, _NUMBER]
-        plug_in.xdevice_dtypes.argtypes = [ctypes.c_char_p] * 3 + [ctypes.c_uint64] * 2
-        for function in ("start", "resize", "cover"):
-            getattr(plug_in, f"xdevice_{function}").restype = ctypes.c_char_p
-        for function in ("allocated", "peak", "total", "pending"):
-            getattr(plug_in, f"xdevice_{function}").restype = _NUMBER
-        for function in ("use", "show", "check", "alert", "dtypes", "limit", "forget_peak", "forget_total"):
-            getattr(plug_in, f"xdevice_{function}").restype = None
-        self.current: Callable[[], int] = plug_in.xdevice_current
-        self.exchange: Callable[[int], int] = plug_in.xdevice_exchange
-        self.use: Callable[[bool], None] = plug_in.xdevice_use
-        self.check: Callable[[int, bool], None] = plug_in.xdevice_check
-        self.pin: Callable[[int, int], int] = plug_in.xdevice_pin
-        self.alert: Callable[[bytes, bytes, bytes, bytes], None] = plug_in.xdevice_alert
-        self.differ: Callable[[bytes, bytes, bytes, int, int], None] = plug_in.xdevice_dtypes
-        self.pending: Callable[[], int] = plug_in.xdevice_pending
-        self.allocated: Callable[[int], int] = plug_in.xdevice_allocated
-        self.peak: Callable[[int], int] = plug_in.xdevice_peak
-        self.total: Callable[[int], int] = plug_in.xdevice_total
-        self.reset_peak: Callable[[int], None] = plug_in.xdevice_forget_peak
-        self.reset_total: Callable[[int], None] = plug_in.xdevice_forget_total
-        self.limit: Callable[[int, int], None] = plug_in.xdevice_limit
+        library = ctypes.PyDLL(str(path))  # its functions are too short to release the lock for
+        for each, (returned, *taken) in _FUNCTIONS.items():
+            function = getattr(library, f"xdevice_{each}")
+            function.restype, function.argtypes = returned, taken
+            if returned is _ERROR:
+                function.errcheck = _raise
+            setattr(self, each, function)
 
     def visible(self) -> int:
         if self.name == "cuda" and not self.is_used():  # until then a program may change its mind
             self._visible = min(self.count, virtual_request.visible())
-            self._library.xdevice_show(self._visible)
+            self.show(self._visible)
         return self._visible
-
-    def is_used(self) -> bool:
-        return bool(self._library.xdevice_used())
-
-    def is_forked(self) -> bool:
-        return bool(self._library.xdevice_forked())
 
     def watch(self, whether: bool) -> None:
         self.check(COPIES, whether)
 
     def resize(self, storage: Any, size: int) -> None:
-        _check(self._library.xdevice_resize(storage._cdata, size))
-
-    def cover(self) -> None:
-        """Let operations that were added with a kernel for real GPUs run by the CPU's, where they have one."""
-        _check(self._library.xdevice_cover())
+        self.resize_storage(storage._cdata, size)
 
     def start(self) -> None:
         if self.name == NAME:
             _name_device()
-        error = self._library.xdevice_start(self.count, self.name == "cuda", self.capacity, self.limited)
-        if error is not None:
+        try:
+            self.begin(self.count, self.name == "cuda", self.capacity, self.limited)
+        except RuntimeError as error:
             raise VirtualDeviceError(
-                f"virtual GPUs cannot be made under torch {torch.__version__}, which has changed: {error.decode()}; "
+                f"virtual GPUs cannot be made under torch {torch.__version__}, which has changed: {error}; "
                 "report it, with this line"
-            )
+            ) from error
         kernels_of("xdevice_virtual").impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
         for function in (copies.look, copies.until, copies.wait):
             kernels_of("xdevice_virtual").impl(function.__name__, untraced(function), "CPU")
         self.generators += [torch.Generator(f"{self.name}:{i}") for i in range(self.count)]  # the first: the defaults
 
 
-def _check(error: bytes | None) -> None:
+def _raise(error: bytes | None, *call: object) -> None:
     if error is not None:
         raise RuntimeError(error.decode())
 
@@ -118,6 +126,23 @@ def compiled() -> Compiled:
     return found
 
 
+def recipe() -> plugins.Recipe:
+    """What the plug-in for the installed torch is compiled from."""
+    folder = Path(torch.__file__).parent
+    include = folder / "include"
+    return plugins.Recipe(
+        name="xdevice_torch",
+        purpose=f"virtual GPUs for torch {'.'.join(torch.__version__.split('.')[:2])}",
+        source=Path(__file__).with_name("virtual_gpu.cc"),
+        key=f"torch {torch.__version__} {torch.version.git_version}",
+        standard="c++20",
+        include=(include, include / "torch" / "csrc" / "api" / "include"),
+        defines=("NDEBUG=1", f"_GLIBCXX_USE_CXX11_ABI={int(core._GLIBCXX_USE_CXX11_ABI)}"),
+        folders=(folder / "lib",),
+        libraries=("torch_cpu", "c10"),
+    )
+
+
 def load(name: str, count: int, capacity: int, limited: bool) -> Compiled:
     """Virtual GPUs by the library, which is compiled if necessary.
 
@@ -126,7 +151,7 @@ def load(name: str, count: int, capacity: int, limited: bool) -> Compiled:
     NotSupportedError
         There is no C++ compiler, it fails, or what it makes cannot be loaded.
     """
-    path = plugins.library(build.recipe())
+    path = plugins.library(recipe())
     try:
         return Compiled(path, name, count, capacity, limited)
     except (OSError, AttributeError) as error:

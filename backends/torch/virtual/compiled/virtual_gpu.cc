@@ -1,18 +1,10 @@
 // Virtual GPUs for torch, compiled at first use and loaded by plug_in.py.
 //
 // The device type is a parameter: PrivateUse1, named vgpu, or CUDA while the virtual GPUs stand in for CUDA's.
-#include <ATen/native/TensorFactories.h>
 #include <ATen/native/transformers/attention.h>
-#include <ATen/ops/_log_softmax.h>
-#include <ATen/ops/_log_softmax_backward_data.h>
-#include <ATen/ops/_softmax.h>
-#include <ATen/ops/_softmax_backward_data.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
-#include <torch/library.h>
 
 #include <set>
 
@@ -23,108 +15,10 @@
 #define EXPORT
 #endif
 
-#include "rnn.h"
+#include "kernels.h"
 
 namespace xdevice {
 namespace {
-
-void check_dense(const std::optional<Layout>& layout, std::optional<bool> pin) {
-  TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(kStrided) == kStrided,
-      layout.value_or(kStrided), " tensors are not supported on virtual GPUs; make it on the CPU");
-  TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
-}
-
-ScalarType known(std::optional<ScalarType> type) { return type.value_or(get_default_dtype_as_scalartype()); }
-
-// As on the CPU and on CUDA: where deterministic algorithms are wanted, memory begins as NaN, or the largest integers.
-Tensor filled(Tensor made) {
-  const auto& now = at::globalContext();
-  if (C10_UNLIKELY(now.deterministicAlgorithms() && now.deterministicFillUninitializedMemory()))
-    at::native::fill_empty_deterministic_(made);
-  return made;
-}
-
-Tensor empty(IntArrayRef size, std::optional<ScalarType> type, std::optional<Layout> layout, std::optional<Device> d,
-             std::optional<bool> pin, std::optional<MemoryFormat> format) {
-  check_dense(layout, pin);
-  c10::OptionalDeviceGuard guard(d);
-  return filled(at::detail::empty_generic(size, &memory, DispatchKeySet(KEY), known(type), format));
-}
-
-Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<ScalarType> type,
-                     std::optional<Layout> layout, std::optional<Device> d, std::optional<bool> pin) {
-  check_dense(layout, pin);
-  c10::OptionalDeviceGuard guard(d);
-  return filled(at::detail::empty_strided_generic(size, stride, &memory, DispatchKeySet(KEY), known(type)));
-}
-
-// torch's lazy zeros have no memory, and only its own kernels can read them.
-Tensor zeros(IntArrayRef size, std::optional<ScalarType> type, std::optional<Layout> layout, std::optional<Device> d,
-             std::optional<bool> pin) {
-  return empty(size, type, layout, d, pin, std::nullopt).zero_();
-}
-
-// Equal to the CPU's dropout bit for bit: the noise is drawn and scaled before the multiplication.
-std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, std::optional<bool> train) {
-  if (!train.value_or(true) || p == 0) return {x.clone(), at::ones_like(x, kBool)};
-  Tensor noise = at::empty_like(x).bernoulli_(1 - p).div_(1 - p);
-  return {x.mul(noise), noise.to(kBool)};
-}
-
-Tensor dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
-  if (auto row = dtypes.find("native_dropout_backward"); row != dtypes.end())
-    refuse_as_cuda({&row->second}, grad.scalar_type(), nullptr);
-  Tensor noise = mask.to(grad.scalar_type());
-  return grad.mul(scale ? noise.div_(1 / scale) : noise.mul_(0));
-}
-
-// The host's aliases of virtual tensors on one device, and the way back.
-struct Aliases {
-  AutoDispatchBelowADInplaceOrView below;
-  c10::impl::ExcludeDispatchKeyGuard full{c10::DispatchKey::AutocastCPU};
-  const char* operation;
-  std::optional<Device> here;
-
-  explicit Aliases(const char* name) : operation(name) { check_usable(); }
-  Tensor in(const Tensor& t) {
-    if (!t.defined()) return t;
-    if (!here) here = t.device();
-    if (t.device() != *here || here->type() != TYPE) mixed(operation, *here, t.device());
-    return like(t, host_of(t.storage()), c10::DispatchKey::CPU);
-  }
-  Tensor out(const Tensor& t) { return t.defined() ? like(t, virtual_of(t.storage(), here->index()), KEY) : t; }
-};
-
-// For GPUs alone torch lets softmax widen half precision, and its backward narrow it again.
-template <auto& call>
-Tensor widened(const Tensor& x, int64_t dim, bool widen) {
-  Aliases aliases("aten::softmax");
-  Tensor host = aliases.in(x);
-  return aliases.out(call(widen ? host.to(kFloat) : host, dim, false));
-}
-
-template <auto& call>
-Tensor narrowed(const Tensor& grad, const Tensor& output, int64_t dim, ScalarType type) {
-  Aliases aliases("aten::softmax_backward");
-  return aliases.out(call(aliases.in(grad), aliases.in(output), dim, grad.scalar_type()).to(type));
-}
-
-void record_stream(Tensor&, Stream) {}
-
-// Whether a library for GPUs computes this: none does.
-void no(const c10::OperatorHandle& op, Stack* stack) {
-  torch::jit::drop(*stack, op.schema().arguments().size());
-  torch::jit::push(*stack, false);
-}
-
-std::vector<std::string> questions() {
-  std::vector<std::string> found;
-  for (auto* library : {"_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"})
-    for (auto* overload : {"", "Tensor"})
-      if (c10::Dispatcher::singleton().findSchema({std::string("aten::") + library, overload}))
-        found.push_back(std::string(library) + (*overload ? "." : "") + overload);
-  return found;
-}
 
 // Adds ATen's operations with a kernel for that key.
 void note(std::set<std::string>& names, c10::DispatchKey key) {
@@ -194,18 +88,24 @@ void register_operations() {
   // of two kernels, the later one counts
   for (auto* name : {"as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "is_set_to"})
     ours.impl(name, boxed<&on_sizes<>>());
-  for (auto& name : questions()) ours.impl(name.c_str(), boxed<&no>());
+  for (std::string name : {"_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"})
+    for (const auto& each : {name, name + ".Tensor"})
+      if (c10::Dispatcher::singleton().findSchema(torch::jit::parseName("aten::" + each)))
+        ours.impl(each.c_str(), boxed<&no>());
   ours.impl("empty.memory_format", &empty);
   ours.impl("empty_strided", &empty_strided);
   ours.impl("_efficientzerotensor", &zeros);
   ours.impl("native_dropout", &dropout);
   ours.impl("native_dropout_backward", &dropout_backward);
   ours.impl("record_stream", &record_stream);
-  ours.impl("_softmax", &widened<at::_softmax>);
-  ours.impl("_log_softmax", &widened<at::_log_softmax>);
-  ours.impl("_softmax_backward_data", &narrowed<at::_softmax_backward_data>);
-  ours.impl("_log_softmax_backward_data", &narrowed<at::_log_softmax_backward_data>);
-  register_rnn(ours, library("aten", c10::getAutogradKeyFromBackend(c10::toBackendComponent(KEY))));
+  for (auto* name : {"_softmax", "_log_softmax"}) ours.impl(name, boxed<&widened>());
+  for (auto* name : {"_softmax_backward_data", "_log_softmax_backward_data"}) ours.impl(name, boxed<&narrowed>());
+  auto& autograd = library("aten", c10::getAutogradKeyFromBackend(c10::toBackendComponent(KEY)));
+  for (auto* each : {&ours, &autograd}) {  // autograd differentiates these as what they are composed of
+    each->impl("lstm.input", &lstm_of_layers);
+    each->impl("_thnn_fused_lstm_cell", &lstm);
+    each->impl("_thnn_fused_gru_cell", &gru);
+  }
 }
 
 // The algorithm of attention for tensors that torch traces: the CPU's choice, where torch has kernels of CUDA's only.
@@ -232,8 +132,12 @@ void register_kinds() {
   for (auto kind : {Key::Sparse, Key::SparseCsr, Key::NestedTensor}) register_kind<&compute>(kind, true);
   register_kind<&refuse>(Key::Quantized, false);
   auto& nested = library("aten", c10::toRuntimePerBackendFunctionalityKey(Key::NestedTensor, c10::toBackendComponent(KEY)));
-  for (auto* name : ON_NESTED_SIZES) nested.impl(name, boxed<&on_sizes<Key::NestedTensorCPU>>());
-  for (auto* name : TO_NESTED) library("aten", KEY).impl(name, boxed<&on_sizes<>>());
+  // what torch computes from sizes and strides, or for tensors on any device: it takes virtual tensors as they are
+  for (auto* name : {"_nested_tensor_size", "_nested_tensor_strides", "_nested_tensor_storage_offsets", "_to_copy",
+           "empty_like", "is_pinned", "_pin_memory"})
+    nested.impl(name, boxed<&on_sizes<Key::NestedTensorCPU>>());
+  for (auto* name : {"_nested_view_from_buffer", "_nested_from_padded"})
+    library("aten", KEY).impl(name, boxed<&on_sizes<>>());
 }
 
 // What Python needs: the memory of a virtual tensor as a CPU tensor, the way back, and an error to raise.
@@ -284,7 +188,91 @@ void register_timer() {
   c10d::TimerRegistry()->Register(
       TYPE, [](Device) { return c10d::TimerRegistry()->Create(kCPU, Device(kCPU)); }, c10::REGISTRY_PREFERRED);
 }
+
+// ---- what Python calls: plug_in.py has the same names, and the types ----
+
+struct Quiet : c10::WarningHandler {  // of torch, that kernels are replaced
+  void process(const c10::Warning&) override {}
+};
+
+template <class F>
+const char* error_of(F call) {
+  static thread_local std::string text;
+  Quiet quiet;
+  c10::WarningUtils::WarningHandlerGuard silence(&quiet);
+  try {
+    call();
+    return nullptr;
+  } catch (const c10::Error& error) {
+    text = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    text = error.what();
+  }
+  return text.c_str();
+}
 }  // namespace
 }  // namespace xdevice
 
-#include "exports.h"
+extern "C" {
+using namespace xdevice;
+
+// Starts n virtual GPUs. Returns an error, or a null pointer.
+EXPORT const char* xdevice_begin(int n, bool cuda, int64_t bytes, bool enforced) {
+  return error_of([&] {
+    if (cuda) TYPE = c10::DeviceType::CUDA, KEY = c10::DispatchKey::CUDA;
+    count = n, capacity = bytes;
+    if (enforced)
+      for (auto& each : accounting) each.limit = bytes;
+    answer();
+    register_operations();
+    register_kinds();
+    register_for_python();
+    register_timer();
+    if (cuda) at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose_attention);
+#ifndef _WIN32
+    pthread_atfork(nullptr, nullptr, [] { forked = used.load(); });
+#endif
+  });
+}
+
+// After operations were added: those with a kernel for real GPUs get the CPU's. Returns an error, or a null pointer.
+EXPORT const char* xdevice_cover() {
+  return error_of([] { cover(); });
+}
+
+// Resizes a storage, whose values stay. Returns an error, or a null pointer.
+EXPORT const char* xdevice_resize_storage(void* storage, int64_t bytes) {
+  return error_of([&] { resize(static_cast<c10::StorageImpl*>(storage), bytes); });
+}
+
+EXPORT int xdevice_current() { return current; }
+EXPORT int xdevice_exchange(int index) {  // which exists; a negative one changes nothing
+  int before = current;
+  if (index >= 0) current = index, used = true;
+  return before;
+}
+EXPORT bool xdevice_is_used() { return used; }
+EXPORT bool xdevice_is_forked() { return forked; }
+EXPORT void xdevice_use(bool whether) { used = whether; }
+EXPORT void xdevice_show(int n) { count = n; }
+EXPORT int64_t xdevice_pending() { return next_pending(); }
+EXPORT void xdevice_check(int what, bool whether) { whether ? checks |= what : checks &= ~what; }
+EXPORT int xdevice_pin(uintptr_t pointer, int64_t bytes) {  // of the program's own memory; 0 bytes: no longer
+  at::globalContext().lazyInitDevice(TYPE);  // before, torch says that nothing is pinned
+  return pinned.note(pointer, bytes);
+}
+EXPORT void xdevice_alert(const char* operation, const char* caller, const char* argument, const char* value) {
+  alerts[operation] = {caller, argument, value};
+}
+EXPORT void xdevice_differ(const char* name, const char* reduce, const char* words, uint64_t on_cuda, uint64_t on_cpu) {
+  Dtypes& row = dtypes[name];
+  row.on_cpu |= on_cpu;
+  if (on_cuda) row.on_cuda.push_back({reduce, words, on_cuda}), refusing = true;
+}
+EXPORT int64_t xdevice_allocated(int index) { return accounting[index].now; }
+EXPORT int64_t xdevice_peak(int index) { return accounting[index].peak; }
+EXPORT int64_t xdevice_total(int index) { return accounting[index].total; }
+EXPORT void xdevice_limit(int index, int64_t bytes) { accounting[index].limit = bytes; }
+EXPORT void xdevice_reset_peak(int index) { memory.resetPeakStats(index); }
+EXPORT void xdevice_reset_total(int index) { memory.resetAccumulatedStats(index); }
+}

@@ -1,18 +1,20 @@
-"""What ``torch.cuda`` asks of ``torch._C`` in a build with CUDA, answered for virtual GPUs."""
+"""What ``torch.cuda`` asks of ``torch._C`` in a build with CUDA, answered for virtual GPUs, or refused."""
 
+import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from xdevice.backends.torch.private_names import core, own, replace_name
+from xdevice.backends.torch.virtual import runtime
 from xdevice.backends.torch.virtual.compiled.plug_in import compiled
 from xdevice.backends.torch.virtual.cuda import streams
-from xdevice.backends.torch.virtual.cuda.unavailable import refused
 from xdevice.backends.torch.virtual.runtime import exchange, in_use
-from xdevice.machine import host_memory
+from xdevice.kit.private_names import resolved
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
@@ -33,19 +35,18 @@ _ZERO = """
 
 def _properties(index: int) -> SimpleNamespace:
     """Capability 0.0, since no program for real GPUs can be compiled for it."""
-    name, uuid, memory = f"virtual GPU {index} (xdevice, on the CPU)", f"virtual-{index}", memory_info(index)[1]
+    name, uuid, memory = f"virtual GPU {index} (xdevice, on the CPU)", f"virtual-{index}", _memory_info(index)[1]
     sizes = {"max_threads_per_multi_processor": 1024, "max_threads_per_block": 1024, "warp_size": 32}
     kind = {"is_virtual": True, "is_integrated": True, "is_multi_gpu_board": False, "gcnArchName": ""}
     none = dict.fromkeys(_ZERO.split(), 0)
     return SimpleNamespace(name=name, uuid=uuid, total_memory=memory, multi_processor_count=1, **sizes, **kind, **none)
 
 
-def memory_info(index: int) -> tuple[int, int]:
-    """Free and total bytes: of the virtual GPU where memory is limited, else of the host."""
-    if in_use().limited:
-        return max(in_use().capacity - in_use().allocated(index), 0), in_use().capacity
-    total, free = host_memory()
-    return (free if free is not None else in_use().capacity - in_use().allocated(index)), total or in_use().capacity
+def _memory_info(index: int) -> tuple[int, int]:
+    """Free and total bytes, by what is allocated where the host's are unknown."""
+    free, total = runtime.memory_info(index)
+    capacity = in_use().capacity
+    return capacity - in_use().allocated(index) if free is None else free, total or capacity
 
 
 def _statistics(index: int) -> dict[str, Any]:
@@ -80,6 +81,11 @@ def _set_fraction(fraction: float, index: int) -> None:
     _fractions[index] = fraction
     unlimited = fraction == 1 and not in_use().limited
     compiled().limit(index, sys.maxsize if unlimited else int(fraction * in_use().capacity))
+
+
+def _init() -> None:
+    if not compiled().visible():
+        raise RuntimeError("No CUDA GPUs are available")
 
 
 _NOTHING = """
@@ -121,11 +127,6 @@ def _answers() -> dict[str, Callable[..., Any]]:
     }
 
 
-def _init() -> None:
-    if not compiled().visible():
-        raise RuntimeError("No CUDA GPUs are available")
-
-
 _NCCL = 2, 29, 7
 """The version that PyTorch 2.13 for CUDA requires: programs ask whether it is new enough for what they do."""
 
@@ -137,10 +138,10 @@ def _own(word: Callable[..., Any]) -> Callable[..., Any]:
 
 def replace() -> None:
     answers = {name: _own(word) for name, word in _answers().items()}
-    built = hasattr(core, "_cuda_getDeviceCount")
-    for name in [name[6:] for name in dir(core) if name.startswith("_cuda_")] if built else []:
-        if name not in answers and callable(getattr(core, f"_cuda_{name}")):
-            replace_name(f"torch._C:_cuda_{name}", refused(f"torch.cuda {name}", "it needs CUDA's driver"))
+    if hasattr(core, "_cuda_getDeviceCount"):  # a build with CUDA
+        for name in [name[6:] for name in dir(core) if name.startswith("_cuda_") and callable(getattr(core, name))]:
+            if name not in answers:
+                replace_name(f"torch._C:_cuda_{name}", _refused(f"torch.cuda {name}", "it needs CUDA's driver"))
     for name, word in answers.items():
         replace_name(f"torch._C:_cuda_{name}", word)
     replace_name("torch._C:_nccl_version", lambda: _NCCL[0] << 32 | _NCCL[1] << 16 | _NCCL[2])
@@ -148,9 +149,6 @@ def replace() -> None:
     replace_name("torch:version.cuda", own.version.cuda or "0.0")  # which programs split into numbers
     _replace_python(answers)
 
-
-_CUDART = "cudaProfilerStart", "cudaProfilerStop"
-"""What ``torch.cuda.cudart()`` does at once."""
 
 _ERRORS = {0: "no error", 1: "invalid argument", 2: "out of memory"}
 
@@ -166,11 +164,12 @@ def _runtime() -> SimpleNamespace:
     return SimpleNamespace(
         cudaError=_Error,
         cudaGetErrorString=lambda error: _ERRORS.get(error, "unrecognized error code"),
-        cudaMemGetInfo=memory_info,
+        cudaMemGetInfo=_memory_info,
         cudaHostRegister=lambda pointer, size, flags=0: compiled().pin(pointer, size),
-        cudaDeviceSynchronize=lambda: core._accelerator_synchronizeDevice(in_use().current()) or 0,
         cudaHostUnregister=lambda pointer: compiled().pin(pointer, 0),
-        **dict.fromkeys(_CUDART, _zero),
+        cudaDeviceSynchronize=lambda: core._accelerator_synchronizeDevice(in_use().current()) or 0,
+        cudaProfilerStart=_zero,
+        cudaProfilerStop=_zero,
     )
 
 
@@ -182,16 +181,44 @@ def _replace_python(answers: dict[str, Callable[..., Any]]) -> None:
     """The same where ``torch.cuda`` has taken it over while it was imported."""
     left_out, queued = ("_check_cap", "_check_cub"), own.cuda._queued_calls
     queued[:] = [call for call in queued if not call[0].__name__.startswith(left_out)]
-    for name, value in (
-        ("_is_in_bad_fork", answers["isInBadFork"]),
-        ("_exchange_device", answers["exchangeDevice"]),
-        ("_maybe_exchange_device", answers["maybeExchangeDevice"]),
-        ("_get_device_properties", _properties),
-        ("_device_count_nvml", lambda: -1),
-        ("_cached_device_count", None),
-        ("default_generators", tuple(in_use().generators)),
-        ("graphs._cuda_isCurrentStreamCapturing", answers["isCurrentStreamCapturing"]),
-        ("_cudart", _runtime()),
-        ("nvtx._nvtx", SimpleNamespace(**dict.fromkeys(_MARKS, _zero))),
-    ):
+    for name, value in {
+        "_is_in_bad_fork": answers["isInBadFork"],
+        "_exchange_device": answers["exchangeDevice"],
+        "_maybe_exchange_device": answers["maybeExchangeDevice"],
+        "_get_device_properties": _properties,
+        "_device_count_nvml": lambda: -1,
+        "_cached_device_count": None,
+        "default_generators": tuple(in_use().generators),
+        "graphs._cuda_isCurrentStreamCapturing": answers["isCurrentStreamCapturing"],
+        "_cudart": _runtime(),
+        "nvtx._nvtx": SimpleNamespace(**dict.fromkeys(_MARKS, _zero)),
+    }.items():
         replace_name(f"torch.cuda:{name}", value)
+
+
+# ---------------------------------------------------------------- what virtual GPUs do not have
+
+
+def _refused(name: str, instead: str) -> Callable[..., NoReturn]:
+    """A function that raises an error, which says what to use instead."""
+
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(f"virtual GPUs have no {name}; {instead}")
+
+    return refuse
+
+
+def replace_unavailable() -> None:
+    for line in Path(__file__).with_name("unavailable.txt").read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            names, called, instead = re.split(" {2,}", line)
+            paths: list[str] = names.split()
+            value: Any = _refused(called, instead)
+            if isinstance(getattr(*resolved(paths[0]), None), type):
+                value = type(called.rpartition(".")[2], (), {"__new__": value})
+            for path in paths:
+                replace_name(path, value)
+    for name in torch.cuda.tunable.__all__:  # TunableOp is off, and cannot be turned on
+        refuse = _refused(f"torch.cuda.tunable.{name}", "operations are the CPU's and are not tuned")
+        off = name in ("is_enabled", "tuning_is_enabled", "record_untuned_is_enabled")
+        replace_name(f"torch.cuda.tunable:{name}", (lambda: False) if off else refuse)

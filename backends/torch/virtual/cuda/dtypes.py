@@ -1,13 +1,19 @@
-"""The dtypes that CUDA's kernels lack, which are refused, and those that the CPU's lack, which are computed wider."""
+"""Dtypes as CUDA has them: what its kernels take, and the CPU's do not; products; tensor types."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from xdevice.backends.torch.private_names import aten, in_place_of, kernels_of, replace_name
+from xdevice.backends.torch.virtual import runtime
 from xdevice.backends.torch.virtual.compiled.plug_in import compiled
-from xdevice.kit import virtual_request
+
+Tensor = torch.Tensor
+
+# ---------------------------------------------------------------- dtypes that CUDA's kernels lack, and the CPU's
 
 _NAMES = "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool"
 CODES = {**{name: code for code, name in enumerate(_NAMES.split())}, "bfloat16": 15}
@@ -26,7 +32,7 @@ Row = tuple[str, str, str, int, int]
 
 def begin() -> None:
     """Tell the plug-in what to refuse, unless it is lenient, and what to compute wider."""
-    for name, reduce, words, on_cuda, on_cpu in rows(virtual_request.current().lenient):
+    for name, reduce, words, on_cuda, on_cpu in rows(not runtime.is_faithful()):
         compiled().differ(name.encode(), reduce.encode(), words.encode(), on_cuda, on_cpu)
 
 
@@ -57,3 +63,79 @@ def _mask(dtypes: str) -> int:
 def _number(version: str) -> int:
     major, minor = version.split(".")[:2]
     return 100 * int(major) + int(minor)
+
+
+# ------------------------------ products wider than the matrices, CUDA's alone: torch.mm(x, y, out_dtype=torch.float32)
+
+
+def register_products() -> None:
+    ours = kernels_of("aten")
+    for name in "mm", "bmm", "addmm", "baddbmm":
+        packet = getattr(aten, name)
+        if "dtype" in packet.overloads():
+            for overload in "dtype", "dtype_out":
+                ours.impl(f"{name}.{overload}", _wide(packet), "CUDA")
+
+
+def _wide(packet: Any) -> Callable[..., Tensor]:
+    def product(*args: Any, out: Tensor | None = None, **factors: Any) -> Tensor:
+        *matrices, out_dtype = args
+        _check(*matrices, out_dtype=out_dtype, out=out)
+        found: Tensor = packet(*(matrix.to(out_dtype) for matrix in matrices), **factors)
+        return found if out is None else out.resize_(found.shape).copy_(found)
+
+    return product
+
+
+def _check(*matrices: Tensor, out_dtype: torch.dtype, out: Tensor | None) -> None:
+    """Raise CUDA's errors."""
+    *added, x, y = matrices
+    if out is not None and out.dtype != out_dtype:
+        raise RuntimeError("out_dtype must be the same as the dtype of the provided out tensor")
+    if x.dtype != y.dtype:
+        raise RuntimeError("input dtypes must be the same")
+    if out_dtype != x.dtype and not (out_dtype == torch.float32 and x.dtype in {torch.float16, torch.bfloat16}):
+        raise RuntimeError("out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs")
+    if added and added[0].dtype not in (out_dtype, x.dtype):
+        raise RuntimeError(f"self dtype must match either out_dtype or {'mat1' if x.dim() == 2 else 'batch1'} dtype")
+
+
+# ---------------------------- torch.cuda.FloatTensor and the like, which a build for the CPU has, and refuses to make
+
+_TYPES = {
+    name: getattr(torch, name.lower()) for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short")
+} | {"Bool": torch.bool, "Char": torch.int8, "Byte": torch.uint8}
+
+
+class _Kind(type):
+    """The type of those types: a tensor on a GPU is an instance of the one of its dtype."""
+
+    dtype: torch.dtype
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Tensor) and instance.is_cuda and instance.dtype == cls.dtype
+
+    def __call__(cls, *args: Any, device: Any = None) -> Tensor:
+        device = "cuda" if device is None else device
+        if len(args) == 1 and not isinstance(args[0], (int, torch.Size)):
+            return torch.as_tensor(args[0], dtype=cls.dtype, device=device)
+        size = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args or (0,)
+        return torch.empty(size, dtype=cls.dtype, device=device)
+
+
+def replace_tensor_types() -> None:
+    """Replace them, and `torch.set_default_tensor_type`."""
+    for name, dtype in _TYPES.items():
+        full = f"torch.cuda.{name}Tensor"  # `Tensor.type` reads the name
+        kind = _Kind(full, (), {"dtype": dtype, "is_cuda": True, "__module__": "torch.cuda"})
+        replace_name(f"torch.cuda:{name}Tensor", kind)
+
+    @in_place_of("torch:set_default_tensor_type")
+    def set_default_tensor_type(plain: Any, t: Any) -> None:
+        name = t if isinstance(t, str) else t.__name__
+        if not name.startswith("torch.cuda."):
+            torch.set_default_device(None)
+            plain(t)
+            return
+        torch.set_default_dtype(getattr(torch.cuda, name.rpartition(".")[2]).dtype)
+        torch.set_default_device("cuda")

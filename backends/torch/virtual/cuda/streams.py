@@ -12,36 +12,6 @@ from xdevice.backends.torch.virtual.runtime import exchange, in_use, index_of
 CUDA = int(core._autograd.DeviceType.CUDA)
 
 
-class Stream(streams.Stream):
-    """A queue that is always empty."""
-
-    __enter__: Any = torch.Stream.__enter__
-    __exit__: Any = torch.Stream.__exit__
-
-    @property
-    def cuda_stream(self) -> int:
-        return int(self.stream_id)
-
-    @property
-    def _as_parameter_(self) -> ctypes.c_void_p:
-        return ctypes.c_void_p(self.cuda_stream)
-
-    @property
-    def priority(self) -> int:
-        return 0
-
-    @staticmethod
-    def priority_range() -> tuple[int, int]:
-        """The lowest and the highest, of one: no stream ever waits for another."""
-        return 0, 0
-
-    def _event(self) -> Any:
-        return Event()
-
-    def __repr__(self) -> str:
-        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x} (virtual)>"
-
-
 class Event(streams.Event):
     """The time at which it was recorded, and the copies that are over by then."""
 
@@ -52,6 +22,8 @@ class Event(streams.Event):
 
     _device: torch.device | None = None
     device: Any = property(lambda self: self._device, doc="That of the stream that recorded it first; before, none.")
+    cuda_event: Any = property(lambda self: self.event_id)
+    _as_parameter_: Any = property(lambda self: ctypes.c_void_p(self.event_id))
 
     def record(self, stream: torch.Stream | None = None) -> None:
         device = torch.device("cuda", in_use().current()) if stream is None else stream.device
@@ -77,16 +49,27 @@ class Event(streams.Event):
         made._device = torch.device("cuda", index_of(device))
         return made
 
-    @property
-    def cuda_event(self) -> int:
-        return self.event_id
-
-    @property
-    def _as_parameter_(self) -> ctypes.c_void_p:
-        return ctypes.c_void_p(self.cuda_event)
-
     def __repr__(self) -> str:
         return f"<torch.cuda.Event {self.cuda_event:#x}>" if self.cuda_event else "<torch.cuda.Event uninitialized>"
+
+
+class Stream(streams.Stream):
+    """A queue that is always empty."""
+
+    _Event = Event
+    __enter__: Any = torch.Stream.__enter__
+    __exit__: Any = torch.Stream.__exit__
+    priority = 0  # no stream ever waits for another
+    cuda_stream: Any = property(lambda self: int(self.stream_id))
+    _as_parameter_: Any = property(lambda self: ctypes.c_void_p(self.stream_id))
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The lowest and the highest priority."""
+        return 0, 0
+
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x} (virtual)>"
 
 
 def current(index: int) -> tuple[int, int, int]:

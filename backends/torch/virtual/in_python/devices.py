@@ -1,37 +1,52 @@
 """Virtual GPUs written in Python.
 
-torch's guard for devices written in Python reports one device, which is always current
-(torch/csrc/acc/Module.cpp), so the functions that ask it are replaced here.
+torch's guard for devices written in Python reports one device, number 0, which is always current
+(torch/csrc/acc/Module.cpp), so the functions that ask it are replaced here: those of ``torch.accelerator``, factories,
+`Tensor.to`, which mean the current one by ``vgpu`` without an index. Pinned memory needs an allocator in C++; here it
+is ordinary memory that is marked as pinned.
 """
 
 import os
 import threading
 import warnings
 from collections.abc import Callable
+from functools import wraps
+from types import MethodType
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
+from torch.jit import _builtins
+from torch.utils._device import (
+    _device_constructors,  # pyright: ignore[reportPrivateUsage]  # the factories that a default device applies to
+)
 from torch.utils.backend_registration import (
     _setup_privateuseone_for_python_backend,  # pyright: ignore[reportPrivateUsage]  # the only way there is
 )
 
-from xdevice.backends.torch.private_names import in_place_of, kernels_of, replace_name, untraced
+from xdevice.backends.torch.private_names import (
+    FACTORIES,
+    in_place_of,
+    kernels_of,
+    replace_name,
+    storage_of,
+    untraced,
+)
 from xdevice.backends.torch.virtual import runtime, streams, vgpu
-from xdevice.backends.torch.virtual.in_python import factories, kernels, memory, memory_accounting, nn, randomness
-from xdevice.backends.torch.virtual.runtime import NAME, existing
-from xdevice.backends.torch.virtual.torch_parts import backward
+from xdevice.backends.torch.virtual.in_python import kernels, memory, nn, randomness
+from xdevice.backends.torch.virtual.runtime import NAME, Runtime, existing, in_use
+from xdevice.backends.torch.virtual.torch_parts import engines
+
+_script: Any = _builtins
 
 
-class InPython:
+class InPython(Runtime):
     """Virtual GPUs without a plug-in: under PrivateUse1 only."""
 
-    name = NAME
-    allocated, peak = staticmethod(memory_accounting.allocated), staticmethod(memory_accounting.peak)
-    reset_peak = staticmethod(memory_accounting.reset_peak)
+    allocated, peak, reset_peak = map(staticmethod, (memory.allocated, memory.peak, memory.reset_peak))
 
-    def __init__(self, count: int, capacity: int, limited: bool) -> None:
-        self.count, self.capacity, self.limited = count, capacity, limited
-        self.generators: list[torch.Generator] = []
+    def __init__(self, name: str, count: int, capacity: int, limited: bool) -> None:
+        super().__init__(name, count, capacity, limited)
         self._current, self._used, self._forked = threading.local(), False, False
 
     def visible(self) -> int:
@@ -66,21 +81,15 @@ class InPython:
             )
 
     def start(self) -> None:
-        _setup_privateuseone_for_python_backend(NAME, backend_module=vgpu, device_guard=backward.Guard())
-        memory_accounting.open_for(self.count)
+        _setup_privateuseone_for_python_backend(NAME, backend_module=vgpu, device_guard=engines.Guard())
         memory.open_for(self.count)
-        ours = _Operations()
-        for part in (kernels, memory, nn):
-            part.register(ours)
-        kernels.register_fallbacks(kernels_of("_"))
-        ours.register()
+        _register_operations()
         memory.register_for_python()
         _answer_for_accelerator()
         replace_name("torch:Generator", randomness.Generator)
         self.generators += [torch.Generator(f"{NAME}:{i}") for i in range(self.count)]
-        backward.compute_here()
-        factories.replace()
-        _make_like()
+        engines.compute_here()
+        _replace_factories()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._close)
 
@@ -90,54 +99,121 @@ class InPython:
             memory.close()
 
 
-class _Operations:
-    """Kernels that are registered together, the last one of each name: torch takes only one from Python."""
-
-    def __init__(self) -> None:
-        self._kernels: dict[tuple[str, str], Callable[..., Any]] = {}
-
-    def impl(self, name: str, kernel: Callable[..., Any], key: str) -> None:
-        self._kernels[name.removeprefix("aten::"), key] = kernel
-
-    def register(self) -> None:
-        ours = kernels_of("aten")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch says that its own kernels are replaced
-            for (name, key), kernel in self._kernels.items():
-                ours.impl(name, untraced(kernel), key, allow_override=True)
+def _register_operations() -> None:
+    """Register the kernels together, the last one of each name: torch takes only one from Python."""
+    kernels.register_fallbacks(kernels_of("_"))
+    ours = kernels_of("aten")
+    by_name = {**kernels.kernels(), **memory.kernels(), **nn.kernels()}
+    by_name |= {("_pin_memory", "CPU"): _pin, ("is_pinned", "CPU"): _is_pinned}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that its own kernels are replaced
+        for (name, key), kernel in by_name.items():
+            ours.impl(name, untraced(kernel), key, allow_override=True)
 
 
 def _answer_for_accelerator() -> None:
-    """Replace the functions of ``torch.accelerator`` that ask the guard."""
-    for name, answer in (
-        ("getDeviceIndex", runtime.in_use().current),
-        ("setDeviceIndex", runtime.exchange),
-        ("exchangeDevice", runtime.exchange),
-        ("maybeExchangeDevice", runtime.exchange),
-        ("synchronizeDevice", existing),
-        ("getStream", streams.current_stream),
-        ("setStream", streams.set_stream),
-        ("isAllocatorInitialized", vgpu.is_available),
-        ("getDeviceStats", _stats),
-        ("resetPeakStats", memory_accounting.reset_peak),
-        ("resetAccumulatedStats", existing),
-        ("getMemoryInfo", vgpu.mem_get_info),
-        ("emptyCache", vgpu.empty_cache),
-        ("emptyHostCache", vgpu.empty_cache),
-    ):
+    for name, answer in {
+        "getDeviceIndex": in_use().current,
+        "setDeviceIndex": runtime.exchange,
+        "exchangeDevice": runtime.exchange,
+        "maybeExchangeDevice": runtime.exchange,
+        "synchronizeDevice": existing,
+        "getStream": streams.current_stream,
+        "setStream": streams.set_stream,
+        "isAllocatorInitialized": vgpu.is_available,
+        "getDeviceStats": _stats,
+        "resetPeakStats": memory.reset_peak,
+        "resetAccumulatedStats": existing,
+        "getMemoryInfo": vgpu.mem_get_info,
+        "emptyCache": vgpu.empty_cache,
+        "emptyHostCache": vgpu.empty_cache,
+    }.items():
         replace_name(f"torch._C:_accelerator_{name}", answer)
 
 
 def _stats(index: int) -> dict[str, dict[str, dict[str, int]]]:
     """Allocated bytes under torch's keys; reserved is the same, since freed memory is returned immediately."""
-    sums = {"all": {"current": memory_accounting.allocated(existing(index)), "peak": memory_accounting.peak(index)}}
+    sums = {"all": {"current": memory.allocated(existing(index)), "peak": memory.peak(index)}}
     return {"allocated_bytes": sums, "reserved_bytes": sums}
 
 
-def _make_like() -> None:
-    """Replace `Tensor.new`, which asks the guard for the device."""
+_pinned: WeakValueDictionary[int, Any] = WeakValueDictionary()  # storages, by address
+
+
+def _pin(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
+    return _marked(tensor.clone())
+
+
+def _is_pinned(tensor: torch.Tensor, device: Any = None) -> bool:
+    return storage_of(tensor)._cdata in _pinned
+
+
+def _marked(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.is_cpu:
+        raise RuntimeError(f"cannot pin a tensor on {tensor.device}: only dense CPU tensors can be pinned")
+    storage = storage_of(tensor)
+    _pinned[storage._cdata] = storage
+    return tensor
+
+
+# ---------------------------------------------------------------- vgpu without an index
+
+
+def _replace_factories() -> None:
+    _device_constructors()  # caches the unwrapped functions, which modes such as a default device see
+    for name in FACTORIES.split():
+        plain = getattr(torch, name)
+        made = _factory(plain)
+        replace_name(f"torch:{name}", made)
+        _script._register_builtin(made, _script._find_builtin(plain))  # TorchScript cannot compile the wrapper
+    for name in ("to", "new_tensor"):
+        replace_name(f"torch:Tensor.{name}", _Method(getattr(torch.Tensor, name)))
 
     @in_place_of("torch:Tensor.new")
     def new(make: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         with vgpu.device_of(self):
             return make(self, *args, **kwargs)
+
+
+def _meant(device: Any) -> Any:
+    """The device, with the current index where it is ``vgpu`` without one."""
+    here = isinstance(device, (str, torch.device)) and str(device) == NAME
+    return torch.device(NAME, in_use().current()) if here else device
+
+
+def _factory(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @wraps(make)
+    def made(*args: Any, **kwargs: Any) -> torch.Tensor:
+        if "device" in kwargs:
+            kwargs["device"] = _meant(kwargs["device"])
+        pinned = kwargs.pop("pin_memory", False)
+        return _marked(make(*args, **kwargs)) if pinned else make(*args, **kwargs)
+
+    return made
+
+
+class _Method:
+    """A tensor method in which ``vgpu`` means the current device.
+
+    It compares equal to torch's method, which tensor subclasses list among those that they pass on.
+    """
+
+    def __init__(self, plain: Callable[..., torch.Tensor]) -> None:
+        self._plain, self.__name__, self.__doc__ = plain, plain.__name__, plain.__doc__
+
+    def __get__(self, tensor: torch.Tensor | None, owner: type | None = None) -> Any:
+        if tensor is None:
+            return self
+        return MethodType(self, tensor) if in_use().current() else self._plain.__get__(tensor)  # the cheaper way
+
+    def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if in_use().current():  # torch assumes 0
+            args = tuple(arg if isinstance(arg, torch.Tensor) else _meant(arg) for arg in args)
+            kwargs = {name: _meant(value) if name == "device" else value for name, value in kwargs.items()}
+        return self._plain(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is self._plain
+
+    def __hash__(self) -> int:
+        return hash(self._plain)

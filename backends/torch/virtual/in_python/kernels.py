@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ import torch
 from xdevice.backends.torch import mixing
 from xdevice.backends.torch.private_names import core, overload_of, storage_of, untraced
 from xdevice.backends.torch.virtual import copies
-from xdevice.backends.torch.virtual.in_python import memory, memory_accounting
+from xdevice.backends.torch.virtual.in_python import memory
 from xdevice.backends.torch.virtual.in_python.randomness import check
 from xdevice.backends.torch.virtual.runtime import NAME, in_use, index_of, known
 from xdevice.errors import mixed
@@ -24,19 +25,18 @@ watching = False
 """Whether `copies.look` is called before an operation that may copy between devices."""
 
 
+@dataclass(slots=True)
 class Plan:
     """Facts about an operation, looked up once."""
 
-    __slots__ = ("call", "generator", "indices", "lazy", "name", "seeded", "waits", "written")
-
-    def __init__(self, name: str, call: Callable[..., Any]) -> None:
-        self.name, self.call = name, call
-        self.written: frozenset[int | str] = frozenset()  # arguments that it writes to: by position, or name
-        self.indices: int | None = None  # the argument with indices, which may be on the CPU as on real GPUs
-        self.generator: int | str | None = None
-        self.seeded = False  # draws random numbers, and takes no generator
-        self.waits = False  # may copy between devices, or wait for a number
-        self.lazy = False  # reads lazy conjugation and negation itself; else torch has resolved both before
+    name: str
+    call: Callable[..., Any]
+    written: frozenset[int | str] = frozenset()  # arguments that it writes to: by position, or name
+    indices: int | None = None  # the argument with indices, which may be on the CPU as on real GPUs
+    generator: int | str | None = None
+    seeded: bool = False  # draws random numbers, and takes no generator
+    waits: bool = False  # may copy between devices, or wait for a number
+    lazy: bool = False  # reads lazy conjugation and negation itself; else torch has resolved both before
 
 
 def _planned(op: Any) -> Plan:
@@ -67,14 +67,14 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     return Call(_plans.get(op) or _planned(op)).run(args, kwargs)
 
 
-def direct(full: str) -> Callable[..., Any]:
+def _direct(name: str) -> Callable[..., Any]:
     """A kernel for an operation that torch would otherwise compose itself, without calling the fallback."""
     plan: Plan | None = None
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         nonlocal plan
         if plan is None:
-            plan = _planned(overload_of(full))
+            plan = _planned(overload_of(name))
         return Call(plan).run(args, kwargs)
 
     return kernel
@@ -115,7 +115,7 @@ class Call:
             with _usual if usual else _unusual(plan, self.index):
                 result = plan.call(*here, **named)
         except RuntimeError as error:
-            memory_accounting.check_host(error, self._here())
+            memory.check_host(error, self._here())
             return self._again(error).run(args, kwargs)
         if plan.written:
             self._adopt_changes()
@@ -286,14 +286,13 @@ def register_fallbacks(everything: Any) -> None:
         everything.fallback(_dense_only, f"{kind}PrivateUse1")
 
 
-def register(ours: Any) -> None:
-    """Register operations of the CPU for which torch has another way than a kernel and the fallback."""
+def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
+    """By name and dispatch key: operations for which torch has another way than a kernel and the fallback."""
     # without a kernel, torch would compose these from other operations, which round differently from the CPU's,
     # or from their out= variant, in three calls instead of one
-    names = {"aten::silu_backward", "aten::mish_backward", "aten::mode.values"}  # the last one rejects other devices
+    names = {"silu_backward", "mish_backward", "mode.values"}  # the last one rejects other devices
     for composed in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
         for full in core._dispatch_get_registrations_for_dispatch_key(composed):
             if full.startswith("aten::") and core._dispatch_has_kernel_for_dispatch_key(full, "CPU"):
-                names.add(full)
-    for full in names:
-        ours.impl(full, direct(full), "PrivateUse1")
+                names.add(full.removeprefix("aten::"))
+    return {(name, "PrivateUse1"): _direct(name) for name in names}

@@ -3,22 +3,28 @@
 DLPack carries a tensor's address together with its device. A capsule whose device is edited comes
 back as a tensor over the same memory on that device: DLPack's number 12, "extension device", is
 torch's PrivateUse1. The capsule keeps its source alive, so memory is freed with the last of both.
+
+The memory that each virtual GPU holds is counted by live storages. torch keeps the Python object of a storage as long
+as the storage lives, so the callback of a weak reference runs when the memory is freed, in any thread.
 """
 
 import ctypes
 import math
+import re
 import struct
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from threading import Lock
+from typing import Any, NoReturn
+from weakref import finalize
 
 import torch
 
 from xdevice.backends.torch.private_names import ON_CPU, aten, core, kernels_of, overload_of, storage_of
 from xdevice.backends.torch.virtual import copies
-from xdevice.backends.torch.virtual.in_python import factories, memory_accounting
-from xdevice.backends.torch.virtual.runtime import NAME, index_of
+from xdevice.backends.torch.virtual.runtime import NAME, in_use, index_of
 
 Tensor = torch.Tensor
 
@@ -36,7 +42,7 @@ watching = False
 def to_virtual(host: Tensor, index: int) -> Tensor:
     """A tensor on a virtual GPU in the memory of a CPU tensor that nothing else uses."""
     tensor = _relabelled(host, _labels[index])
-    memory_accounting.enter(tensor, index)
+    _enter(tensor, index)
     return tensor
 
 
@@ -62,6 +68,7 @@ _labels: dict[int, int] = {}
 
 def open_for(n: int) -> None:
     _labels.update({i: _label(_EXTENSION, i) for i in range(n)})
+    _held[:], _most[:] = [0] * n, [0] * n
 
 
 def close() -> None:
@@ -115,7 +122,7 @@ def _empty(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
         try:
             made = make(*sizes, dtype=dtype or torch.get_default_dtype(), device="cpu", **options)
         except RuntimeError as error:
-            memory_accounting.check_host(error, index)
+            check_host(error, index)
             raise
         return to_virtual(made, index)
 
@@ -178,22 +185,20 @@ _VIEWS = """
 """
 
 
-def register(ours: Any) -> None:
-    key = "PrivateUse1"
-    ours.impl("empty.memory_format", _empty(torch.empty), key)
-    ours.impl("empty_strided", _empty(torch.empty_strided), key)
-    ours.impl("resize_", _resize, key)
-    ours.impl("record_stream", lambda tensor, stream: None, key)
-    ours.impl("_pin_memory", factories.pin, "CPU")
-    ours.impl("is_pinned", factories.is_pinned, "CPU")
-    # torch's lazy zeros have no memory, and only its own kernels can read them
-    ours.impl("_efficientzerotensor", _empty(torch.zeros), key)
-    ours.impl("_copy_from", _copy, key)
-    ours.impl("_to_copy", _to_copy, key)
-    for lazy in ("Conjugate", "Negative"):  # otherwise both torch and _copy would resolve the bit
-        ours.impl("_copy_from", torch.library.fallthrough_kernel, lazy)
-    for name in _VIEWS.split():
-        ours.impl(name, partial(overload_of(name).redispatch, ON_CPU), key)
+def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
+    """Kernels by name and dispatch key."""
+    ours: dict[str, Callable[..., Any]] = {
+        "empty.memory_format": _empty(torch.empty),
+        "empty_strided": _empty(torch.empty_strided),
+        "_efficientzerotensor": _empty(torch.zeros),  # torch's have no memory, and only its own kernels can read them
+        "resize_": _resize,
+        "record_stream": lambda tensor, stream: None,
+        "_copy_from": _copy,
+        "_to_copy": _to_copy,
+    } | {name: partial(overload_of(name).redispatch, ON_CPU) for name in _VIEWS.split()}
+    both: Any = torch.library.fallthrough_kernel  # otherwise both torch and _copy would resolve the bit
+    lazy = {("_copy_from", key): both for key in ("Conjugate", "Negative")}
+    return lazy | {(name, "PrivateUse1"): kernel for name, kernel in ours.items()}
 
 
 def register_for_python() -> None:
@@ -202,3 +207,74 @@ def register_for_python() -> None:
     for schema, call in (("host(Tensor x) -> Tensor", to_host), ("take(Tensor host, int index) -> Tensor", to_virtual)):
         ours.define(schema)
         ours.impl(schema.partition("(")[0], call, "CompositeExplicitAutograd")
+
+
+# ---------------------------------------------------------------- how much each holds
+
+_held: list[int] = []  # bytes now, by device
+_most: list[int] = []  # the largest number so far
+_lock = Lock()
+
+# What is freed is queued: that may happen at any moment, even while this thread holds the lock.
+_freed: deque[tuple[int, int]] = deque()
+
+
+def _enter(tensor: Tensor, index: int) -> None:
+    """Count the memory of a new tensor."""
+    in_use().use(True)
+    storage = tensor.untyped_storage()
+    size = storage.nbytes()
+    with _lock:
+        _settle()
+        if in_use().limited and _held[index] + size > in_use().capacity:
+            _out_of_memory(index, size)
+        finalize(storage, _freed.append, (index, size)).atexit = False
+        _held[index] += size
+        _most[index] = max(_most[index], _held[index])
+
+
+def _out_of_memory(index: int, wanted: int) -> NoReturn:
+    capacity = in_use().capacity
+    free = max(capacity - _held[index], 0)
+    raise torch.OutOfMemoryError(
+        f"{NAME} out of memory. Tried to allocate {_bytes(wanted)}. GPU {index} has a total capacity of "
+        f"{_bytes(capacity)} of which {_bytes(free)} is free. It is virtual, in the host's "
+        f"memory, and {_bytes(_held[index])} are allocated by PyTorch"
+    )
+
+
+def check_host(error: RuntimeError, index: int) -> None:
+    """Raise torch's error if the host's memory is at an end, for which the CPU's allocator has no type of its own."""
+    wanted = re.search(r"can't allocate memory: you tried to allocate (\d+)", str(error))
+    if wanted:
+        _out_of_memory(index, int(wanted[1]))
+
+
+def _bytes(size: int) -> str:
+    for bits, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << bits:
+            return f"{size / (1 << bits):.2f} {unit}"
+    return f"{size} bytes"
+
+
+def _settle() -> None:
+    while _freed:
+        index, size = _freed.popleft()
+        _held[index] -= size
+
+
+def allocated(index: int) -> int:
+    with _lock:
+        _settle()
+        return _held[index]
+
+
+def peak(index: int) -> int:
+    with _lock:
+        return _most[index]
+
+
+def reset_peak(index: int) -> None:
+    with _lock:
+        _settle()
+        _most[index] = _held[index]

@@ -64,20 +64,23 @@ def _biased(gates: Tensor, bias: tuple[Tensor | None, ...]) -> Tensor:
     return gates + bias[0] if bias and bias[0] is not None else gates
 
 
-def register(ours: Any) -> None:
-    for name, call in (
-        ("native_dropout_backward", _dropout_backward),
-        ("_softmax", _widened(aten._softmax.default)),
-        ("_log_softmax", _widened(aten._log_softmax.default)),
-        ("_softmax_backward_data", _narrowed(aten._softmax_backward_data.default)),
-        ("_log_softmax_backward_data", _narrowed(aten._log_softmax_backward_data.default)),
-        ("convolution_overrideable", aten.convolution.default),
-        ("convolution_backward_overrideable", _convolution_backward),
-    ):
-        ours.impl(name, on_host(f"aten::{name.removesuffix('_overrideable')}", call), "PrivateUse1")
-    ours.impl("native_dropout", _dropout, "PrivateUse1")
-    for key in ("PrivateUse1", "AutogradPrivateUse1"):  # the latter differentiates them as what they are composed of
-        ours.impl("_thnn_fused_lstm_cell", _lstm, key)
-        ours.impl("_thnn_fused_gru_cell", _gru, key)
+def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
+    """Kernels by name and dispatch key."""
+    on_cpu = {
+        "native_dropout_backward": _dropout_backward,
+        "_softmax": _widened(aten._softmax.default),
+        "_log_softmax": _widened(aten._log_softmax.default),
+        "_softmax_backward_data": _narrowed(aten._softmax_backward_data.default),
+        "_log_softmax_backward_data": _narrowed(aten._log_softmax_backward_data.default),
+        "convolution_overrideable": aten.convolution.default,
+        "convolution_backward_overrideable": _convolution_backward,
+    }
+    ours = {name: on_host(f"aten::{name.removesuffix('_overrideable')}", call) for name, call in on_cpu.items()}
+    cells = {"_thnn_fused_lstm_cell": _lstm, "_thnn_fused_gru_cell": _gru}
+    ours |= {"native_dropout": _dropout, **cells}
     # TransformerEncoder shall not build a nested tensor, which these virtual GPUs lack
-    ours.impl("_nested_tensor_from_mask_left_aligned", lambda *args: False, "PrivateUse1")
+    ours["_nested_tensor_from_mask_left_aligned"] = lambda *args: False
+    # autograd differentiates the cells as what they are composed of
+    return {(name, "PrivateUse1"): call for name, call in ours.items()} | {
+        (name, "AutogradPrivateUse1"): call for name, call in cells.items()
+    }

@@ -8,7 +8,6 @@ from torch.nn import functional
 
 from xdevice.backends.torch.private_names import aten, in_place_of, kernels_of, own
 from xdevice.backends.torch.virtual import runtime
-from xdevice.kit import virtual_request
 
 Tensor = torch.Tensor
 Maybe = torch.Tensor | None
@@ -83,7 +82,7 @@ def _check_algorithms(q: Tensor, mask: Maybe) -> None:
     allowed, short = own.backends.cuda, q.dtype in {torch.float16, torch.bfloat16}
     flash, efficient = allowed.flash_sdp_enabled(), allowed.mem_efficient_sdp_enabled()
     cudnn = allowed.cudnn_sdp_enabled()
-    if runtime.in_use().name == "cuda" and not virtual_request.current().lenient:
+    if runtime.is_faithful():
         batch = q.dim() == 4
         cudnn, efficient = cudnn and short and batch, efficient and q.dtype != torch.float64 and batch
         flash = flash and short and batch and mask is None
@@ -91,25 +90,9 @@ def _check_algorithms(q: Tensor, mask: Maybe) -> None:
         raise RuntimeError("No available kernel. Aborting execution.")
 
 
-def _check_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Maybe, is_causal: bool) -> None:
+def _check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Maybe, causal: bool) -> None:
     """Raise torch's errors, which it raises in the operation that is replaced here."""
-    dtypes, dims = [x.dtype for x in (query, key, value)], [x.dim() for x in (query, key, value)]
-    if len(set(dtypes)) > 1:
-        raise RuntimeError(
-            "Expected query, key, and value to have the same dtype, but got query.dtype: {} key.dtype: {} and "
-            "value.dtype: {} instead.".format(*dtypes)
-        )
-    if min(dims) < 2:
-        raise RuntimeError(
-            "Expected query, key, and value to all be at least 2 dimensional, but got query.dim: {} key.dim: {} and "
-            "value.dim: {} instead.".format(*dims)
-        )
-    if attn_mask is None:
-        return
-    if attn_mask.dtype not in (torch.bool, torch.float, query.dtype):
-        raise RuntimeError(
-            f"Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
-            f"{attn_mask.dtype} and query.dtype: {query.dtype} instead."
-        )
-    if is_causal:
-        raise RuntimeError("Explicit attn_mask should not be set when is_causal=True")
+    alike = q.dtype == k.dtype == v.dtype and min(q.dim(), k.dim(), v.dim()) >= 2
+    if not alike or (mask is not None and (causal or mask.dtype not in (torch.bool, torch.float, q.dtype))):
+        on_meta = [None if x is None else x.to("meta") for x in (q, k, v, mask)]
+        aten.scaled_dot_product_attention.default(*on_meta, is_causal=causal)

@@ -16,14 +16,16 @@ import torch.distributed as dist
 from xdevice.backends.torch.private_names import core, in_place_of, kernels_of, untraced
 from xdevice.backends.torch.virtual import runtime
 from xdevice.backends.torch.virtual.runtime import in_use
-from xdevice.backends.torch.virtual.torch_parts import nccl
 
 Tensor = torch.Tensor
 _operations: Any = torch.ops.c10d
 _CPU = torch.device("cpu")
 
+Check = Callable[[str, Any, tuple[Any, ...]], None]
+"""Raises the error that NCCL would for this operation of ``c10d``."""
 
-def register(check: nccl.Check | None) -> None:
+
+def register(check: Check | None) -> None:
     """Replace torch's kernels; ``check`` raises NCCL's errors."""
     ours, key = kernels_of("c10d"), runtime.key()
     with warnings.catch_warnings():
@@ -34,7 +36,7 @@ def register(check: nccl.Check | None) -> None:
                 ours.impl(name, untraced(_kernel(name, check)), key, allow_override=True)
 
 
-def _kernel(name: str, check: nccl.Check | None) -> Callable[..., Any]:
+def _kernel(name: str, check: Check | None) -> Callable[..., Any]:
     """The collective on CPU tensors in the virtual ones' memory."""
     schema = getattr(_operations, name).default._schema
     run: Any

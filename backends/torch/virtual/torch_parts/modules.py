@@ -1,8 +1,9 @@
-"""`Module.to` moves parameters in place, as on CUDA, so that an existing optimiser keeps them.
+"""What holds tensors: modules, storages.
 
-On CUDA it sets their ``.data``, which torch does not allow between the CPU and PrivateUse1; it would create new
-parameters. torch has an option for such devices that swaps tensors, but it fails while a graph refers to them,
-drops hooks, and changes `load_state_dict`.
+`Module.to` moves parameters in place, as on CUDA, so that an existing optimiser keeps them. On CUDA it sets their
+``.data``, which torch does not allow between the CPU and PrivateUse1; it would create new parameters. torch has an
+option for such devices that swaps tensors, but it fails while a graph refers to them, drops hooks, and changes
+`load_state_dict`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,38 @@ from torch.nn import parameter as parameters
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from xdevice.backends.torch.models import refill
-from xdevice.backends.torch.private_names import in_place_of
-from xdevice.backends.torch.virtual.runtime import NAME
+from xdevice.backends.torch.private_names import in_place_of, replace_name, storages
+from xdevice.backends.torch.virtual.runtime import NAME, in_use
+
+
+def replace_storages() -> None:
+    """Let them be made by themselves, as by pickle and torch.load: torch refuses, crashes, or forgets the index."""
+
+    @in_place_of("torch:UntypedStorage.resize_")
+    def resize_(resize: Any, self: Any, size: int) -> Any:
+        if self.device.type != in_use().name:
+            return resize(self, size)
+        in_use().resize(self, size)
+        return self
+
+    @in_place_of("torch:UntypedStorage.__new__")
+    def new(make: Any, cls: Any, *args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device")
+        if device is None or torch.device(device).type != in_use().name:
+            return make(cls, *args, **kwargs)
+        content = args[0] if args else kwargs.get("size", 0)
+        fill = torch.empty if isinstance(content, int) else torch.tensor  # how many bytes, or which
+        return fill(content, dtype=torch.uint8, device=device).untyped_storage()
+
+    def new_like(self: Any) -> Any:
+        return storages(0, device=self.device)
+
+    replace_name("torch:UntypedStorage.new", new_like)
 
 
 def replace() -> None:
+    """Let modules move in place, and storages and lazy parameters by ``vgpu``, as they do by ``cuda``."""
+
     @in_place_of("torch.nn:Module._apply")
     def apply_in_place(apply: Any, self: torch.nn.Module, fn: Any, *args: Any, **kwargs: Any) -> Any:
         fn = fn if isinstance(fn, _InPlace) else _InPlace(fn)
@@ -27,9 +55,6 @@ def replace() -> None:
             return _apply_to_script(self, fn)
         return apply(self, fn, *args, **kwargs)
 
-
-def name_methods() -> None:
-    """Let storages and lazy parameters move by ``vgpu``, as they do by ``cuda``."""
     inside: Any = torch.utils
     others = dict.fromkeys(("for_tensor", "for_module", "for_packed_sequence"), False)
     inside.generate_methods_for_privateuse1_backend(**others, for_storage=True)

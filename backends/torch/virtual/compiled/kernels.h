@@ -1,16 +1,92 @@
-// Cells of LSTM and GRU, which torch computes off the CPU by fused kernels. Here they are composed of operations, in the
-// CPU's order; shapes are (batch, features), with the gates concatenated along the features.
+// The operations with a kernel of their own: factories, softmax, dropout, and recurrent layers.
 #pragma once
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/lstm_native.h>
 #include <ATen/ops/mkldnn_rnn_layer.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
 #include <torch/library.h>
 
 #include "operations.h"
 
 namespace xdevice {
+inline void check_dense(const std::optional<Layout>& layout, std::optional<bool> pin) {
+  TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(kStrided) == kStrided,
+      layout.value_or(kStrided), " tensors are not supported on virtual GPUs; make it on the CPU");
+  TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
+}
+
+inline ScalarType known(std::optional<ScalarType> type) { return type.value_or(get_default_dtype_as_scalartype()); }
+
+// As on the CPU and on CUDA: where deterministic algorithms are wanted, memory begins as NaN, or the largest integers.
+inline Tensor filled(Tensor made) {
+  const auto& now = at::globalContext();
+  if (C10_UNLIKELY(now.deterministicAlgorithms() && now.deterministicFillUninitializedMemory()))
+    at::native::fill_empty_deterministic_(made);
+  return made;
+}
+
+inline Tensor empty(IntArrayRef size, std::optional<ScalarType> type, std::optional<Layout> layout, std::optional<Device> d,
+             std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  check_dense(layout, pin);
+  c10::OptionalDeviceGuard guard(d);
+  return filled(at::detail::empty_generic(size, &memory, DispatchKeySet(KEY), known(type), format));
+}
+
+inline Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<ScalarType> type,
+                     std::optional<Layout> layout, std::optional<Device> d, std::optional<bool> pin) {
+  check_dense(layout, pin);
+  c10::OptionalDeviceGuard guard(d);
+  return filled(at::detail::empty_strided_generic(size, stride, &memory, DispatchKeySet(KEY), known(type)));
+}
+
+// torch's lazy zeros have no memory, and only its own kernels can read them.
+inline Tensor zeros(IntArrayRef size, std::optional<ScalarType> type, std::optional<Layout> layout, std::optional<Device> d,
+             std::optional<bool> pin) {
+  return empty(size, type, layout, d, pin, std::nullopt).zero_();
+}
+
+// Equal to the CPU's dropout bit for bit: the noise is drawn and scaled before the multiplication.
+inline std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, std::optional<bool> train) {
+  if (!train.value_or(true) || p == 0) return {x.clone(), at::ones_like(x, kBool)};
+  Tensor noise = at::empty_like(x).bernoulli_(1 - p).div_(1 - p);
+  return {x.mul(noise), noise.to(kBool)};
+}
+
+inline Tensor dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
+  if (auto row = dtypes.find("native_dropout_backward"); row != dtypes.end())
+    refuse_as_cuda({&row->second}, grad.scalar_type(), nullptr);
+  Tensor noise = mask.to(grad.scalar_type());
+  return grad.mul(scale ? noise.div_(1 / scale) : noise.mul_(0));
+}
+
+// For GPUs alone torch lets softmax widen half precision, and its backward narrow it again.
+inline void widened(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  IValue &x = stack->rbegin()[2], &widen = stack->back();
+  if (widen.toBool()) x = x.toTensor().to(kFloat), widen = false;
+  compute(op, keys, stack);
+}
+
+inline void narrowed(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  auto type = stack->back().toScalarType();
+  stack->back() = stack->rbegin()[3].toTensor().scalar_type();
+  compute(op, keys, stack);
+  stack->back() = stack->back().toTensor().to(type);
+}
+
+inline void record_stream(Tensor&, Stream) {}
+
+// Whether a library for GPUs computes this: none does.
+inline void no(const c10::OperatorHandle& op, Stack* stack) {
+  torch::jit::drop(*stack, op.schema().arguments().size());
+  torch::jit::push(*stack, false);
+}
+
+// Cells of LSTM and GRU, which torch computes off the CPU by fused kernels: composed of operations in the CPU's order.
+// Shapes are (batch, features), with the gates concatenated along the features.
 using MaybeTensor = std::optional<Tensor>;
 
 inline Tensor biased(const Tensor& gates, const MaybeTensor& bias) {
@@ -69,14 +145,5 @@ inline std::tuple<Tensor, Tensor, Tensor> lstm_of_layers(const Tensor& input, Te
     if (share && train && layer < layers - 1) x = at::dropout(x, share, true);
   }
   return {batch_first ? x.transpose(0, 1) : x, at::stack(hy), at::stack(cy)};
-}
-
-// For autograd too, which differentiates them as what they are composed of.
-inline void register_rnn(torch::Library& library, torch::Library& autograd) {
-  for (auto* ours : {&library, &autograd}) {
-    ours->impl("lstm.input", &lstm_of_layers);
-    ours->impl("_thnn_fused_lstm_cell", &lstm);
-    ours->impl("_thnn_fused_gru_cell", &gru);
-  }
 }
 }  // namespace xdevice

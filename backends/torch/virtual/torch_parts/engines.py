@@ -1,4 +1,7 @@
-"""Backward on virtual GPUs: by autograd's threads where it has some for them, else in the calling thread."""
+"""What runs graphs on virtual GPUs: torch.compile by aot_eager, since inductor has no code for them, and autograd.
+
+Backward runs in autograd's threads where it has some for them, else in the calling thread.
+"""
 
 import atexit
 import ctypes
@@ -10,12 +13,25 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core, own, replace_name
+from xdevice.backends.torch.private_names import core, in_place_of, own, replace_name
+from xdevice.backends.torch.virtual.runtime import in_use
 
-_raise_pending = ctypes.pythonapi.PyErr_Occurred  # ctypes raises the pending exception
 _NO_THREADS = "device_ready_queues_"  # in the engine's error, where it started before the devices were there
-_PRIVATE = core._autograd.DeviceType.PrivateUse1
 _ENGINE = "torch.autograd:Variable._execution_engine"
+
+
+def replace_inductor() -> None:
+    """Run graphs with tensors on virtual GPUs by aot_eager, and leave all others to inductor."""
+
+    @in_place_of("torch:_TorchCompileInductorWrapper.__call__")
+    def call(compile: Any, self: Any, model: Any, inputs: Any, **kwargs: Any) -> Any:
+        made = [node.meta.get("example_value") for node in model.graph.nodes]  # a graph may go to a GPU by itself
+        held = [*inputs, *model.parameters(), *model.buffers(), *made]
+        if any(isinstance(x, torch.Tensor) and x.device.type == in_use().name for x in held):
+            from torch._dynamo.backends.debugging import aot_eager
+
+            return aot_eager(model, inputs)
+        return compile(self, model, inputs, **kwargs)
 
 
 def _engine() -> Any:
@@ -38,10 +54,10 @@ class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to c
 
     def type_(self) -> Any:
         try:
-            _raise_pending()
+            ctypes.pythonapi.PyErr_Occurred()  # ctypes raises the pending exception
         except BaseException as error:
             _lost.error = error
-        return _PRIVATE
+        return core._autograd.DeviceType.PrivateUse1
 
 
 def compute_here() -> None:
