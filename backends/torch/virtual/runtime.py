@@ -91,13 +91,12 @@ def existing(index: int) -> int:
 
 def index_of(device: Which) -> int:
     """The index of the device, or of the current one where none is given."""
-    index = device
     if isinstance(device, (str, torch.device)):
-        device = torch.device(device)
-        if device.type != in_use().name:
-            raise ValueError(f"expected a {in_use().name} device, but got {device}")
-        index = device.index
-    return in_use().current() if index is None or index < 0 else existing(index)
+        there = torch.device(device)
+        if there.type != in_use().name:
+            raise ValueError(f"expected a {in_use().name} device, but got {there}")
+        device = there.index
+    return in_use().current() if device is None or device < 0 else existing(device)
 
 
 @cache

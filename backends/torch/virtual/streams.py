@@ -53,9 +53,9 @@ class Stream(torch.Stream):
         return made
 
     def record_event(self, event: torch.Event | None = None) -> torch.Event:
-        event = self._Event() if event is None else event
-        event.record(self)
-        return event
+        recorded: torch.Event = self._Event() if event is None else event
+        recorded.record(self)
+        return recorded
 
     def __enter__(self) -> Stream:
         _open.before.append((in_use().current(), current_stream(self.device)))

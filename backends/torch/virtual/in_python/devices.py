@@ -43,10 +43,9 @@ _script: Any = _builtins
 class InPython(Runtime):
     """Virtual GPUs without a plug-in: under PrivateUse1 only."""
 
-    allocated, peak, reset_peak = map(staticmethod, (memory.allocated, memory.peak, memory.reset_peak))
-
     def __init__(self, name: str, count: int, capacity: int, limited: bool) -> None:
         super().__init__(name, count, capacity, limited)
+        self.allocated, self.peak, self.reset_peak = memory.allocated, memory.peak, memory.reset_peak
         self._current, self._used, self._forked = threading.local(), False, False
 
     def visible(self) -> int:

@@ -195,7 +195,8 @@ def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
         "record_stream": lambda tensor, stream: None,
         "_copy_from": _copy,
         "_to_copy": _to_copy,
-    } | {name: partial(overload_of(name).redispatch, ON_CPU) for name in _VIEWS.split()}
+        **{name: partial(overload_of(name).redispatch, ON_CPU) for name in _VIEWS.split()},
+    }
     both: Any = torch.library.fallthrough_kernel  # otherwise both torch and _copy would resolve the bit
     lazy = {("_copy_from", key): both for key in ("Conjugate", "Negative")}
     return lazy | {(name, "PrivateUse1"): kernel for name, kernel in ours.items()}
