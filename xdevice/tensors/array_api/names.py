@@ -1,7 +1,6 @@
 """The names of the array API standard that a namespace has: those that its type declares."""
 
-from xdevice.typing.array_api import Namespace
-from xdevice.typing.extensions import FourierTransforms, LinearAlgebra
+from xdevice.typing import FourierTransforms, LinearAlgebra, Namespace
 
 CONSTANTS = {
     "e": 2.718281828459045,
