@@ -27,7 +27,7 @@ from report import quartiles_of_ratio
 
 import xdevice
 from xdevice import machine
-from xdevice.hardware import virtual_bus
+from xdevice.hardware import bus as buses
 from xdevice.kit.units import size as written
 from xdevice.parallel.vectors import moved, packs_of
 
@@ -292,7 +292,7 @@ def main() -> None:
     except xdevice.XDeviceError as error:
         parser.error(str(error))
     print(table(rows, asked.markdown))
-    print(f"\non {device}; " + (f"bus: {virtual_bus.requested()}" if virtual_bus.requested() else "no bus is stated"))
+    print(f"\non {device}; " + (f"bus: {buses.requested()}" if buses.requested() else "no bus is stated"))
     print("\n".join(f"no figure for {who}: {why}" for who, why in missing.items()))
     if asked.json:
         asked.json.write_text(json.dumps([row._asdict() for row in rows], indent=1), encoding="utf-8")

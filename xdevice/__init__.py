@@ -14,7 +14,6 @@ from __future__ import annotations
 from os import environ as _environ
 
 from xdevice._version import __version__ as __version__
-from xdevice.hooks import install_on_first_use as _install_on_first_use
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +25,11 @@ if TYPE_CHECKING:
     from xdevice.files.save_load import load, save
     from xdevice.framework.adapters import available
     from xdevice.framework.choosing import backend, use, using
-    from xdevice.framework.mixing import strict
+    from xdevice.framework.watched import strict
     from xdevice.hardware.devices import as_device, count, cpu, devices, gpu, native, num_gpus, properties, synchronize
     from xdevice.hardware.fallback import try_all_gpus, try_gpu
-    from xdevice.hardware.memory import empty_cache, find_batch_size, is_out_of_memory, memory_stats
+    from xdevice.hardware.memory import empty_cache, find_batch_size, is_out_of_memory, memory_stats, share_gpus
     from xdevice.hardware.scopes import scope
-    from xdevice.hardware.sharing import share_gpus
     from xdevice.hardware.timing import Benchmark, Timer
     from xdevice.hardware.virtual import virtual_gpus
     from xdevice.parallel.batches import split_batch
@@ -53,13 +51,12 @@ _HOMES = {
     "device": "Device",
     "framework.choosing": "backend use using",
     "framework.adapters": "available",
-    "framework.mixing": "strict",
+    "framework.watched": "strict",
     "hardware.devices": "as_device count cpu devices gpu native num_gpus properties synchronize",
     "hardware.fallback": "try_all_gpus try_gpu",
     "hardware.virtual": "virtual_gpus",
     "hardware.scopes": "scope",
-    "hardware.memory": "empty_cache find_batch_size is_out_of_memory memory_stats",
-    "hardware.sharing": "share_gpus",
+    "hardware.memory": "empty_cache find_batch_size is_out_of_memory memory_stats share_gpus",
     "hardware.timing": "Benchmark Timer",
     "tensors.placement": "check_same_device device_of devices_of is_same_device to_device",
     "tensors.owning": "backend_of",
@@ -122,11 +119,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, "distributed"})
 
 
-_install_on_first_use(
-    lambda: _load("xdevice.hardware.hooks").install_hooks(
-        lambda owner, bus: _load("xdevice.tensors.transfers.watching").attach(owner, bus),
-        lambda file: _load("xdevice.tensors.transfers.callers").is_users(file),
-    )
-)
 if _environ.get("XDEVICE_VIRTUAL_GPUS", "0") not in ("", "0"):
     _load("xdevice.hardware.virtual").apply_environment()

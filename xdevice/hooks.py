@@ -1,7 +1,6 @@
-"""Hooks: what the lower layers call of the layers above them.
+"""Hooks: what the lower layers call of the layers above them, named here in one place.
 
-`xdevice.hardware.hooks.install_hooks` installs all of them together, when the first one is needed: importing xdevice
-loads none of the modules that they come from.
+They are looked up together when the first one is needed: no import of xdevice's own looks them up.
 """
 
 from __future__ import annotations
@@ -15,32 +14,43 @@ if TYPE_CHECKING:
 class Hooks:
     """The functions that `device`, `framework`, `backends` and `hardware` call, and that are above them."""
 
-    enter_scope: Callable[..., None]
-    leave_scope: Callable[..., None]
-    device_named: Callable[[object], Any]
-    before_loading: Callable[[Any, str], None]
-    after_loading: Callable[[Any, str], None]
-    attach_bus: Callable[[Any, Any], None]
-    is_users: Callable[[str], bool]
+    def __init__(self) -> None:
+        self.enter_scope = _function("hardware.scopes.enter")  # ``with device:``
+        self.leave_scope = _function("hardware.scopes.leave")
+        self.device_named = _function("hardware.devices.device_named")  # ``device == obj``
+        self.enable_requested = _function("hardware.virtual.enable_requested")
+        self.share_requested = _function("hardware.memory.share_requested")
+        # a framework that is first used inside a block that watches is watched
+        self.after_loading = _function("framework.watched.watch_loaded")
 
-    def __init__(self, **functions: Callable[..., Any]) -> None:
-        vars(self).update(functions)
+    def before_loading(self, owner: Any, capability: str) -> None:
+        """Before a framework is used: make the virtual GPUs, and the settings for sharing GPUs, that were asked for."""
+        self.enable_requested(owner, capability)
+        self.share_requested(owner, capability)
+
+    def attach_bus(self, owner: Any, bus: Any) -> None:
+        """The copies of a framework's virtual GPUs take the time of a bus."""
+        _function("tensors.transfers.watching.attach")(owner, bus)
+
+    def is_users(self, file: str) -> bool:
+        """Whose file it is: an adapter has to tell of a line."""
+        return bool(_function("tensors.transfers.callers.is_users")(file))
+
+
+def _function(path: str) -> Callable[..., Any]:
+    from importlib import import_module
+
+    module, _, name = path.rpartition(".")
+    found: Callable[..., Any] = getattr(import_module(f"xdevice.{module}"), name)
+    return found
 
 
 _hooks: Hooks | None = None
-_installer: Callable[[], Hooks] | None = None
-
-
-def install_on_first_use(installer: Callable[[], Hooks]) -> None:
-    """Set what returns the hooks; importing xdevice does, and calls it no earlier than the first hook is needed."""
-    global _installer
-    _installer = installer
 
 
 def hooks() -> Hooks:
     """The hooks; the first call imports the modules that they come from."""
     global _hooks
     if _hooks is None:
-        assert _installer is not None  # importing xdevice has set it
-        _hooks = _installer()
+        _hooks = Hooks()
     return _hooks

@@ -12,7 +12,7 @@ ALL = "devices fallback memory scopes timing virtual"
 def test_no_import_installs_a_hook(run):
     out = run(f"""
         import importlib, sys
-        import xdevice.framework.at_import, xdevice.framework.mixing
+        import xdevice.framework.at_import, xdevice.framework.watched
         finders = list(sys.meta_path)
         for name in {ALL!r}.split():
             importlib.import_module(f"xdevice.hardware.{{name}}")

@@ -5,7 +5,7 @@ from time import perf_counter
 import pytest
 
 from xdevice import ArgumentError, Device
-from xdevice.hardware import virtual_bus
+from xdevice.hardware import bus as buses
 from xdevice.hardware.bus import Bus
 
 SLOW = Bus(1e9, 0.01)  # 10 ms a copy
@@ -19,7 +19,7 @@ def seconds(call):
 
 
 def carry(*devices, non_blocking=False):
-    virtual_bus.carry(SLOW, 10**7, devices, non_blocking=non_blocking)
+    buses.carry(SLOW, 10**7, devices, non_blocking=non_blocking)
 
 
 def test_a_copy_that_blocks_takes_its_time():
@@ -30,11 +30,11 @@ def test_a_copy_that_does_not_block_is_waited_for_by_the_next_one_and_by_synchro
     began = perf_counter()
     for _ in range(3):
         carry(FIRST, non_blocking=True)
-    virtual_bus.wait([SECOND])  # whose bus is free
-    virtual_bus.wait([FIRST])
+    buses.wait([SECOND])  # whose bus is free
+    buses.wait([FIRST])
     assert perf_counter() - began >= 0.06
     carry(FIRST, non_blocking=True)
-    assert seconds(lambda: carry(FIRST)) >= 0.02 and virtual_bus.wait([]) is None
+    assert seconds(lambda: carry(FIRST)) >= 0.02 and buses.wait([]) is None
 
 
 def test_a_copy_between_two_needs_both_buses():
@@ -46,12 +46,12 @@ def test_a_copy_between_two_needs_both_buses():
 
 @pytest.mark.parametrize("text", ["", " ", "0"])
 def test_there_is_no_bus_unless_it_is_asked_for(text, monkeypatch):
-    monkeypatch.setenv(virtual_bus.ENV, text)
-    assert virtual_bus.requested() is None
+    monkeypatch.setenv(buses.ENV, text)
+    assert buses.requested() is None
 
 
 @pytest.mark.parametrize("text", ["16GB", "16,10us", "16GB/s", "16GB/s,10", "fast", "-1GB/s,10us", "16GB/s,0us"])
 def test_a_bus_that_cannot_be_read_is_an_error(text, monkeypatch):
-    monkeypatch.setenv(virtual_bus.ENV, text)
+    monkeypatch.setenv(buses.ENV, text)
     with pytest.raises(ArgumentError, match=f"XDEVICE_VIRTUAL_BUS='{text}' is no bus; write a bandwidth"):
-        virtual_bus.requested()
+        buses.requested()

@@ -54,12 +54,12 @@ def test_copies_take_their_time_each_way_and_it_is_said(backend):
 def test_prefetched_copies_are_waited_for_by_the_thread(backend):
     code = """
         from threading import current_thread
-        from xdevice.hardware import virtual_bus
-        waits, wait_until = [], virtual_bus.wait_until
+        from xdevice.hardware import bus as buses
+        waits, wait_until = [], buses.wait_until
         def told(end):
             waits.append(current_thread().name)
             wait_until(end)
-        virtual_bus.wait_until = told
+        buses.wait_until = told
         many = [x + i for i in range(5)]
         list(xdevice.prefetch(many, gpu))
         print(*waits)

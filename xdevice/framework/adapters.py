@@ -10,8 +10,14 @@ from typing import Any
 
 from xdevice import contract
 from xdevice.device import Device
-from xdevice.errors import BackendNotInstalledError, BrokenBackendError, UnknownBackendError, XDeviceError, did_you_mean
-from xdevice.framework.capability import Capability
+from xdevice.errors import (
+    BackendNotInstalledError,
+    BrokenBackendError,
+    NotSupportedError,
+    UnknownBackendError,
+    XDeviceError,
+    did_you_mean,
+)
 from xdevice.hooks import hooks
 from xdevice.tracing import constant
 
@@ -39,14 +45,20 @@ _PACKAGES = {"paddle": "paddlepaddle", "cupy": "cupy-cuda12x"}  # packages that 
 # where a plain one does harm: it would downgrade NumPy
 _COMMANDS = {"mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz"}
 
+_NOUNS = {
+    "virtual": "virtual GPUs", "sharing": "memory to share", "mixing": "devices to mix",
+    "engine": "engine for several processes", "storage": "such numbers to store", "transfers": "transfers to watch",
+    "allocation": "memory of GPUs to share",
+}  # fmt: skip  # capabilities with a name that does not say what is missing
+
 _backends: dict[str, Backend] = {}  # by name, in order of preference
 
 
-class Backend(str):
+class Backend(str, contract.Capabilities):
     """A framework as xdevice sees it: its import name, with the capabilities of its adapter as attributes.
 
     It is a string, so it prints and compares as the name. ``framework`` is the native module, imported
-    safely whatever else is in the process.
+    safely whatever else is in the process. A capability is loaded, and kept as an attribute, when it is first used.
 
     Examples
     --------
@@ -59,33 +71,6 @@ class Backend(str):
 
     module: str
     native_devices: dict[Device, Any]  # the native objects of devices that are known to exist
-    # each capability is loaded, and kept as an attribute, when it is first used
-    hardware: contract.Hardware
-    placement: contract.Placement
-    trees: contract.Trees
-    data: contract.Data
-    models: contract.Models
-    compiling: contract.Compiling
-    following: contract.Following
-    tracing: contract.Tracing
-    creation: contract.Creation
-    exchange: contract.Exchange
-    sharing: contract.Sharing
-    memory: contract.Memory
-    allocation: contract.Allocation
-    gradients: contract.Gradients
-    virtual: contract.Virtual
-    races: contract.Races
-    mixing: contract.Mixing
-    collectives: contract.Collectives
-    maths: contract.Maths
-    linalg: contract.Linalg
-    fft: contract.Fft
-    storage: contract.Storage
-    transfers: contract.Transfers
-    lanes: contract.Lanes
-    packing: contract.Packing
-    engine: contract.Engine
 
     def __new__(cls, name: str, module: str) -> Backend:
         new = super().__new__(cls, name)
@@ -131,6 +116,38 @@ class Backend(str):
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return find, (str(self),)
+
+
+class Capability:
+    """One capability of one adapter: its functions, and a reason for each that it lacks.
+
+    ``reasons`` is the adapter's ``CANNOT``.
+    """
+
+    def __init__(self, name: str, backend: str, adapter: str, module: Any, reasons: dict[str, str]) -> None:
+        self._name, self._backend, self._adapter, self._reasons = name, backend, adapter, reasons
+        for function in contract.CAPABILITIES[name]:
+            if hasattr(module, function):
+                setattr(self, function, getattr(module, function))
+
+    def __getattr__(self, function: str) -> Any:
+        if function.startswith("__"):
+            raise AttributeError(function)
+        whole = function not in self._reasons and (self._name in self._reasons or self._is_empty())
+        what = _NOUNS.get(self._name, self._name) if whole else function
+        raise NotSupportedError(f"{self._backend} has no {what}: {self.why_not(function)}")
+
+    def has(self, function: str) -> bool:
+        return function in self.__dict__
+
+    def why_not(self, function: str) -> str:
+        """Why the adapter lacks the function or the whole capability: its own reason if it gives one."""
+        home = f"{self._adapter}.{contract.MODULES.get(self._name, self._name)}"
+        missing = home if self._is_empty() else f"{home}.{function}"
+        return self._reasons.get(function) or self._reasons.get(self._name) or f"its adapter has no {missing}"
+
+    def _is_empty(self) -> bool:
+        return not any(map(self.has, contract.CAPABILITIES[self._name]))
 
 
 @constant

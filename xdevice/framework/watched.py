@@ -1,15 +1,18 @@
-"""What is watched in every framework while a block is open, in those loaded meanwhile too."""
+"""What is watched in every framework while a block is open, in those loaded meanwhile too; ``strict()`` is a block."""
 
 from __future__ import annotations
 
 from _thread import RLock  # threading.RLock, without its 1 ms
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 from xdevice.contract import PREPARING
 from xdevice.errors import BrokenBackendError, NotSupportedError
 from xdevice.framework.adapters import Backend, imported
+from xdevice.framework.choosing import decided
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _all: list[Watched] = []
 
@@ -25,13 +28,17 @@ class Watched:
     def __contains__(self, owner: Backend) -> bool:
         return owner in self._entered
 
-    def open(self, first: Backend | None = None) -> None:
-        """Open a block; only this framework is watched at once, where one is given."""
+    def open(self, needed: Backend | None, first: Backend | None = None) -> None:
+        """Open a block; only the framework ``first`` is watched at once, where it is given.
+
+        An error where the framework ``needed`` has several devices, and its adapter cannot watch it.
+        """
         with self._lock:
             self._blocks += 1
             try:
                 for owner in imported() if first is None else [first]:
                     self.watch(owner)
+                self._check(needed)
             except BaseException:
                 self.close()
                 raise
@@ -57,8 +64,7 @@ class Watched:
             self._entered[owner] = manager
             manager.__enter__()
 
-    def check(self, owner: Backend | None) -> None:
-        """An error where the framework has several devices, and its adapter cannot watch it."""
+    def _check(self, owner: Backend | None) -> None:
         if owner is None or owner in self._entered or owner not in imported():
             return
         try:
@@ -74,3 +80,46 @@ def watch_loaded(owner: Backend, capability: str) -> None:
     if capability not in PREPARING:
         for watched in _all:
             watched.watch(owner)
+
+
+_mixing = Watched(lambda owner: owner.mixing.forbid())
+
+
+class strict:  # noqa: N801  (reads as a verb: `with strict():`)
+    """Within a ``with`` block, or a decorated function, no operation may mix devices.
+
+    An operation on tensors of two devices raises `MixedDeviceError`, which names the operation and
+    the devices, also under frameworks that otherwise copy without an error. It holds for every framework,
+    in the forward and the backward pass, and in every thread of the process while a block is open
+    anywhere (in threads that cannot be watched, the framework's own error is raised). `to_device` and the
+    framework's own functions that copy are allowed. A scalar on the CPU counts as a number where the
+    framework treats it as one.
+
+    Blocks may be nested and reused. Nothing is watched while no block is open.
+
+    Raises
+    ------
+    ArgumentTypeError
+        The decorated object is not a function.
+    NotSupportedError
+        On entering: the chosen framework has several devices, and its adapter cannot watch operations.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> with xdevice.strict():
+    ...     y = numpy.ones(3) + numpy.ones(3)
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        _mixing.open(decided())
+
+    def __exit__(self, *error: object) -> None:
+        _mixing.close()
+
+    def __call__(self, fn: F) -> F:
+        from xdevice.kit.decorating import decorated  # loads `inspect`: only when it is needed
+
+        return decorated(fn, self, "strict()")

@@ -1,15 +1,14 @@
 """What devices there are: count them, name them, wait for them."""
 
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from xdevice.contract import Properties
 from xdevice.device import Device, as_kind, check_index, is_own_word, parse
-from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
+from xdevice.errors import DeviceNotFoundError, DeviceTypeError, UnknownPlacementError, shortened
 from xdevice.framework.adapters import Backend, find, imported
 from xdevice.framework.choosing import backend, decided
 from xdevice.framework.ownership import ownership_of
-from xdevice.hardware import virtual_bus
-from xdevice.hardware.traced import TracedDevice
+from xdevice.hardware import bus as buses
 from xdevice.hardware.virtual import is_virtual
 from xdevice.machine import host_memory
 from xdevice.tracing import constant
@@ -196,7 +195,7 @@ def synchronize(*devices: DeviceLike) -> None:
     for device in wanted:
         require(chosen, device)
     chosen.hardware.synchronize(wanted)
-    virtual_bus.wait(wanted)
+    buses.wait(wanted)
 
 
 def properties_of(owner: Backend, device: Device) -> Properties:
@@ -207,7 +206,7 @@ def properties_of(owner: Backend, device: Device) -> Properties:
     if not is_virtual(owner, device):
         found = {"name": platform.processor() or platform.machine(), **unknown, "virtual": False}
         return cast("Properties", {**found, **owner.hardware.properties(device)})
-    bus = virtual_bus.requested()
+    bus = buses.requested()
     name = f"virtual GPU {device.index}" + (f", with a bus of {bus}" if bus is not None else "")
     return cast("Properties", {"name": name, **unknown, "total_memory": host_memory()[0], "virtual": True})
 
@@ -266,3 +265,36 @@ def device_named(obj: Any) -> Device | None:
         return chosen.hardware.as_device(obj)
     owned = ownership_of(type(obj))
     return owned.backend.hardware.as_device(obj) if owned is not None and owned.is_device else None
+
+
+class TracedDevice(Device):
+    """The device of a traced tensor, which is known when the compiled function runs.
+
+    A factory takes it as ``device=`` and leaves the placement to the compiler. Whatever would need to know the
+    device raises `UnknownPlacementError`: its kind, a comparison, a scope.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls) -> "TracedDevice":
+        return object.__new__(cls)
+
+    def __repr__(self) -> str:
+        return "<device of a traced tensor, known when the compiled function runs>"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def unknown(self, *_: object, **__: object) -> NoReturn:
+        raise UnknownPlacementError(
+            "the device of a traced tensor is known when the compiled function runs; pass it on as device=, or ask "
+            "outside jax.jit, jax.vmap and tf.function"
+        )
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = unknown  # all raise
+    __enter__ = __reduce__ = unknown
+    kind: Any = property(unknown)
+    index: Any = property(unknown)
+
+
+TRACED = TracedDevice()  # one is enough: nothing is known of any of them

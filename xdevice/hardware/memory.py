@@ -1,35 +1,41 @@
-"""Device memory: statistics, the cache, and recovering from running out of it."""
+"""Device memory: statistics, the cache, recovering from running out of it, and sharing a GPU's."""
 
 from __future__ import annotations
 
 import gc
 import os
 import types
+from _thread import RLock  # threading.RLock, without its 1 ms
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from xdevice.contract import MemoryStats
 from xdevice.device import whole_number
-from xdevice.errors import ArgumentError, ArgumentTypeError, BrokenBackendError, OutOfMemoryError, VirtualDeviceError
-from xdevice.framework.adapters import imported
-from xdevice.framework.choosing import backend
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BrokenBackendError,
+    NotSupportedError,
+    OutOfMemoryError,
+    VirtualDeviceError,
+    shortened,
+)
+from xdevice.framework import at_import
+from xdevice.framework.adapters import Backend, imported
+from xdevice.framework.choosing import backend, decided
 from xdevice.hardware.devices import as_device, properties_of, require
 from xdevice.hardware.virtual import is_virtual
 from xdevice.machine import holders, host_memory, same_gpu
 from xdevice.typing import DeviceLike
 
-if TYPE_CHECKING:
-    from xdevice.machine import Holder
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# flags of generators, coroutines and both in one, as in `inspect`, which costs 5 ms to import
 _RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200
-"""Flags of generators, coroutines and both in one, as in `inspect`, which costs 5 ms to import."""
-
+# results of a function that has not run yet; a wrapper or ``__call__`` may hide the function's flags
 _NOT_RUN = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
-"""Results of a function that has not run yet; a wrapper or ``__call__`` may hide the function's flags."""
 
 
 def memory_stats(device: DeviceLike) -> MemoryStats:
@@ -67,15 +73,12 @@ def memory_stats(device: DeviceLike) -> MemoryStats:
 
 def _holders(uuid: str | None) -> dict[str, int | None] | None:
     """The processes on the GPU, with their bytes; ``None`` where nothing is known of them."""
-    found = [each for each in holders() if uuid is not None and same_gpu(each["uuid"], uuid)]
-    names = [_process(each) for each in found]
-    return {name: each["memory"] for name, each in zip(names, found, strict=True)} or None
-
-
-def _process(holder: Holder) -> str:
-    if holder["pid"] == os.getpid():
-        return "this process"
-    return f"process {holder['pid']} ({holder['name']})" if holder["name"] else f"process {holder['pid']}"
+    found: dict[str, int | None] = {}
+    for holder in holders():
+        if same_gpu(holder["uuid"], uuid):
+            name = f"process {holder['pid']}" + (f" ({holder['name']})" if holder["name"] else "")
+            found["this process" if holder["pid"] == os.getpid() else name] = holder["memory"]
+    return found or None
 
 
 def empty_cache(device: DeviceLike | None = None) -> None:
@@ -121,7 +124,7 @@ def is_out_of_memory(exc: BaseException) -> bool:
         if error is None or id(error) in seen:
             continue
         seen.add(id(error))
-        if isinstance(error, MemoryError) or any(_says_so(owner, error) for owner in imported()):
+        if isinstance(error, MemoryError) or any(_ask(owner, "is_out_of_memory", error) for owner in imported()):
             return True
         ahead += [error.__cause__, *getattr(error, "exceptions", ())]
     return False
@@ -165,7 +168,10 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
     if not callable(fn):
         raise ArgumentError(f"{fn!r} cannot be called; pass a function of the batch size, and start=… by name")
     _check_function(fn)
-    _check_sizes(start, minimum)
+    for name, number in (("start", start), ("minimum", minimum)):
+        whole_number(number, f"{name}={number!r} is not a batch size; give an integer of 1 or more", 1)
+    if start < minimum:
+        raise ArgumentError(f"start={start} is under minimum={minimum}; give a larger start")
 
     @wraps(fn)
     def run(*args: Any, **kwargs: Any) -> T:
@@ -213,21 +219,84 @@ def _runs_later(fn: Any) -> ArgumentTypeError:
 def _free_memory() -> None:
     gc.collect()
     for owner in imported():
-        try:
-            owner.memory.empty_cache(None)
-        except (BrokenBackendError, NotImplementedError, VirtualDeviceError):
-            continue  # it has no cache, or cannot be used
+        _ask(owner, "empty_cache", None)
 
 
-def _says_so(owner: Any, error: BaseException) -> bool:
+def _ask(owner: Backend, function: str, *args: Any) -> Any:
     try:
-        return bool(owner.memory.is_out_of_memory(error))
+        return getattr(owner.memory, function)(*args)
     except (BrokenBackendError, NotImplementedError, VirtualDeviceError):
-        return False
+        return None  # it has no such function, or cannot be used
 
 
-def _check_sizes(start: Any, minimum: Any) -> None:
-    for name, size in (("start", start), ("minimum", minimum)):
-        whole_number(size, f"{name}={size!r} is not a batch size; give an integer of 1 or more", 1)
-    if start < minimum:
-        raise ArgumentError(f"start={start} is under minimum={minimum}; give a larger start")
+_asked: tuple[float | None] | None = None  # the fraction
+_shared: dict[Backend, tuple[float | None, dict[str, str]]] = {}  # what each framework was told, and its settings
+_lock = RLock()
+
+
+def share_gpus(fraction: float | None = None) -> dict[str, dict[str, str]]:
+    """Let each framework take memory of a GPU as it needs it, and return the settings made, by framework.
+
+    By default TensorFlow takes nearly all memory of every GPU when it is first used, and JAX three quarters. What was
+    taken is not given back before the process ends. Frameworks that are imported later are told then. Without a GPU
+    there may be nothing to set.
+
+    Parameters
+    ----------
+    fraction
+        The most that each framework may take of each GPU's memory, above 0 and up to 1; ``None``: all of it.
+
+    Raises
+    ------
+    ArgumentError
+        The fraction is not above 0 and up to 1.
+    ArgumentTypeError
+        The fraction is not a number.
+    TooLateError
+        A framework has been used, and has taken its memory; the message names it.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> xdevice.share_gpus(0.3)  # doctest: +SKIP
+    {'jax': {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false', 'XLA_PYTHON_CLIENT_MEM_FRACTION': '0.3'}}
+    """
+    global _asked
+    asked = (_checked(fraction),)
+    with _lock:
+        _asked, before = asked, _asked
+        chosen = decided()
+        try:
+            for owner in imported() if chosen is None else [chosen, *imported()]:
+                share_requested(owner)
+        except Exception:
+            _asked = before
+            raise
+    at_import.watch(share_requested)
+    return {str(owner): dict(settings) for owner, (_, settings) in _shared.items() if settings}
+
+
+def share_requested(owner: Backend, capability: str = "") -> None:
+    """Tell a framework of the request before it is used: the hook ``before_loading``."""
+    if _asked is None or capability == "virtual" or _shared.get(owner, ("",))[0] == _asked[0]:
+        return
+    with _lock:
+        before = _shared.get(owner)
+        _shared[owner] = _asked[0], {}  # from here on it is not told again: telling it loads capabilities
+        try:
+            _shared[owner] = _asked[0], owner.allocation.share(_asked[0])
+        except NotSupportedError:
+            pass  # it has no GPUs
+        except BaseException:
+            _shared.pop(owner) if before is None else _shared.update({owner: before})
+            raise
+
+
+def _checked(fraction: Any) -> float | None:
+    if fraction is None:
+        return None
+    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
+        raise ArgumentTypeError(f"fraction={shortened(fraction)} is not a number; give one above 0 and up to 1")
+    if not 0 < fraction <= 1:
+        raise ArgumentError(f"fraction={fraction!r} is not above 0 and up to 1; 0.3 is three tenths of a GPU's memory")
+    return float(fraction)

@@ -8,18 +8,18 @@ block is in a coroutine or generator, which may be suspended inside it.
 """
 
 import sys
-from _thread import get_ident
-from collections.abc import Sequence
+from _thread import RLock, get_ident  # threading.RLock, without its 1 ms
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from functools import partial
 from types import FrameType
 from typing import Any
 
 from xdevice.device import Device
 from xdevice.errors import ScopeError
-from xdevice.framework.adapters import Backend
+from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import backend
-from xdevice.hardware import unseen
 from xdevice.hardware.devices import as_device, require
 from xdevice.typing import DeviceLike
 
@@ -101,8 +101,8 @@ def innermost() -> Device | None:
     if not _in_use:
         return None
     entry = _innermost()
-    if unseen.numbers and (entry is None or not entry.hidden_from):
-        unseen.note_trace()
+    if _traces and (entry is None or not entry.hidden_from):
+        _note_trace()
     return None if entry is None else entry.device
 
 
@@ -142,13 +142,13 @@ def enter(manager: object, device: Device) -> None:
     global _in_use
     chosen = backend()
     require(chosen, device)
-    unseen.prepare(chosen, _missing)
+    _prepare(chosen)
     _in_use = True
     flags = _suspendable(sys._getframe(2))  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
     entry = _Entry(manager, device, chosen, flags)
     _stack.set((*_stack.get(), entry))
     if flags:
-        entry.hidden_from = unseen.hide(chosen)
+        entry.hidden_from = _hide(chosen)
 
 
 def leave(manager: object, *error: Any) -> None:
@@ -163,7 +163,7 @@ def leave(manager: object, *error: Any) -> None:
     entry.closed = entry.migrates  # elsewhere it may still be on a stack
     _stack.set(entries[:i] + above)
     # native scopes are left in the order of a stack, so those above are left and entered anew
-    unseen.reveal(entry.hidden_from)
+    _count_hidden(entry.hidden_from, -1)
     natives = [other for other in above if other.native is not None] if entry.native is not None else []
     for other in reversed(natives):
         other.close(None, None, None)
@@ -185,3 +185,46 @@ def _suspendable(frame: FrameType | None) -> int:
             return frame.f_code.co_flags & _CO_SUSPENDABLE
         frame = served
     return 0
+
+
+# Compiled functions under a scope that their framework does not see, in a coroutine or of another framework, keep what
+# they were traced with. A framework either lets every call follow the scope, or traces apart while such a scope is
+# open, so that a factory is asked again, and can refuse.
+
+_traces: dict[Backend, int] = {}  # those that trace apart, each with the number of its traces while a scope is hidden
+_following: set[Backend] = set()
+_hidden: dict[Backend, int] = {}  # how many open scopes the framework does not see
+_lock = RLock()
+
+
+def _prepare(chosen: Backend) -> None:
+    """Before a scope is entered."""
+    chosen.open("compiling")  # a factory asks it, perhaps while a compiler traces, which would trace the import too
+    if chosen not in _following and chosen.open("following").has("follow"):
+        _following.add(chosen)
+        chosen.following.follow(partial(_missing, chosen))
+
+
+def _hide(chosen: Backend) -> list[Backend]:
+    """The frameworks in use that trace apart from now on, since a scope is open that they do not see."""
+    in_use = [each for each in imported() if each == chosen or "creation" in vars(each)]
+    owners = [each for each in in_use if each.open("tracing").has("trace_apart")]
+    _count_hidden(owners, 1)
+    return owners
+
+
+def _count_hidden(owners: Iterable[Backend], scopes: int) -> None:
+    for owner in owners:
+        with _lock:
+            _traces.setdefault(owner, 1)
+            _hidden[owner] = _hidden.get(owner, 0) + scopes
+            owner.tracing.trace_apart(_traces[owner] if _hidden[owner] else 0)
+
+
+def _note_trace() -> None:
+    """A factory follows no scope, or one that is seen: what is traced so is not for a scope that is hidden."""
+    for owner, number in list(_traces.items()):
+        if _hidden[owner] and owner.compiling.is_tracing():
+            with _lock:
+                _traces[owner] = number + 1
+                owner.tracing.trace_apart(number + 1)

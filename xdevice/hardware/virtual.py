@@ -12,7 +12,7 @@ from xdevice.errors import ArgumentError, NotSupportedError, VirtualDeviceError,
 from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import decided
-from xdevice.hardware import virtual_bus
+from xdevice.hardware import bus as buses
 from xdevice.hooks import hooks
 from xdevice.kit import virtual_request as request
 from xdevice.kit.virtual_request import RACES
@@ -111,7 +111,7 @@ def _check_unchanged(before: request.Request, number: int, stand_in: bool) -> No
 
 
 def _enable(owner: Backend) -> None:
-    wanted, bus, number = request.current(), virtual_bus.requested(), request.visible()
+    wanted, bus, number = request.current(), buses.requested(), request.visible()
     if not number:
         _enabled[owner] = 0  # the program has hidden all of them
         return

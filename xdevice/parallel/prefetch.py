@@ -9,7 +9,7 @@ from xdevice.device import Device, whole_number
 from xdevice.errors import ArgumentTypeError, XDeviceError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership
-from xdevice.hardware import virtual_bus
+from xdevice.hardware import bus as buses
 from xdevice.hardware.devices import as_device, is_device, require
 from xdevice.hardware.virtual import is_virtual
 from xdevice.parallel.ahead import Ahead, Placed
@@ -126,7 +126,7 @@ class _Way:
         """Whether the CPU makes the copies, with no bus that takes time beside it."""
         if owner not in self._by_cpu:
             require(owner, self._device)
-            self._by_cpu[owner] = is_virtual(owner, self._device) and not virtual_bus.requested()
+            self._by_cpu[owner] = is_virtual(owner, self._device) and not buses.requested()
         return self._by_cpu[owner]
 
     def _lane(self, owner: Backend) -> Lane | None:

@@ -8,9 +8,8 @@ from xdevice.errors import ArgumentError, NotSupportedError, UnknownPlacementErr
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import check_arrival
-from xdevice.hardware.devices import as_device, has_cpu, require
+from xdevice.hardware.devices import TracedDevice, as_device, has_cpu, require
 from xdevice.hardware.scopes import innermost, sees_scope
-from xdevice.hardware.traced import TracedDevice
 from xdevice.tensors.arguments import dtype_name, filling, native_dtype
 from xdevice.tensors.numbers import check_fit, numbers_given
 from xdevice.tensors.owning import backend_of

@@ -26,8 +26,7 @@ from xdevice.framework.ownership import (
     where_in_tree,
     where_in_trees,
 )
-from xdevice.hardware.devices import as_device, is_device
-from xdevice.hardware.traced import TRACED, TracedDevice
+from xdevice.hardware.devices import TRACED, TracedDevice, as_device, is_device
 from xdevice.typing import DeviceLike
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import decided
 from xdevice.framework.watched import Watched
-from xdevice.hardware import virtual_bus
+from xdevice.hardware import bus as buses
 from xdevice.hardware.bus import Bus
 from xdevice.hardware.virtual import is_virtual
 from xdevice.kit import virtual_request
@@ -125,7 +125,7 @@ class Told:
         if self._owner in _buses:
             ends = [end for end in {copy.source, copy.target} if is_virtual(self._owner, end)]
             if ends:
-                virtual_bus.carry(_buses[self._owner], copy.nbytes, ends, non_blocking=copy.non_blocking)
+                buses.carry(_buses[self._owner], copy.nbytes, ends, non_blocking=copy.non_blocking)
 
     def _tell(self, copy: Copy, of: Any, frame: FrameType) -> None:
         own = tuple(callers(frame))
@@ -150,10 +150,10 @@ class Told:
         return _Here(own, _line(own), copy_context(), kind)
 
     def until(self, device: Device) -> float:
-        return virtual_bus.until([device]) if self._owner in _buses else 0.0
+        return buses.until([device]) if self._owner in _buses else 0.0
 
     def wait(self, until: float) -> None:
-        virtual_bus.wait_until(until)
+        buses.wait_until(until)
 
     def stepped(self, optimizer: object) -> None:
         for listener in _recorders:
@@ -202,7 +202,7 @@ _blocks = Watched(_manager)
 def open_for(listener: Listener) -> None:
     """Tell the listener of every copy in the process, from now on; also of a framework that is imported later."""
     at_import.watch(_blocks.watch)
-    _open(decided())
+    _blocks.open(decided())
     (_guards if listener.forbids else _recorders).append(listener)
 
 
@@ -215,20 +215,11 @@ def attach(owner: Backend, bus: Bus) -> None:
     """From now on, for the rest of the process, copies between the host and the framework's virtual GPUs take time."""
     if owner in _buses:
         return
-    _open(owner, owner)
+    _blocks.open(owner, owner)
     atexit.register(_blocks.close)
     if not _buses and not virtual_request.warned("BUS"):
         print(f"xdevice: virtual GPUs have a bus of {bus}, which their copies wait for", file=sys.stderr)
     _buses[owner] = bus
-
-
-def _open(needed: Backend | None, first: Backend | None = None) -> None:
-    _blocks.open(first)
-    try:
-        _blocks.check(needed)
-    except BaseException:
-        _blocks.close()
-        raise
 
 
 def watched() -> list[str]:
