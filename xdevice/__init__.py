@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from xdevice.parallel.reducing import all_reduce
     from xdevice.parallel.replicas import Replicas, replicate
     from xdevice.tensors.array_api.namespace import namespace
-    from xdevice.tensors.convert import convert
     from xdevice.tensors.creation import arange, empty, full, ones, rand, randn, seed, tensor, zeros
-    from xdevice.tensors.exchange import to_numpy
+    from xdevice.tensors.exchange import convert, to_numpy
     from xdevice.tensors.gradients import value_and_grad
     from xdevice.tensors.owning import backend_of
     from xdevice.tensors.placement import check_same_device, device_of, devices_of, is_same_device, to_device
@@ -61,8 +60,7 @@ _HOMES = {
     "tensors.placement": "check_same_device device_of devices_of is_same_device to_device",
     "tensors.owning": "backend_of",
     "tensors.creation": "arange empty full ones rand randn seed tensor zeros",
-    "tensors.exchange": "to_numpy",
-    "tensors.convert": "convert",
+    "tensors.exchange": "convert to_numpy",
     "tensors.gradients": "value_and_grad",
     "tensors.array_api.namespace": "namespace",
     "tensors.transfers.guard": "transfer_guard",

@@ -13,7 +13,7 @@ from xdevice.errors import BackendNotInstalledError, DistributedError, NotSuppor
 from xdevice.framework.adapters import Backend
 from xdevice.kit.reducing import summed_in
 from xdevice.tensors.arguments import dtype_name
-from xdevice.tensors.making import make
+from xdevice.tensors.creation import make
 from xdevice.tensors.owning import owner_of
 from xdevice.tensors.placement import device_of
 

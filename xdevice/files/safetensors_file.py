@@ -27,9 +27,9 @@ from xdevice.files.outline import Outline, rebuilt
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import check_arrival
 from xdevice.hardware.memory import is_out_of_memory
-from xdevice.tensors import making
 from xdevice.tensors.arguments import dtype_name
-from xdevice.tensors.convert import NOT_NUMPYS
+from xdevice.tensors.creation import make
+from xdevice.tensors.exchange import NOT_NUMPYS
 from xdevice.tensors.trees.tree import at_path
 
 Array = np.ndarray[Any, Any]
@@ -124,7 +124,7 @@ class Reader:
         try:
             numbers = bits.view(np.dtype(stand_in).newbyteorder("<")).reshape(shape)
             if stand_in == dtype:
-                return making.make(owner, "tensor", native, where, numbers)
+                return make(owner, "tensor", native, where, numbers)
         except ValueError as error:  # an empty tensor may have an absurd shape, and some dtypes must be enabled first
             why = error.__cause__ if isinstance(error, ArgumentError) and error.__cause__ else error
             raise NotSupportedError(f"{name!r} in {self._path!r} is of {dtype} and {list(shape)}: {why}") from error

@@ -1,22 +1,23 @@
 """New tensors of the chosen framework, or of the framework of the tensor ``like``.
 
 Without ``device=`` they go where ``like`` is, else where the innermost `scope` says, else where the framework's own
-default is. A dtype is a NumPy name (``"float32"``), a NumPy dtype, or the framework's own.
+default is. A dtype is a NumPy name (``"float32"``), a NumPy dtype, or the framework's own. What was made is checked.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, SupportsFloat, SupportsIndex
 
-from xdevice.device import whole_number
-from xdevice.errors import ArgumentError, ArgumentTypeError
+from xdevice.device import Device, whole_number
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, UnknownPlacementError, shortened
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
-from xdevice.framework.ownership import tensor_owner
-from xdevice.hardware.scopes import innermost
-from xdevice.tensors.arguments import number, plain_array, shape_of
-from xdevice.tensors.making import create, make, place
-from xdevice.tensors.numbers import check_together
+from xdevice.framework.ownership import check_arrival, tensor_owner
+from xdevice.hardware.devices import TracedDevice, as_device, has_cpu, require
+from xdevice.hardware.scopes import innermost, sees_scope
+from xdevice.tensors.arguments import check_fit, check_together, filling, native_dtype, number, plain_array, shape_of
 from xdevice.tensors.owning import backend_of
+from xdevice.tensors.placement import device_of
 from xdevice.typing import DeviceLike
 
 Shape = int | SupportsIndex | Sequence[int]
@@ -34,10 +35,8 @@ def tensor(data: Any, *, dtype: Any = None, device: DeviceLike | None = None, li
     ------
     MixedDeviceError
         A list of tensors on several devices, and neither ``device=`` nor a scope says where to.
-    DeviceNotFoundError
-        The framework does not have the device.
-    DeviceSpellingError
-        The string does not name a device.
+    DeviceNotFoundError, DeviceSpellingError
+        The framework does not have the device, or the string does not name one.
     ArgumentError
         The data, or the dtype, cannot be a tensor's: also numbers of Python or NumPy that the dtype cannot hold.
 
@@ -70,10 +69,8 @@ def empty(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, li
 
     Raises
     ------
-    DeviceNotFoundError
-        The framework does not have the device.
-    DeviceSpellingError
-        The string does not name a device.
+    DeviceNotFoundError, DeviceSpellingError
+        The framework does not have the device, or the string does not name one.
     ArgumentError
         No such shape or dtype.
 
@@ -145,10 +142,8 @@ def arange(  # noqa: PLR0913  (a range has three numbers)
 
     Raises
     ------
-    DeviceNotFoundError
-        The framework does not have the device.
-    DeviceSpellingError
-        The string does not name a device.
+    DeviceNotFoundError, DeviceSpellingError
+        The framework does not have the device, or the string does not name one.
     ArgumentError
         A step of 0, no real numbers, or no such dtype.
 
@@ -221,3 +216,60 @@ def seed(n: int) -> None:
     """
     hint = f"give an integer from 0 to {2**32 - 1}"
     backend().creation.seed(whole_number(n, f"seed {n!r} is out of range; {hint}", end=2**32))
+
+
+def create(factory: str, dtype: Any, device: Any, like: Any, *args: Any) -> Any:
+    """What a factory makes under the chosen framework, or under the one of the tensor ``like``."""
+    owner = backend() if like is None else backend_of(like)
+    return make(owner, factory, dtype, place(owner, device, like), *args)
+
+
+def place(owner: Backend, device: Any, like: Any = None) -> Device | None:
+    """Where a new tensor goes: as told, else beside ``like``, else as the scope says; ``None``: by its framework."""
+    if device is None and like is None:
+        where = innermost()
+        if where is not None and owner.open("compiling").has("is_tracing") and owner.compiling.is_tracing():
+            return _in_trace(owner, where)
+    else:
+        where = device_of(like) if device is None else device
+        if isinstance(where, TracedDevice):
+            return None  # the compiler decides
+        where = as_device(where)
+    if where is not None:
+        require(owner, where)
+    return where
+
+
+def make(owner: Backend, factory: str, dtype: Any, where: Device | None, *args: Any) -> Any:
+    """What that framework's factory makes on a device that is there, or on the framework's default device."""
+    produce: Callable[..., Any] = getattr(owner.creation, factory)
+    found = native_dtype(owner, dtype)
+    if factory == "full":
+        args = (args[0], filling(owner, args[1], found))
+    try:
+        if found is not None:
+            check_fit(factory, args, found, owner)
+        made = produce(*args, found, where)
+    except (TypeError, ValueError, OverflowError) as error:
+        given = ", ".join(shortened(arg) for arg in args)
+        raise ArgumentError(f"{factory}({given}) cannot be made under {owner}: {error}") from error
+    except RuntimeError:  # as of CUDA without a driver
+        if where is None and not has_cpu(owner):
+            require(owner, Device("gpu", 0))
+        raise
+    if where is not None:
+        try:
+            check_arrival(made, owner, where)
+        except UnknownPlacementError:
+            pass  # a node of a graph: it carries the device with it, and is not placed yet
+    return made
+
+
+def _in_trace(owner: Backend, where: Device) -> Device | None:
+    """Where a function that a compiler traces makes a tensor under a scope, so that every call follows its own."""
+    if not sees_scope(owner):
+        raise NotSupportedError(
+            f"a function that {owner} compiles would keep the scope of {where} from its first call, since a scope in a "
+            "coroutine or generator is not the framework's own; give device=, or enter the scope in a plain function"
+        )
+    return None if owner.open("following").has("follow") else where

@@ -1,6 +1,7 @@
 """The functions of a namespace that make new tensors, with the array API standard's signatures.
 
-They follow the `scope`, and take a dtype and a device in any spelling, the same under every framework.
+They follow the `scope`, and take a dtype and a device in any spelling, the same under every framework. ``from_dlpack``
+takes a tensor of another library, in the memory that it has.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,13 +12,13 @@ from xdevice.errors import ArgumentError, ArgumentTypeError, CopyNeededError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import using
 from xdevice.framework.ownership import tensor_owner
+from xdevice.hardware.devices import as_device
 from xdevice.hardware.scopes import innermost
 from xdevice.tensors import creation
 from xdevice.tensors.arguments import native_dtype, shape_of
-from xdevice.tensors.array_api.dlpack import imported
 from xdevice.tensors.array_api.names import FACTORIES, FFT_FACTORIES, LIKE
-from xdevice.tensors.creation import Shape
-from xdevice.tensors.making import make, place
+from xdevice.tensors.creation import Shape, make, place
+from xdevice.tensors.exchange import to_numpy
 from xdevice.tensors.placement import device_of, to_device
 
 _OF_SHAPE = ("empty", "ones", "zeros")
@@ -113,7 +114,7 @@ class Factories:
         """The numbers of another library's tensor, without a copy where that is safe; ``copy=False`` insists."""
         if tensor_owner(x) == self._owner:
             return self.asarray(x, device=device, copy=copy)
-        return imported(self._owner, self._own["from_dlpack"], x, device, copy)
+        return _imported(self._owner, self._own["from_dlpack"], x, device, copy)
 
     def fftfreq(self, n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
         """The frequencies of `fft` of ``n`` samples that are ``d`` apart."""
@@ -205,3 +206,65 @@ def _tuple(shape: Any) -> tuple[int, ...]:
 def _is_flat(data: Any) -> bool:
     """Whether the data is a float, or a list of floats: of such no check can find anything wrong."""
     return type(data) is float or (type(data) is list and set(map(type, data)) == {float})
+
+
+def _imported(owner: Backend, share: Callable[[Any], Any], x: Any, device: Any, copy: bool | None) -> Any:
+    """The framework's tensor of the numbers of ``x``, which belongs to another library.
+
+    ``copy=None`` shares memory only where both tensors can be written to, or neither: a write through one
+    would otherwise change numbers that their framework takes for constant.
+    """
+    source = tensor_owner(x)
+    if source is None and not hasattr(x, "__dlpack__"):
+        raise ArgumentTypeError(f"from_dlpack of a {type(x).__name__}, which has no __dlpack__; asarray takes numbers")
+    with using(owner):
+        where = as_device(device) if device is not None else None if source is None else device_of(x)
+        found = None if copy else _shared(share, x, source, copy)
+        if copy is False and not (_same_memory(x, found) and where in (None, device_of(found))):
+            raise CopyNeededError(f"copy=False, but {owner} has to copy the {type(x).__name__}; leave copy out")
+        if found is None or (copy is None and not _alike(x, found)):
+            return creation.tensor(_numbers(x, source), device=where)  # at once: a framework's own copy may come later
+        return found if where is None else to_device(found, where)
+
+
+def _shared(share: Callable[[Any], Any], x: Any, source: Backend | None, copy: bool | None) -> Any:
+    """The framework's tensor in the memory of another one; ``None`` where it is to be copied instead."""
+    try:
+        return share(x)
+    except Exception as error:  # each framework has its own errors for what it cannot share
+        what = str(error).partition("\n")[0]
+        if copy is False:
+            raise CopyNeededError(f"copy=False, but the {type(x).__name__} cannot be shared: {what}") from error
+        if isinstance(error, BufferError) and source != "numpy":  # the tensor's own library refuses, and says why
+            raise ArgumentError(f"the {type(x).__name__} cannot be shared: {what}") from error
+        return None
+
+
+def _numbers(x: Any, source: Backend | None) -> Any:
+    import numpy as np
+
+    return to_numpy(x) if source is not None else np.array(np.from_dlpack(x))
+
+
+def _views(x: Any, found: Any) -> list[Any]:
+    """NumPy arrays in the tensors' memory; none where that is not on the host, or of a dtype that NumPy lacks."""
+    import numpy as np
+
+    try:
+        return [np.from_dlpack(x), np.from_dlpack(found)]
+    except Exception:  # of each framework's own
+        return []
+
+
+def _same_memory(x: Any, found: Any) -> bool:
+    """Whether two tensors are in the same memory, as far as that can be seen."""
+    import numpy as np
+
+    views = _views(x, found)
+    return not views or not all(view.size for view in views) or np.shares_memory(*views)
+
+
+def _alike(x: Any, found: Any) -> bool:
+    """Whether both tensors may be written to, or neither, and have one dtype."""
+    kinds = {(view.flags.writeable, view.dtype) for view in _views(x, found)}
+    return len(kinds) == 1
