@@ -50,29 +50,24 @@ class Work:
         return time.monotonic() - self.began
 
 
-def transfer_seconds(size: int, world_size: int) -> float:
-    """What so many bytes of each process take at `WORST_BANDWIDTH`: an engine may send those of all to each."""
-    return size * world_size / WORST_BANDWIDTH
-
-
-def error_of_rank(cls: type[DistributedError], message: str, rank: int | None) -> DistributedError:
-    error = cls(message)
+def error_of_rank(message: str, rank: int | None, *, late: bool = False) -> DistributedError:
+    error = (DistributedTimeoutError if late else DistributedError)(message)
     error.rank = rank
     return error
 
 
 def reported(message: dict[str, Any]) -> DistributedError:
-    cls = DistributedTimeoutError if message.get("late") else DistributedError
-    return error_of_rank(cls, str(message.get("error", "rank 0 has refused this process")), message.get("rank"))
+    text = str(message.get("error", "rank 0 has refused this process"))
+    return error_of_rank(text, message.get("rank"), late=bool(message.get("late")))
 
 
-def undiagnosed(info: ProcessInfo, what: str, seconds: float) -> DistributedError:
+def undiagnosed(info: ProcessInfo, work: Work) -> DistributedError:
     """The error of a process that has been in the engine for too long, where rank 0 does not say why."""
-    message = f"rank {info.rank} was inside {what} for {seconds:.3g} s"
+    message = f"rank {info.rank} was inside {work.what} for {work.seconds:.3g} s"
     if info.rank == 0:
-        return error_of_rank(DistributedTimeoutError, message, None)
-    message += f", and rank 0 (at {info.host}) does not answer: it is stopped, or its host is"
-    return error_of_rank(DistributedTimeoutError, message, 0)
+        return error_of_rank(message, None, late=True)
+    why = f"rank 0 (at {info.host}) does not answer: it is stopped, or its host is"
+    return error_of_rank(f"{message}, and {why}", 0, late=True)
 
 
 def exit_after_failed_rank(info: ProcessInfo) -> NoReturn:

@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeVar
 
 from xdevice.contract import Engine, Job
 from xdevice.distributed import at_exit
@@ -13,8 +12,6 @@ from xdevice.distributed.process_info import ProcessInfo, process_info_in
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.errors import DistributedError
 from xdevice.framework.adapters import Backend
-
-T = TypeVar("T")
 
 
 class Group:
@@ -142,23 +139,6 @@ def on_rank_0(name: str, act: Callable[[], None]) -> None:
             membership.raised(error)  # the others wait for it
             raise
         membership.enter(Fingerprint(name))
-
-
-def work(group: Group, what: str, engine: Callable[[], T], extra: float = 0.0) -> T:
-    """Let the engine work, while other threads watch the other processes and the clock; see `Work` for ``extra``."""
-    membership = group.membership
-    if membership is None:
-        return engine()
-    membership.engine_begins(what, extra)
-    try:
-        result = engine()
-    except Exception as error:
-        raise membership.explained(error, what) from error
-    except BaseException as error:
-        membership.interrupted(error)
-        raise
-    membership.engine_returned()
-    return result
 
 
 def abort(error: BaseException) -> None:

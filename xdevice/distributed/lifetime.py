@@ -5,7 +5,7 @@ from dataclasses import replace
 from xdevice._version import __version__
 from xdevice.contract import Engine
 from xdevice.distributed import at_exit
-from xdevice.distributed.group import Group, abort, current, enter, is_initialized, know, leave, work
+from xdevice.distributed.group import Group, abort, current, enter, is_initialized, know, leave
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.options import InitOptions, check_reach
 from xdevice.distributed.process_info import ProcessInfo
@@ -131,7 +131,7 @@ def _init(options: InitOptions) -> None:
     enter(group)
     at_exit.guard(membership)
     try:
-        work(group, "the start of the engine", lambda: engine.start(membership.job, max(seconds, start)))
+        membership.work("the start of the engine", lambda: engine.start(membership.job, max(seconds, start)))
         membership.enter(Fingerprint("the first barrier"))
         membership.wait_at_most(seconds)
     except BaseException as error:
@@ -156,16 +156,16 @@ def shutdown() -> None:
     """
     if not is_initialized():
         return
-    group = current()
-    if group.membership is not None and group.membership.told:
+    group, membership = current(), current().membership
+    if membership is not None and membership.told:
         abort(DistributedError("the job has failed"))  # which the caller has been told
         return
     try:
-        if group.membership is not None and group.engine is not None:
+        if membership is not None and group.engine is not None:
             with group.one_at_a_time("shutdown"):
-                group.membership.enter(Fingerprint("shutdown()"))
-                work(group, "the end of the engine", group.engine.stop)
-                group.membership.enter(Fingerprint("shutdown"))  # after which no process expects another
+                membership.enter(Fingerprint("shutdown()"))
+                membership.work("the end of the engine", group.engine.stop)
+                membership.enter(Fingerprint("shutdown"))  # after which no process expects another
     except BaseException as error:
         abort(error)
         raise

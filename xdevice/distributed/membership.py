@@ -7,8 +7,9 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from xdevice.distributed.barriers import Barrier
 from xdevice.distributed.failures import (
@@ -25,7 +26,9 @@ from xdevice.distributed.failures import (
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.joining import join
 from xdevice.distributed.rendezvous.messages import Channel, Fingerprint
-from xdevice.errors import DistributedError, DistributedTimeoutError
+from xdevice.errors import DistributedError
+
+T = TypeVar("T")
 
 
 class Membership:
@@ -49,15 +52,15 @@ class Membership:
             self._control.close()
             raise
 
-    # Collectives
-
     def enter(self, fingerprint: Fingerprint) -> None:
         """Return when every process of the job is here, with the same fingerprint."""
         self._check()
         try:
             answer = self._barrier.enter(fingerprint, self.timeout + self._extra)
         except TimeoutError:
-            self.fail(self._rank_0_silent(fingerprint.name))
+            why = f"has not answered for {self.timeout:g} s, so rank {self.info.rank} cannot enter {fingerprint.name}"
+            message = f"rank 0 (at {self.info.host}) {why}: it is stopped, or its host is"
+            self.fail(error_of_rank(message, 0, late=True))
         except BaseException as error:  # Ctrl-C: an answer may still come, and would be taken for the next one's
             self.interrupted(error)
             raise
@@ -72,6 +75,19 @@ class Membership:
         self.timeout = seconds
         if self._coordinator is not None:
             self._coordinator.timeout = seconds
+
+    def work(self, what: str, engine: Callable[[], T], extra: float = 0.0) -> T:
+        """Let the engine work, while other threads watch the other processes and the clock; ``extra`` as in `Work`."""
+        self.engine_begins(what, extra)
+        try:
+            result = engine()
+        except Exception as error:
+            raise self.explained(error, what) from error
+        except BaseException as error:
+            self.interrupted(error)
+            raise
+        self.engine_returned()
+        return result
 
     def engine_begins(self, what: str, extra: float = 0.0) -> None:
         """From now on the engine works; the watchdog ends the process if it takes ``extra`` beyond the timeout."""
@@ -89,44 +105,39 @@ class Membership:
             self.told = True
             raise self.failure
 
-    # Failures
-
     def raised(self, error: BaseException) -> None:
         """Tell the others that this process has raised an error, and fails."""
-        if self.failure is None:
-            self._control.send(raised=f"{type(error).__name__}: {error}"[:2000])
-            self._reported.wait(REPORT)
+        self._tell(raised=f"{type(error).__name__}: {error}"[:2000])
 
     def left(self) -> None:
         """Tell the others that this process ends without having shut down."""
+        self._tell(left=True)
+
+    def _tell(self, **message: Any) -> None:
         if self.failure is None:
-            self._control.send(left=True)
+            self._control.send(**message)
             self._reported.wait(REPORT)
 
     def interrupted(self, error: BaseException) -> None:
         """This process has left a collective in the middle: the job cannot go on."""
-        self.inside, rank = None, self.info.rank
+        self.inside = None
         self.raised(error)
-        self.fail(error_of_rank(DistributedError, f"rank {rank} was interrupted in a collective", rank))
+        self.fail(error_of_rank(f"rank {self.info.rank} was interrupted in a collective", self.info.rank))
 
     def explained(self, error: Exception, what: str) -> DistributedError:
         """Why the engine's work has failed: because of another process, if one is reported."""
         inside, self.inside = self.inside, None
         if not self._reported.wait(LEAVING):
-            if inside is not None and inside.seconds > self.timeout:
-                self._request_diagnosis(inside)
+            if inside is not None and inside.seconds > self.timeout:  # because of a process that rank 0 finds, or of it
+                self.gave_up = inside
+                self._control.send(stuck=True, **self._watchdog.report())
+                if not self._reported.wait(DIAGNOSIS) and self.info.rank:
+                    self.fail(undiagnosed(self.info, inside))
             self.raised(error)
         failure, self.told = self.failure, True
         if failure is None or getattr(failure, "rank", None) == self.info.rank:
             return DistributedError(f"{what} failed on rank {self.info.rank}: {error}")
         return failure
-
-    def _request_diagnosis(self, work: Work) -> None:
-        """The engine has timed out: because of a process that rank 0 finds, or of rank 0 itself."""
-        self.gave_up = work
-        self._control.send(stuck=True, where=f"inside {work.what}", engine=[work.seconds, 0.0])
-        if not self._reported.wait(DIAGNOSIS) and self.info.rank:
-            self.fail(undiagnosed(self.info, work.what, work.seconds))
 
     def fail(self, error: DistributedError) -> DistributedError:
         """The job has failed with this error; with an earlier one, if there is one."""
@@ -136,15 +147,7 @@ class Membership:
         return self.failure
 
     def rank_0_gone(self) -> DistributedError:
-        why = "has gone: it was killed, or ended without shutdown()"
-        return error_of_rank(DistributedError, f"rank 0 (at {self.info.host}) {why}", 0)
-
-    def _rank_0_silent(self, name: str) -> DistributedError:
-        why = f"has not answered for {self.timeout:g} s, so rank {self.info.rank} cannot enter {name}"
-        message = f"rank 0 (at {self.info.host}) {why}: it is stopped, or its host is"
-        return error_of_rank(DistributedTimeoutError, message, 0)
-
-    # The end
+        return error_of_rank(f"rank 0 (at {self.info.host}) has gone: it was killed, or ended without shutdown()", 0)
 
     def close(self) -> None:
         """Close the channels; after the collective "shutdown" no other process expects this one."""
@@ -182,18 +185,14 @@ class Watchdog(threading.Thread):
                 self._watch_the_clock()
         except Exception as error:  # without this thread an engine could hang for ever
             rank = self._membership.info.rank
-            message = f"rank {rank} can no longer watch the job: {error!r}"
             self._control.send(raised=f"{error!r} in the thread that watches the job")
-            self._membership.fail(error_of_rank(DistributedError, message, rank))
+            self._membership.fail(error_of_rank(f"rank {rank} can no longer watch the job: {error!r}", rank))
             self._leave_engine(LEAVING)
         finally:
             self._selector.close()
 
     def _receive(self, seconds: float, patience: float = LEAVING) -> bool:
-        """Wait so long for messages, and act on them; whether the channel is still open.
-
-        ``patience`` is how long the engine may take to return once the job has failed.
-        """
+        """Wait so long for messages and act on them, with that patience for the engine; whether the channel is open."""
         if not self._selector.select(seconds):
             return True
         messages = self._control.read()
@@ -204,7 +203,7 @@ class Watchdog(threading.Thread):
             return False
         for message in messages:
             if "where" in message:
-                self._control.send(**self._report())
+                self._control.send(**self.report())
             elif "extended" in message:
                 self._extended, self._extensions = self._membership.inside, self._extensions + 1
             elif "error" in message:
@@ -218,13 +217,13 @@ class Watchdog(threading.Thread):
         work = membership.inside
         if work is None or work.seconds < membership.timeout + (work.extra if work is self._extended else 0.0):
             return
-        self._control.send(stuck=True, **self._report())
+        self._control.send(stuck=True, **self.report())
         deadline = time.monotonic() + DIAGNOSIS
         while time.monotonic() < deadline and membership.inside is work and self._extensions == before:
             if not self._receive(0.2, patience=0):
                 break
         if membership.inside is work and self._extensions == before:
-            self._end(membership.fail(undiagnosed(membership.info, work.what, work.seconds)))
+            self._end(membership.fail(undiagnosed(membership.info, work)))
 
     def _leave_engine(self, patience: float) -> None:
         """End the process unless the engine returns within ``patience`` seconds."""
@@ -235,14 +234,13 @@ class Watchdog(threading.Thread):
                 self._end(membership.failure)
             time.sleep(0.05)
 
-    def _report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """Where this process is; for how many seconds it has been in the engine, and how many more it may be."""
-        work, gave_up = self._membership.inside, self._membership.gave_up
-        if gave_up is not None:
-            return {"where": f"inside {gave_up.what}", "engine": [gave_up.seconds, 0.0]}
+        gave_up = self._membership.gave_up
+        work = gave_up or self._membership.inside
         if work is None:
             return {"where": _line()}
-        left = self._membership.timeout + work.extra - work.seconds
+        left = 0.0 if gave_up else self._membership.timeout + work.extra - work.seconds
         return {"where": f"inside {work.what}", "engine": [work.seconds, left]}
 
     def _end(self, error: BaseException | None) -> NoReturn:

@@ -8,8 +8,8 @@ from typing import Any
 
 from xdevice.contract import Engine
 from xdevice.device import whole_number
-from xdevice.distributed.failures import transfer_seconds
-from xdevice.distributed.group import Group, current, work
+from xdevice.distributed.failures import WORST_BANDWIDTH
+from xdevice.distributed.group import Group, current
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.errors import ArgumentTypeError, NotATensorError, NotSupportedError, shortened
 from xdevice.framework.adapters import Backend
@@ -142,9 +142,12 @@ def _collective(
         for pack in packs:
             numbers = sum(prod(tensor.shape) for tensor in pack.tensors)
             # an empty vector is not sent: TensorFlow's engine would not survive it
-            engine = group.engine if numbers else None
-            extra = transfer_seconds(numbers * _width(pack), group.job.world_size)
-            work(group, name, partial(transfer, pack, engine), extra)
+            send = partial(transfer, pack, group.engine if numbers else None)
+            if group.membership is None:
+                send()
+            else:  # an engine may send the bytes of all processes to each
+                extra = numbers * _width(pack) * group.job.world_size / WORST_BANDWIDTH
+                group.membership.work(name, send, extra)
     return [flat.rebuild([new.get(id(leaf), leaf) for leaf in flat.leaves]) for new in found]
 
 

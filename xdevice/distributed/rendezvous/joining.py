@@ -14,7 +14,7 @@ from xdevice.distributed.rendezvous import authentication
 from xdevice.distributed.rendezvous.coordinator import Coordinator
 from xdevice.distributed.rendezvous.messages import Channel, JoinMessage
 from xdevice.distributed.rendezvous.ports import interface_with, listening, port_taken
-from xdevice.errors import DistributedError, DistributedTimeoutError
+from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback
 
 _REFUSALS = 10  # so many failed handshakes mean a wrong token; a few may mean that too many connections came at once
@@ -80,12 +80,12 @@ def _connected(info: ProcessInfo, timeout: float, deadline: float) -> Channel:
         except OSError as error:  # rank 0 does not listen yet, or too many connections have come at once
             if error.errno in (errno.EMFILE, errno.ENFILE):  # waiting does not help
                 why = f"rank {info.rank} cannot connect to rank 0: {error.strerror}; raise the limit with ulimit -n"
-                raise error_of_rank(DistributedError, why, info.rank) from error
+                raise error_of_rank(why, info.rank) from error
             refused += isinstance(error, authentication.RefusedError)
             if refused == _REFUSALS:
                 hint = f"give all processes of the job the same {authentication.TOKEN}"
                 message = f"rank 0 (at {info.host}:{info.port}) does not accept this process's token; {hint}"
-                raise error_of_rank(DistributedError, message, 0) from error
+                raise error_of_rank(message, 0) from error
             if time.monotonic() + pause > deadline:
                 raise _late(info, timeout, f"rank 0 cannot be reached ({error})") from error
             time.sleep(pause)
@@ -100,7 +100,7 @@ def _joined(info: ProcessInfo, barrier: Channel, timeout: float, deadline: float
         raise _late(info, timeout, "rank 0 does not answer") from error
     if answer is None:
         why = "closed the connection before all processes had joined: it was killed, or has ended"
-        raise error_of_rank(DistributedError, f"rank 0 (at {info.host}:{info.port}) {why}", 0)
+        raise error_of_rank(f"rank 0 (at {info.host}:{info.port}) {why}", 0)
     if "hosts" not in answer:
         raise reported(answer)
     hosts, local_ranks = tuple(answer["hosts"]), tuple(answer["local_ranks"])
@@ -114,4 +114,4 @@ def _late(info: ProcessInfo, timeout: float, why: str) -> DistributedError:
     hint = "start every process, or give init() a longer timeout"
     if not is_loopback(info.host):
         hint += f", and let firewalls pass {block(info.port, info.world_size)} between the hosts"
-    return error_of_rank(DistributedTimeoutError, f"{waited}; {hint}", 0)
+    return error_of_rank(f"{waited}; {hint}", 0, late=True)
