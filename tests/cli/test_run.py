@@ -15,8 +15,7 @@ import pytest
 import xdevice
 from xdevice.cli.run import imported_by
 from xdevice.launcher import terminal
-from xdevice.launcher.children import Child, run_all
-from xdevice.launcher.output_buffer import FIRST, LAST
+from xdevice.launcher.children import FIRST, LAST, Child, run_all
 
 NAMES = xdevice.available()
 ONE = NAMES[-1] if NAMES else None  # the lightest

@@ -10,8 +10,7 @@ from rich.text import Text
 
 from xdevice.cli.compare import Differ, Same, compare
 from xdevice.kit.units import duration, size
-from xdevice.launcher.children import Child
-from xdevice.launcher.output_buffer import Line
+from xdevice.launcher.children import Child, Line
 from xdevice.launcher.terminal import ending, printable, signal_name, table
 
 COMPARED_LINES = 2000

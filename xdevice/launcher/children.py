@@ -7,32 +7,116 @@ temporary files: no pipe can fill up, however much is printed.
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from types import FrameType
-from typing import Any, Literal
+from typing import IO, Literal, NamedTuple
 
 import psutil
 
 from xdevice.distributed.failures import TERMINATION
-from xdevice.launcher.output_buffer import OutputBuffer, Printed
-from xdevice.launcher.process_tree import MARKS, ProcessTree, Reaper
+from xdevice.launcher.process_tree import ProcessTree, Reaper, Signals
 
 Status = Literal["waiting", "running", "ok", "failed", "timed out", "flooded", "stopped"]
 
-KEPT = 2**20
-"""Bytes of each stream that are shown and compared: the first of stdout, the last of stderr."""
+KEPT = 2**20  # bytes of each stream that are shown and compared: the first of stdout, the last of stderr
+FLOOD = 256 * 2**20  # bytes of output at which a child is stopped, before it fills the disk
+FIRST, LAST = 10, 40  # lines that are kept of the beginning and of the end
+LONGEST = 2**12  # bytes that are kept of a line: its end, which is what a progress bar leaves
 
-FLOOD = 256 * 2**20
-"""Bytes of output at which a child is stopped, before it fills the disk."""
-
+_PIECE = 2**20  # bytes that are read at once
 _TICK = 0.02
 _SAMPLING = 0.05  # the part of this process's time that measuring memory may take
+
+
+class Line(NamedTuple):
+    """A line, without its newline, and whether it was printed on stderr."""
+
+    text: bytes
+    is_error: bool
+
+
+class Printed(NamedTuple):
+    """The first lines, the number of those left out, and the last lines."""
+
+    first: list[Line]
+    left_out: int
+    last: list[Line]
+
+
+class OutputBuffer:
+    """The first and the last lines of a child's stdout and stderr; `look` takes in what has come, `end` the rest.
+
+    The streams are files. The order of two lines of the same stream is exact; that of two lines of different streams
+    only if they were not printed between the same two looks.
+    """
+
+    def __init__(self, files: Sequence[IO[bytes]]) -> None:
+        self._streams = [_Stream(file, is_error=bool(i)) for i, file in enumerate(files)]
+        self._first: list[Line] = []
+        self._last: deque[Line] = deque(maxlen=LAST)
+        self._count = 0
+        self.newest = b""
+
+    def look(self) -> None:
+        """Take in what was printed since the last look, without moving the position at which the child writes."""
+        if not hasattr(os, "pread"):  # Windows: only `end` can read
+            return
+        found = [(os.fstat(stream.file.fileno()), stream) for stream in self._streams]
+        for status, stream in sorted(found, key=lambda each: each[0].st_mtime_ns):  # what was written last comes last
+            if status.st_size < stream.position:  # the child has cut its own file short, and begins again
+                stream.position, stream.rest = 0, b""
+            while stream.position < status.st_size:
+                piece = os.pread(stream.file.fileno(), _PIECE, stream.position)
+                if not piece:  # cut short meanwhile
+                    break
+                self._take(stream, piece)
+
+    def end(self) -> Printed:
+        """Take in the rest, once the child has ended."""
+        self.look()
+        for stream in self._streams:
+            stream.file.seek(stream.position)
+            while piece := stream.file.read(_PIECE):
+                self._take(stream, piece)
+            if stream.rest:
+                self._take(stream, b"\n")
+        kept = len(self._first) + len(self._last)
+        return Printed(self._first, self._count - kept, list(self._last))
+
+    def _take(self, stream: _Stream, piece: bytes) -> None:
+        count, first, last = stream.lines(piece, FIRST - len(self._first))
+        self._first += first
+        self._last += last
+        self._count += count
+        shown = (line.text for line in (*reversed(last), *reversed(first)) if line.text.strip())
+        self.newest = stream.rest.strip() or next(shown, self.newest)
+
+
+class _Stream:
+    def __init__(self, file: IO[bytes], *, is_error: bool) -> None:
+        self.file, self.is_error, self.position, self.rest = file, is_error, 0, b""
+
+    def lines(self, piece: bytes, missing: int) -> tuple[int, list[Line], list[Line]]:
+        """How many lines end in this piece, the first that are missing, and the last; the rest waits for its end.
+
+        The others are only counted: there may be a million of them.
+        """
+        self.position += len(piece)
+        text = self.rest + piece
+        count = text.count(b"\n")
+        *first, text = text.split(b"\n", missing)
+        *last, rest = text.rsplit(b"\n", LAST + 1)
+        if count > len(first) + len(last):
+            del last[0]  # those before the last ones, in one piece
+        self.rest = rest[-LONGEST:]
+        return count, self._kept(first), self._kept(last)
+
+    def _kept(self, lines: list[bytes]) -> list[Line]:
+        return [Line(line[-LONGEST:], self.is_error) for line in lines]
 
 
 class Child:
@@ -55,15 +139,8 @@ class Child:
         self._buffer = OutputBuffer(self._spools)
         self._our_peak = _peak_of_this_process()
         self._started = time.perf_counter()
-        self._process = subprocess.Popen(
-            self.argv,
-            env={**(os.environ if self.env is None else self.env), MARKS: self._tree.marks},
-            stdin=subprocess.DEVNULL,
-            stdout=self._spools[0],
-            stderr=self._spools[1],
-            start_new_session=True,
-        )
-        self._tree.lead(self._process.pid)
+        environment = os.environ if self.env is None else self.env
+        self._process = self._tree.start(self.argv, environment, *self._spools)
         self.status = "running"
 
     @property
@@ -165,30 +242,6 @@ class Child:
         if peak > self._our_peak:  # a new process inherits this one's peak, which would hide a lower one
             self.peak_memory = max(self.peak_memory or 0, peak)
         return self._process.returncode
-
-
-class Signals:
-    """Records SIGINT, SIGTERM and SIGHUP instead of ending by them, so that no child is left running."""
-
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self.times = 0
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Signals:
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-                self._before[number] = signal.signal(number, self._note)
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.received = number
-        self.times += 1
 
 
 def run_all(

@@ -10,23 +10,15 @@ from collections.abc import Callable
 from xdevice.distributed.failures import PEER_FAILED, SETTLING
 from xdevice.errors import DistributedError
 from xdevice.kit.units import duration
-from xdevice.launcher.children import Signals
 from xdevice.launcher.output import Screen
-from xdevice.launcher.process_tree import ProcessTree, Reaper
+from xdevice.launcher.process_tree import ProcessTree, Reaper, Signals
 from xdevice.launcher.terminal import signal_name
 from xdevice.launcher.worker_group import Plan, Rank, WorkerGroup
 
-TIMED_OUT = 124
-"""The exit status of a job that its time limit ends, as that of ``timeout``."""
-
-STOPPED = 128 + 19
-"""The exit status of a job whose last processes are stopped: that of one that SIGSTOP had killed."""
-
-USAGE = 2
-"""The exit status of a script that does not understand its options, as argparse ends it."""
-
-LONGEST_PAUSE = 60.0
-"""Seconds between a failure and a restart at most: 1, 2, 4 and so on, as what has failed may need time to recover."""
+TIMED_OUT = 124  # the exit status of a job that its time limit ends, as that of ``timeout``
+STOPPED = 128 + 19  # that of a job whose last processes are stopped, as if SIGSTOP had killed them
+USAGE = 2  # that of a script that does not understand its options, as argparse ends it
+LONGEST_PAUSE = 60.0  # seconds before a restart: 1, 2, 4 and so on, as what has failed may need time to recover
 
 _TICK = 0.05
 _SHOWN = 60  # lines of the failing rank's stderr that are repeated

@@ -7,22 +7,16 @@ import os
 import select
 import sys
 from collections import deque
-from pathlib import Path
+from io import FileIO
 from typing import IO
 
 from rich.text import Text
 
 from xdevice.launcher.terminal import console
 
-PIECE = 2**16
-"""Bytes that are read at once: what a pipe holds."""
-
-LONGEST = 64 * 2**20
-"""Bytes of a line that stay together; a longer one is shown in parts."""
-
-KEPT = 2**16
-"""Bytes of the end of a stream that are kept to be shown again."""
-
+PIECE = 2**16  # bytes that are read at once: what a pipe holds
+LONGEST = 64 * 2**20  # bytes of a line that stay together; a longer one is shown in parts
+KEPT = 2**16  # bytes of the end of a stream that are kept to be shown again
 _FULL = 2**18  # bytes that wait for the screen before the processes have to wait, too
 _AT_ONCE = 2**12  # bytes that a pipe takes without blocking, once it is ready for any
 
@@ -136,58 +130,45 @@ class Screen:
         return self._waiting < before
 
 
-class Log:
-    """A file with all that one stream of one rank brings; a full disk ends the file and not the job."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._file = path, open(path, "xb", buffering=0)  # noqa: SIM115  (closed in `close`)
-
-    def write(self, piece: bytes) -> str | None:
-        """Write the piece; returns a message the first time that this fails."""
-        if self._file.closed:
-            return None
-        try:
-            view = memoryview(piece)
-            while view:
-                view = view[self._file.write(view) :]
-        except OSError as error:
-            self._file.close()
-            return f"{str(self._path)!r} has no more of it: {error.strerror}"
-        return None
-
-    def close(self) -> None:
-        self._file.close()
-
-
 class Stream:
     """One stream of one rank, on its way from a pipe to the screen, and to a file if there is one."""
 
-    def __init__(self, name: str, pipe: IO[bytes], lines: Lines, log: Log | None) -> None:
-        self.name, self.pipe, self.log = name, pipe, log
-        self._tail, self._lines = bytearray(), lines
+    def __init__(self, name: str, rank: int, pipe: IO[bytes], screen: Screen, log: FileIO | None) -> None:
+        self.name, self.pipe, self._screen, self._log = name, pipe, screen, log
+        self._tail, self._lines = bytearray(), screen.lines(name, rank)
 
-    def read(self, screen: Screen) -> bool:
+    def read(self) -> bool:
         """Read what has come, which blocks if nothing has; whether the stream goes on."""
         piece = os.read(self.pipe.fileno(), PIECE)
         self._tail += piece
         if len(self._tail) > 2 * KEPT:
             del self._tail[:-KEPT]
-        screen.show(self.name, self._lines.feed(piece) if piece else self._lines.end())
-        complaint = self.log.write(piece) if self.log and piece else None
-        if complaint:
-            screen.show("err", f"xdevice: {complaint}\n".encode())
+        self._screen.show(self.name, self._lines.feed(piece) if piece else self._lines.end())
+        if self._log is not None:
+            self._write(self._log, piece)
         return bool(piece)
+
+    def _write(self, log: FileIO, piece: bytes) -> None:
+        """Write the piece into its file; a full disk ends the file and not the job."""
+        try:
+            view = memoryview(piece)
+            while view:
+                view = view[log.write(view) :]
+        except OSError as error:
+            log.close()
+            self._log = None
+            self._screen.show("err", f"xdevice: {log.name!r} has no more of it: {error.strerror}\n".encode())
 
     def last_lines(self, count: int) -> bytes:
         """The last lines that were printed, ended by a newline; empty if none were."""
         lines = bytes(self._tail[-KEPT:]).rstrip().split(b"\n")[-count:]
         return b"\n".join(lines) + b"\n" if any(lines) else b""
 
-    def close(self, screen: Screen) -> None:
-        screen.show(self.name, self._lines.end())
+    def close(self) -> None:
+        self._screen.show(self.name, self._lines.end())
         self.pipe.close()
-        if self.log:
-            self.log.close()
+        if self._log is not None:
+            self._log.close()
 
 
 def _ready(descriptor: int, patience: float) -> bool:

@@ -12,15 +12,17 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Container
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
+from subprocess import Popen
+from types import FrameType
+from typing import Any
 
 import psutil
 
 from xdevice.distributed.failures import UNKILLABLE
 
-MARKS = "XDEVICE_JOB"
-"""The environment variable with the mark of a process tree, after those of the trees around it."""
+MARKS = "XDEVICE_JOB"  # the environment variable with the mark of a process tree, after those of the trees around it
 
 
 class ProcessTree:
@@ -37,8 +39,18 @@ class ProcessTree:
         self._leaders: dict[int, list[psutil.Process] | None] = {}  # `None` while it runs, then who was left
         self._seen: dict[int, psutil.Process] = {}
 
-    def lead(self, pid: int) -> None:
-        self._leaders[pid] = None
+    def start(self, command: Sequence[str], environment: Mapping[str, str], out: Any, err: Any) -> Popen[bytes]:
+        """Start a process of the tree, the leader of a session of its own, with nothing to read on its stdin."""
+        process = Popen(
+            command,
+            env={**environment, MARKS: self.marks},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        self._leaders[process.pid] = None
+        return process
 
     def ended(self, pid: int) -> None:
         """That leader has just been waited for; its session counts for as long as a process in it lives."""
@@ -119,6 +131,30 @@ def _in_sessions(leaders: Container[int | None]) -> dict[int, psutil.Process]:
     return found
 
 
+class Signals:
+    """Records SIGINT, SIGTERM and SIGHUP instead of ending by them, so that no child is left running."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self.times = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.received = number
+        self.times += 1
+
+
 class Reaper:
     """A ``with`` block during which the tree is killed if this process is.
 
@@ -129,7 +165,7 @@ class Reaper:
     def __init__(self, tree: ProcessTree) -> None:
         # with this process's own path: the present folder may hold a file by the name of a module that it needs
         code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import reap; reap({tree.mark!r})"
-        self._process = subprocess.Popen(
+        self._process = Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,13 @@ import psutil
 from xdevice.distributed.failures import PEER_FAILED, SETTLING, TERMINATION, UNKILLABLE
 from xdevice.distributed.process_info import block_size
 from xdevice.errors import DistributedError
-from xdevice.launcher.children import Signals
-from xdevice.launcher.output import Log, Screen, Stream
-from xdevice.launcher.process_tree import MARKS, ProcessTree
+from xdevice.launcher.output import Screen, Stream
+from xdevice.launcher.process_tree import ProcessTree, Signals
+
+_TICK = 0.02
+_LOOKING = 0.5  # seconds between two looks at whether the processes that are left are stopped
+_LOOKS = 8  # counted, as the system may stop the launcher, too, and its clock goes on meanwhile
+_ROUNDS = 32  # of reading what the pipes still hold: a process that has escaped may have one, and write for ever
 
 
 @dataclass(frozen=True)
@@ -52,26 +57,14 @@ class Plan:
 
     def variables(self, rank: int) -> dict[str, str]:
         """The variables that tell a process its rank: xdevice's own, and those that torchrun sets."""
-        own = str(rank - self.ranks[0])
+        local, size = rank - self.ranks[0], self.world_size
+        numbers = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": self.processes}
         return {
-            "XDEVICE_RANK": str(rank),
-            "XDEVICE_WORLD_SIZE": str(self.world_size),
-            "XDEVICE_LOCAL_RANK": own,
-            "XDEVICE_LOCAL_WORLD_SIZE": str(self.processes),
+            **{prefix + name: str(number) for prefix in ("XDEVICE_", "") for name, number in numbers.items()},
             "XDEVICE_MASTER_PORT": str(self.port),
-            "RANK": str(rank),
-            "WORLD_SIZE": str(self.world_size),
-            "LOCAL_RANK": own,
-            "LOCAL_WORLD_SIZE": str(self.processes),
             "MASTER_ADDR": self.environment["XDEVICE_MASTER_ADDR"],
-            "MASTER_PORT": str(self.port + block_size(self.world_size) - 1),
+            "MASTER_PORT": str(self.port + block_size(size) - 1),
         }
-
-
-_TICK = 0.02
-_LOOKING = 0.5  # seconds between two looks at whether the processes that are left are stopped
-_LOOKS = 8  # counted, as the system may stop the launcher, too, and its clock goes on meanwhile
-_ROUNDS = 32  # of reading what the pipes still hold: a process that has escaped may have one, and write for ever
 
 
 @dataclass(eq=False)
@@ -108,34 +101,26 @@ class WorkerGroup:
     def start(self) -> None:
         for rank in self.plan.ranks:
             try:
-                folder = self.plan.logs
-                logs = {name: Log(folder / f"rank-{rank}.{name}") if folder else None for name in ("out", "err")}
+                logs = {name: self._log(f"rank-{rank}.{name}") for name in ("out", "err")}
                 process = self._started(rank)
             except OSError as error:  # too many processes or files, no memory
                 raise DistributedError(f"rank {rank} could not be started: {error}") from error
             pipes: dict[str, Any] = {"out": process.stdout, "err": process.stderr}
-            streams = {n: Stream(n, pipe, self.screen.lines(n, rank), logs[n]) for n, pipe in pipes.items()}
+            streams = {name: Stream(name, rank, pipe, self.screen, logs[name]) for name, pipe in pipes.items()}
             self.ranks.append(Rank(rank, process, streams))
-            self.tree.lead(process.pid)
             for stream in streams.values():
                 self.pipes.register(stream.pipe, selectors.EVENT_READ, stream)
 
+    def _log(self, name: str) -> FileIO | None:
+        return open(self.plan.logs / name, "xb", buffering=0) if self.plan.logs else None
+
     def _started(self, rank: int) -> subprocess.Popen[bytes]:
-        """That process, with nothing to read on its stdin, the leader of a session of its own."""
-        environment = {**os.environ, **self.plan.environment, **self.plan.variables(rank), MARKS: self.tree.marks}
-        before = None
-        if self.plan.cores:
-            before = os.sched_getaffinity(0)
-            os.sched_setaffinity(0, self.plan.cores[rank - self.plan.ranks[0]])  # which a child inherits
+        environment = {**os.environ, **self.plan.environment, **self.plan.variables(rank)}
+        before = os.sched_getaffinity(0) if self.plan.cores else None
         try:
-            return subprocess.Popen(
-                self.plan.command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+            if before is not None:
+                os.sched_setaffinity(0, self.plan.cores[rank - self.plan.ranks[0]])  # which a child inherits
+            return self.tree.start(self.plan.command, environment, subprocess.PIPE, subprocess.PIPE)
         finally:
             if before is not None:
                 os.sched_setaffinity(0, before)
@@ -214,7 +199,7 @@ class WorkerGroup:
         self._reaped()
         for rank in self.ranks:
             for stream in rank.streams.values():
-                stream.close(self.screen)
+                stream.close()
         self.pipes.close()
 
     def _pass_on(self, seconds: float) -> bool:
@@ -223,7 +208,7 @@ class WorkerGroup:
             return self.screen.write(seconds or _TICK) or self.signals.received is None
         ready = self.pipes.select(seconds)
         for key, _ in ready:
-            if not key.data.read(self.screen):
+            if not key.data.read():
                 self.pipes.unregister(key.fileobj)
         self.screen.write()
         return bool(ready)
