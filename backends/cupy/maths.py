@@ -1,6 +1,10 @@
-"""CuPy's functions under the array API standard's names, by array-api-compat."""
+"""CuPy's functions under the array API standard's names, by array-api-compat, each computed where its arrays are.
 
-from collections.abc import Mapping
+CuPy's own compute on the current device.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from typing import Any
 
 import array_api_compat.cupy as xp
@@ -8,16 +12,48 @@ import array_api_compat.cupy.fft as xp_fft
 import array_api_compat.cupy.linalg as xp_linalg
 import cupy
 
-from xdevice.backends.cupy.placed import placed
 from xdevice.contract import Extension
+from xdevice.kit.standard import elementwise
 
-linalg = Extension(lambda: placed(vars(xp_linalg)), cupy.linalg)
-fft = Extension(lambda: placed(vars(xp_fft)), cupy.fft)
+linalg = Extension(lambda: _placed(vars(xp_linalg)), cupy.linalg)
+fft = Extension(lambda: _placed(vars(xp_fft)), cupy.fft)
 
 
 def namespace() -> Mapping[str, Any]:
-    return placed(vars(xp))
+    return _placed(vars(xp))
 
 
 def module() -> Any:
     return cupy
+
+
+def _placed(functions: Mapping[str, Any]) -> dict[str, Any]:
+    """The functions of a module, each on the device of its first array; what is not a function stays as it is."""
+    made = {name: found for name, found in functions.items() if callable(found) and not isinstance(found, type)}
+    return {**functions, **{name: _beside_arrays(_named(found)) for name, found in made.items()}}
+
+
+def _beside_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        first = _first_array((*args, *kwargs.values()))
+        if first is None:
+            return function(*args, **kwargs)
+        with first.device:
+            return function(*args, **kwargs)
+
+    return call
+
+
+def _named(function: Any) -> Any:
+    """The function with the standard's signature: a ufunc of CuPy 14.2 has none."""
+    is_ufunc = isinstance(function, cupy.ufunc)
+    return elementwise(function, function.name.removeprefix("cupy_")) if is_ufunc else function
+
+
+def _first_array(values: Iterable[Any]) -> Any:
+    for value in values:
+        found = _first_array(value) if isinstance(value, (list, tuple)) else value
+        if isinstance(found, cupy.ndarray):
+            return found
+    return None

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from xdevice.backends.jax.creation import check_width
 from xdevice.contract import Extension
-from xdevice.kit.decorating import elementwise
+from xdevice.kit.standard import elementwise
 
 linalg = Extension(lambda: vars(jnp.linalg), jnp.linalg)
 fft = Extension(lambda: vars(jnp.fft), jnp.fft)

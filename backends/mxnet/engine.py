@@ -23,7 +23,7 @@ from mxnet.libinfo import find_lib_path
 
 from xdevice.backends.mxnet.collectives import plain
 from xdevice.contract import Job
-from xdevice.kit.environment import environment
+from xdevice.kit.blocks import environment
 from xdevice.kit.loopback import is_loopback
 from xdevice.kit.reducing import reduced, summed_in
 

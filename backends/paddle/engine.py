@@ -23,7 +23,7 @@ from xdevice.backends.paddle.storage import views
 from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError
-from xdevice.kit.environment import environment
+from xdevice.kit.blocks import environment
 from xdevice.kit.loopback import is_loopback, loopback_only
 from xdevice.kit.reducing import summed_in
 

@@ -14,7 +14,7 @@ from xdevice.cli.report import Report, Run, as_json, rendered
 from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.framework.adapters import find, is_installed, registered
 from xdevice.framework.choosing import backend
-from xdevice.kit import keras, virtual_memory
+from xdevice.kit import keras
 from xdevice.kit import virtual_request as request
 from xdevice.launcher.children import Child, run_all
 from xdevice.launcher.terminal import Progress, write, write_json
@@ -77,7 +77,7 @@ def _check_virtual(names: Sequence[str]) -> None:
 
     Each is asked in a process of its own: its import may change the environment, which the script inherits.
     """
-    if virtual_memory.limit() is not None or request.current().races:
+    if request.memory_limit() is not None or request.current().races:
         for name in filter(is_installed, names):
             refused = probe.asked(probe.refusal, name).get("refused")
             if refused is not None:

@@ -120,6 +120,6 @@ class strict:  # noqa: N801  (reads as a verb: `with strict():`)
         _mixing.close()
 
     def __call__(self, fn: F) -> F:
-        from xdevice.kit.decorating import decorated  # loads `inspect`: only when it is needed
+        from xdevice.kit.blocks import decorated  # loads `inspect`: only when it is needed
 
         return decorated(fn, self, "strict()")

@@ -1,15 +1,10 @@
 """Running code when a module of another library is imported, by any import statement in the process."""
 
-from __future__ import annotations
-
 import sys
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
-    from typing import Any
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
 
 
 def after_import(name: str, change: Callable[[ModuleType], None]) -> None:
@@ -18,7 +13,30 @@ def after_import(name: str, change: Callable[[ModuleType], None]) -> None:
     if module is not None:
         change(module)
     else:
-        sys.meta_path.insert(0, ImportHook(name.__eq__, lambda _, own: _Changing(own, change)))
+        sys.meta_path.insert(0, ImportHook(name.__eq__, lambda _, own: WrappedLoader(own, change)))
+
+
+class WrappedLoader:
+    """A stand-in for a module's own loader, which the module gets back before it is executed and changed."""
+
+    def __init__(self, own: Any, change: Callable[[ModuleType], None] = lambda _: None) -> None:
+        self._own, self._change = own, change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self._own.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        assert module.__spec__ is not None
+        module.__spec__.loader = module.__loader__ = self._own
+        self.execute(module)
+
+    def execute(self, module: ModuleType) -> None:
+        self._own.exec_module(module)
+        self._change(module)
 
 
 class ImportHook:
@@ -40,35 +58,3 @@ class ImportHook:
         if spec is not None and spec.loader is not None:
             spec.loader = self._wrap(name, spec.loader)  # type: ignore[assignment]  # it delegates
         return spec
-
-
-class WrappedLoader:
-    """A stand-in for a module's own loader, which the module gets back before it is executed."""
-
-    def __init__(self, own: Any) -> None:
-        self._own = own
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._own, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._own.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        assert module.__spec__ is not None
-        module.__spec__.loader = module.__loader__ = self._own
-        self.execute(module)
-
-    def execute(self, module: ModuleType) -> None:
-        self._own.exec_module(module)
-
-
-class _Changing(WrappedLoader):
-    def __init__(self, own: Any, change: Callable[[ModuleType], None]) -> None:
-        super().__init__(own)
-        self._change = change
-
-    def execute(self, module: ModuleType) -> None:
-        super().execute(module)
-        self._change(module)

@@ -1,22 +1,17 @@
-"""How many virtual GPUs this process is to have: an adapter may need to know before it imports its framework."""
-
-from __future__ import annotations
+"""Which virtual GPUs this process is to have: an adapter may need to know before it imports its framework."""
 
 import os
 import sys
+from typing import Any, NamedTuple
 
 from xdevice.device import as_integer
-from xdevice.errors import ArgumentError, ArgumentTypeError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError
 
 ENV = "XDEVICE_VIRTUAL_GPUS"
+MEMORY = "XDEVICE_VIRTUAL_MEMORY"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST = 64
 """The largest number that has been tried."""
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 _WARNED = "XDEVICE_{}_WARNED"
 _AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
@@ -25,20 +20,19 @@ WORDS = STAND_IN, LENIENT, RACES, FORCE = "stand-in", "lenient", "races", "force
 """What may follow the number in the environment variable: ``2:stand-in``, ``2:stand-in,lenient,force``."""
 
 
-class Request:
+class Request(NamedTuple):
     """How many GPUs (0 for none), whether they hide real ones, whether they stand in for them, and who asks.
 
     Those that stand in refuse what a GPU refuses, unless they are ``lenient``: these compute whatever the CPU can.
     With ``races``, streams that do not wait for one another are an error.
     """
 
-    __slots__ = ("force", "lenient", "number", "races", "source", "stand_in")
-
-    def __init__(  # noqa: PLR0913  (the words that a request may have)
-        self, number: int, force: bool, stand_in: bool, source: str, *, lenient: bool = False, races: bool = False
-    ) -> None:
-        self.number, self.force, self.stand_in, self.source = number, force, stand_in, source
-        self.lenient, self.races = lenient, races
+    number: int
+    force: bool
+    stand_in: bool
+    source: str
+    lenient: bool = False
+    races: bool = False
 
 
 class InUse:
@@ -77,15 +71,11 @@ def is_in_environment() -> bool:
     return os.environ.get(ENV, "").strip() not in ("", "0")
 
 
-def in_words(request: Request) -> str:
-    given = request.stand_in, request.lenient, request.races, request.force
-    words = [word for word, is_given in zip(WORDS, given, strict=True) if is_given]
-    return f"{request.number}:{','.join(words)}" if words else str(request.number)
-
-
 def propagate(request: Request) -> None:
     """Let child processes make the same request at their start, whether or not they import xdevice."""
-    os.environ[ENV] = in_words(request)
+    given = request.stand_in, request.lenient, request.races, request.force
+    words = [word for word, is_given in zip(WORDS, given, strict=True) if is_given]
+    os.environ[ENV] = f"{request.number}:{','.join(words)}" if words else str(request.number)
     others = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder not in ("", _AT_START)]
     os.environ["PYTHONPATH"] = os.pathsep.join([_AT_START, *others])
 
@@ -106,6 +96,24 @@ def visible() -> int:
             return 0
         chosen.add(int(word))
     return len(chosen)
+
+
+def memory_limit() -> int | None:
+    """The bytes that each virtual GPU is to have; ``None`` where no limit is asked for."""
+    from xdevice.kit.units import parsed_size  # loads `re`: only when it is needed
+
+    text = os.environ.get(MEMORY, "").strip()
+    size = parsed_size(text) if text else None
+    if size == 0:
+        raise ArgumentError(f"{MEMORY}={text} is not a size in memory; write {MEMORY}=4GiB, or a number of bytes")
+    return size
+
+
+def refuse_memory_limit(framework: str, instead: str = "") -> None:
+    """Raise if a limit is asked for, under a framework whose virtual GPUs are CPU devices of its own."""
+    if memory_limit() is not None:
+        says = f"{framework} cannot limit the memory of one CPU device"
+        raise NotSupportedError(f"{MEMORY} asks for a limit, and {says}; leave it out{instead}")
 
 
 def set_aside() -> None:

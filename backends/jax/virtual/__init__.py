@@ -16,8 +16,8 @@ import jax
 from xdevice.backends.jax import hardware, private_names
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit import virtual_memory
 from xdevice.kit.private_names import check
+from xdevice.kit.virtual_request import refuse_memory_limit
 from xdevice.machine import gpus
 
 bridge: Any = import_module("jax._src.xla_bridge")
@@ -30,10 +30,7 @@ def recipe() -> None:
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
-    if virtual_memory.limit() is not None:
-        raise NotSupportedError(
-            f"{virtual_memory.ENV} asks for a limit, and jax cannot limit the memory of one CPU device; leave it out"
-        )
+    refuse_memory_limit("jax")
     settings: Any = jax.config  # JAX has left it without types
     compute = hardware.build()["compute"]
     asked = settings.jax_platforms.split(",") if settings.jax_platforms else []  # none means all that there are

@@ -9,7 +9,7 @@ import mxnet as mx
 from xdevice.backends.mxnet import hardware, placement, private_names
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit import virtual_memory
+from xdevice.kit import virtual_request
 from xdevice.kit.private_names import check
 
 
@@ -24,9 +24,9 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"{n} virtual GPUs were asked for, but mxnet sees {real} real; use these, or hide them with "
             f"virtual_gpus({n}, force=True)"
         )
-    if virtual_memory.limit() is not None:
+    if virtual_request.memory_limit() is not None:
         raise NotSupportedError(
-            f"{virtual_memory.ENV} cannot limit the memory of virtual GPUs under mxnet, whose CPU contexts have no "
+            f"{virtual_request.MEMORY} cannot limit the memory of virtual GPUs under mxnet, whose CPU contexts have no "
             "limit; unset it, or choose torch or paddle, which have it"
         )
     names = private_names.STAND_IN if stand_in else private_names.VIRTUAL

@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit import plugins, virtual_memory
-from xdevice.kit.environment import environment
+from xdevice.kit import plugins, virtual_request
+from xdevice.kit.blocks import environment
 from xdevice.kit.private_names import check
 
 _WATCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)
@@ -38,7 +38,7 @@ def in_place(n: int, force: bool) -> Generator[None]:
     settings = {
         "CUSTOM_DEVICE_ROOT": str(path.parent),
         "XDEVICE_PADDLE_VIRTUAL_GPUS": str(n),
-        "XDEVICE_PADDLE_VIRTUAL_MEMORY": str(virtual_memory.limit() or 0),
+        "XDEVICE_PADDLE_VIRTUAL_MEMORY": str(virtual_request.memory_limit() or 0),
         "FLAGS_enable_api_kernel_fallback": "1",  # to the CPU's kernels: there are no others
         "FLAGS_use_stride_kernel": "0",  # only CPU kernels support views (PaddlePaddle 3.0 and 3.3.1)
         _LOG: os.environ.get(_LOG, "1"),  # otherwise it logs each step of loading

@@ -25,7 +25,7 @@ from paddle.base import core as _core
 
 from xdevice.backends.paddle.hardware import WORD
 from xdevice.backends.paddle.private_names import in_place_of
-from xdevice.kit import virtual_memory
+from xdevice.kit import virtual_request
 
 core: Any = _core
 _device: Any = import_module("paddle.device")
@@ -64,7 +64,7 @@ def start(n: int) -> None:
     _describe_places()
     _answer_about_the_build()
     _count(n)
-    _describe(virtual_memory.limit() or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    _describe(virtual_request.memory_limit() or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     tensor: Any = paddle.Tensor
     tensor._place_str = property(lambda self: str(self.place))  # which printing a tensor shows
     _make_streams()

@@ -11,9 +11,9 @@ from xdevice.backends.tensorflow import private_names
 from xdevice.backends.tensorflow.hardware import is_running, named, virtual
 from xdevice.backends.tensorflow.private_names import in_place_of
 from xdevice.device import Device, spell
-from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit import virtual_memory
+from xdevice.errors import VirtualDeviceError
 from xdevice.kit.private_names import check
+from xdevice.kit.virtual_request import refuse_memory_limit
 
 
 def recipe() -> None:
@@ -21,11 +21,8 @@ def recipe() -> None:
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
-    if virtual_memory.limit() is not None:
-        raise NotSupportedError(
-            f"{virtual_memory.ENV} asks for a limit, and tensorflow cannot limit the memory of one CPU device; leave "
-            "it out, or limit all devices together with TF_CPU_ALLOCATOR_USE_BFC=1 and TF_CPU_BFC_MEM_LIMIT_IN_MB"
-        )
+    together = "TF_CPU_ALLOCATOR_USE_BFC=1 and TF_CPU_BFC_MEM_LIMIT_IN_MB"
+    refuse_memory_limit("tensorflow", f", or limit all devices together with {together}")
     if is_running():
         raise VirtualDeviceError(
             f"{n} virtual GPUs are too late for tensorflow, which has started; ask for them before the first "

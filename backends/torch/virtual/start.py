@@ -18,7 +18,7 @@ from xdevice.backends.torch.virtual.torch_parts import (
     process_groups,
 )
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit import plugins, virtual_memory
+from xdevice.kit import plugins, virtual_request
 from xdevice.machine import host_memory
 
 
@@ -33,7 +33,7 @@ def start(n: int, stand_in: bool) -> Runtime:
 
 def _made(n: int, stand_in: bool) -> Runtime:
     """Compiled virtual GPUs, or ones in Python where the plug-in cannot be had and they need not stand in."""
-    limit = virtual_memory.limit()
+    limit = virtual_request.memory_limit()
     name, capacity = "cuda" if stand_in else runtime.NAME, limit or host_memory()[0] or 0
     try:
         return plug_in.load(name, n, capacity, limit is not None)

@@ -17,8 +17,7 @@ from tensorflow.python import pywrap_tfe
 
 import xdevice
 from xdevice import cpu, device_of, gpu, scope, strict, to_device
-from xdevice.kit.virtual_memory import ENV as MEMORY
-from xdevice.kit.virtual_request import ENV
+from xdevice.kit.virtual_request import ENV, MEMORY
 
 EVERYWHERE = (cpu(), gpu(0), gpu(1))
 layers = keras.layers

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.kit.virtual_memory import ENV as MEMORY
-from xdevice.kit.virtual_request import ENV
+from xdevice.kit.virtual_request import ENV, MEMORY
 
 
 def run(*arguments, status=0, **environment):

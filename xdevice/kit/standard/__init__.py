@@ -49,6 +49,20 @@ def standard(raw: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     return dict(Composed(raw, made, dtypes)) | made  # the framework's own where it has one
 
 
+def elementwise(ufunc: Any, name: str) -> Function:
+    """The ufunc with the standard's signature: one of a framework's does not name its arguments."""
+
+    def one(x: Any, /) -> Any:
+        return ufunc(x)
+
+    def two(x1: Any, x2: Any, /) -> Any:
+        return ufunc(x1, x2)
+
+    call = one if ufunc.nin == 1 else two
+    call.__name__, call.__doc__ = name, ufunc.__doc__
+    return call
+
+
 class _Adjusted(Operations):
     """Operations that only need a dtype or an axis adjusted."""
 

@@ -85,7 +85,7 @@ class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("for
         _guard.close()
 
     def __call__(self, fn: F) -> F:
-        from xdevice.kit.decorating import decorated  # loads `inspect`: only when it is needed
+        from xdevice.kit.blocks import decorated  # loads `inspect`: only when it is needed
 
         return decorated(fn, self, "transfer_guard()")
 

@@ -1,7 +1,8 @@
-"""A block that decorates functions, too; and functions of arrays with the standard's signature."""
+"""Blocks: one that decorates functions, too; and one with environment variables that a framework reads once."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import os
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, TypeVar
@@ -29,15 +30,14 @@ def decorated(fn: F, block: AbstractContextManager[Any], name: str) -> F:
     return await_call if iscoroutinefunction(fn) else call  # type: ignore[return-value]  # wraps keeps it
 
 
-def elementwise(ufunc: Any, name: str) -> Callable[..., Any]:
-    """The ufunc with the array API standard's signature: one of a framework's does not name its arguments."""
-
-    def one(x: Any, /) -> Any:
-        return ufunc(x)
-
-    def two(x1: Any, x2: Any, /) -> Any:
-        return ufunc(x1, x2)
-
-    call = one if ufunc.nin == 1 else two
-    call.__name__, call.__doc__ = name, ufunc.__doc__
-    return call
+@contextmanager
+def environment(settings: Mapping[str, str]) -> Generator[None, None, None]:
+    """Set these variables, and put back what was there."""
+    before = {name: os.environ[name] for name in settings if name in os.environ}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name in settings.keys() - before.keys():
+            os.environ.pop(name, None)
+        os.environ.update(before)
