@@ -30,17 +30,13 @@ using Tensors = std::vector<Tensor*>;
 using Holder = std::shared_ptr<phi::Allocation>;
 using phi::DataType;
 
-// --- tensors, by PaddlePaddle's functions: the plug-in is linked with none
-
+// PaddlePaddle's functions: the plug-in is linked with none
 void (*set_type)(Tensor*, DataType);
 void (*hold)(Tensor*, const Holder&);
 
 bool IsHalf(DataType type) { return type == DataType::FLOAT16 || type == DataType::BFLOAT16; }
-
 DataType TypeOf(const phi::TensorBase& tensor) { return tensor.dtype(); }
-
 size_t CountOf(const phi::TensorBase& tensor) { return tensor.numel(); }
-
 bool HasNumbers(const Tensor& tensor) { return tensor.Holder() && tensor.Holder()->ptr(); }
 
 template <class Number>
@@ -51,7 +47,6 @@ Number* NumbersOf(const Tensor& tensor) {
 struct Memory : phi::Allocation {
   Memory(size_t size, const phi::Place& place)
       : phi::Allocation(std::aligned_alloc(64, size / 64 * 64 + 64), size, place) {}
-  Memory(const Memory&) = delete;
   ~Memory() { std::free(ptr()); }
 };
 
@@ -69,15 +64,13 @@ void Convert(Tensor* tensor, DataType type, Holder memory) {
   for (size_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<float>(from[i]));
 }
 
-void Widen(Tensor* tensor) {
-  const auto convert = TypeOf(*tensor) == DataType::FLOAT16 ? Convert<phi::dtype::float16, float>
-                                                            : Convert<phi::dtype::bfloat16, float>;
-  convert(tensor, DataType::FLOAT32, nullptr);
-}
-
-void Narrow(Tensor* tensor, DataType type, const Holder& memory) {
-  const auto convert = type == DataType::FLOAT16 ? Convert<float, phi::dtype::float16>
-                                                 : Convert<float, phi::dtype::bfloat16>;
+void Cast(Tensor* tensor, DataType type, const Holder& memory) {
+  using Half = phi::dtype::float16;
+  using Brain = phi::dtype::bfloat16;
+  const bool widens = type == DataType::FLOAT32;
+  const auto convert = (widens ? TypeOf(*tensor) : type) == DataType::FLOAT16
+                           ? (widens ? Convert<Half, float> : Convert<float, Half>)
+                           : (widens ? Convert<Brain, float> : Convert<float, Brain>);
   convert(tensor, type, memory);
 }
 
@@ -89,14 +82,13 @@ class Widened {
     for (Tensor* tensor : inputs) {
       if (!IsHalf(TypeOf(*tensor))) continue;  // or it was an input before
       inputs_.push_back({tensor, TypeOf(*tensor), tensor->Holder()});
-      if (HasNumbers(*tensor)) Widen(tensor);
+      if (HasNumbers(*tensor)) Cast(tensor, DataType::FLOAT32, nullptr);
       else set_type(tensor, DataType::FLOAT32);  // of which only the shape is needed
     }
   }
-  Widened(const Widened&) = delete;
   ~Widened() {
     for (const auto& [tensor, type, memory] : outputs_)
-      if (IsHalf(type) && TypeOf(*tensor) == DataType::FLOAT32 && HasNumbers(*tensor)) Narrow(tensor, type, memory);
+      if (IsHalf(type) && TypeOf(*tensor) == DataType::FLOAT32 && HasNumbers(*tensor)) Cast(tensor, type, memory);
     for (const auto& [tensor, type, memory] : inputs_) {
       if (TypeOf(*tensor) != DataType::FLOAT32) continue;  // an output
       set_type(tensor, type);
@@ -122,7 +114,6 @@ class Master {
     written_ = outputs.back();
     Copy(*written_, inputs[0]);
   }
-  Master(const Master&) = delete;
   ~Master() {
     if (written_) Copy(*parameter_, written_);
   }
@@ -137,40 +128,39 @@ class Master {
   Tensor *written_, *parameter_;
 };
 
-// --- what a kernel is called with
-
-enum class Kind { kTensor, kOptional, kList, kOptionalList, kOther };
-
 using List = std::vector<const Tensor*>;
 using Word = uintptr_t;
-constexpr size_t kWords = 40;
+using Collect = void (*)(Word, Tensors*);  // what adds the tensors of an argument
+constexpr size_t kWords = 40, kDoubles = 8;
 constexpr char kTensorName[] = "N3phi11DenseTensorE";  // typeid of it would need a symbol of PaddlePaddle's
 
-Kind KindOf(const std::string& name) {
-  if (name == kTensorName || name == std::string("P") + kTensorName) return Kind::kTensor;
-  if (name == typeid(paddle::optional<Tensor>).name()) return Kind::kOptional;
-  if (name == typeid(List).name() || name == typeid(Tensors).name()) return Kind::kList;
-  return name == typeid(paddle::optional<List>).name() ? Kind::kOptionalList : Kind::kOther;
+void Add(const Tensor* tensor, Tensors* found) {
+  if (tensor) found->push_back(const_cast<Tensor*>(tensor));
 }
 
-void Add(Kind kind, Word word, Tensors* found) {
-  const auto add = [found](const Tensor* tensor) {
-    if (tensor) found->push_back(const_cast<Tensor*>(tensor));
-  };
-  const List* list = nullptr;
-  if (kind == Kind::kTensor) add(reinterpret_cast<const Tensor*>(word));
-  if (kind == Kind::kOptional) add(reinterpret_cast<const paddle::optional<Tensor>*>(word)->get_ptr());
-  if (kind == Kind::kList) list = reinterpret_cast<const List*>(word);
-  if (kind == Kind::kOptionalList) list = reinterpret_cast<const paddle::optional<List>*>(word)->get_ptr();
+void Add(const List* list, Tensors* found) {
   if (list)
-    for (const Tensor* tensor : *list) add(tensor);
+    for (const Tensor* tensor : *list) Add(tensor, found);
+}
+
+template <class Some>
+void Add(const paddle::optional<Some>* some, Tensors* found) { Add(some->get_ptr(), found); }
+
+template <class Argument>
+void CollectFrom(Word word, Tensors* found) { Add(reinterpret_cast<const Argument*>(word), found); }
+
+Collect CollectorOf(const std::string& name) {  // null for another type
+  if (name == kTensorName || name == std::string("P") + kTensorName) return CollectFrom<Tensor>;
+  if (name == typeid(paddle::optional<Tensor>).name()) return CollectFrom<paddle::optional<Tensor>>;
+  if (name == typeid(List).name() || name == typeid(Tensors).name()) return CollectFrom<List>;
+  return name == typeid(paddle::optional<List>).name() ? CollectFrom<paddle::optional<List>> : nullptr;
 }
 
 const std::set<std::string> kOptimizers = {"adam", "adamw", "momentum", "sgd"};
 
 struct Wide {
   phi::Kernel kernel;  // that of float32
-  std::vector<Kind> inputs, outputs;
+  std::vector<Collect> inputs, outputs;
   std::vector<size_t> types;  // which words are types
   size_t words, doubles;
   bool has_master;
@@ -178,8 +168,8 @@ struct Wide {
   Wide(const phi::Kernel& kernel, const std::string& name)
       : kernel(kernel), words(1), doubles(0), has_master(kOptimizers.count(name)) {
     const auto& defined = kernel.args_def();
-    for (const auto& input : defined.input_defs()) inputs.push_back(KindOf(input.type_index.name()));
-    for (const auto& output : defined.output_defs()) outputs.push_back(KindOf(output.type_index.name()));
+    for (const auto& input : defined.input_defs()) inputs.push_back(CollectorOf(input.type_index.name()));
+    for (const auto& output : defined.output_defs()) outputs.push_back(CollectorOf(output.type_index.name()));
     words += inputs.size();
     for (const auto& attribute : defined.attribute_defs()) {
       const bool is_float = attribute.type_index == phi::AttributeType::FLOAT32 ||
@@ -190,55 +180,54 @@ struct Wide {
     words += outputs.size();
   }
   bool IsServed() const {
-    for (const auto* kinds : {&inputs, &outputs})
-      for (Kind kind : *kinds)
-        if (kind == Kind::kOther) return false;
-    return words <= kWords && doubles <= 8;
+    const auto is_served = [](Collect collect) { return collect != nullptr; };
+    return words <= kWords && doubles <= kDoubles && std::all_of(inputs.begin(), inputs.end(), is_served) &&
+           std::all_of(outputs.begin(), outputs.end(), is_served);
   }
 };
 
 std::vector<Wide> wide;
 
-template <size_t>
-using Same = Word;
-
 thread_local size_t entered __attribute__((tls_model("initial-exec")));  // the kernel that has been called
 
-template <size_t... n>
-struct Frame {
-  using Kernel = void (*)(double, double, double, double, double, double, double, double, Same<n>...);
+template <class Each, size_t>
+using Same = Each;
 
-  static void Run(double a, double b, double c, double d, double e, double f, double g, double h, Same<n>... all) {
+template <class, class>
+struct Frame;
+
+template <size_t... d, size_t... n>
+struct Frame<std::index_sequence<d...>, std::index_sequence<n...>> {
+  using Kernel = void (*)(Same<double, d>..., Same<Word, n>...);
+
+  static void Run(Same<double, d>... doubles, Same<Word, n>... all) {
     const Wide& own = wide[entered];
     Word words[] = {all...};
     Tensors inputs, outputs;
-    for (size_t k = 0; k < own.inputs.size(); ++k) Add(own.inputs[k], words[1 + k], &inputs);
+    for (size_t k = 0; k < own.inputs.size(); ++k) own.inputs[k](words[1 + k], &inputs);
     const Word* written = words + own.words - own.outputs.size();
-    for (size_t k = 0; k < own.outputs.size(); ++k) Add(own.outputs[k], written[k], &outputs);
+    for (size_t k = 0; k < own.outputs.size(); ++k) own.outputs[k](written[k], &outputs);
     for (size_t k : own.types)
       if (IsHalf(static_cast<DataType>(words[k]))) words[k] = static_cast<Word>(DataType::FLOAT32);
     const Widened now(inputs, outputs);
     const Master master(own.has_master && words[own.words - 1], inputs, outputs);
-    own.kernel.GetVariadicKernelFn<Kernel>()(a, b, c, d, e, f, g, h, words[n]...);
+    own.kernel.GetVariadicKernelFn<Kernel>()(doubles..., words[n]...);
   }
   template <size_t i>
-  static void Enter(double a, double b, double c, double d, double e, double f, double g, double h, Same<n>... all) {
+  static void Enter(Same<double, d>... doubles, Same<Word, n>... all) {
     entered = i;
-    Run(a, b, c, d, e, f, g, h, all...);  // with what is where it is, so that this is a jump
+    Run(doubles..., all...);  // with what is where it is, so that this is a jump
   }
 };
 
-template <size_t... n>
-Frame<n...> FrameOf(std::index_sequence<n...>);
-
-using Whole = decltype(FrameOf(std::make_index_sequence<kWords>()));
+using Whole = Frame<std::make_index_sequence<kDoubles>, std::make_index_sequence<kWords>>;
 
 void RunInContext(const Wide& own, phi::KernelContext* context) {  // as static graphs call a kernel
   Tensors inputs, outputs;
   for (size_t k = 0; k < context->InputsSize(); ++k)
-    Add(Kind::kTensor, reinterpret_cast<Word>(context->MutableInputAt(k)), &inputs);
+    CollectFrom<Tensor>(reinterpret_cast<Word>(context->MutableInputAt(k)), &inputs);
   for (size_t k = 0; k < context->OutputsSize(); ++k)
-    Add(Kind::kTensor, reinterpret_cast<Word>(context->MutableOutputAt(k)), &outputs);
+    CollectFrom<Tensor>(reinterpret_cast<Word>(context->MutableOutputAt(k)), &outputs);
   const Widened now(inputs, outputs);
   own.kernel(context);
 }

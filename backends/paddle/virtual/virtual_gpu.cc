@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "half_kernels.h"
@@ -26,7 +27,6 @@ namespace {
 
 constexpr size_t kMost = 64;
 constexpr size_t kAlignment = 64;  // of a cache line, as the CPU's kernels expect
-
 size_t device_count = 0;
 size_t limit = 0;  // bytes of each device; 0 for none
 std::atomic<size_t> used[kMost];
@@ -38,11 +38,7 @@ size_t Asked(const char* name) {
   return text ? std::strtoull(text, nullptr, 10) : 0;
 }
 
-bool Exists(const C_Device device) {
-  return device->id >= 0 && static_cast<size_t>(device->id) < device_count;
-}
-
-// --- devices
+bool Exists(const C_Device device) { return device->id >= 0 && static_cast<size_t>(device->id) < device_count; }
 
 // What has nothing to do: all work is done when it is asked for.
 template <class... Arguments>
@@ -54,13 +50,6 @@ C_Status SetDevice(const C_Device device) {
   if (Exists(device)) current_device = device->id;
   return Check(device);
 }
-
-C_Status GetDeviceList(size_t* devices) {
-  for (size_t i = 0; i < device_count; ++i) devices[i] = i;
-  return C_SUCCESS;
-}
-
-// --- streams and events
 
 template <class Handle>
 C_Status Create(const C_Device, Handle* handle) {
@@ -74,17 +63,12 @@ C_Status AddCallback(const C_Device device, C_Stream stream, C_Callback callback
   return status;
 }
 
-// --- memory
-
 C_Status AllocateHost(const C_Device, void** address, size_t size) {
   *address = std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
   return *address ? C_SUCCESS : C_FAILED;
 }
 
-C_Status FreeHost(const C_Device, void* address, size_t) {
-  std::free(address);
-  return C_SUCCESS;
-}
+C_Status FreeHost(const C_Device, void* address, size_t) { return std::free(address), C_SUCCESS; }
 
 C_Status Allocate(const C_Device device, void** address, size_t size) {
   if (!Exists(device)) return C_ERROR;
@@ -100,34 +84,34 @@ C_Status Free(const C_Device device, void* address, size_t size) {
   return FreeHost(device, address, size);
 }
 
-// --- copies, which Python may watch: it answers with 0 for one that is not to be made
-
+// Python may watch copies: it answers with 0 for one that is not to be made.
 using Watch = int (*)(int source, int target, size_t size, const void* from);  // -1 is the host
 
 std::atomic<Watch> watch{nullptr};
 thread_local int unwatched = 0;  // copies that no GPU would make
 
-bool IsAllowed(int source, int target, size_t size, const void* from) {
+C_Status Watched(int source, int target, void* to, const void* from, size_t size) {
   const Watch see = watch.load(std::memory_order_relaxed);
-  return !see || unwatched || see(source, target, size, from);
+  if (see && !unwatched && !see(source, target, size, from)) return C_FAILED;
+  std::memmove(to, from, size);
+  return C_SUCCESS;
 }
 
 // On, to, from or between devices, and on a stream or not: all memory is the host's.
 template <class... Stream>
 struct In {
   static C_Status Copy(const C_Device, Stream..., void* to, const void* from, size_t size) {
-    std::memmove(to, from, size);
-    return C_SUCCESS;
+    return std::memmove(to, from, size), C_SUCCESS;
   }
-  static C_Status Send(const C_Device device, Stream... stream, void* to, const void* from, size_t size) {
-    return IsAllowed(-1, device->id, size, from) ? Copy(device, stream..., to, from, size) : C_FAILED;
+  static C_Status Send(const C_Device device, Stream..., void* to, const void* from, size_t size) {
+    return Watched(-1, device->id, to, from, size);
   }
-  static C_Status Fetch(const C_Device device, Stream... stream, void* to, const void* from, size_t size) {
-    return IsAllowed(device->id, -1, size, from) ? Copy(device, stream..., to, from, size) : C_FAILED;
+  static C_Status Fetch(const C_Device device, Stream..., void* to, const void* from, size_t size) {
+    return Watched(device->id, -1, to, from, size);
   }
-  static C_Status Cross(const C_Device target, const C_Device source, Stream... stream, void* to, const void* from,
+  static C_Status Cross(const C_Device target, const C_Device source, Stream..., void* to, const void* from,
                         size_t size) {
-    return IsAllowed(source->id, target->id, size, from) ? Copy(target, stream..., to, from, size) : C_FAILED;
+    return Watched(source->id, target->id, to, from, size);
   }
 };
 
@@ -159,15 +143,15 @@ void FillTable(C_DeviceInterface* table) {
   table->set_device = SetDevice;
   table->get_device = [](const C_Device device) { return device->id = current_device, C_SUCCESS; };
   table->get_device_count = [](size_t* count) { return *count = device_count, C_SUCCESS; };
-  table->get_device_list = GetDeviceList;
-
+  table->get_device_list = [](size_t* devices) {
+    return std::iota(devices, devices + device_count, size_t{0}), C_SUCCESS;
+  };
   table->create_stream = Create;
   table->create_event = Create;
   table->destroy_stream = table->query_stream = table->synchronize_stream = Succeed;
   table->destroy_event = table->query_event = table->synchronize_event = Succeed;
   table->record_event = table->stream_wait_event = Succeed;
   table->stream_add_callback = AddCallback;
-
   table->device_memory_allocate = Allocate;
   table->device_memory_deallocate = Free;
   table->device_memory_set = [](const C_Device, void* address, unsigned char value, size_t size) {
@@ -183,7 +167,6 @@ void FillTable(C_DeviceInterface* table) {
   table->async_memory_copy_d2h = In<C_Stream>::Fetch;
   table->async_memory_copy_d2d = In<C_Stream>::Copy;
   table->async_memory_copy_p2p = In<C_Stream>::Cross;
-
   table->device_memory_stats = MemoryStats;
   table->device_min_chunk_size = Say<kAlignment>;
   table->device_extra_padding_size = Say<size_t{0}>;
