@@ -9,7 +9,7 @@ import paddle
 
 from xdevice.backends.paddle.exchange import FOREIGN
 from xdevice.backends.paddle.hardware import native, scope
-from xdevice.backends.paddle.placement import dense, device_of, move
+from xdevice.backends.paddle.placement import dense, device_of, move, name_of
 from xdevice.device import Device
 
 # Not uint16, uint32 and uint64: 3.3.1 has the names, but treats uint16 as bfloat16 and cannot fill any of them.
@@ -30,7 +30,7 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
         source = dense(data).detach()
         return _placed(source.clone() if dtype in (None, data.dtype) else source.astype(dtype), device)
     array = np.asarray(data)
-    wanted = _kept(data, array) if dtype is None else _name(dtype)
+    wanted = _kept(data, array) if dtype is None else name_of(dtype)
     if (array.dtype.kind not in "biufc" and array.dtype.name not in FOREIGN) or wanted not in _NUMPY + FOREIGN:
         raise TypeError(f"PaddlePaddle has no {array.dtype}; give a dtype that it has, such as 'int64'")
     # in C order and native byte order, which is what Paddle reads
@@ -58,24 +58,22 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) 
 
 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any:
-    if dtype is None or _name(dtype) in _RANGED:
+    if dtype is None or name_of(dtype) in _RANGED:
         return _made(paddle.arange, start, stop, step, dtype=dtype, device=device)
-    wide = paddle.int64 if _name(dtype) in _WHOLE else paddle.float64
+    wide = paddle.int64 if name_of(dtype) in _WHOLE else paddle.float64
     return _made(paddle.arange, start, stop, step, dtype=wide, device=device).astype(dtype)
 
 
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    wanted = paddle.get_default_dtype() if dtype is None else _name(dtype)
+    wanted = paddle.get_default_dtype() if dtype is None else name_of(dtype)
     bits = _FRACTION.get(wanted)
-    if bits is None:
-        return _made(paddle.rand, shape, dtype=wanted, device=device)
+    numbers = _made(paddle.rand, shape, dtype=wanted if bits is None else paddle.float32, device=device)
     # rounding to 16 bits could turn a number just under 1 into 1, as in paddle.rand
-    numbers = _made(paddle.rand, shape, dtype=paddle.float32, device=device)
-    return (paddle.floor(numbers * 2**bits) / 2**bits).astype(wanted)
+    return numbers if bits is None else (paddle.floor(numbers * 2**bits) / 2**bits).astype(wanted)
 
 
 def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    if dtype is None or _name(dtype) not in _FRACTION:
+    if dtype is None or name_of(dtype) not in _FRACTION:
         return _made(paddle.randn, shape, dtype=dtype, device=device)
     # PaddlePaddle 2.6 draws no 16-bit numbers on the CPU
     return _made(paddle.randn, shape, dtype=paddle.float32, device=device).astype(dtype)
@@ -95,7 +93,7 @@ def _made(factory: Callable[..., Any], *args: Any, dtype: Any, device: Device | 
             return factory(*args, dtype=dtype)
     except RuntimeError as error:
         if "is not registered" in str(error):  # Paddle's message for a dtype that this factory lacks
-            raise TypeError(f"paddle.{factory.__name__} has no {_name(dtype)}") from error
+            raise TypeError(f"paddle.{factory.__name__} has no {name_of(dtype)}") from error
         raise
 
 
@@ -110,10 +108,4 @@ def _kept(data: Any, array: np.ndarray[Any, Any]) -> str:
     if array.dtype.kind not in "fc" or isinstance(data, (np.ndarray, np.generic)):
         return own
     default = str(paddle.get_default_dtype())
-    if array.dtype.kind == "f":
-        return default
-    return "complex128" if default == "float64" else "complex64"
-
-
-def _name(dtype: Any) -> str:
-    return str(dtype).removeprefix("paddle.")
+    return default if array.dtype.kind == "f" else "complex128" if default == "float64" else "complex64"

@@ -8,7 +8,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -25,19 +25,17 @@ from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit.blocks import environment
 from xdevice.kit.loopback import is_loopback, loopback_only
+from xdevice.kit.private_names import replaced
 from xdevice.kit.reducing import summed_in
 
 # Their types lack what is used here
 _core: Any = core
-_parallel: Any = parallel
 _dist: Any = dist
 
 _OPERATIONS: dict[str, Any] = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 _SUMMED_AS = {
-    "float16": "float32",  # PaddlePaddle 3.3.1 on gloo makes infinities of float16
-    "bfloat16": "float32",  # rounded once, not with each process
-    "float8_e4m3fn": "float32",
-    "float8_e5m2": "float32",
+    # PaddlePaddle 3.3.1 on gloo makes infinities of float16; the others are rounded once, not with each process
+    **dict.fromkeys(("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"), "float32"),
     "int16": "int32",  # gloo ends the process when given a dtype that it lacks
 }
 _SENT = frozenset(("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool"))
@@ -67,8 +65,7 @@ def start(job: Job, timeout: float) -> None:
     if _joined is None:
         _join(job, timeout)
         _joined = place
-    with _no_sooner_than_the_job():
-        dist.all_reduce(paddle.zeros([1]).cpu(), group=_hosts)  # gloo connects the processes when they first compute
+    _patiently(dist.all_reduce, paddle.zeros([1]).cpu(), group=_hosts)  # which connects the processes
 
 
 def _join(job: Job, timeout: float) -> None:
@@ -120,15 +117,14 @@ def _wait_for_master(job: Job, timeout: float) -> None:
 @contextmanager
 def _quietly() -> Generator[None]:
     """Without the reports of connections and of changed flags that Paddle prints on every start."""
-    levels, changed = list(_log_levels()), _parallel._get_modified_flags
+    levels = list(_log_levels())
     before = [level.value for level in levels]
-    _parallel._get_modified_flags = list
     for level in levels:
         level.value = max(level.value, 1)  # warnings are shown
     try:
-        yield
+        with replaced(parallel, "_get_modified_flags", lambda _: list):
+            yield
     finally:
-        _parallel._get_modified_flags = changed
         for level, value in zip(levels, before, strict=True):
             level.value = value
 
@@ -141,12 +137,11 @@ def _log_levels() -> Generator[ctypes.c_int]:
             continue
 
 
-@contextmanager
-def _no_sooner_than_the_job() -> Generator[None]:
+def _patiently(collective: Callable[..., Any], *args: Any, **options: Any) -> None:
     """Let xdevice say which process does not answer: gloo gives up after 30 seconds, and cannot be told otherwise."""
     end = time.monotonic() + _patience
     try:
-        yield
+        collective(*args, **options)
     except RuntimeError as error:
         if _TIMED_OUT.search(str(error)):
             time.sleep(max(0.0, end - time.monotonic()))  # this process is ended meanwhile
@@ -162,8 +157,7 @@ def all_reduce(vector: Any, op: str) -> Any:
         return _back(_extreme(there, op, group).astype(vector.dtype), vector)
     wide = there.astype(_SUMMED_AS[dtype_name(there)]) if dtype_name(there) in _SUMMED_AS else there
     plain = paddle.as_real(wide) if wide.is_complex() else wide
-    with _no_sooner_than_the_job():
-        dist.all_reduce(plain, _OPERATIONS[op], group)
+    _patiently(dist.all_reduce, plain, _OPERATIONS[op], group)
     found = paddle.as_complex(plain) if wide.is_complex() else plain
     return _back(found if found.dtype == vector.dtype else found.astype(vector.dtype), vector)
 
@@ -175,8 +169,7 @@ def _extreme(vector: Any, op: str, group: Any) -> Any:
     end = paddle.iinfo(getattr(paddle, integer))
     nan = paddle.full([1], end.max if op == "max" else end.min, integer).cpu()
     keys = paddle.where(paddle.isnan(wide), nan, _in_order(_viewed(wide, getattr(paddle, integer)), end.max))
-    with _no_sooner_than_the_job():
-        dist.all_reduce(keys, _OPERATIONS[op], group)
+    _patiently(dist.all_reduce, keys, _OPERATIONS[op], group)
     return _viewed(_in_order(keys, end.max), wide.dtype)
 
 
@@ -188,16 +181,14 @@ def _in_order(bits: Any, greatest: int) -> Any:
 def broadcast(vector: Any, root: int) -> Any:
     there, group = _reachable(vector)
     sent = _sendable(there)
-    with _no_sooner_than_the_job():
-        dist.broadcast(sent, root, group)
+    _patiently(dist.broadcast, sent, root, group)
     return _back(_viewed(sent, there.dtype), vector)
 
 
 def all_gather(vector: Any) -> list[Any]:
     there, group = _reachable(vector)
     found: list[Any] = []
-    with _no_sooner_than_the_job():
-        dist.all_gather(found, _sendable(there), group)
+    _patiently(dist.all_gather, found, _sendable(there), group)
     return [_back(_viewed(tensor, there.dtype), vector) for tensor in found]
 
 

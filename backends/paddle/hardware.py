@@ -1,6 +1,6 @@
 """The devices that PaddlePaddle sees."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
@@ -18,13 +18,9 @@ virtual = InUse()
 
 
 def build() -> Build:
-    compute, toolkit = "cpu", None
-    if paddle.is_compiled_with_rocm():
-        compute = "rocm"
-    elif paddle.is_compiled_with_cuda():
-        compute, toolkit = "cuda", str(version.cuda())
-    elif paddle.is_compiled_with_xpu():
-        compute = "xpu"
+    words = (word for word in ("rocm", "cuda", "xpu") if getattr(paddle, f"is_compiled_with_{word}")())
+    compute = next(words, "cpu")
+    toolkit = str(version.cuda()) if compute == "cuda" else None
     return {"version": paddle.__version__, "compute": compute, "toolkit": toolkit}
 
 
@@ -37,38 +33,34 @@ def count(kind: str) -> int:
         return 1
     if kind == "gpu":
         return virtual.number or real_gpus()
-    return 0 if kind == WORD else _custom(kind)
+    return 0 if kind == WORD else plugged_in(kind)
 
 
 def real_gpus() -> int:
+    return _counted((paddle.device.xpu if _xpu() else paddle.device.cuda).device_count)
+
+
+def plugged_in(word: str) -> int:
+    """The number of devices from a plug-in; virtual GPUs are such, with which PaddlePaddle was imported."""
+    known = word in core.get_all_custom_device_type()
+    return _counted(lambda: core.get_custom_device_count(word)) if known else 0
+
+
+def _counted(count: Callable[[], int]) -> int:
     try:
-        return int((paddle.device.xpu if _xpu() else paddle.device.cuda).device_count())
+        return int(count())
     except (RuntimeError, OSError):  # a missing or old driver; Paddle raises OSError for errors of the GPU library
         return 0
-
-
-def plugged_in() -> int:
-    """The number of virtual GPUs with which PaddlePaddle was imported."""
-    return _custom(WORD)
-
-
-def _custom(kind: str) -> int:
-    try:
-        if kind in core.get_all_custom_device_type():
-            return int(core.get_custom_device_count(kind))
-    except (RuntimeError, OSError):  # errors of the plug-in
-        pass
-    return 0
 
 
 def native(device: Device) -> Any:
     if device.kind == "cpu":
         return core.CPUPlace()
-    if device.kind == "gpu" and virtual.number:
-        return core.CUDAPlace(device.index) if virtual.stand_in else core.CustomPlace(WORD, device.index)
-    if device.kind == "gpu":
-        return core.XPUPlace(device.index) if _xpu() else core.CUDAPlace(device.index)
-    return core.CustomPlace(device.kind, device.index)
+    if device.kind != "gpu":
+        return core.CustomPlace(device.kind, device.index)
+    if virtual.number and not virtual.stand_in:
+        return core.CustomPlace(WORD, device.index)
+    return core.XPUPlace(device.index) if _xpu() else core.CUDAPlace(device.index)
 
 
 def as_device(native: Any) -> Device:
@@ -135,7 +127,11 @@ _open: list[scope] = []
 
 def synchronize(devices: Sequence[Device]) -> None:
     for device in devices:
-        if device.kind != "cpu" and _in_use(device):  # the CPU is synchronous, and Paddle raises for it
+        is_gpu = device.kind == "gpu"
+        if device.kind == "cpu" or (is_gpu and virtual.number):
+            continue  # they are synchronous, and Paddle raises for the CPU
+        # waiting for a GPU that has held no tensor would create a context
+        if not is_gpu or _xpu() or paddle.device.cuda.max_memory_allocated(device.index):
             paddle.device.synchronize(spelling(device))
 
 
@@ -145,15 +141,6 @@ def properties(device: Device) -> dict[str, Any]:
         capability = f"{found.major}.{found.minor}"
         return {"name": found.name, "total_memory": found.total_memory, "compute_capability": capability}
     return {} if device.kind == "cpu" else {"name": device.kind}
-
-
-def _in_use(device: Device) -> bool:
-    """Whether a GPU has held a tensor; waiting for an unused one would create a context."""
-    if device.kind == "gpu" and virtual.number:
-        return False  # it is synchronous
-    if device.kind != "gpu" or _xpu():
-        return True
-    return bool(paddle.device.cuda.max_memory_allocated(device.index))
 
 
 def _xpu() -> bool:

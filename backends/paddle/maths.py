@@ -6,7 +6,7 @@ from typing import Any
 
 import paddle
 
-from xdevice.backends.paddle import creation
+from xdevice.backends.paddle import creation, placement
 from xdevice.backends.paddle.placement import device_of, move
 from xdevice.contract import Extension
 from xdevice.errors import NotSupportedError, UnknownPlacementError
@@ -29,7 +29,7 @@ def _widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[...
 
 _copysign: Any = paddle.copysign
 _MOST_AXES = 9
-dtype = creation.dtype
+dtype, name_of = creation.dtype, placement.name_of
 dtypes: Any = sys.modules[__name__]  # this module has what the kit asks of `Dtypes`
 _REFUSALS = ("is not registered", "the data type", "The data type", "dtype of input", "Unsupported", "not support")
 
@@ -38,12 +38,8 @@ def module() -> Any:
     return paddle
 
 
-def name_of(dtype: Any) -> str:
-    return str(dtype)[7:]  # paddle.float32
-
-
 def dtype_name(x: Any) -> str | None:
-    return str(x.dtype)[7:] if isinstance(x, (paddle.Tensor, paddle.pir.Value)) else None
+    return name_of(x.dtype) if isinstance(x, (paddle.Tensor, paddle.pir.Value)) else None
 
 
 def cast(x: Any, dtype: Any) -> Any:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from types import BuiltinFunctionType, FrameType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import paddle
 from paddle import _C_ops, _legacy_C_ops  # the modules with all operations
@@ -29,6 +29,8 @@ from xdevice.errors import UnknownPlacementError, mixed
 
 Look = Callable[[str, tuple[Any, ...], dict[str, Any]], None]
 """Given the name of what is called, and its arguments."""
+_Reference = tuple[Any, str, Any, Any]
+"""Who refers to a function, by which attribute; the function, and what takes its place."""
 
 _Tensor: Any = paddle.Tensor
 _eager: Any = core.eager
@@ -120,15 +122,6 @@ def _places(name: str, arguments: Iterable[Any]) -> Iterator[tuple[Any, Device]]
             yield tensor, place
 
 
-class _Reference(NamedTuple):
-    """Who refers to a function, by which attribute; the function, and what takes its place."""
-
-    holder: Any
-    name: str
-    run: Any
-    call: Any
-
-
 class _Refused(threading.local):
     """The error for which the library was told to fail in this thread, and the calls that it fails in."""
 
@@ -139,7 +132,7 @@ class _Refused(threading.local):
 _lock = threading.Lock()
 _looks: tuple[Look, ...] = ()
 _calls: dict[int, tuple[Any, Any]] = {}  # by id of a function: the function, and what takes its place
-_references: dict[tuple[int, str], _Reference] = {}
+_references: dict[tuple[int, str], _Reference] = {}  # by id of the holder, and the attribute
 _modules = 0  # how many there were when they were searched
 _refused = _Refused()
 
@@ -178,7 +171,7 @@ def _search() -> None:
     if _modules != len(sys.modules):
         _modules = len(sys.modules)
         found += _in_modules(_calls)
-    _references.update({(id(each.holder), each.name): each for each in found})
+    _references.update({(id(each[0]), each[1]): each for each in found})
 
 
 def _restore() -> None:
@@ -195,7 +188,7 @@ def _in_modules(wanted: dict[int, tuple[Any, Any]]) -> Iterator[_Reference]:
         for name, value in list(getattr(module, "__dict__", {}).items()):
             found = wanted.get(id(value))
             if found is not None and found[0] is value:
-                yield _Reference(module, name, *found)
+                yield module, name, *found
 
 
 def _in_the_library() -> Iterator[_Reference]:
@@ -206,10 +199,10 @@ def _in_the_library() -> Iterator[_Reference]:
         *((_eager, name, getattr(_eager, name)) for name in (*BACKWARD, "tensor_copy")),
     ):
         if id(run) in _calls:
-            yield _Reference(holder, name, *_calls[id(run)])
+            yield holder, name, *_calls[id(run)]
         elif name in _OPERATORS or name in _COPYING or holder is _eager:
             shown = _COPYING.get(name) or name.strip("_").removesuffix("_dygraph")
-            yield _Reference(holder, name, run, _looked_at(run, shown))
+            yield holder, name, run, _looked_at(run, shown)
 
 
 def _looked_at(run: Callable[..., Any], name: str) -> Any:

@@ -1,8 +1,7 @@
 """PaddlePaddle layers."""
 
 import copy
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from xdevice.backends.paddle.hardware import device_at, spelling
@@ -19,8 +18,19 @@ def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
 
 def move_model(model: Any, device: Device) -> Any:
     dtype = model._dtype
-    with _without_empty_buffers(model):
+    empty = [  # an LSTM has such a buffer, filled on real GPUs only, which 3.3.1 fails to move
+        (layer._buffers, name, buffer)
+        for layer in model.sublayers(include_self=True)
+        for name, buffer in layer._buffers.items()
+        if buffer is not None and not _is_placed(buffer)
+    ]
+    for buffers, name, _ in empty:
+        del buffers[name]
+    try:
         moved = model.to(spelling(device))  # in place; a string, since versions below 3.3 do not take a place
+    finally:
+        for buffers, name, buffer in empty:
+            buffers[name] = buffer
     moved._dtype = dtype  # for parameters created later; 3.3.1 resets it
     return moved
 
@@ -28,7 +38,7 @@ def move_model(model: Any, device: Device) -> Any:
 def keep(model: Any) -> Callable[[], None]:
     tensors = [tensor for _, tensor in tensors_of(model)]
     tensors += [tensor.grad for tensor in tensors if tensor.grad is not None]
-    kept = [(tensor.value().get_tensor(), _shared(tensor.value().get_tensor())) for tensor in tensors]
+    kept = [(inside, _shared(inside)) for inside in (tensor.value().get_tensor() for tensor in tensors)]
 
     def put_back() -> None:
         for inside, before in kept:
@@ -42,24 +52,6 @@ def _shared(inside: Any) -> Any:
     other = type(inside)()
     other._share_data_with(inside)
     return other
-
-
-@contextmanager
-def _without_empty_buffers(model: Any) -> Generator[None]:
-    """Leave out empty buffers: an LSTM has one that is filled on real GPUs only, which 3.3.1 fails to move."""
-    empty = [
-        (layer._buffers, name, buffer)
-        for layer in model.sublayers(include_self=True)
-        for name, buffer in layer._buffers.items()
-        if buffer is not None and not _is_placed(buffer)
-    ]
-    for buffers, name, _ in empty:
-        del buffers[name]
-    try:
-        yield
-    finally:
-        for buffers, name, buffer in empty:
-            buffers[name] = buffer
 
 
 def _is_placed(tensor: Any) -> bool:

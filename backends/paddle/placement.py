@@ -83,7 +83,11 @@ class _Move(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # An
 
 
 def dtype_name(tensor: Any) -> str:
-    return str(tensor.dtype).removeprefix("paddle.")
+    return name_of(tensor.dtype)
+
+
+def name_of(dtype: Any) -> str:
+    return str(dtype).removeprefix("paddle.")
 
 
 def dense(tensor: Any, verb: str = "copy") -> Any:

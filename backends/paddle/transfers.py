@@ -94,27 +94,23 @@ class _Told:
         return call
 
     def look(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = (*args, *kwargs.values()) if kwargs else args
+        given = (*args, *kwargs.values())
         if name in _WAIT or (name == "getitem" and _has_mask(given[1:])):
-            self._fetch("size", name, given[0], _COUNT)
+            self._tell("size", name, _COUNT, device_of(given[0]), _HOST)
         elif name in ("numpy", "item") and not hardware.virtual.number:
-            self._fetch("copy", name, given[0], _nbytes(given[0]) if name == "numpy" else given[0].element_size())
+            nbytes = _nbytes(given[0]) if name == "numpy" else given[0].element_size()
+            self._tell("copy", name, nbytes, device_of(given[0]), _HOST)
         elif name == "copy_to" and not hardware.virtual.number:
-            self._tell("copy", name, given[0], device_of(given[0]), hardware.as_device(given[1]))
+            self._tell("copy", name, _nbytes(given[0]), device_of(given[0]), hardware.as_device(given[1]))
         elif found := mixing.mixture(name, given):
-            on_gpus = [place for _, place in found if place.kind != "cpu"]
-            target = found[0][1] if name in _INDEXING else on_gpus[-1]
+            is_index = name in _INDEXING
+            target = found[0][1] if is_index else [place for _, place in found if place.kind != "cpu"][-1]
             for tensor, place in found:
-                self._tell("index" if name in _INDEXING else "operand", name, tensor, place, target)
+                self._tell("index" if is_index else "operand", name, _nbytes(tensor), place, target)
 
-    def _fetch(self, kind: Kind, name: str, tensor: Any, nbytes: int) -> None:
-        place = device_of(tensor)
-        if place.kind != "cpu":
-            self._see(Copy(kind, name, nbytes, place, _HOST))
-
-    def _tell(self, kind: Kind, name: str, tensor: Any, source: Device, target: Device) -> None:
+    def _tell(self, kind: Kind, name: str, nbytes: int, source: Device, target: Device) -> None:
         if source is not target:
-            self._see(Copy(kind, name, _nbytes(tensor), source, target))
+            self._see(Copy(kind, name, nbytes, source, target))
 
 
 def _copy(frame: FrameType | None, nbytes: int, source: Device, target: Device) -> Copy | None:
@@ -173,10 +169,8 @@ def _replacements(told: _Told, watcher: Watcher) -> Iterable[tuple[Any, str, Cal
             yield cls, name, partial(_counted, cls, name, watcher)
 
 
-def _classes(cls: Any) -> Iterable[Any]:
-    yield cls
-    for each in cls.__subclasses__():
-        yield from _classes(each)
+def _classes(cls: Any) -> list[Any]:
+    return [cls, *(each for subclass in cls.__subclasses__() for each in _classes(subclass))]
 
 
 def _counted(cls: type, name: str, watcher: Watcher, run: Any) -> Any:

@@ -102,7 +102,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"{n} virtual GPUs were asked for, but paddle sees {real} real; use these, or hide them with "
             f"virtual_gpus({n}, force=True)"
         )
-    if hardware.plugged_in() != n:
+    if hardware.plugged_in(hardware.WORD) != n:
         raise VirtualDeviceError(
             f"{n} virtual GPUs are too late for paddle, which has been imported without them; before `import paddle` "
             f"write xdevice.use('paddle') and xdevice.virtual_gpus({n}), or start with XDEVICE_VIRTUAL_GPUS={n} and "

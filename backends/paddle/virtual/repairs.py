@@ -17,32 +17,20 @@ from xdevice.backends.paddle.private_names import in_place_of
 
 
 def apply() -> None:
-    _mend_embedding()
-    _mend_cross_entropy()
-    _mend_place()
-    _mend_random_state()
-    _mend_writing_to_arguments()
-
-
-def _mend_place() -> None:
-    """Make `Tensor.device` work on custom places, which lack two methods in PaddlePaddle 3.3.1."""
     place: Any = core.Place
     for name, known in (("type", "custom_device_type"), ("id", "custom_device_id")):
-        if not hasattr(place, f"get_device_{name}"):
+        if not hasattr(place, f"get_device_{name}"):  # PaddlePaddle 3.3.1 asks for them in `Tensor.device`
             setattr(place, f"get_device_{name}", getattr(place, known))
+    for path, mended in _MENDED.items():
+        in_place_of(f"paddle.{path}")(mended)
 
 
-def _mend_writing_to_arguments() -> None:
-    """Let three operations of the CPU write to a virtual GPU's tensors (PaddlePaddle 3.0 and 3.3.1).
+def _on_the_host(operation: Any, *args: Any, **kwargs: Any) -> Any:
+    """Let an operation of the CPU write to a virtual GPU's tensors (PaddlePaddle 3.0 and 3.3.1).
 
     That of `RMSProp` refuses the separate copies that it is given of a tensor to read and to write; those of
     `GradScaler`, and of recurrent layers when they are made, leave on the CPU what they wrote.
     """
-    for name in ("_C_ops:rmsprop_", "_legacy_C_ops:check_finite_and_unscale", "_legacy_C_ops:coalesce_tensor"):
-        in_place_of(f"paddle.{name}")(_on_the_host)
-
-
-def _on_the_host(operation: Any, *args: Any, **kwargs: Any) -> Any:
     copies: dict[int, tuple[Any, Any]] = {}
 
     def on_host(value: Any) -> Any:
@@ -61,17 +49,14 @@ def _on_the_host(operation: Any, *args: Any, **kwargs: Any) -> Any:
     return result
 
 
-def _mend_random_state() -> None:
-    """Use the CPU's random state for virtual GPUs, since the CPU's kernels draw their numbers.
+def _generator_of(generator: Any, place: Any) -> Any:
+    """The CPU's random state for virtual GPUs, since the CPU's kernels draw their numbers.
 
     `paddle.get_rng_state` returned another generator's state, so gradient checkpointing used different dropout masks
     in backward.
     """
-
-    @in_place_of("paddle.base.core:default_custom_device_generator")
-    def generator_of(generator: Any, place: Any) -> Any:
-        states: Any = core
-        return states.default_cpu_generator() if place.get_device_type() == hardware.WORD else generator(place)
+    states: Any = core
+    return states.default_cpu_generator() if place.get_device_type() == hardware.WORD else generator(place)
 
 
 class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # Any to mypy unless installed
@@ -96,19 +81,23 @@ class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore] 
         return move(found, device_of(weight), False)
 
 
-def _mend_cross_entropy() -> None:
-    """Compute the loss of bfloat16 in float32, as CUDA's kernel does; the gradient's kernel expects it."""
-
-    @in_place_of("paddle._C_ops:cross_entropy_with_softmax")
-    def mended(cross_entropy: Any, logits: Any, *args: Any) -> Any:
-        is_half = logits.dtype == paddle.bfloat16 and logits.place.is_custom_place()
-        return cross_entropy(logits.astype("float32") if is_half else logits, *args)
+def _embedding(embedding: Any, x: Any, weight: Any, padding_idx: int = -1, sparse: bool = False) -> Any:
+    learnt = isinstance(weight, paddle.Tensor) and not weight.stop_gradient
+    if learnt and not sparse and paddle.is_grad_enabled() and weight.place.is_custom_place():
+        return _Embedding.apply(weight, embedding, x, (padding_idx, sparse))
+    return embedding(x, weight, padding_idx, sparse)
 
 
-def _mend_embedding() -> None:
-    @in_place_of("paddle._C_ops:embedding")
-    def mended(embedding: Any, x: Any, weight: Any, padding_idx: int = -1, sparse: bool = False) -> Any:
-        learnt = isinstance(weight, paddle.Tensor) and not weight.stop_gradient
-        if learnt and not sparse and paddle.is_grad_enabled() and weight.place.is_custom_place():
-            return _Embedding.apply(weight, embedding, x, (padding_idx, sparse))
-        return embedding(x, weight, padding_idx, sparse)
+def _cross_entropy(cross_entropy: Any, logits: Any, *args: Any) -> Any:
+    """The loss of bfloat16 in float32, as CUDA's kernel computes it; the gradient's kernel expects it."""
+    is_half = logits.dtype == paddle.bfloat16 and logits.place.is_custom_place()
+    return cross_entropy(logits.astype("float32") if is_half else logits, *args)
+
+
+_WRITING = ("_C_ops:rmsprop_", "_legacy_C_ops:check_finite_and_unscale", "_legacy_C_ops:coalesce_tensor")
+_MENDED: dict[str, Any] = {
+    "_C_ops:embedding": _embedding,
+    "_C_ops:cross_entropy_with_softmax": _cross_entropy,
+    "base.core:default_custom_device_generator": _generator_of,
+    **dict.fromkeys(_WRITING, _on_the_host),
+}
