@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from xdevice.parallel.batches import split_batch
     from xdevice.parallel.data_parallel import data_parallel
     from xdevice.parallel.prefetch import prefetch
-    from xdevice.parallel.reducing import all_reduce
-    from xdevice.parallel.replicas import Replicas, replicate
+    from xdevice.parallel.replicas import Replicas, all_reduce, replicate
     from xdevice.tensors.array_api.namespace import namespace
     from xdevice.tensors.creation import arange, empty, full, ones, rand, randn, seed, tensor, zeros
     from xdevice.tensors.exchange import convert, to_numpy
@@ -68,8 +67,7 @@ _HOMES = {
     "parallel.batches": "split_batch",
     "parallel.data_parallel": "data_parallel",
     "parallel.prefetch": "prefetch",
-    "parallel.replicas": "Replicas replicate",
-    "parallel.reducing": "all_reduce",
+    "parallel.replicas": "Replicas all_reduce replicate",
     "files.save_load": "load save",
 }
 """Where each public name but the errors is from: a module is imported when one of its names is first used."""

@@ -22,7 +22,7 @@ import xdevice
 from xdevice import Device, device_of, prefetch
 from xdevice.contract import Copy
 from xdevice.framework.adapters import find
-from xdevice.parallel.ahead import Ahead, Placed
+from xdevice.parallel.prefetch import Placed, Prefetched
 from xdevice.tensors.transfers import watching
 
 
@@ -38,7 +38,7 @@ def sent(batch):
 
 
 def ahead(batches, size=2, place=sent):
-    return Ahead(batches, place, size)
+    return Prefetched(batches, place, size)
 
 
 def ran(code, backend, env):
@@ -383,8 +383,8 @@ def test_memory_is_not_used_again_before_the_gpu_has_used_it(backend, pin):
 def test_a_program_may_end_while_the_thread_works():
     code = """
         import itertools, threading
-        from xdevice.parallel.ahead import Ahead, Placed
-        batches = iter(Ahead(itertools.count(), lambda batch: Placed(batch, True), 2))
+        from xdevice.parallel.prefetch import Placed, Prefetched
+        batches = iter(Prefetched(itertools.count(), lambda batch: Placed(batch, True), 2))
         print(next(batches), threading.active_count())
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60)

@@ -14,7 +14,7 @@ from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.errors import ArgumentTypeError, NotATensorError, NotSupportedError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import owned_by
-from xdevice.parallel.reducing import PASSING, check_operation, not_reducible
+from xdevice.parallel.replicas import PASSING, check_operation, not_reducible
 from xdevice.parallel.vectors import Pack, packs_of
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.gradients import differentiating

@@ -37,10 +37,8 @@ def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
         No devices; a tensor without axes; tensors of different lengths; fewer rows than devices.
     ArgumentTypeError
         ``devices`` is not a list.
-    DeviceNotFoundError
-        The chosen framework does not have the device.
-    DeviceSpellingError
-        The string does not name a device.
+    DeviceNotFoundError, DeviceSpellingError
+        The chosen framework does not have the device, or the string does not name one.
     NotATensorError
         No tensor in the batch, or something else that holds tensors and has no rows: a model, a packed sequence.
     NotSupportedError

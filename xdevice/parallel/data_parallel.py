@@ -12,8 +12,7 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import using
 from xdevice.hardware.scopes import scope
 from xdevice.parallel.batches import split_arguments
-from xdevice.parallel.reducing import check_operation
-from xdevice.parallel.replicas import Replicas, check_alike, checked_devices
+from xdevice.parallel.replicas import Replicas, check_alike, check_operation, checked_devices
 from xdevice.parallel.vectors import Column, in_order, reduced, spread
 from xdevice.tensors.gradients import Call, How, differentiate, differentiating, parameters_in, tell_ended, with_tensors
 from xdevice.tensors.placement import device_of
@@ -60,10 +59,8 @@ def data_parallel(
     ArgumentTypeError
         ``fn`` cannot be called. On calling: a loss that is not of floating-point numbers; parameters in a set;
         replicas in a plain list.
-    DeviceNotFoundError
-        The chosen framework does not have the device.
-    DeviceSpellingError
-        The string does not name a device.
+    DeviceNotFoundError, DeviceSpellingError
+        The chosen framework does not have the device, or the string does not name one.
     NotSupportedError
         On calling: the framework has no gradients, or this is inside `value_and_grad`.
 

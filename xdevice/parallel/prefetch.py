@@ -1,10 +1,24 @@
-"""``prefetch``: the next batches travel while this one is computed with."""
+"""``prefetch``: the next batches travel while this one is computed with.
 
+A thread places them. It starts with the first batch that travels; where nothing does, there is none. Where the CPU
+makes the copies, a thread costs more than it hides unless a batch takes long: the first are made in the consumer's
+thread, and another now and then. The thread knows nothing of the consumer, so that a forgotten iterator is collected,
+and stops it.
+"""
+
+import atexit
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Protocol, TypeVar, overload
+from math import inf
+from queue import SimpleQueue
+from threading import Semaphore, Thread, current_thread
+from time import perf_counter
+from typing import Any, Generic, NamedTuple, TypeVar, overload
+from weakref import WeakSet
 
-from xdevice.contract import Lane
+from xdevice.contract import Lane, Mark
 from xdevice.device import Device, whole_number
 from xdevice.errors import ArgumentTypeError, XDeviceError, shortened
 from xdevice.framework.adapters import Backend
@@ -12,7 +26,6 @@ from xdevice.framework.ownership import Ownership
 from xdevice.hardware import bus as buses
 from xdevice.hardware.devices import as_device, is_device, require
 from xdevice.hardware.virtual import is_virtual
-from xdevice.parallel.ahead import Ahead, Placed
 from xdevice.parallel.batches import Shards, shards
 from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.vectors import moved, packs_of
@@ -27,11 +40,130 @@ T_co = TypeVar("T_co", covariant=True)
 _HOST = Device("cpu", 0)
 
 
-class Prefetched(Protocol[T_co]):
-    """What `prefetch` returns."""
+_PATIENCE = 1.0  # seconds that the consumer waits, when it leaves early, for a source that is making a batch
+_LONG = 2e-3  # seconds for a batch from which a thread pays where the CPU copies: several times what a hand-over costs
+_ENOUGH = 3  # batches in a row that take so long: one may have waited for another program
+_FEW = 8  # batches after which the time is measured again, and twice as many each time
+# bytes of a tensor, and how many of a dtype, from which one vector is quicker: by benchmarks/transfers.py
+_SMALL, _MANY = 2**14, 16
 
-    def __iter__(self) -> Iterator[T_co]: ...
-    def __len__(self) -> int: ...
+
+class Placed(NamedTuple):
+    """A batch where it is to be."""
+
+    batch: Any
+    has_travelled: bool  # any of it
+    under_way: Sequence[tuple[Mark, list[Any]]] = ()  # what is still on its way, with its tensors
+    by_cpu: bool = False  # whether the CPU has copied it, and no GPU
+
+    def arrived(self) -> Any:
+        """The batch, for this thread to compute with."""
+        for mark, tensors in self.under_way:
+            mark.join(tensors)
+        return self.batch
+
+    def marks(self) -> list[Mark]:
+        """What to wait for before the source may write into the batch's memory again."""
+        return [mark for mark, _ in self.under_way]
+
+
+class Prefetched(Generic[T_co]):
+    """The batches of an iterable, placed; as many times, and with the same length, as the iterable has."""
+
+    def __init__(self, batches: Iterable[Any], place: Callable[[Any], Placed], size: int) -> None:
+        self._batches, self._place, self._size = batches, place, size
+
+    def __len__(self) -> int:
+        return len(self._batches)  # type: ignore[arg-type]  # raises its own error where it has no length
+
+    def __iter__(self) -> Iterator[T_co]:
+        placed: Placed | None
+        place, context = self._place, copy_context()  # the source and the copies always run in this one
+        source, turns, long = context.run(iter, self._batches), _FEW, 0
+        try:
+            while True:
+                since = perf_counter()
+                placed = context.run(_next, source, place)
+                long = long + 1 if perf_counter() - since > _LONG else 0
+                if not placed.has_travelled or (placed.by_cpu and long < _ENOUGH):
+                    batch, placed = [placed.batch], None
+                    yield batch.pop()  # nothing here keeps what the consumer lets go of
+                    continue
+                from xdevice.tensors.transfers.watching import stand_for  # not where nothing travels
+
+                context.run(stand_for, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # who iterates
+                most = turns if placed.by_cpu else inf
+                worker = _Worker(context, self._size, source, place, placed.marks(), most)
+                turns, long = 2 * turns, 0
+                try:
+                    while placed is not None:
+                        batch, placed = [placed.arrived()], None
+                        yield batch.pop()
+                        placed = worker.next()
+                finally:
+                    worker.stop()
+        except StopIteration:
+            return
+
+
+def _next(source: Iterator[Any], place: Callable[[Any], Placed]) -> Placed:
+    return place(next(source))
+
+
+class _Worker:
+    """A thread that places at most ``size`` batches more than were taken."""
+
+    def __init__(self, context: Context, size: int, *work: Any) -> None:
+        self._free, self._ready = Semaphore(size), SimpleQueue[Placed | BaseException | None]()
+        self._is_stopped = False
+        work = (self._work, *work)
+        self._thread = Thread(target=context.run, args=work, name="xdevice.prefetch", daemon=True)
+        _running.add(self)
+        self._thread.start()
+
+    def next(self) -> Placed | None:
+        """The next batch; ``None`` after as many as asked for. Raises what the source or the copy has raised."""
+        found = self._ready.get()
+        self._free.release()
+        if not isinstance(found, BaseException):
+            return found
+        try:
+            raise found
+        finally:
+            del found  # which its traceback would keep alive
+
+    def stop(self) -> None:
+        """Let the thread end, and wait a while for the batch that it is making."""
+        self._is_stopped = True
+        self._free.release()
+        if current_thread() is not self._thread:  # which may be the one that collects the consumer's iterator
+            self._thread.join(_PATIENCE)
+
+    def _work(self, source: Iterator[Any], place: Callable[[Any], Placed], under_way: list[Mark], most: float) -> None:
+        try:
+            while True:
+                for mark in under_way:
+                    mark.wait()
+                self._free.acquire()
+                if self._is_stopped or not most:
+                    break
+                placed = _next(source, place)
+                under_way, most = placed.marks(), most - 1
+                self._ready.put(placed)
+                del placed  # nothing here keeps what the consumer lets go of
+            self._ready.put(None)
+        except BaseException as error:
+            self._ready.put(error)
+
+
+_running: WeakSet[_Worker] = WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """Before Python ends its threads wherever they are, which frameworks may not survive."""
+    for worker in list(_running):
+        worker.stop()
 
 
 @overload
@@ -85,14 +217,10 @@ def prefetch(batches: Iterable[Any], device: Any, size: int = 2, *, pin: bool = 
         raise ArgumentTypeError(f"{shortened(batches)} cannot be iterated; pass a data loader, or a list of batches")
     number = whole_number(size, f"size={shortened(size)} is not a number of batches; give an integer of 1 or more", 1)
     if is_device(device) or not hasattr(device, "__iter__"):
-        return Ahead(batches, _Way(as_device(device), bool(pin)), number)
+        return Prefetched(batches, _Way(as_device(device), bool(pin)), number)
     devices = checked_devices(device)
     ways = [_Way(each, bool(pin)) for each in devices]
-    return Ahead(batches, partial(_split, devices, ways), number)
-
-
-_SMALL, _MANY = 2**14, 16
-"""Bytes of a tensor, and how many of a dtype, from which one vector is quicker: by benchmarks/transfers.py."""
+    return Prefetched(batches, partial(_split, devices, ways), number)
 
 
 def _same(tensor: Any) -> Any:
@@ -105,29 +233,23 @@ class _Way:
     def __init__(self, device: Device, pin: bool) -> None:
         self._device, self._pin = device, pin
         self._lanes: dict[Backend, Lane | None] = {}  # made once, for every iteration
-        self._by_cpu: dict[Backend, bool] = {}
 
     def __call__(self, batch: Any) -> Placed:
-        owner = None if self._device.kind == "cpu" else _owner_on_host(batch)
-        if owner is not None and self._is_by_cpu(owner):
-            placed = to_device(batch, self._device)
-            return Placed(placed, placed is not batch, by_cpu=True)
-        lane = None if owner is None else self._lane(owner)
-        if owner is None or lane is None:
-            placed = to_device(batch if owner is None else _packed(batch, owner, self._device), self._device)
+        device = self._device
+        owner = None if device.kind == "cpu" else _owner_on_host(batch)
+        if owner is None:
+            placed = to_device(batch, device)
             return Placed(placed, placed is not batch)
+        lane = self._lane(owner)
+        if lane is None:
+            by_cpu = is_virtual(owner, device) and not buses.requested()  # and no bus takes time beside it
+            placed = to_device(batch if by_cpu else _packed(batch, owner, device, _same), device)
+            return Placed(placed, placed is not batch, by_cpu=by_cpu)
         with lane:
-            packed = _packed(batch, owner, self._device, lane.pinned if self._pin else _same)
-            pinned = _mapped(packed, lane.pinned)[0] if self._pin else packed
-            placed, tensors = _mapped(to_device(pinned, self._device, non_blocking=True), _same)
+            batch = _packed(batch, owner, device, lane.pinned if self._pin else _same)
+            pinned = _mapped(batch, lane.pinned)[0] if self._pin else batch
+            placed, tensors = _mapped(to_device(pinned, device, non_blocking=True), _same)
             return Placed(placed, True, [(lane.mark(), tensors)])
-
-    def _is_by_cpu(self, owner: Backend) -> bool:
-        """Whether the CPU makes the copies, with no bus that takes time beside it."""
-        if owner not in self._by_cpu:
-            require(owner, self._device)
-            self._by_cpu[owner] = is_virtual(owner, self._device) and not buses.requested()
-        return self._by_cpu[owner]
 
     def _lane(self, owner: Backend) -> Lane | None:
         if owner not in self._lanes:
@@ -157,11 +279,10 @@ def _owner_on_host(batch: Any) -> Backend | None:
         return None  # `to_device` raises it, with the path
 
 
-def _packed(batch: Any, owner: Backend, device: Device, prepared: Callable[[Any], Any] = _same) -> Any:
+def _packed(batch: Any, owner: Backend, device: Device, prepared: Callable[[Any], Any]) -> Any:
     """The batch with its small tensors on the device, if they are many: those of a dtype travel as one vector."""
     if not owner.open("packing").has("is_packable"):
         return batch
-    require(owner, device)
     there: dict[int, Any] = {}
     for pack in packs_of([tensor for tensor in _mapped(batch, _same)[1] if owner.packing.is_packable(tensor, _SMALL)]):
         if len(pack.tensors) >= _MANY:

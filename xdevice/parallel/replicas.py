@@ -1,16 +1,21 @@
-"""Copies of a tree on several devices: `replicate`."""
+"""Trees on several devices: copies of one, made by `replicate`, and their reduction, `all_reduce`."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, shortened
-from xdevice.framework.ownership import tensor_owner
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, did_you_mean, shortened
+from xdevice.framework.ownership import owned_by, tensor_owner
 from xdevice.hardware.devices import as_device, is_device
+from xdevice.parallel.vectors import Column, in_order, reduced
 from xdevice.tensors.gradients import differentiating
 from xdevice.tensors.placement import devices_of, to_device
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
+
+OPERATIONS = ("sum", "mean", "max", "min")
+
+PASSING = (type(None), str)  # leaves that may stand in a tree beside its tensors
 
 
 class Replicas(list[Any]):
@@ -41,10 +46,8 @@ def replicate(tree: Any, devices: Sequence[DeviceLike]) -> Replicas:
         No devices.
     ArgumentTypeError
         ``devices`` is not a list, or the tree has a set in it.
-    DeviceNotFoundError
-        The chosen framework does not have the device.
-    DeviceSpellingError
-        The string does not name a device.
+    DeviceNotFoundError, DeviceSpellingError
+        The chosen framework does not have the device, or the string does not name one.
     NotATensorError
         No tensor in the tree.
     NotSupportedError
@@ -97,3 +100,128 @@ def _ready(tree: Any) -> Any:
     distinct = {id(leaf): leaf for leaf in flat.leaves}.values()
     ready = {id(leaf): owner.collectives.leaf(leaf) for leaf in distinct if (owner := tensor_owner(leaf)) is not None}
     return flat.map(lambda leaf: ready.get(id(leaf), leaf))
+
+
+def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
+    """Reduce tensors over devices: one new tensor per input, on that input's device, with the reduced value.
+
+    `xdevice.distributed.all_reduce` reduces over processes: it takes one tensor or tree, the process's own.
+
+    Trees of equal structure may be given instead of tensors; they travel as one vector per device and dtype.
+    Results share no memory, even on one device, and the inputs are not changed. The mean of equal numbers is
+    that number, bit for bit. Not differentiable: reduce gradients outside the differentiated function.
+
+    Parameters
+    ----------
+    tensors
+        A list of tensors, or of trees of tensors, one for each device; for `Replicas` the result is `Replicas`.
+        ``None`` and strings in a tree pass through.
+    op
+        ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
+
+    Raises
+    ------
+    ArgumentError
+        The operation is unknown, the list is empty, or the trees differ in structure, shapes, dtypes or frameworks.
+    ArgumentTypeError
+        A tensor that is not of numbers or not a plain array (sparse, say), a mean of integers, or a set in a tree.
+    NotATensorError
+        A leaf is not a tensor, or there are no tensors.
+    NotSupportedError
+        Inside `value_and_grad`.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> xdevice.all_reduce([numpy.array([1.0, 2.0]), numpy.array([3.0, 4.0])], op="mean")
+    [array([2., 3.]), array([2., 3.])]
+    """
+    check_operation(op)
+    flats = _flattened(tensors)
+    if differentiating():
+        raise NotSupportedError("all_reduce has no gradient; call it outside value_and_grad, on the gradients")
+    columns = _columns(flats, op)
+    # a leaf that appears twice in every tree is reduced once, and shared in the results
+    distinct = {tuple(map(id, column)): column for column in columns if not isinstance(column[0], PASSING)}
+    weights = [1 / len(flats)] * len(flats) if op == "mean" else None
+    buckets = reduced(list(distinct.values()), "sum" if op == "mean" else op, weights)
+    results = []
+    for i, flat in enumerate(flats):
+        new = dict(zip(distinct, in_order(buckets, i), strict=True))
+        results.append(flat.rebuild(new.get(tuple(map(id, column)), column[i]) for column in columns))
+    return Replicas(results) if isinstance(tensors, Replicas) else results
+
+
+def not_reducible(kind: str, op: str) -> str:
+    """Why numbers of that kind cannot be reduced; empty if they can."""
+    if kind == "b":
+        return "booleans are not numbers; convert them to integers first"
+    if kind not in tuple("fiuc"):
+        return "that is neither integers nor floating-point numbers; convert it to one of these first"
+    if kind == "c" and op in ("max", "min"):
+        return "complex numbers have no order; reduce their parts"
+    if op == "mean" and kind in "iu":
+        return "a mean of integers is not an integer; convert them to floating point first"
+    return ""
+
+
+def check_operation(op: Any, known: tuple[str, ...] = OPERATIONS) -> None:
+    if op not in known:
+        there = did_you_mean(op, known, f"there are {', '.join(map(repr, known))}")
+        raise ArgumentError(f"no operation {shortened(op)}; {there}")
+
+
+def _flattened(tensors: Any) -> list[Flat]:
+    if owned_by(tensors) is not None or not isinstance(tensors, (list, tuple)):
+        raise ArgumentTypeError(
+            f"all_reduce got an object of type {type(tensors).__name__}; "
+            "give a list, with one tensor or tree of them for each device"
+        )
+    if not tensors:
+        raise ArgumentError("all_reduce was given an empty list; give one tensor, or tree of them, for each device")
+    return [flatten(tree) for tree in tensors]
+
+
+def _columns(flats: list[Flat], op: str) -> list[Column]:
+    """Leaf by leaf, what the trees have there, if they are alike and can be reduced."""
+    check_alike(flats)
+    columns: list[Column] = list(zip(*[flat.leaves for flat in flats], strict=True))
+
+    def check(n: int, leaf: Any) -> None:
+        if not isinstance(leaf, PASSING):
+            _check_reducible(leaf, op)
+        first = _described(leaf)
+        for i, other in enumerate(columns[n]):
+            if _described(other) != first:
+                raise ArgumentError(
+                    f"all_reduce was given {_said(leaf)} in tree 0, and {_said(other)} in tree {i}; give trees of the "
+                    "same shapes, dtypes and framework"
+                )
+
+    flats[0].each(check)
+    if all(isinstance(column[0], PASSING) for column in columns):
+        trees = shortened([flat.tree for flat in flats])
+        raise NotATensorError(f"there is no tensor to reduce in {trees}; give tensors, or trees of them")
+    return columns
+
+
+def _check_reducible(leaf: Any, op: str) -> None:
+    owner = tensor_owner(leaf)
+    if owner is None:
+        raise NotATensorError(f"all_reduce got an object of type {type(leaf).__name__}; give tensors")
+    why_not = not_reducible(owner.collectives.kind(leaf), op)
+    if why_not:
+        raise ArgumentTypeError(f"all_reduce({op!r}) of {leaf.dtype}: {why_not}")
+
+
+def _described(leaf: Any) -> tuple[Any, ...]:
+    """What must be equal in leaves that are reduced together."""
+    owner = tensor_owner(leaf)
+    return (owner, leaf.dtype, *leaf.shape) if owner is not None else (type(leaf),)
+
+
+def _said(leaf: Any) -> str:
+    found = _described(leaf)
+    if len(found) == 1:
+        return f"an object of type {type(leaf).__name__}"
+    return f"a tensor of {found[0]}, {found[1]} and shape {found[2:]}"
