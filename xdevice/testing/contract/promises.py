@@ -1,4 +1,4 @@
-"""What every part of the suite shares: the framework tested, and its own calls."""
+"""What every part of the suite shares: the framework tested, its own calls, and the marks of promises."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,49 +17,42 @@ FIRST, SECOND = gpu(0), gpu(1)
 on_several = pytest.mark.multi_device(2)
 
 SPELLINGS = ("{kind}", "{kind}:0", "{KIND}:0", "/{KIND}:0", "/device:{KIND}:0", "{kind}(0)", "Place({kind})")
-"""Ways to write a device, for `spelled`."""
+"""Ways to write a device."""
 
 FIXED = ("creation.arange", "creation.full", "creation.ones", "creation.tensor", "creation.zeros")
 """The factories whose numbers are told beforehand, for `needs`."""
 
 T = TypeVar("T")
-F = TypeVar("F", bound="Callable[..., None]")
-P = TypeVar("P", bound="Promises")
 
 
-def needs(*names: str) -> Callable[[F], F]:
-    """Collect a promise only for frameworks that have what it needs.
+def needs(*names: str, gpus: int = 0) -> Callable[[T], T]:
+    """Collect a promise, or each of a class, only for frameworks that have what it needs.
 
     That is a word of ``Native`` (``model``), a function of a capability (``creation.rand``), or ``cpu``: devices of
     that kind. In braces, the value of the test's parameter of that name (``creation.{name}``). A promise with the CPU
-    as a parameter needs it without saying so.
+    as a parameter needs it without saying so. Where there are not so many GPUs, real or virtual, it is skipped.
     """
 
-    def keep(promise: F) -> F:
-        vars(promise)["xdevice_needs"] = names
-        return promise
+    def keep(kept: T) -> T:
+        members = vars(kept).items() if isinstance(kept, type) else [("test_", kept)]
+        for promise in [member for name, member in members if name.startswith("test_")]:
+            promise.xdevice_needs = (*getattr(promise, "xdevice_needs", ()), *names)
+            if gpus:  # a mark on the class would hold for all of the suite
+                pytest.mark.multi_device(gpus)(promise)
+        return kept
 
     return keep
 
 
-def all_need(*names: str) -> Callable[[type[P]], type[P]]:
-    """Apply `needs` to every promise of a class."""
+def refusals(error: type[Exception], calls: Mapping[str, Callable[[], object]]) -> Callable[..., None]:
+    """A promise that each call raises the error, in the words that it stands under: a regular expression."""
 
-    def keep(promises: type[P]) -> type[P]:
-        for name, promise in vars(promises).items():
-            if name.startswith("test_"):
-                vars(promise)["xdevice_needs"] = (*vars(promise).get("xdevice_needs", ()), *names)
-        return promises
+    @pytest.mark.parametrize("says", calls)
+    def promise(self: Promises, backend: str, says: str) -> None:
+        with pytest.raises(error, match=says):
+            calls[says]()
 
-    return keep
-
-
-def all_on_several(promises: type[P]) -> type[P]:
-    """Keep every promise of a class on several GPUs: a mark on the class would hold for all of the suite."""
-    for name, promise in vars(promises).items():
-        if name.startswith("test_"):
-            on_several(promise)
-    return promises
+    return promise
 
 
 class Promises:
@@ -123,6 +116,22 @@ class Promises:
         """A (2, 3) tensor of ones on the device `home`, by the framework's own factory."""
         return at_home(native.ones)
 
+    @pytest.fixture(name="model")
+    def model_at_home(self, native: Any) -> Any:
+        """The framework's own model on the device `home`."""
+        return at_home(native.model)
+
+    @pytest.fixture(params=["home", *(pytest.param(gpu, marks=on_several, id=str(gpu)) for gpu in (FIRST, SECOND))])
+    def place(self, xdevice_backend: Backend, request: pytest.FixtureRequest) -> Device:
+        """The device `home`, then each of two GPUs where there are two."""
+        return home() if request.param == "home" else request.param
+
+    @pytest.fixture(params=SPELLINGS)
+    def spelling(self, xdevice_backend: Backend, request: pytest.FixtureRequest) -> str:
+        """The device `home`, written in each of the `SPELLINGS`."""
+        kind = home().kind
+        return request.param.format(kind=kind, KIND=kind.upper())
+
 
 def home() -> Device:
     """The chosen framework's first device: the CPU, or GPU 0 where the framework has GPUs alone."""
@@ -135,10 +144,16 @@ def at_home(make: Callable[[], T]) -> T:
         return make()
 
 
-def spelled(spelling: str) -> str:
-    """The device `home`, written in one of the `SPELLINGS`."""
-    kind = home().kind
-    return spelling.format(kind=kind, KIND=kind.upper())
+def values(x: Any) -> Any:
+    """The numbers of a tensor, or of each tensor in dicts, lists and tuples, which become lists."""
+    if isinstance(x, dict):
+        return {key: values(value) for key, value in x.items()}
+    return [values(each) for each in x] if isinstance(x, (list, tuple)) else to_numpy(x).tolist()
+
+
+def number(x: Any) -> Any:
+    """The number in a tensor of one, of any shape."""
+    return to_numpy(x).item()
 
 
 def same_values(a: Any, b: Any) -> bool:

@@ -14,9 +14,10 @@ from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, 
 from xdevice.framework import choosing
 from xdevice.tensors.creation import ones, tensor
 from xdevice.tensors.placement import device_of, devices_of, to_device
+from xdevice.tensors.trees.tree import flatten
+from xdevice.testing.contract.computing.batches import rows, twice
 from xdevice.testing.contract.computing.gradients import total
-from xdevice.testing.contract.computing.parallel import rows, twice, values
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, home, needs, on_several
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, number, on_several, refusals, values
 
 
 def loss(params: Any, x: Any, y: Any) -> Any:
@@ -40,12 +41,6 @@ def parameters() -> Any:
     return {"in": made(3, 4), "bias": made(4), "out": [made(4, 2)], "unused": made(2)}
 
 
-def check_equal(found: Any, expected: Any) -> None:
-    for name in ("in", "bias", "unused"):
-        assert to_numpy(found[name]) == pytest.approx(to_numpy(expected[name]), rel=1e-5, abs=1e-6)
-    assert to_numpy(found["out"][0]) == pytest.approx(to_numpy(expected["out"][0]), rel=1e-5, abs=1e-6)
-
-
 def batch(n: int = 9) -> tuple[Any, Any]:
     return rows(n), rows(n, 2)
 
@@ -57,6 +52,16 @@ def on_one() -> tuple[Any, Any, Any]:
         return params, data, value_and_grad(loss)(params, *data)
 
 
+def step_on_two(*args: Any) -> Any:
+    return data_parallel(loss, twice())(*args)
+
+
+def check_equal(found: Any, expected: Any) -> None:
+    """Compare two trees, such as a value and its gradients."""
+    for ours, theirs in zip(flatten(found).leaves, flatten(expected).leaves, strict=True):
+        assert to_numpy(ours) == pytest.approx(to_numpy(theirs), rel=1e-5, abs=1e-6)
+
+
 PLACES: dict[str, Callable[[], list[Any]]] = {
     "one": lambda: [home()],
     "twice": twice,
@@ -65,25 +70,23 @@ PLACES: dict[str, Callable[[], list[Any]]] = {
     "four": lambda: [FIRST, SECOND, SECOND, FIRST],
 }
 WHERE = [pytest.param(name, marks=on_several if name not in ("one", "twice") else ()) for name in PLACES]
+EVERYWHERE = pytest.mark.parametrize("several", WHERE, indirect=True)
 
 told: ContextVar[str] = ContextVar("told", default="nothing")
 
 
-@all_need("collectives.pack", "creation.ones", "creation.tensor")
+@needs("collectives.pack", "creation.ones", "creation.tensor")
 class StepRefusals(Promises):
     """What is refused with gradients or without."""
 
-    @pytest.mark.parametrize(
-        ("call", "says"),
-        [
-            (lambda: data_parallel(loss, []), "no device in the list"),
-            (lambda: data_parallel(5, twice()), "5 cannot be called"),  # type: ignore[arg-type]  # what is tested
-            (lambda: data_parallel(loss, twice(), reduction="avg"), "no operation 'avg'; there are 'mean', 'sum'"),
-        ],
+    test_a_malformed_step_is_an_error = refusals(
+        ArgumentError,
+        {
+            "no device in the list": lambda: data_parallel(loss, []),
+            "5 cannot be called": lambda: data_parallel(5, twice()),  # type: ignore[call-overload]  # what is tested
+            "no operation 'avg'; there are 'mean', 'sum'": lambda: data_parallel(loss, twice(), reduction="avg"),
+        },
     )
-    def test_a_malformed_step_is_an_error(self, backend: str, call: Any, says: str) -> None:
-        with pytest.raises(ArgumentError, match=says):
-            call()
 
     @needs("exchange.to_numpy")
     def test_data_parallel_needs_gradients(self, backend: str) -> None:
@@ -95,40 +98,40 @@ class StepRefusals(Promises):
                 step(rows(3), rows(4))
 
 
-@all_need("collectives.pack", "creation.ones", "creation.tensor", "exchange.to_numpy", "gradients.value_and_gradients")
+@needs("collectives.pack", "creation.ones", "creation.tensor", "exchange.to_numpy", "gradients.value_and_gradients")
 class DataParallel(StepRefusals):
     """`data_parallel`, or a plain no."""
 
-    @pytest.mark.parametrize("places", WHERE)
-    def test_many_devices_equal_one(self, backend: str, places: str) -> None:
-        params, data, expected = on_one()
-        step = data_parallel(loss, PLACES[places]())
-        for _ in range(2):
-            value, gradients = step(params, *data)
-            assert to_numpy(value) == pytest.approx(to_numpy(expected[0]), rel=1e-5)
-            check_equal(gradients, expected[1])
-            assert devices_of([value, gradients]) == {home()}
+    @pytest.fixture
+    def several(self, xdevice_backend: Any, request: pytest.FixtureRequest) -> list[Any]:
+        """The devices of a step."""
+        return PLACES[request.param]()
 
-    @pytest.mark.parametrize("places", WHERE)
-    def test_replicas_have_equal_gradients(self, backend: str, places: str) -> None:
+    @EVERYWHERE
+    def test_many_devices_equal_one(self, backend: str, several: list[Any]) -> None:
         params, data, expected = on_one()
-        devices = [as_device(place) for place in PLACES[places]()]
+        step = data_parallel(loss, several)
+        for _ in range(2):
+            found = step(params, *data)
+            check_equal(found, expected)
+            assert devices_of(found) == {home()}
+
+    @EVERYWHERE
+    def test_replicas_have_equal_gradients(self, backend: str, several: list[Any]) -> None:
+        params, data, expected = on_one()
+        devices = [as_device(place) for place in several]
         value, gradients = data_parallel(loss, devices)(replicate(params, devices), *data)
         assert type(gradients) is Replicas
-        assert [device_of(tree) for tree in gradients] == devices
-        assert device_of(value) == devices[0]
-        assert to_numpy(value) == pytest.approx(to_numpy(expected[0]), rel=1e-5)
+        assert [device_of(tree) for tree in (value, *gradients)] == [devices[0], *devices]
         for tree in gradients:
-            check_equal(tree, expected[1])
+            check_equal((value, tree), expected)
             assert values(tree["in"]) == values(gradients[0]["in"])
 
     def test_a_sum_over_rows_is_added_up(self, backend: str) -> None:
         params, data = parameters(), batch(7)
         expected = value_and_grad(lambda p, x, y: loss(p, x, y) * 7)(params, *data)
         step = data_parallel(lambda p, x, y: loss(p, x, y) * x.shape[0], [home()] * 3, reduction="sum")
-        value, gradients = step(params, *data)
-        assert to_numpy(value) == pytest.approx(to_numpy(expected[0]), rel=1e-5)
-        check_equal(gradients, expected[1])
+        check_equal(step(params, *data), expected)
 
     def test_step_arguments_may_be_trees(self, backend: str) -> None:
         def of_tree(params: Any, both: Any, factor: float) -> Any:
@@ -146,38 +149,36 @@ class DataParallel(StepRefusals):
             return  # the framework has no float64
         value, gradient = data_parallel(float64_loss, [home()] * 3)(w, x)
         product = to_numpy(x) @ to_numpy(w)
-        assert to_numpy(value).item() == pytest.approx((product**2).sum() / 7, rel=1e-14)
+        assert number(value) == pytest.approx((product**2).sum() / 7, rel=1e-14)
         assert to_numpy(gradient) == pytest.approx(2 * to_numpy(x).T @ product / 7, rel=1e-14)
 
-    @pytest.mark.parametrize("places", WHERE)
-    def test_a_step_passes_none_by(self, backend: str, places: str) -> None:
-        devices = PLACES[places]()
+    @EVERYWHERE
+    def test_a_step_passes_none_by(self, backend: str, several: list[Any]) -> None:
         with scope(home()):
             params, x = {"w": rows(3), "off": None}, rows(8)
-        step = data_parallel(lambda p, x: total(x @ p["w"]), devices, reduction="sum")
+        step = data_parallel(lambda p, x: total(x @ p["w"]), several, reduction="sum")
         _, gradients = step(params, x)
-        _, replicas = step(replicate(params, devices), x)
+        _, replicas = step(replicate(params, several), x)
         for found in (gradients, *replicas):
             assert found["off"] is None and to_numpy(found["w"]) == pytest.approx(to_numpy(gradients["w"]), rel=1e-6)
 
     def test_a_step_leaves_its_arguments_unchanged(self, backend: str) -> None:
         params, data = parameters(), batch()
-        before = values(params["in"]), values(data[0])
+        before = values([params, data])
         data_parallel(loss, twice())(params, *data)
-        assert (values(params["in"]), values(data[0])) == before
+        assert values([params, data]) == before
         assert value_and_grad(loss)(params, *data)[1].keys() == params.keys()
 
-    @on_several
+    @needs(gpus=2)
     def test_step_gradients_are_with_parameters(self, backend: str) -> None:
-        params, data, expected = on_one()
+        params, data, (_, expected) = on_one()
         params["bias"] = to_device(params["bias"], SECOND)
         params["tied"] = params["in"]
         _, gradients = data_parallel(loss, [SECOND, FIRST])(params, *data)
-        assert device_of(gradients["bias"]) == SECOND
-        assert device_of(gradients["in"]) == home()
-        check_equal(gradients, expected[1])
+        assert [device_of(gradients[name]) for name in ("bias", "in")] == [SECOND, home()]
+        check_equal({name: gradients[name] for name in expected}, expected)
 
-    @on_several
+    @needs(gpus=2)
     def test_a_step_runs_in_its_devices_scope(self, backend: str) -> None:
         def where(params: Any, x: Any) -> Any:
             made = ones(3)
@@ -218,13 +219,13 @@ class DataParallel(StepRefusals):
             return  # it says that it cannot
         params, data = parameters(), batch()
         step = data_parallel(loss, twice())
-        expected = to_numpy(step(params, *data)[0]).item()
+        expected = number(step(params, *data)[0])
+
+        def take(i: int) -> Any:
+            with using(backend):
+                return number(step(params, *data)[0])
+
         with ThreadPoolExecutor(3) as pool:
-
-            def take(i: int) -> Any:
-                with using(backend):
-                    return to_numpy(step(params, *data)[0]).item()
-
             assert list(pool.map(take, range(6))) == [pytest.approx(expected)] * 6
 
     def test_a_nested_step_is_refused(self, backend: str) -> None:
@@ -236,20 +237,17 @@ class DataParallel(StepRefusals):
             with pytest.raises(NotSupportedError, match="outside value_and_grad"):
                 value_and_grad(copied)(ones(1))
 
-    @pytest.mark.parametrize(
-        ("params", "data", "says"),
-        [
-            (parameters, list, "no tensor to split"),
-            (parameters, lambda: batch(1), "a batch of 1 rows is too small for 2 devices"),
-            (lambda: {"in": 5}, batch, r"at \['in'\] there is an object of type int"),
-            (lambda: replicate(parameters(), [home()]), batch, "1 replicas for 2 devices"),
-        ],
+    test_a_step_with_bad_data_is_an_error = refusals(
+        XDeviceError,
+        {
+            "no tensor to split": lambda: step_on_two(parameters()),
+            "a batch of 1 rows is too small for 2 devices": lambda: step_on_two(parameters(), *batch(1)),
+            r"at \['in'\] there is an object of type int": lambda: step_on_two({"in": 5}, *batch()),
+            "1 replicas for 2 devices": lambda: step_on_two(replicate(parameters(), [home()]), *batch()),
+        },
     )
-    def test_a_step_with_bad_data_is_an_error(self, backend: str, params: Any, data: Any, says: str) -> None:
-        with pytest.raises(XDeviceError, match=says):
-            data_parallel(loss, twice())(params(), *data())
 
-    @on_several
+    @needs(gpus=2)
     def test_replicas_elsewhere_are_an_error(self, backend: str) -> None:
         step = data_parallel(loss, [FIRST, SECOND])
         with pytest.raises(ArgumentError, match="replica 0 is on gpu:1, and was to be on gpu:0"):

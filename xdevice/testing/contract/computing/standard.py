@@ -61,9 +61,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "pow": lambda xp, a: (xp.pow(a.y, 2), xp.pow(a.n, 2)),
     "repeat": lambda xp, a: xp.repeat(a.n, 2, axis=1),
     "reshape": lambda xp, a: (xp.reshape(a.n, (3, 2)), xp.reshape(a.n, (-1,))),
-    "result_type": lambda xp, a: [
-        dtype_name(found) for found in (xp.result_type(a.small, a.n), xp.result_type(xp.float32, 2.0))
-    ],
+    "result_type": lambda xp, a: [dtype_name(xp.result_type(*xs)) for xs in ((a.small, a.n), (xp.float32, 2.0))],
     "roll": lambda xp, a: (xp.roll(a.n, 2), xp.roll(a.n, shift=(1, 1), axis=(0, 1))),
     "sort": lambda xp, a: (xp.sort(a.x), xp.sort(a.x, axis=0, descending=True)),
     "squeeze": lambda xp, a: xp.squeeze(xp.expand_dims(a.n, axis=0), 0),
@@ -87,19 +85,18 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "linalg.trace": lambda xp, a: xp.linalg.trace(a.square),
     "linalg.vector_norm": lambda xp, a: xp.linalg.vector_norm(a.x, axis=1, ord=1),
 }
-for _name in ONE_ARGUMENT:
-    CALLS[_name] = lambda xp, a, name=_name: getattr(xp, name)(a.x)  # type: ignore[misc]  # bound as it is now
-for _name in POSITIVE:
-    CALLS[_name] = lambda xp, a, name=_name: getattr(xp, name)(a.y)  # type: ignore[misc]
-for _name in TWO_ARGUMENTS:
-    CALLS[_name] = lambda xp, a, name=_name: (getattr(xp, name)(a.x, a.y), getattr(xp, name)(a.x, 2.0))  # type: ignore[misc]
-for _name in REDUCTIONS:
-    CALLS[_name] = lambda xp, a, name=_name: (  # type: ignore[misc]
-        getattr(xp, name)(a.x),
-        getattr(xp, name)(a.x, axis=(0, 1)),
-        getattr(xp, name)(a.x, axis=-1, keepdims=True),
+CALLS |= {name: lambda xp, a, name=name: getattr(xp, name)(a.x) for name in ONE_ARGUMENT}
+CALLS |= {name: lambda xp, a, name=name: getattr(xp, name)(a.y) for name in POSITIVE}
+CALLS |= {
+    name: lambda xp, a, name=name: (getattr(xp, name)(a.x, a.y), getattr(xp, name)(a.x, 2.0)) for name in TWO_ARGUMENTS
+}
+CALLS |= {
+    name: lambda xp, a, name=name: (
+        *(getattr(xp, name)(a.x, **given) for given in ({}, {"axis": (0, 1)}, {"axis": -1, "keepdims": True})),
         getattr(xp, name)(a.x if name == "mean" else a.small, axis=0),
     )
+    for name in REDUCTIONS
+}
 
 
 def reference() -> Any:

@@ -1,20 +1,33 @@
-"""What devices there are: counting, naming and choosing them."""
+"""What devices there are: counting, naming and choosing them; several GPUs, real or virtual, apart from one another."""
 
 import operator
 import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from xdevice import Device, device_of, empty_cache, memory_stats, scope, to_device, try_all_gpus, try_gpu
-from xdevice.errors import DeviceNotFoundError, DeviceSpellingError, DeviceTypeError
+from xdevice import (
+    Device,
+    device_of,
+    empty_cache,
+    memory_stats,
+    scope,
+    to_device,
+    to_numpy,
+    try_all_gpus,
+    try_gpu,
+    using,
+)
+from xdevice.errors import DeviceNotFoundError, DeviceSpellingError, DeviceTypeError, VirtualDeviceError
 from xdevice.framework import choosing
 from xdevice.hardware import devices as hardware
 from xdevice.hardware.devices import as_device, count, cpu, devices, gpu, num_gpus, properties, synchronize
-from xdevice.tensors.creation import ones, zeros
-from xdevice.testing.contract.promises import Promises, home, needs
-from xdevice.testing.native import Native
+from xdevice.hardware.virtual import virtual_gpus
+from xdevice.tensors.creation import ones, tensor, zeros
+from xdevice.testing import Native
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs
 
 
 class Hardware(Promises):
@@ -42,10 +55,7 @@ class Hardware(Promises):
     @needs("cpu")
     def test_try_gpu_falls_back_only_if_needed(self, backend: str) -> None:
         there = count("gpu")
-        for i in range(there):
-            assert try_gpu(i) == gpu(i)
-        assert try_gpu(there) == cpu()
-        assert try_gpu(10**6) == cpu()
+        assert [try_gpu(i) for i in (*range(there), there, 10**6)] == [*map(gpu, range(there)), cpu(), cpu()]
 
     @needs("cpu")
     def test_try_all_gpus_is_never_empty(self, backend: str) -> None:
@@ -96,24 +106,14 @@ class Hardware(Promises):
     def test_a_missing_device_error_lists_devices(self, backend: str) -> None:
         missing = f"gpu:{count('gpu')}"
         x = ones(2)
-        for use in (
-            lambda: hardware.native(missing),
-            lambda: properties(missing),
-            lambda: synchronize(missing),
-            lambda: memory_stats(missing),
-            lambda: empty_cache(missing),
-            lambda: zeros(3, device=missing),
-            lambda: to_device(x, missing),
-            lambda: scope(missing).__enter__(),
-            lambda: to_device(x, "gpu:99"),
-            lambda: to_device(x, "cpu:99"),
-            lambda: to_device(x, "quantum"),
-        ):
-            with pytest.raises(DeviceNotFoundError) as error:
-                use()
-            assert isinstance(error.value, LookupError)
-            assert backend in str(error.value)
-            assert str(home()) in str(error.value)
+        for use in (hardware.native, properties, synchronize, memory_stats, empty_cache):
+            with pytest.raises(DeviceNotFoundError, match=rf"{backend}.*{home()}"):
+                use(missing)
+        for device in (missing, "gpu:99", "cpu:99", "quantum"):
+            for place in (lambda d: zeros(3, device=d), lambda d: to_device(x, d), lambda d: scope(d).__enter__()):
+                with pytest.raises(DeviceNotFoundError, match=rf"{backend}.*{home()}") as error:
+                    place(device)
+                assert isinstance(error.value, LookupError)
 
     @needs("cpu", "creation.zeros")
     def test_a_missing_gpu_error_names_try_gpu(self, backend: str) -> None:
@@ -164,5 +164,82 @@ class Hardware(Promises):
     @pytest.mark.gpu(2)
     def test_two_real_gpus_hold_tensors_apart(self, backend: str) -> None:
         x = ones((2, 3), device="gpu:0")
-        z = to_device(x, "gpu:1")
-        assert (device_of(x), device_of(z)) == (gpu(0), gpu(1))
+        assert (device_of(x), device_of(to_device(x, "gpu:1"))) == (gpu(0), gpu(1))
+
+
+@needs("creation.ones", "exchange.to_numpy", gpus=2)
+class SeveralDevices(Promises):
+    def test_gpus_are_counted_listed_and_tried(self, backend: str) -> None:
+        n = count("gpu")
+        assert n >= 2
+        gpus = [gpu(i) for i in range(n)]
+        assert devices("gpu") == gpus == try_all_gpus()
+        assert try_gpu(1) == SECOND
+        assert {home(), *gpus} <= set(devices())
+
+    def test_all_gpus_say_if_they_are_virtual(self, backend: str) -> None:
+        found = [properties(gpu) for gpu in devices("gpu")]
+        virtual = found[0]["virtual"]
+        assert all(each["virtual"] is virtual and ("virtual" in each["name"]) is virtual for each in found)
+        assert repr(SECOND) == ("<virtual Device('gpu:1')>" if virtual else "Device('gpu:1')")
+        assert str(SECOND) == "gpu:1"
+        assert properties(home())["virtual"] is False
+
+    @needs("virtual.enable")
+    def test_virtual_gpus_are_fixed_per_process(self, backend: str) -> None:
+        n, virtual = count("gpu"), properties(FIRST)["virtual"]
+        if virtual:
+            assert virtual_gpus(n) == devices("gpu")
+        with pytest.raises(VirtualDeviceError, match=f"virtual_gpus\\({n + 1}\\)" if virtual else None):
+            virtual_gpus(n + virtual)
+        assert count("gpu") == n
+
+    def test_each_gpu_has_its_own_native_device(self, backend: str) -> None:
+        natives = [hardware.native(device) for device in devices()]
+        assert all(a == b if i == j else a != b for i, a in enumerate(natives) for j, b in enumerate(natives))
+        assert [as_device(native) for native in natives] == devices()
+
+    def test_a_gpu_out_of_range_error_lists_gpus(self, backend: str) -> None:
+        x = ones(2, device=SECOND)
+        with pytest.raises(DeviceNotFoundError, match=".*".join(map(str, devices()))):
+            to_device(x, gpu(count("gpu")))
+        assert device_of(x) == SECOND
+
+    @needs("creation.zeros")
+    def test_scopes_on_two_devices_nest(self, backend: str, native: Native) -> None:
+        before = device_of(native.ones())
+        with gpu(1):
+            with scope("gpu:0"):
+                assert {device_of(native.ones()), device_of(ones(2))} == {FIRST}
+                assert device_of(ones(2, device=SECOND)) == SECOND
+            assert {device_of(native.ones()), device_of(zeros(2))} == {SECOND}
+            with home():
+                assert {device_of(native.ones()), device_of(zeros(2))} == {home()}
+            assert device_of(native.ones()) == SECOND
+        assert device_of(native.ones()) == before
+
+    def test_the_scope_of_a_thread_is_its_own(self, backend: str) -> None:
+        def work() -> Any:
+            with using(backend), SECOND:
+                return device_of(ones(2))
+
+        with FIRST, ThreadPoolExecutor(1) as pool:
+            assert pool.submit(work).result() == SECOND
+            assert device_of(ones(2)) == FIRST
+
+    @needs("creation.tensor")
+    def test_a_computation_stays_on_its_device(self, backend: str) -> None:
+        for device in (FIRST, SECOND):
+            x = tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
+            with device:
+                assert {device_of(made) for made in (x + x, x * 2, x @ x, x[0], x + 1)} == {device}
+            assert to_numpy(x).tolist() == [[1, 2], [3, 4]]
+
+    def test_synchronize_takes_any_devices(self, backend: str) -> None:
+        x = ones((50, 50), device=SECOND)
+        with SECOND:
+            y = x @ x
+        synchronize(SECOND)
+        synchronize("gpu:0", hardware.native(SECOND))
+        synchronize()
+        assert to_numpy(y).sum() == 50**3

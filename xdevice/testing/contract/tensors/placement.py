@@ -7,14 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import DeviceNotFoundError, cpu, devices, gpu, to_numpy, using
+from xdevice import (
+    DeviceNotFoundError,
+    check_same_device,
+    cpu,
+    devices,
+    devices_of,
+    gpu,
+    is_same_device,
+    to_numpy,
+    using,
+)
 from xdevice.errors import ArgumentError, CopyNeededError, MixedDeviceError, NotATensorError, UnknownPlacementError
 from xdevice.framework import choosing
 from xdevice.hardware import devices as hardware
 from xdevice.tensors.creation import ones
-from xdevice.tensors.placement import check_same_device, device_of, devices_of, is_same_device, to_device
-from xdevice.testing.contract.promises import SPELLINGS, Promises, all_need, at_home, home, needs, same_values, spelled
-from xdevice.testing.native import Native
+from xdevice.tensors.placement import device_of, to_device
+from xdevice.testing import Native
+from xdevice.testing.contract.promises import Promises, at_home, home, needs, same_values
 
 
 class Placement(Promises):
@@ -40,10 +50,10 @@ class Placement(Promises):
             assert device_of(x) == here
             assert type(to_device(x, here, copy=True)) is type(x)
 
-    def test_is_same_device_takes_trees_and_devices(self, backend: str, x: Any, native: Native) -> None:
+    def test_is_same_device_takes_trees_and_devices(self, backend: str, x: Any, native: Native, spelling: str) -> None:
         y = at_home(native.ones)
         assert is_same_device(x, y)
-        assert is_same_device(x, {"y": [y]}, home(), *map(spelled, SPELLINGS), hardware.native(home()))
+        assert is_same_device(x, {"y": [y]}, home(), spelling, hardware.native(home()))
         assert not is_same_device(x, "gpu:1")
         assert is_same_device(x)
         assert check_same_device(x, y) is home()
@@ -53,8 +63,7 @@ class Placement(Promises):
         assert is_same_device(x, np.ones(3))
         assert device_of({"theirs": x, "ours": np.ones(3)}) == cpu()
         moved = to_device({"theirs": x, "ours": np.ones(3)}, cpu(), copy=True)
-        assert type(moved["theirs"]) is type(x)
-        assert type(moved["ours"]) is np.ndarray
+        assert [type(each) for each in moved.values()] == [type(x), np.ndarray]
 
     def test_mixed_devices_error_names_arguments(self, backend: str, x: Any) -> None:
         with pytest.raises(MixedDeviceError, match=rf"{home()}: argument 0\['a'\]\[1\].*gpu:1: argument 1") as error:
@@ -78,13 +87,8 @@ class Placement(Promises):
 
         def ask(symbol: Any) -> None:
             for question in (
-                lambda s: device_of(s).kind,
-                lambda s: device_of(s) == home(),
-                lambda s: {device_of(s)},
-                devices_of,
-                lambda s: is_same_device(s, s),
-                lambda s: to_device(s, home()),
-                lambda s: to_device([s], home()),
+                *(lambda s: device_of(s).kind, lambda s: device_of(s) == home(), lambda s: {device_of(s)}, devices_of),
+                *(lambda s: is_same_device(s, s), lambda s: to_device(s, home()), lambda s: to_device([s], home())),
                 to_numpy,
             ):
                 with pytest.raises(UnknownPlacementError):
@@ -105,12 +109,9 @@ class Placement(Promises):
         _ = device_of(x), devices_of([x]), is_same_device(x, x)
         assert np.array_equal(to_numpy(x), before)
 
-    @pytest.mark.parametrize("spelling", SPELLINGS)
-    def test_a_tensor_already_there_is_returned(self, backend: str, x: Any, spelling: Any) -> None:
-        assert to_device(x, spelled(spelling)) is x
-        assert to_device(x, spelled(spelling), copy=False) is x
-        assert to_device(x, home()) is x
-        assert to_device(x, hardware.native(home(), backend)) is x
+    def test_a_tensor_already_there_is_returned(self, backend: str, x: Any, spelling: str) -> None:
+        for device in (spelling, home(), hardware.native(home(), backend)):
+            assert to_device(x, device) is to_device(x, device, copy=False) is x
 
     @needs("address", "exchange.to_numpy")
     def test_a_forced_copy_shares_no_memory(self, backend: str, native: Native, x: Any) -> None:
@@ -134,8 +135,7 @@ class Placement(Promises):
     @pytest.mark.parametrize("frozen", [False, True])
     def test_a_parameter_already_there_is_returned(self, backend: str, native: Native, frozen: Any) -> None:
         parameter = at_home(lambda: native.parameter(frozen))
-        assert to_device(parameter, home()) is parameter
-        assert to_device([parameter], home())[0] is parameter
+        assert to_device(parameter, home()) is to_device([parameter], home())[0] is parameter
         assert native.is_frozen(parameter) is frozen
 
     def test_copy_false_is_checked_before_the_device(self, backend: str, x: Any) -> None:
@@ -144,25 +144,21 @@ class Placement(Promises):
         assert isinstance(error.value, ValueError)
 
 
-@all_need("model")
+@needs("model")
 class Models(Promises):
-    def test_a_model_is_where_its_tensors_are(self, backend: str, native: Native) -> None:
-        model = at_home(native.model)
+    def test_a_model_is_where_its_tensors_are(self, backend: str, native: Native, model: Any) -> None:
         assert device_of(model) == home()
         assert device_of({"net": model, "lr": 0.1}) == home()
         assert all(device_of(p) == home() for p in native.parameters(model))
         named = dict(choosing.backend().models.tensors_of(model))
         assert len(named) >= 6, "a dense layer's two and a batch norm's four"
 
-    def test_a_model_already_there_is_returned(self, backend: str, native: Native) -> None:
-        model = at_home(native.model)
+    def test_a_model_already_there_is_returned(self, backend: str, native: Native, model: Any) -> None:
         before = native.parameters(model)
-        assert to_device(model, home()) is model
-        assert to_device([model], home())[0] is model
+        assert to_device(model, home()) is to_device([model], home())[0] is model
         assert all(a is b for a, b in zip(before, native.parameters(model), strict=True))
 
-    def test_a_model_stays_if_the_device_is_missing(self, backend: str, native: Native) -> None:
-        model = at_home(native.model)
+    def test_a_model_stays_if_the_device_is_missing(self, backend: str, native: Native, model: Any) -> None:
         before = native.parameters(model)
         with pytest.raises(DeviceNotFoundError):
             to_device({"data": at_home(native.ones), "net": model}, "gpu:99")
@@ -170,23 +166,20 @@ class Models(Promises):
         assert all(a is b for a, b in zip(before, native.parameters(model), strict=True))
 
     @needs("exchange.to_numpy")
-    def test_a_copied_model_has_own_parameters(self, backend: str, native: Native) -> None:
-        model = at_home(native.model)
+    def test_a_copied_model_has_own_parameters(self, backend: str, native: Native, model: Any) -> None:
         copied = to_device(model, home(), copy=True)
         assert copied is not model
-        for a, b in zip(native.parameters(model), native.parameters(copied), strict=True):
-            assert a is not b
-            assert same_values(a, b)
+        pairs = zip(native.parameters(model), native.parameters(copied), strict=True)
+        assert all(a is not b and same_values(a, b) for a, b in pairs)
 
-    def test_a_copied_tree_keeps_model_and_parameters(self, backend: str, native: Native) -> None:
-        model = at_home(native.model)
+    def test_a_copied_tree_keeps_model_and_parameters(self, backend: str, native: Native, model: Any) -> None:
         copied = to_device({"net": model, "parameters": native.parameters(model)}, home(), copy=True)
-        for inside, listed in zip(native.parameters(copied["net"]), copied["parameters"], strict=True):
-            assert inside is listed
+        pairs = zip(native.parameters(copied["net"]), copied["parameters"], strict=True)
+        assert all(inside is listed for inside, listed in pairs)
 
     @needs("unbuilt_model")
     def test_an_unbuilt_model_has_no_device(self, backend: str, native: Native) -> None:
-        model = at_home(native.unbuilt_model)
+        unbuilt = at_home(native.unbuilt_model)
         for ask in (device_of, devices_of, lambda m: to_device(m, home())):
             with pytest.raises(UnknownPlacementError):
-                ask(model)
+                ask(unbuilt)

@@ -8,8 +8,7 @@ import pytest
 
 from xdevice import device_of, devices, ones, to_device, to_numpy, transfer_guard, watch_transfers
 from xdevice.errors import NotSupportedError, TransferError
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, all_need, all_on_several, at_home, home, needs
-from xdevice.testing.native import Native
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, values
 
 BYTES = 2 * 3 * 4  # of `square`
 
@@ -32,7 +31,7 @@ def program(folder: Path, line: str, **names: Any) -> Any:
     return names.get("y")
 
 
-@all_need("creation.ones")
+@needs("creation.ones")
 class OnOneDevice(Promises):
     @needs("exchange.to_numpy")
     def test_a_program_on_one_device_copies_nothing(self, backend: str) -> None:
@@ -45,11 +44,10 @@ class OnOneDevice(Promises):
             with device, watch_transfers() as report, transfer_guard("forbid"):
                 y = to_device((x + x) * x, device)
             assert (len(report), report.copies) == (0, 0)
-            assert to_numpy(y).tolist() == [[2, 2, 2]] * 2
+            assert values(y) == [[2, 2, 2]] * 2
 
 
-@all_on_several
-@all_need("creation.ones", "transfers.watch")
+@needs("creation.ones", "transfers.watch", gpus=2)
 class Transfers(OnOneDevice):
     """Copies under `watch_transfers` and `transfer_guard`."""
 
@@ -82,41 +80,35 @@ class Transfers(OnOneDevice):
     @needs("cpu")
     @pytest.mark.parametrize("direction", ["host_to_device", "device_to_host", "device_to_device"])
     def test_each_direction_has_a_level(self, backend: str, direction: str, tmp_path: Path) -> None:
+        host, first = square(home()), square(FIRST)
         moves = {
-            "host_to_device": (square(home()), FIRST),
-            "device_to_host": (square(FIRST), home()),
-            "device_to_device": (square(FIRST), SECOND),
+            "host_to_device": (host, FIRST),
+            "device_to_host": (first, home()),
+            "device_to_device": (first, SECOND),
         }
+        forbidden, device = moves.pop(direction)
         with transfer_guard("allow", **{direction: "forbid"}):  # type: ignore[arg-type]  # one of its parameters
-            for name, (x, device) in moves.items():
-                if name != direction:
-                    assert device_of(to_device(x, device)) == device
-                    continue
-                with pytest.raises(TransferError, match=f"main.py:1: {BYTES} B.*transfer_guard.*forbids"):
-                    program(tmp_path, "y = to_device(x, device)", x=x, device=device)
+            assert all(device_of(to_device(*move)) == move[1] for move in moves.values())
+            with pytest.raises(TransferError, match=f"main.py:1: {BYTES} B.*transfer_guard.*forbids"):
+                program(tmp_path, "y = to_device(x, device)", x=forbidden, device=device)
 
     @needs("exchange.to_numpy")
     def test_implicit_levels_allow_what_the_program_asks_for(self, backend: str) -> None:
         x = square(FIRST)
         with transfer_guard("forbid_implicit"):
-            assert to_numpy(to_device(x, SECOND)).tolist() == [[1, 1, 1]] * 2
+            assert values(to_device(x, SECOND)) == [[1, 1, 1]] * 2
             with pytest.raises(TransferError):
                 print(x)
 
     def test_a_forbidden_move_leaves_everything_where_it_was(self, backend: str) -> None:
         tree = {"a": square(FIRST), "b": [square(SECOND)]}
-
-        @transfer_guard("forbid")
-        def move() -> Any:
-            return to_device(tree, SECOND)
-
         with pytest.raises(TransferError):
-            move()
+            transfer_guard("forbid")(to_device)(tree, SECOND)
         assert (device_of(tree["a"]), device_of(tree["b"])) == (FIRST, SECOND)
 
     @needs("model")
-    def test_a_forbidden_move_of_a_model_leaves_it(self, backend: str, native: Native) -> None:
-        model = to_device(at_home(native.model), FIRST)
+    def test_a_forbidden_move_of_a_model_leaves_it(self, backend: str, model: Any) -> None:
+        model = to_device(model, FIRST)
         with transfer_guard("forbid"), pytest.raises(TransferError):
             to_device(model, SECOND)
         assert device_of(model) == FIRST
