@@ -32,9 +32,11 @@ _hook: Any = None  # the excepthook that was there before
 @contextmanager
 def joining(info: ProcessInfo) -> Generator[None, None, None]:
     """While the processes meet: an error ends this one as it would later."""
-    global _broken, _info
-    _install()
+    global _broken, _info, _hook
     _info = info
+    if _hook is None:
+        _hook, sys.excepthook = sys.excepthook, _on_exception
+        atexit.register(_at_exit)
     try:
         yield
     except BaseException:
@@ -67,13 +69,6 @@ def abort(error: BaseException) -> None:
         _membership.raised(error)
 
 
-def _install() -> None:
-    global _hook
-    if _hook is None:
-        _hook, sys.excepthook = sys.excepthook, _on_exception
-        atexit.register(_at_exit)
-
-
 def _on_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     global _exit_status
     try:
@@ -82,11 +77,10 @@ def _on_exception(kind: type[BaseException], error: BaseException, trace: Traceb
         abort(error)
     if not _broken:
         return
+    _exit_status = 130 if isinstance(error, KeyboardInterrupt) else 1
     own = (_info.rank,) if isinstance(error, DistributedTimeoutError) else (_info.rank, None)
     if isinstance(error, DistributedError) and error.rank not in own:  # because of another rank, or of the network
         _exit_status = PEER_FAILED
-    else:
-        _exit_status = 130 if isinstance(error, KeyboardInterrupt) else 1
     if not (sys.flags.interactive or hasattr(sys, "ps1")):  # else the process goes on
         with suppress(RuntimeError):  # no more threads
             threading.Thread(target=_end_late, daemon=True).start()

@@ -40,7 +40,6 @@ class Position(NamedTuple):
 
 
 def position_of(rank: int, job: Job) -> Position:
-    """The position of that rank."""
     host = job.hosts[rank]
     order = [job.hosts.index(each) for each in dict.fromkeys(job.hosts)]  # the leaders
     index = order.index(job.hosts.index(host))
@@ -120,8 +119,6 @@ class BarrierSetup:
 
 
 class Barrier:
-    """Where one process waits until all may enter a collective."""
-
     def __init__(self, channel: Channel, info: ProcessInfo, job: Job, entered: Callable[[str], None] | None) -> None:
         self.channel, self._info, self._job, self._have_entered = channel, info, job, entered
         self._node: Follower | Leader | None = None  # None where the coordinator lets all in

@@ -106,11 +106,9 @@ class Membership:
             raise self.failure
 
     def raised(self, error: BaseException) -> None:
-        """Tell the others that this process has raised an error, and fails."""
         self._tell(raised=f"{type(error).__name__}: {error}"[:2000])
 
     def left(self) -> None:
-        """Tell the others that this process ends without having shut down."""
         self._tell(left=True)
 
     def _tell(self, **message: Any) -> None:

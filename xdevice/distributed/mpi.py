@@ -86,7 +86,6 @@ class Engine:
         return np.array(owner_of(vector).storage.to_bits(vector))  # its own, to be overwritten
 
     def _tensor(self, array: Array, like: Any) -> Any:
-        """A tensor like that one, with these bytes."""
         if _in_numpy(like):
             return make(owner_of(like), "tensor", like.dtype, device_of(like), array.view(dtype_name(like.dtype)))
         return owner_of(like).storage.from_bits(array, tuple(like.shape), like.dtype, device_of(like))

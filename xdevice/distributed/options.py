@@ -18,13 +18,8 @@ from xdevice.distributed.rendezvous.authentication import checked
 from xdevice.errors import ArgumentError, ArgumentTypeError, DistributedError
 from xdevice.kit.loopback import is_loopback
 
-TRUST = "XDEVICE_TRUST_NETWORK"
-"""The environment variable that lets engines listen where any process can connect to them."""
-
-TIMEOUT = 120.0
-"""Seconds to wait for the others by default."""
-
-ENGINES = ("native", "mpi")
+TRUST = "XDEVICE_TRUST_NETWORK"  # the variable that lets engines listen where any process can connect to them
+TIMEOUT = 120.0  # seconds to wait for the others by default
 
 
 @dataclass(frozen=True)
@@ -43,30 +38,27 @@ class InitOptions:
     trust_network: bool | None = None
 
     def engine_name(self) -> str:
-        """The engine that is asked for; ``XDEVICE_ENGINE``, else the framework's own."""
         name = self.engine or os.environ.get("XDEVICE_ENGINE") or "native"
-        if name not in ENGINES:
+        if name not in ("native", "mpi"):
             raise ArgumentError(f"{name!r} is not an engine; use 'native', the framework's own, or 'mpi'")
         return name
 
     def seconds(self) -> float:
-        """The timeout in seconds; ``XDEVICE_TIMEOUT``, else `TIMEOUT`."""
         return _seconds_of(os.environ.get("XDEVICE_TIMEOUT") or TIMEOUT if self.timeout is None else self.timeout)
 
     def start_seconds(self) -> float:
-        """The seconds in which all processes have to join."""
         return self.seconds() if self.start is None else _seconds_of(self.start)
 
     def trusts_network(self) -> bool:
-        """Whether the engine may listen where any process can connect to it; `TRUST`, else not."""
         if self.trust_network is not None:
             if not isinstance(self.trust_network, bool):
                 raise ArgumentTypeError(f"trust_network={self.trust_network!r} is not a boolean; give True or False")
             return self.trust_network
         text = os.environ.get(TRUST, "")
         if text not in ("", "0", "1"):
-            hint = "set it to 1 if only your processes can reach the hosts"
-            raise ArgumentError(f"{TRUST}={text!r} is not 0 or 1; {hint}")
+            raise ArgumentError(
+                f"{TRUST}={text!r} is not 0 or 1; set it to 1 if only your processes can reach the hosts"
+            )
         return text == "1"
 
     def process_info(self, env: Mapping[str, str] = os.environ) -> ProcessInfo:
@@ -75,11 +67,9 @@ class InitOptions:
         given = [name for name in names if getattr(self, name) is not None]
         if not given:
             return process_info_in(env)
-        missing = [name for name in names[:3] if name not in given]
+        missing = " and ".join(name for name in names[:3] if name not in given)
         if missing:
-            raise ArgumentError(
-                f"init() was given {', '.join(given)} without {' and '.join(missing)}; give all three, or none"
-            )
+            raise ArgumentError(f"init() was given {', '.join(given)} without {missing}; give all three, or none")
         size = _whole("world_size", self.world_size, 1, None)
         rank = _whole("rank", self.rank, 0, size)
         host, port = _host_and_port(self.address, size)
@@ -123,8 +113,8 @@ def _host_and_port(address: Any, size: int) -> tuple[str, int]:
     if not (colon and host and port.isascii() and port.isdigit()):
         raise ArgumentError(f"address={address!r} is not a host and a port; give rank 0's, as in '10.0.0.1:29400'")
     if not has_room(int(port), size):
-        needed = block_size(size)
-        raise ArgumentError(f"address={address!r} leaves no room for the job's {needed} ports; give a lower port")
+        needed = f"{block_size(size)} ports"
+        raise ArgumentError(f"address={address!r} leaves no room for the job's {needed}; give a lower port")
     return (LOCALHOST if host == "localhost" else host), int(port)
 
 

@@ -45,7 +45,6 @@ def block(port: int, world_size: int) -> str:
 
 
 def has_room(port: int, world_size: int) -> bool:
-    """Whether a job's block of ports can begin there."""
     return 0 < port <= 65_536 - block_size(world_size)
 
 

@@ -29,8 +29,6 @@ MAX_PROCESSES = 2048  # of a host: their records and bytes fit into the 64 KiB o
 
 
 class Pipes:
-    """One process's descriptors of its host's pipes."""
-
     def __init__(self, descriptors: list[int], owned: list[int]) -> None:
         self.requests, *self._answers = descriptors
         self._owned = owned
@@ -65,7 +63,6 @@ class Pipes:
         return cls(owned, owned)
 
     def answers(self, number: int) -> int:
-        """The descriptor of the pipe with the answers to the collective of this number."""
         return self._answers[number % 2]
 
     def close(self) -> None:

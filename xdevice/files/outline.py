@@ -4,15 +4,14 @@ Loading returns exactly what was saved: a container, key or leaf that JSON canno
 """
 
 from collections import OrderedDict
+from itertools import chain, count
 from typing import Any
 
 from xdevice.errors import ArgumentTypeError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import owned_by
 
-VERSION = 1
-"""The version of this format. A file with a higher one was written by a later xdevice."""
-
+VERSION = 1  # of this format; a file with a higher one was written by a later xdevice
 _PLAIN = (type(None), bool, int, float, str)
 _CONTAINERS: dict[str, Any] = {"dict": dict, "OrderedDict": OrderedDict, "list": list, "tuple": tuple}
 
@@ -66,12 +65,9 @@ class Outline:
 
     def _unused(self, path: str) -> str:
         """The path, numbered if it is taken: keys may contain dots."""
-        name = wanted = path.encode("utf-8", "backslashreplace").decode()
-        number = 1
-        while name in self.tensors or name == "__metadata__":
-            number += 1
-            name = f"{wanted}#{number}"
-        return name
+        wanted = path.encode("utf-8", "backslashreplace").decode()
+        names = chain([wanted], (f"{wanted}#{number}" for number in count(2)))
+        return next(name for name in names if name not in self.tensors and name != "__metadata__")
 
 
 def rebuilt(words: Any, tensors: dict[str, Any]) -> Any:
@@ -80,24 +76,24 @@ def rebuilt(words: Any, tensors: dict[str, Any]) -> Any:
         version = words.get("version") if isinstance(words, dict) else None
         raise ValueError(f"version {version!r} of the structure, where this xdevice knows {VERSION}")
     left = set(tensors)
-    tree = _built(words["tree"], tensors, left)
+
+    def built(node: Any) -> Any:
+        kind, contents = node
+        if kind == "tensor":
+            left.discard(contents)
+            return tensors[contents]
+        if kind == "plain" and type(contents) in _PLAIN:
+            return contents
+        if kind in ("list", "tuple"):
+            return _CONTAINERS[kind](map(built, contents))
+        if kind in ("dict", "OrderedDict"):
+            return _CONTAINERS[kind]((key, built(child)) for key, child in contents)
+        raise ValueError(f"no {shortened(kind)} is known")
+
+    tree = built(words["tree"])
     if left:
         raise ValueError(f"{min(left)!r} is not in the structure")
     return tree
-
-
-def _built(node: Any, tensors: dict[str, Any], left: set[str]) -> Any:
-    kind, contents = node
-    if kind == "tensor":
-        left.discard(contents)
-        return tensors[contents]
-    if kind == "plain" and type(contents) in _PLAIN:
-        return contents
-    if kind in ("list", "tuple"):
-        return _CONTAINERS[kind](_built(child, tensors, left) for child in contents)
-    if kind in ("dict", "OrderedDict"):
-        return _CONTAINERS[kind]((key, _built(child, tensors, left)) for key, child in contents)
-    raise ValueError(f"no {shortened(kind)} is known")
 
 
 def _instead(node: Any, is_model: bool) -> str:

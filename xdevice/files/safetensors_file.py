@@ -5,8 +5,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import suppress
 from io import BufferedReader
 from types import ModuleType
 from typing import Any
@@ -34,16 +33,13 @@ from xdevice.tensors.trees.tree import at_path
 
 Array = np.ndarray[Any, Any]
 
-OURS = "xdevice"
-"""The key of the structure in the metadata."""
-
+OURS = "xdevice"  # the key of the structure in the metadata
 _PAIRS = """
 BF16=bfloat16 BOOL=bool C64=complex64 F16=float16 F32=float32 F64=float64 F8_E4M3=float8_e4m3fn
 F8_E4M3FNUZ=float8_e4m3fnuz F8_E5M2=float8_e5m2 F8_E5M2FNUZ=float8_e5m2fnuz F8_E8M0=float8_e8m0fnu
 I8=int8 I16=int16 I32=int32 I64=int64 U8=uint8 U16=uint16 U32=uint32 U64=uint64
 """
-DTYPES = {word: name for word, _, name in (pair.partition("=") for pair in _PAIRS.split())}
-"""The NumPy name of each of the format's dtypes."""
+DTYPES = {word: name for word, _, name in (pair.partition("=") for pair in _PAIRS.split())}  # the NumPy names
 
 
 def library() -> ModuleType:
@@ -64,62 +60,62 @@ def library() -> ModuleType:
     return safetensors
 
 
-def opened(path: str) -> BufferedReader:
-    """The file, open for reading. A pipe or a device is refused: opening or reading one may never return."""
+def read(path: str, owner: Backend, where: Device) -> Any:
+    """The tree in the file, its tensors on that device; the dtypes of all are checked before the first is read."""
     mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # the system's own error for a folder is clear
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening or reading one may never return
         raise OSError(errno.EINVAL, "cannot be read: it is a device or a pipe; give a file", path)
-    return open(path, "rb")
+    with open(path, "rb") as file:
+        sized = f"{path!r} ({os.fstat(file.fileno()).st_size} bytes)"
+        try:
+            reader = _Reader(file, path, sized, owner)
+            dtypes = {name: reader.dtype(name) for name in reader.entries}
+            tensors = {name: reader.tensor(name, dtypes[name], where) for name in reader.entries}
+        except Exception as error:  # of NumPy, the frameworks or the system
+            if not is_out_of_memory(error):
+                raise
+            raise OutOfMemoryError(
+                f"{sized} does not fit in memory ({error}); load it on a machine or a device with more"
+            ) from error
+    return tensors if reader.words is None else _structured(reader.words, tensors, path)
 
 
-@contextmanager
-def out_of_memory(file: BufferedReader, path: str) -> Generator[None, None, None]:
-    """Turn the errors of NumPy, the frameworks and the system for too little memory into `OutOfMemoryError`."""
-    try:
-        yield
-    except Exception as error:
-        if not is_out_of_memory(error):
-            raise
-        size = os.fstat(file.fileno()).st_size
-        raise OutOfMemoryError(
-            f"{path!r} ({size} bytes) does not fit in memory ({error}); load it on a machine or a device with more"
-        ) from error
-
-
-class Reader:
+class _Reader:
     """An open file; its header lists the tensors in it."""
 
-    def __init__(self, file: BufferedReader, path: str) -> None:
+    def __init__(self, file: BufferedReader, path: str, sized: str, owner: Backend) -> None:
         safetensors = library()
-        self._file, self._path = file, path
+        self._file, self._path, self._owner = file, path, owner
         try:
             with safetensors.safe_open(path, "np"):
                 pass  # it checks the header and that the tensors cover the file, and reads none of them
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         except (safetensors.SafetensorError, OSError, ValueError) as error:
-            size = os.fstat(file.fileno()).st_size
             raise FileFormatError(
-                f"{path!r} ({size} bytes) is not a complete safetensors file ({error}); "
-                "write it again with xdevice.save"
+                f"{sized} is not a complete safetensors file ({error}); write it again with xdevice.save"
             ) from error
         self._start = file.tell()
         self.words: str | None = (header.pop("__metadata__", None) or {}).get(OURS)
         self.entries: dict[str, dict[str, Any]] = header
 
-    def dtype(self, name: str, owner: Backend) -> Any:
+    def dtype(self, name: str) -> Any:
         word = self.entries[name]["dtype"]
         dtype = DTYPES.get(word)
-        native = None if dtype is None else owner.creation.dtype(dtype)
+        native = None if dtype is None else self._owner.creation.dtype(dtype)
         if native is None:
             raise NotSupportedError(
-                f"{name!r} in {self._path!r} is of {dtype or word}, which {owner} does not have; load it under another "
-                "framework, or convert it there first"
+                f"{name!r} in {self._path!r} is of {dtype or word}, which {self._owner} does not have; load it under "
+                "another framework, or convert it there first"
             )
         return native
 
-    def tensor(self, name: str, owner: Backend, native: Any, where: Device) -> Any:
-        dtype, shape = DTYPES[self.entries[name]["dtype"]], tuple(self.entries[name]["shape"])
-        bits = self._bits(*self.entries[name]["data_offsets"])
+    def tensor(self, name: str, native: Any, where: Device) -> Any:
+        entry, owner = self.entries[name], self._owner
+        dtype, shape, (first, end) = DTYPES[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"]
+        bits: Array = np.empty(end - first, np.uint8)
+        self._file.seek(self._start + first)
+        if self._file.readinto(bits.data) < bits.size:
+            raise FileFormatError(f"{self._path!r} was cut off while it was read; load it when it is whole again")
         stand_in = f"u{1 + ('16' in dtype)}" if dtype.startswith(NOT_NUMPYS) else dtype
         try:
             numbers = bits.view(np.dtype(stand_in).newbyteorder("<")).reshape(shape)
@@ -130,15 +126,8 @@ class Reader:
             raise NotSupportedError(f"{name!r} in {self._path!r} is of {dtype} and {list(shape)}: {why}") from error
         return check_arrival(owner.storage.from_bits(bits, shape, native, where), owner, where)
 
-    def _bits(self, first: int, end: int) -> Array:
-        bits: Array = np.empty(end - first, np.uint8)
-        self._file.seek(self._start + first)
-        if self._file.readinto(bits.data) < bits.size:
-            raise FileFormatError(f"{self._path!r} was cut off while it was read; load it when it is whole again")
-        return bits
 
-
-def structured(words: str, tensors: dict[str, Any], path: str) -> Any:
+def _structured(words: str, tensors: dict[str, Any], path: str) -> Any:
     """The tree of these tensors; `FileFormatError` if the structure in the metadata does not fit them."""
     try:
         return rebuilt(json.loads(words), tensors)
@@ -150,17 +139,21 @@ def structured(words: str, tensors: dict[str, Any], path: str) -> Any:
 
 
 def write(tree: Any, path: str) -> None:
-    """Write the tree's tensors, and in the metadata its outline."""
     safetensors = library()
     target = _target(path)
-    outline = Outline(tree)
-    values = {name: _named(name, owner, tensor) for name, (owner, tensor) in outline.tensors.items()}
-    specs = {
-        name: safetensors.TensorSpec(
-            dtype=dtype, shape=shape, data_ptr=array.ctypes.data if array.size else 0, data_len=array.nbytes
+    outline, arrays, specs = Outline(tree), list[Array](), dict[str, Any]()
+    for name, (owner, tensor) in outline.tensors.items():
+        try:
+            dtype, array = _on_host(owner, tensor, name)
+        except XDeviceError as error:
+            raise error if repr(name) in str(error) else at_path(error, name) from error.__cause__
+        arrays.append(array)  # of which the library is told the address
+        specs[name] = safetensors.TensorSpec(
+            dtype=dtype,
+            shape=list(tensor.shape),
+            data_ptr=array.ctypes.data if array.size else 0,
+            data_len=array.nbytes,
         )
-        for name, (dtype, shape, array) in values.items()
-    }
     # a name of its own: two threads may save at the same time
     beside = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.part")
     try:
@@ -177,10 +170,8 @@ def write(tree: Any, path: str) -> None:
     finally:
         if os.path.exists(beside):
             os.unlink(beside)
-    try:
+    with suppress(OSError):  # not every system opens folders
         _flush(os.path.dirname(target), os.O_RDONLY)  # the new name lasts through a crash, too
-    except OSError:
-        pass  # not every system opens folders
 
 
 def _flush(path: str, flags: int) -> None:
@@ -211,19 +202,10 @@ def _unwritable(error: Exception, path: str) -> OSError:
     return OSError(number, f"cannot be written ({why}); nothing has changed there", path)
 
 
-def _named(name: str, owner: Backend, tensor: Any) -> tuple[str, list[int], Array]:
-    try:
-        return _on_host(owner, tensor, name)
-    except XDeviceError as error:
-        raise error if repr(name) in str(error) else at_path(error, name) from error.__cause__
-
-
-def _on_host(owner: Backend, tensor: Any, name: str) -> tuple[str, list[int], Array]:
-    """The dtype's name, the shape, and the values in the host's memory."""
-    try:
+def _on_host(owner: Backend, tensor: Any, name: str) -> tuple[str, Array]:
+    """The dtype's name, and the values in the host's memory."""
+    with suppress(MixedDeviceError):  # they can be gathered
         owner.placement.device_of(tensor)  # raises where there are no values
-    except MixedDeviceError:
-        pass  # they can be gathered
     if owner.open("collectives").has("kind"):
         owner.collectives.kind(tensor)  # raises for one that is not a plain array, and would be saved as another
     dtype = dtype_name(tensor.dtype).removesuffix("_")  # bool_ under NumPy 1
@@ -233,4 +215,4 @@ def _on_host(owner: Backend, tensor: Any, name: str) -> tuple[str, list[int], Ar
     if dtype not in DTYPES.values():
         raise NotSupportedError(f"{name!r} is of {dtype}, which safetensors does not have; convert it first")
     array = owner.storage.to_bits(tensor) if dtype.startswith(NOT_NUMPYS) else owner.exchange.to_numpy(tensor)
-    return dtype, list(tensor.shape), np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+    return dtype, np.asarray(array, array.dtype.newbyteorder("<"), order="C")

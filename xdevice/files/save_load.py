@@ -98,14 +98,9 @@ def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Any:
     owner, name = backend(), _spelled(path)
     where = device_of(creation.zeros(())) if device is None else as_device(device)
     require(owner, where)
-    from xdevice.files.safetensors_file import Reader, opened, out_of_memory, structured
+    from xdevice.files.safetensors_file import read
 
-    with opened(name) as file, out_of_memory(file, name):
-        reader = Reader(file, name)
-        # all of them before the first is read: the error may save minutes
-        dtypes = {key: reader.dtype(key, owner) for key in reader.entries}
-        tensors = {key: reader.tensor(key, owner, dtypes[key], where) for key in reader.entries}
-    return tensors if reader.words is None else structured(reader.words, tensors, name)
+    return read(name, owner, where)
 
 
 def _spelled(path: Any) -> str:

@@ -45,7 +45,6 @@ _AT_ONCE = 64  # connections accepted before the processes of the job have their
 
 
 def new_token() -> str:
-    """A token that cannot be guessed: 256 random bits."""
     return secrets.token_hex(32)
 
 

@@ -65,7 +65,6 @@ class Coordinator(threading.Thread):
             self._check_deadlines()
 
     def _is_over(self) -> bool:
-        """All processes have closed their channels, and none is expected."""
         met_or_failed = self.complete or self.failure is not None
         return met_or_failed and not self._owners and not self._expects_more()
 
@@ -150,7 +149,6 @@ class Coordinator(threading.Thread):
         return peer
 
     def _begin(self) -> None:
-        """All have joined: stop listening."""
         self.complete, self.deadline = True, None
         self._acceptor.stop()
         for channel in list(self._unknown):
@@ -164,8 +162,7 @@ class Coordinator(threading.Thread):
             peer.channels["barrier"].send(**self.failure)
             return
         if "passed" in message:
-            if type(message["passed"]) is int:
-                self._have_passed(message["passed"])
+            self._have_passed(message["passed"])
             return
         request = Request.read(message)
         if 0 < request.number <= self._passed:
@@ -180,9 +177,9 @@ class Coordinator(threading.Thread):
             self.deadline = self.asked = None
             self._let_in(self.peers[0].request or request)
 
-    def _have_passed(self, number: int) -> None:
+    def _have_passed(self, number: Any) -> None:
         """All processes have passed the tree barrier of this number."""
-        self._passed = max(number, self._passed)
+        self._passed = max(number if type(number) is int else 0, self._passed)
         for peer in self.peers.values():
             if peer.request is not None and 0 < peer.request.number <= self._passed:
                 peer.request = None

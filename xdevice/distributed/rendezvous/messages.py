@@ -22,8 +22,6 @@ _AT_ONCE = 1 << 16  # bytes that are read
 
 
 class Channel:
-    """A connection that carries dicts, each as one line of JSON."""
-
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self.is_barrier = False  # at rank 0, once the process at the other end has said so

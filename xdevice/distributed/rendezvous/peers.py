@@ -28,16 +28,15 @@ class Peer:
 
     def answer(self, message: dict[str, Any]) -> None:
         """Take in where the process says that it is."""
-        self.where = str(message["where"])
+        self.where, self.engine = str(message["where"]), None
         match message.get("engine"):
             case [float(so_far), float(left)] if abs(so_far) < 1e9 and abs(left) < 1e9:
                 self.engine = so_far, left
             case _:
-                self.engine = None
+                pass
 
     @property
     def is_late(self) -> bool:
-        """Whether it has neither come to the collective nor left the job."""
         return self.request is None and not self.done
 
     def __str__(self) -> str:
@@ -70,10 +69,9 @@ def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> 
     late = [peer for peer in peers if peer.is_late]
     silent = [peer for peer in late if peer.where is None]
     elsewhere = [peer for peer in late if peer.engine is None]
+    before = f"the processes waited {timeout:g} s inside {last}"
     if waiting:
         before = f"{ranks([peer.rank for peer, _ in waiting])} waited {timeout:g} s in {waiting[0][1]}"
-    else:
-        before = f"the processes waited {timeout:g} s inside {last}"
     if silent:
         why = f"{silent[0]} does not answer: it is stopped, or its host is, {after(last, entered)}"
         return f"{before}; {why}", silent[0].rank
@@ -111,6 +109,6 @@ def after(last: str, entered: int) -> str:
 def ranks(numbers: Sequence[int]) -> str:
     """The ranks as text: ``ranks 1, 2``; an empty string for none."""
     if len(numbers) > 8:
-        return f"ranks {', '.join(map(str, numbers[:7]))} and {len(numbers) - 7} more"
+        return f"{ranks(numbers[:7])} and {len(numbers) - 7} more"
     text = ", ".join(map(str, numbers))
     return text and f"{'rank' if len(numbers) == 1 else 'ranks'} {text}"

@@ -4,14 +4,14 @@ import errno
 import random
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 
 from xdevice.distributed.process_info import FIRST_PORT
 from xdevice.errors import DistributedError
 
-LOWEST = 10_000
-"""Lower ports are those of well-known services."""
-
-_EPHEMERAL = (32_768, 60_999)  # Linux's own choice; other systems' begins higher
+LOWEST = 10_000  # lower ports are those of well-known services
+_EPHEMERAL = "32768 60999"  # Linux's own choice; other systems' begins higher
 _ATTEMPTS = 200
 _CELL = 16  # ports; a block begins at a multiple of it
 _reserved: list[socket.socket] = []  # until this process ends
@@ -54,7 +54,6 @@ def _reserve(cells: Iterable[int]) -> bool:
 
 
 def first_taken(ports: Iterable[int]) -> int | None:
-    """The first of these ports that is taken on this host."""
     for port in ports:
         try:
             listening("", port).close()
@@ -65,7 +64,11 @@ def first_taken(ports: Iterable[int]) -> int | None:
 
 def _room(count: int) -> tuple[int, int]:
     """The least and the greatest first port; any, if those given at random leave no room."""
-    low, high = _ephemeral()
+    try:  # the ports that this system gives to connections at random
+        text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii")
+    except OSError:
+        text = _EPHEMERAL
+    low, high = map(int, text.split())
     for end in (min(low, FIRST_PORT), low):
         if end - count > LOWEST:
             return LOWEST, end - count
@@ -74,33 +77,17 @@ def _room(count: int) -> tuple[int, int]:
     return LOWEST, 65_536 - count
 
 
-def _ephemeral() -> tuple[int, int]:
-    """The ports that this system gives to connections at random."""
-    try:
-        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
-            low, high = map(int, file.read().split())
-            return low, high
-    except (OSError, ValueError):
-        return _EPHEMERAL
-
-
 def interface_with(address: str) -> str | None:
     """The name of the network interface that has the IPv4 address; ``None`` where the system does not tell."""
-    try:
+    with suppress(ImportError, OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         import fcntl  # not on Windows
 
         wanted = socket.inet_aton(socket.gethostbyname(address))
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-            for _, name in socket.if_nameindex():
-                try:
-                    # the kernel's struct ifreq: 16 bytes of name, then the address from byte 20
-                    found = fcntl.ioctl(any_socket, _SIOCGIFADDR, name.encode().ljust(40, b"\0"))[20:24]
-                except OSError:
-                    continue  # it has none
-                if found == wanted:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # it has no address
+                # the kernel's struct ifreq: 16 bytes of name, then the address from byte 20
+                if fcntl.ioctl(any_socket, _SIOCGIFADDR, name.encode().ljust(40, b"\0"))[20:24] == wanted:
                     return name
-    except (ImportError, OSError):
-        pass
     return None
 
 
