@@ -1,6 +1,6 @@
 """The private names of TensorFlow that this adapter replaces or reads: see ``names.txt``."""
 
-from functools import partial
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -16,4 +16,22 @@ _lists = private_names.listed(__file__)
 VIRTUAL, STAND_IN = _lists["VIRTUAL"], _lists["STAND_IN"]
 NAMES = [*dict.fromkeys((*VIRTUAL, *STAND_IN, *_lists["OTHERS"]))]
 
-in_place_of = partial(private_names.in_place_of, NAMES)
+
+class Instead:
+    """Functions that are to take the places of TensorFlow's own, which they are given before the arguments."""
+
+    def __init__(self) -> None:
+        self._functions: list[tuple[str, Callable[..., Any]]] = []
+
+    def __call__(self, *paths: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate one of them."""
+
+        def keep(function: Callable[..., Any]) -> Callable[..., Any]:
+            self._functions += [(path, function) for path in paths]
+            return function
+
+        return keep
+
+    def put(self) -> None:
+        for path, function in self._functions:
+            private_names.in_place_of(NAMES, path)(function)

@@ -9,11 +9,13 @@ import tensorflow as tf
 
 from xdevice.backends.tensorflow import private_names
 from xdevice.backends.tensorflow.hardware import is_running, named, virtual
-from xdevice.backends.tensorflow.private_names import in_place_of
+from xdevice.backends.tensorflow.private_names import Instead
 from xdevice.device import Device, spell
 from xdevice.errors import VirtualDeviceError
 from xdevice.kit.private_names import check
 from xdevice.kit.virtual_request import refuse_memory_limit
+
+_always, _not_standing_in = Instead(), Instead()
 
 
 def recipe() -> None:
@@ -40,40 +42,36 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     for word in {physical.device_type for physical in real}:
         tf.config.set_visible_devices([], word)
     virtual.number, virtual.stand_in = n, stand_in
-    _feed_control_flow()
+    _always.put()
     if stand_in:
         from xdevice.backends.tensorflow.virtual import stand_in as gpus_of_tf  # it replaces parts of TensorFlow
 
         gpus_of_tf.start(n)
         return
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(n + 1)])
-    _leave_out_the_cpu()
+    _not_standing_in.put()
     homes = "/", "/device:", "/job:localhost/replica:0/task:0/device:"
     for i in range(n):  # what TensorFlow, and only TensorFlow, calls this CPU
         spell(Device("gpu", i), [f"{home}{word}:{i + 1}" for home in homes for word in ("CPU", "cpu")])
 
 
-def _feed_control_flow() -> None:
+@_always("tensorflow.python.framework.func_graph:FuncGraph.capture_call_time_value")
+def _capture_in_function(capture: Any, self: Any, closure: Any, spec: Any, *args: Any, **kwargs: Any) -> Any:
     """Let a branch of a graph have what is known only when its function is called, such as a collective's key.
 
     TensorFlow 2.21 puts it in the branch, where nothing feeds it: "You must feed a value for placeholder" ends custom
     loops that make weights or an optimizer's slots in the first call under a `MirroredStrategy`.
     """
-
-    @in_place_of("tensorflow.python.framework.func_graph:FuncGraph.capture_call_time_value")
-    def capture_in_function(capture: Any, self: Any, closure: Any, spec: Any, *args: Any, **kwargs: Any) -> Any:
-        while getattr(self, "is_control_flow_graph", False):
-            self = self.outer_graph
-        with self.as_default():
-            return capture(self, closure, spec, *args, **kwargs)
+    while getattr(self, "is_control_flow_graph", False):
+        self = self.outer_graph
+    with self.as_default():
+        return capture(self, closure, spec, *args, **kwargs)
 
 
-def _leave_out_the_cpu() -> None:
+@_not_standing_in("tensorflow.python.distribute.mirrored_strategy:all_local_devices")
+def _all_local_devices(every: Any, num_gpus: int | None = None) -> list[Any]:
     """Let a `MirroredStrategy` that is given no devices take the virtual GPUs, as it would take real ones."""
-
-    @in_place_of("tensorflow.python.distribute.mirrored_strategy:all_local_devices")
-    def all_local_devices(every: Any, num_gpus: int | None = None) -> list[Any]:
-        return [device for device in every() if named(device.name).kind == "gpu"][:num_gpus]
+    return [device for device in every() if named(device.name).kind == "gpu"][:num_gpus]
 
 
 def _cpu(n: int) -> tf.config.PhysicalDevice:

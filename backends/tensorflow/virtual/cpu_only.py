@@ -1,4 +1,7 @@
-"""Operations, and dtypes of others, that have a kernel for the CPU and none for GPUs.
+"""Operations, and dtypes of others, that have a kernel for the CPU and none for GPUs: text, images, sets, and others.
+
+They are placed as TensorFlow places them: on the CPU, or refused without soft placement. An eager operation is looked
+at where it is run, one of a graph where it is made. What is text is on the CPU, whatever made it.
 
 ``cpu_only.txt`` is from ``kernels.get_all_registered_kernels()`` of TensorFlow's wheel with CUDA, 2.21.0 for Linux, by
 ``tests/virtual/tensorflow/kernels.py``. A line is an operation, and where only some dtypes are missing, the attribute
@@ -11,13 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import op_def_registry
+from tensorflow.python.framework import errors, op_def_registry
 
-_LINES = [line.split() for line in Path(__file__).with_name("cpu_only.txt").read_text().splitlines()]
-_DTYPES: dict[str, dict[str, frozenset[tf.DType]]] = {line[0]: {} for line in _LINES}
-for _operation, *_of in _LINES:
-    if _of:
-        _DTYPES[_operation][_of[0]] = frozenset(map(tf.as_dtype, _of[1:]))
+from xdevice.backends.tensorflow.private_names import Instead, context, ops
+
+_DTYPES: dict[str, dict[str, frozenset[tf.DType]]] = {}
+for _line in Path(__file__).with_name("cpu_only.txt").read_text().splitlines():
+    _operation, *_of = _line.split()
+    _DTYPES.setdefault(_operation, {}).update({_of[0]: frozenset(map(tf.as_dtype, _of[1:]))} if _of else {})
+
+_HOST = "CPU:0"
+_instead = Instead()
+
+
+def start() -> None:
+    """Place them."""
+    _instead.put()
+    ops.EagerTensor.device = _device_of_text(ops.EagerTensor.device)
 
 
 def is_lacking(operation: str, arguments: Sequence[Any]) -> bool:
@@ -35,7 +48,7 @@ def is_lacking(operation: str, arguments: Sequence[Any]) -> bool:
     return False
 
 
-def is_lacking_for(operation: str, attribute: Callable[[str], Any]) -> bool:
+def _is_lacking_for(operation: str, attribute: Callable[[str], Any]) -> bool:
     """Whether GPUs lack the operation for its attributes, which are all known."""
     dtypes = _DTYPES.get(operation)
     return dtypes is not None and (not dtypes or any(tf.as_dtype(attribute(name)) in dtypes[name] for name in dtypes))
@@ -62,3 +75,74 @@ def _dtype(values: Iterable[Any], depth: int) -> Any:
             return tf.as_dtype(dtype)
         plain.append(value)
     return tf.convert_to_tensor(plain[0]).dtype if plain and not depth else None
+
+
+@_instead("tensorflow.python.pywrap_tfe:TFE_Py_FastPathExecute")
+def _eager(run: Callable[..., Any], running: Any, operation: str, name: Any, *args: Any) -> Any:
+    if running.device_spec.device_type == "CPU" or not is_lacking(operation, args):
+        return run(running, operation, name, *args)
+    _refuse(operation)
+    with context.device(_HOST):
+        return run(running, operation, name, *args)
+
+
+@_instead("tensorflow.python.pywrap_tfe:TFE_Py_Execute", "tensorflow.python.pywrap_tfe:TFE_Py_ExecuteCancelable")
+def _from_tensors(  # noqa: PLR0913, PLR0917  (TensorFlow's signature)
+    run: Callable[..., Any], running: Any, device: Any, operation: Any, inputs: Any, attributes: Any, *rest: Any
+) -> Any:
+    """The long way, for arguments that were made tensors; all attributes are given."""
+    name = operation if isinstance(operation, str) else operation.decode()
+    given = dict(zip(attributes[::2], attributes[1::2], strict=True)) if attributes else {}
+    if context.context().device_spec.device_type != "CPU" and _is_lacking_for(name, given.__getitem__):
+        _refuse(name)
+        device = f"/device:{_HOST}"
+    return run(running, device, operation, inputs, attributes, *rest)
+
+
+@_instead("tensorflow.python.framework.ops:Graph._create_op_helper")
+def _in_graph(create: Callable[..., Any], self: Any, operation: Any, compute_device: bool = True) -> None:
+    create(self, operation, compute_device)
+    where = operation.device
+    if not compute_device or f"/device:{_HOST}" in where or not _is_lacking_for(operation.type, operation.get_attr):
+        return
+    if "GPU" in where and not is_soft(context.context()):
+        said = (
+            f"Cannot assign a device for operation {operation.name}: Could not satisfy explicit device specification "
+            f"'{where}' because no supported kernel for GPU devices is available."
+        )
+        raise errors.InvalidArgumentError(operation.node_def, operation, said)
+    spec = tf.DeviceSpec.from_string(where).replace(device_type="CPU", device_index=0)
+    operation._set_device(spec.to_string())
+
+
+def is_soft(running: Any) -> bool:
+    """Whether placement is soft; while a function is traced, TensorFlow itself answers otherwise."""
+    return running._soft_device_placement is not False
+
+
+def _refuse(operation: str) -> None:
+    """Raise TensorFlow's error for an eager operation that was asked to run on a GPU, without soft placement."""
+    running = context.context()
+    device = _full(running.device_spec.to_string())
+    if "GPU" in device and not is_soft(running):
+        listed = ", ".join(_full(each.name) for each in running.list_logical_devices())
+        said = (
+            f"Could not satisfy device specification '{device}'. enable_soft_placement=0. Supported device types "
+            f"[CPU]. All available devices [{listed}]. [Op:{operation}]"
+        )
+        raise errors.InvalidArgumentError(None, None, said)
+
+
+def _full(device: str) -> str:
+    return device if "/job:" in device else f"/job:localhost/replica:0/task:0{device}"
+
+
+def _device_of_text(shown: property) -> property:
+    """A property that says CPU 0 for text."""
+    name: Any = shown.fget
+
+    def device(self: Any) -> Any:
+        where = name(self)
+        return where if self.dtype != tf.string else where.rpartition("device:")[0] + f"device:{_HOST}"
+
+    return property(device)

@@ -1,0 +1,175 @@
+"""TensorFlow's interfaces beside its eager context, while virtual GPUs stand in.
+
+`tf.test`, ``device_lib`` and the build answer for the GPUs. Their memory is that of the tensors and variables that
+Python's collector knows; what operations use meanwhile is not in it, and the peak is the most that has been seen when
+asked. Sessions of TensorFlow 1 and servers of a cluster are given as many logical CPUs as the context has. DTensor's
+meshes of GPUs are made of the CPUs that stand for them, so their ``device_type()`` is ``CPU``.
+
+DLPack's capsule of a virtual GPU's tensor says that its memory is on a GPU, so NumPy refuses it, as it refuses a GPU's.
+What arrives is copied to its GPU: to TensorFlow, the memory that it had is the host's.
+"""
+
+import gc
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.dtensor.python import config as mesh_config
+from tensorflow.dtensor.python import layout
+from tensorflow.python.client import session
+from tensorflow.python.framework import test_util
+from tensorflow.python.platform import test
+
+from xdevice.backends.tensorflow import hardware
+from xdevice.backends.tensorflow.placement import Eager
+from xdevice.backends.tensorflow.private_names import Instead, context
+from xdevice.backends.tensorflow.virtual.names import to_real, to_shown
+from xdevice.kit.dlpack import CPU, CUDA, device_in, labelled
+
+_tf: Any = tf
+_configs: Any = config_pb2
+_sessions: Any = session
+_layouts: Any = layout
+_meshes = signature(_layouts.Mesh.__init__)
+_peaks: dict[str, int] = {}
+_instead = Instead()
+
+
+def start() -> None:
+    """Let them know the GPUs."""
+    _instead.put()
+    answers: dict[str, Callable[..., Any]] = {
+        "is_gpu_available": lambda cuda_only=False, min_cuda_compute_capability=None: bool(_gpus()),
+        "gpu_device_name": lambda: _gpus()[0].name.replace("/job:localhost/replica:0/task:0", "") if _gpus() else "",
+        "is_built_with_cuda": lambda: True,
+        "is_built_with_gpu_support": lambda: True,
+    }
+    for home in (test_util, test, _tf.test, _tf.compat.v1.test):
+        for name in answers.keys() & vars(home).keys():
+            setattr(home, name, answers[name])
+    known, asked = tf.sysconfig.get_build_info, dict.fromkeys(("cuda_version", "cudnn_version"), "virtual")
+    for home in (_tf.sysconfig, _tf.compat.v1.sysconfig):  # programs print these before they train
+        home.get_build_info = lambda: {**known(), "is_cuda_build": True, **asked}
+    _tf.experimental.dtensor.num_local_devices = mesh_config.num_local_devices
+
+
+def _gpus() -> list[Any]:
+    return list(context.context().list_logical_devices("GPU"))
+
+
+@_instead("tensorflow.python.client.device_lib:list_local_devices")
+def _list_local(listed: Any, session_config: Any = None) -> list[Any]:
+    found = [device for device in listed(session_config) if device.name.endswith("CPU:0")]
+    make = type(found[0])
+    said = "device: {}, name: xdevice virtual GPU, compute capability: 8.0"
+    return found + [
+        make(name=f"/device:GPU:{i}", device_type="GPU", physical_device_desc=said.format(i))
+        for i, _ in enumerate(_gpus())
+    ]
+
+
+@_instead("tensorflow.python.eager.context:Context.get_memory_info")
+def _tell_memory(known: Any, self: Any, device: str) -> dict[str, int]:
+    name = _short(device)
+    if name not in [_short(gpu.name) for gpu in _gpus()]:
+        return dict(known(self, device))
+    living = [thing for thing in gc.get_objects() if isinstance(thing, (Eager, tf.Variable)) and _home(thing) == name]
+    used = sum((thing.shape.num_elements() or 0) * thing.dtype.size for thing in living)
+    _peaks[name] = max(_peaks.get(name, 0), used)
+    return {"current": used, "peak": _peaks[name]}
+
+
+@_instead("tensorflow.python.eager.context:Context.reset_memory_stats")
+def _forget_peak(forget: Any, self: Any, device: str) -> None:
+    if _short(device) not in [_short(gpu.name) for gpu in _gpus()]:
+        forget(self, device)
+    _peaks.pop(_short(device), None)
+
+
+def _short(name: str) -> str:
+    return str(to_real(name)).lower().rpartition("device:")[2].removeprefix("/")
+
+
+def _home(thing: Any) -> str:
+    try:
+        return _short(str(thing.device))
+    except (AttributeError, ValueError):  # a variable that is being made, or one of a graph
+        return ""
+
+
+def _counted(config: Any) -> Any:
+    """The configuration with CPUs for the GPUs; a program that asks for none, or for fewer, gets so many."""
+    made = _configs.ConfigProto()
+    made.CopyFrom(config)
+    there, asked = hardware.count("gpu"), config.device_count
+    gpus = min(asked["GPU"], there) if "GPU" in asked else there
+    made.device_count["CPU"], made.device_count["GPU"] = gpus + hardware.virtual.first, 0
+    return made
+
+
+@_instead("tensorflow.python.client.session:BaseSession.__init__")
+def _begin_session(begin: Any, self: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
+    here = not target and isinstance(config, _configs.ConfigProto)
+    begin(self, target, graph, _counted(config) if here else config)
+
+
+@_instead("tensorflow.python.client.session:BaseSession.list_devices")
+def _list_of_session(listed: Any, self: Any) -> list[Any]:
+    make, names = _sessions._DeviceAttributes, [(to_shown(device.name), device) for device in listed(self)]
+    return [make(name, name.split(":")[-2], device.memory_limit_bytes, device.incarnation) for name, device in names]
+
+
+@_instead("tensorflow.python.training.server_lib:_make_server_def")
+def _serve(make: Any, *args: Any, **kwargs: Any) -> Any:
+    server = make(*args, **kwargs)
+    server.default_session_config.CopyFrom(_counted(server.default_session_config))
+    return server
+
+
+@_instead("tensorflow.dtensor.python.config:num_local_devices")
+def _count_local(counted: Any, device_type: str) -> int:
+    word = device_type.lower()
+    return hardware.count(word) if word in ("cpu", "gpu") else int(counted(device_type))
+
+
+@_instead("tensorflow.dtensor.python.layout:Mesh.__init__")
+def _begin_mesh(begin: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+    given = _meshes.bind(self, *args, **kwargs)
+    for word in ("local_devices", "global_devices"):
+        devices = given.arguments.get(word)
+        given.arguments[word] = devices and [to_real(d if isinstance(d, str) else d.to_string()) for d in devices]
+    begin(*given.args, **given.kwargs)
+
+
+@_instead("tensorflow.dtensor.python.layout:Mesh.local_devices")
+def _list_of_mesh(listed: Any, self: Any) -> list[Any]:
+    return [to_shown(name) for name in listed(self)]
+
+
+@_instead("tensorflow.python.pywrap_tfe:TFE_ToDlpackCapsule")
+def _export(export: Any, tensor: Any) -> Any:
+    index, capsule = _gpu_of(tensor), export(tensor)
+    return capsule if index is None else labelled(capsule, CUDA, index)
+
+
+@_instead("tensorflow.python.pywrap_tfe:TFE_DlpackDevice")
+def _tell_device(where: Any, tensor: Any, *more: Any) -> tuple[int, int]:
+    index = _gpu_of(tensor)
+    return where(tensor, *more) if index is None else (CUDA, index)
+
+
+@_instead("tensorflow.python.pywrap_tfe:TFE_FromDlpackCapsule")
+def _take(take: Any, capsule: Any, ctx: Any) -> Any:
+    kind, index = device_in(capsule)
+    if kind != CUDA:
+        return take(capsule, ctx)
+    with tf.device(f"/GPU:{index}"):
+        return tf.identity(take(labelled(capsule, CPU, 0), ctx))
+
+
+def _gpu_of(tensor: Any) -> int | None:
+    """The index of the GPU that the tensor's memory is on."""
+    found = hardware.named(tensor.backing_device) if isinstance(tensor, tf.Tensor) else None
+    return found.index if found is not None and found.kind == "gpu" else None
