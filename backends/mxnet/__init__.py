@@ -28,25 +28,15 @@ def _gone(*args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError("this NumPy no longer has the function behind this name; install numpy<1.20 for it")
 
 
-# Name in NumPy before 1.24: what it is called today.
-_TODAY: dict[str, str] = {
-    **dict.fromkeys(("Inf", "PINF"), "inf"),
-    **dict.fromkeys(("NAN", "NaN"), "nan"),
-    "alltrue": "all",
-    "in1d": "isin",
-    "product": "prod",
-    "round_": "round",
-    "sometrue": "any",
-    "trapz": "trapezoid",
-}
-_VALUES: dict[str, Any] = {
-    "NINF": -np.inf,
-    "NZERO": -0.0,
-    "PZERO": 0.0,
-    "bool": builtins.bool,
-    "msort": lambda a: np.sort(a, axis=0),
+_LENT: dict[str, Any] = {
+    **dict.fromkeys(("Inf", "PINF"), np.inf),
+    **dict.fromkeys(("NAN", "NaN"), np.nan),
+    "NINF": -np.inf, "NZERO": -0.0, "PZERO": 0.0, "bool": builtins.bool, "in1d": np.isin, "round_": np.round,
+    "alltrue": np.all, "sometrue": np.any, "product": np.prod, "msort": lambda a: np.sort(a, axis=0),
+    "trapz": getattr(np, "trapezoid", _gone),  # NumPy 1 has no such name, and no need of it
     **dict.fromkeys(("mirr", "npv", "pmt", "ppmt", "pv", "rate"), _gone),  # moved to numpy-financial
-}
+}  # fmt: skip
+"""Names in NumPy before 1.24."""
 
 
 @contextmanager
@@ -54,15 +44,14 @@ def _names_lent() -> Generator[list[str], None, None]:
     """Lend NumPy the names that MXNet 1.9.1 misses in it, and take back exactly these."""
     # apache/mxnet is archived: no release will mend this. What NumPy only answers with a warning
     # (`bool` in 1.23) is not in its namespace either, and is lent too.
-    known = {name: getattr(np, today, _gone) for name, today in _TODAY.items()} | _VALUES
-    missing = [name for name in known if name not in vars(np)]
+    missing = [name for name in _LENT if name not in vars(np)]
     for name in missing:
-        setattr(np, name, known[name])
+        setattr(np, name, _LENT[name])
     try:
         yield missing
     finally:
         for name in missing:
-            if vars(np).get(name) is known[name]:
+            if vars(np).get(name) is _LENT[name]:
                 delattr(np, name)
 
 

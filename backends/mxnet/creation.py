@@ -22,14 +22,13 @@ def dtype(name: str) -> Any:
 
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
-    if isinstance(data, (NDArray, mx.gluon.Parameter, mx.sym.Symbol)):
-        with mx.util.np_shape(True), autograd.pause():  # a copy of the values alone
-            array = arrays(data)[0]
-            cast, there = array.astype(array.dtype if dtype is None else dtype), _context(device)
-            return cast if cast.ctx == there else cast.copyto(there)  # as_in_ctx is mx.np's, as_in_context deprecated
     with mx.util.np_shape(True), autograd.pause():
-        numbers = _numbers(data, dtype)
-        return mx.np.array(numbers, numbers.dtype, _context(device))
+        if not isinstance(data, (NDArray, mx.gluon.Parameter, mx.sym.Symbol)):
+            numbers = _numbers(data, dtype)
+            return mx.np.array(numbers, numbers.dtype, _context(device))
+        array = arrays(data)[0]  # a copy of the values alone
+        cast, there = array.astype(array.dtype if dtype is None else dtype), _context(device)
+        return cast if cast.ctx == there else cast.copyto(there)  # as_in_ctx is mx.np's, as_in_context deprecated
 
 
 def _of_shape(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,16 @@ from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError
 
-_known: dict[tuple[int, int], Device] = {}
+
+class _Known(dict[tuple[int, int], Device]):
+    """The device of a context of that type, in MXNet's numbers, and index: hashing a Context takes longer."""
+
+    def __missing__(self, key: tuple[int, int]) -> Device:
+        kind, index = key
+        return self.setdefault(key, holder(mx.Context(mx.Context.devtype2str[kind], index)))
+
+
+known = _Known()
 
 
 def role(cls: type) -> Role | None:
@@ -29,18 +38,7 @@ def device_of(tensor: Any) -> Device:
     if not isinstance(tensor, NDArray):
         return _device_of_parameter(tensor)
     where = tensor.ctx
-    try:  # by the numbers: hashing a Context takes longer
-        return _known[where.device_typeid, where.device_id]
-    except KeyError:
-        return _known.setdefault((where.device_typeid, where.device_id), holder(where))
-
-
-def device_at(kind: int, index: int) -> Device:
-    """The device of a context of that type, in MXNet's numbers, and index."""
-    try:
-        return _known[kind, index]
-    except KeyError:
-        return _known.setdefault((kind, index), holder(mx.Context(mx.Context.devtype2str[kind], index)))
+    return known[where.device_typeid, where.device_id]
 
 
 def holder(context: mx.Context) -> Device:
@@ -50,11 +48,6 @@ def holder(context: mx.Context) -> Device:
             f"an array on {context} is on a real GPU, which virtual ones hide; copy it with .as_in_ctx(mx.cpu())"
         )
     return as_device(context)
-
-
-def forget() -> None:
-    """Contexts stand for other devices from now on."""
-    _known.clear()
 
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:

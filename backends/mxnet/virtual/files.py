@@ -7,18 +7,22 @@ are rewritten after it has written them, and arrays that say ``gpu(i)`` are move
 import ctypes
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from mmap import ACCESS_COPY, ACCESS_WRITE, mmap
 from pathlib import Path
 from typing import Any
 
 import mxnet as mx
+from mxnet import base
 from mxnet.ndarray.sparse import _ndarray_cls
 
 from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL, existing
 from xdevice.backends.mxnet.private_names import in_library
 from xdevice.kit import dlpack
 
+_base: Any = base
+_Handle = ctypes.c_void_p * 1
 _CPU, _GPU = 1, 2
 _MAGIC = 0xF993FAC9, 0xF993FACA  # of an array, with the shapes of MXNet and with those of NumPy
 _HEADER = struct.calcsize("<QQQ")  # of a file, the last of which is the number of arrays
@@ -26,100 +30,84 @@ _PARTS = {0: 0, 1: 1, 2: 2}  # how many arrays of indices a dense one has, one o
 _BYTES = 4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2  # of each type, by MXNet's number
 
 
-def start(library: Any) -> None:
+def start() -> None:
     """Replace the library's functions that write and read arrays."""
-
-    @in_library("MXNDArraySave")
-    def saved(save: Any, name: Any, *rest: Any) -> int:
-        status: int = save(name, *rest)
-        if status == 0 and (path := _path(name)).is_file():
-            with path.open("r+b") as file, mmap(file.fileno(), 0, access=ACCESS_WRITE) as data:
-                _name_gpus(data, _places(data))
-        return status
-
-    @in_library("MXNDArraySaveRawBytes")
-    def saved_raw(save_raw: Any, handle: Any, length: Any, pointer: Any) -> int:
-        status: int = save_raw(handle, length, pointer)
-        address = ctypes.cast(pointer._obj, ctypes.c_void_p).value
-        if status == 0 and address is not None:
-            data = (ctypes.c_char * length._obj.value).from_address(address)
-            _name_gpus(data, _places(data, 0, 1))
-        return status
-
-    @in_library("MXNDArrayLoad")
-    def loaded(load: Any, name: Any, count: Any, handles: Any, *names: Any) -> int:
-        status: int = load(name, count, handles, *names)
-        if status == 0 and count._obj.value and (path := _path(name)).is_file():
-            with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_COPY) as data:
-                put_all(data, handles._obj)
-        return status
-
-    @in_library("MXNDArrayLoadFromBuffer")
-    def loaded_buffer(load: Any, buffer: Any, size: Any, count: Any, handles: Any, *names: Any) -> int:
-        status: int = load(buffer, size, count, handles, *names)
-        if status == 0 and count._obj.value:
-            put_all(getattr(buffer, "value", buffer), handles._obj)
-        return status
-
-    @in_library("MXNDArrayLoadFromRawBytes")
-    def loaded_raw(load: Any, pointer: Any, length: Any, handle: Any) -> int:
-        status: int = load(pointer, length, handle)
-        index = _gpu(pointer, next(_places(pointer, 0, 1), None)) if status == 0 else None
-        if index is not None:
-            handle._obj.value = _moved(library, handle._obj.value, existing(index))
-        return status
-
-    def put_all(data: Any, handles: Any) -> None:
-        for i, at in enumerate(_places(data)):
-            if (index := _gpu(data, at)) is not None:
-                handles[i] = _moved(library, handles[i], existing(index))
-
-    _start_dlpack(library)
+    _after("MXNDArraySave", lambda name, *_: _in_file(name, ACCESS_WRITE, _name_gpus))
+    _after("MXNDArraySaveRawBytes", _saved)
+    _after("MXNDArrayLoad", lambda name, _, handles, *__: _in_file(name, ACCESS_COPY, partial(_put_all, handles._obj)))
+    _after("MXNDArrayLoadFromBuffer", lambda data, _, __, handles, *___: _put_all(handles._obj, _value(data)))
+    _after("MXNDArrayLoadFromRawBytes", lambda data, _, handle: _put_all(_Handle.from_buffer(handle._obj), data, 0, 1))
+    _after("MXNDArrayToDLPack", _exported)
+    in_library("MXNDArrayFromDLPackEx")(_take)
 
 
-def _start_dlpack(library: Any) -> None:
-    @in_library("MXNDArrayToDLPack")
-    def exported(export: Any, handle: Any, tensor: Any) -> int:
-        status: int = export(handle, tensor)
-        device = dlpack.device_at(tensor._obj.value)
-        if status == 0 and device[0] == dlpack.CPU and device[1] >= FIRST_VIRTUAL:
-            device[:] = [dlpack.CUDA, device[1] - FIRST_VIRTUAL]
-        return status
+def _after(name: str, change: Callable[..., None]) -> None:
+    """Let the library's function be followed by the other with the same arguments, if it succeeds."""
 
-    @in_library("MXNDArrayFromDLPackEx")
-    def taken(take: Any, tensor: Any, transient: Any, handle: Any) -> int:
-        device = dlpack.device_at(getattr(tensor, "value", None) or ctypes.addressof(tensor._obj))
-        kind, index = device
-        if kind == dlpack.CUDA:
-            device[:] = [dlpack.CPU, 0]
-        status: int = take(tensor, transient, handle)
-        if status == 0 and kind == dlpack.CUDA:
-            handle._obj.value = _moved(library, handle._obj.value, existing(index))
+    @in_library(name)
+    def call(function: Callable[..., int], *args: Any) -> int:
+        status = function(*args)
+        if status == 0:
+            change(*args)
         return status
 
 
-def _path(name: Any) -> Path:
-    return Path(name.value.decode())
+def _value(argument: Any) -> Any:
+    return getattr(argument, "value", argument)
 
 
-def _name_gpus(data: Any, places: Iterator[int | None]) -> None:
-    for at in places:
-        if at is not None:
-            kind, index = struct.unpack_from("<ii", data, at)
-            if kind == _CPU and index >= FIRST_VIRTUAL:
-                struct.pack_into("<ii", data, at, _GPU, index - FIRST_VIRTUAL)
+def _saved(handle: Any, length: Any, pointer: Any) -> None:
+    address = ctypes.cast(pointer._obj, ctypes.c_void_p).value
+    if address is not None:
+        _name_gpus((ctypes.c_char * length._obj.value).from_address(address), 0, 1)
 
 
-def _gpu(data: Any, at: int | None) -> int | None:
-    kind, index = struct.unpack_from("<ii", data, at) if at is not None else (_CPU, 0)
-    return index if kind == _GPU else None
+def _exported(handle: Any, tensor: Any) -> None:
+    device = dlpack.device_at(tensor._obj.value)
+    if device[0] == dlpack.CPU and device[1] >= FIRST_VIRTUAL:
+        device[:] = [dlpack.CUDA, device[1] - FIRST_VIRTUAL]
 
 
-def _moved(library: Any, handle: Any, index: int) -> Any:
+def _take(take: Any, tensor: Any, transient: Any, handle: Any) -> int:
+    device = dlpack.device_at(getattr(tensor, "value", None) or ctypes.addressof(tensor._obj))
+    kind, index = device
+    if kind == dlpack.CUDA:
+        device[:] = [dlpack.CPU, 0]
+    status: int = take(tensor, transient, handle)
+    if status == 0 and kind == dlpack.CUDA:
+        handle._obj.value = _moved(handle._obj.value, existing(index))
+    return status
+
+
+def _in_file(name: Any, access: int, change: Callable[[Any], None]) -> None:
+    path = Path(name.value.decode())
+    if path.is_file():
+        with (
+            path.open("r+b" if access == ACCESS_WRITE else "rb") as file,
+            mmap(file.fileno(), 0, access=access) as data,
+        ):
+            change(data)
+
+
+def _name_gpus(data: Any, *span: int) -> None:
+    for at in _places(data, *span):
+        kind, index = struct.unpack_from("<ii", data, at) if at is not None else (_GPU, 0)
+        if kind == _CPU and index >= FIRST_VIRTUAL:
+            struct.pack_into("<ii", data, at, _GPU, index - FIRST_VIRTUAL)
+
+
+def _put_all(handles: Any, data: Any, *span: int) -> None:
+    for i, at in enumerate(_places(data, *span)):
+        kind, index = struct.unpack_from("<ii", data, at) if at is not None else (_CPU, 0)
+        if kind == _GPU:
+            handles[i] = _moved(handles[i], existing(index))
+
+
+def _moved(handle: Any, index: int) -> Any:
     """The handle of a copy on a GPU; the first one is freed."""
     there: Any = _ndarray_cls(ctypes.c_void_p(handle)).copyto(mx.gpu(index))
     made = ctypes.c_void_p()
-    mx.base.check_call(library.MXShallowCopyNDArray(there.handle, ctypes.byref(made)))
+    mx.base.check_call(_base._LIB.MXShallowCopyNDArray(there.handle, ctypes.byref(made)))
     return made.value
 
 

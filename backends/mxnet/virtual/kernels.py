@@ -140,12 +140,6 @@ def _half(graph: Any, known: Mapping[str, Any]) -> set[Entry]:
     return {(k, j) for k, group in groups for j, (_, dtype) in enumerate(group) if dtype is np.float16}
 
 
-def _types(symbol: Any, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The types of a symbol's arguments as far as they are known."""
-    found = symbol.infer_type_partial(**known)[0] or []
-    return {name: dtype for name, dtype in zip(symbol.list_arguments(), found, strict=False) if dtype is not None}
-
-
 def _on_gpu(context: Any, groups: Any) -> bool:
     return any(each.device_type == "gpu" for each in (context, *(groups or {}).values()))
 
@@ -157,7 +151,9 @@ def _simple_bind(
     graph = widen(self, known) if _on_gpu(ctx, options.get("group2ctx")) else self
     if graph is self:
         return bind(self, ctx, grad_req, type_dict, *given, **options)
-    return _bound(bind(graph, ctx, grad_req, {**_types(self, known), **known}, *given, **options), self)
+    inferred = zip(self.list_arguments(), self.infer_type_partial(**known)[0] or [], strict=False)
+    types = {name: dtype for name, dtype in inferred if dtype is not None}
+    return _bound(bind(graph, ctx, grad_req, {**types, **known}, *given, **options), self)
 
 
 def _bind(bind: Any, self: Any, ctx: Any, args: Any, *given: Any, **options: Any) -> Any:
@@ -199,21 +195,24 @@ def _graph(cached: Any) -> type:
 
 
 class _Kernel(NamedTuple):
-    """The names of its arguments; the shape of its result by theirs, the result by their values, and the gradient."""
+    """The names of its arguments; the shape of its result by theirs, the result by their values, and the gradient.
+
+    The last is given the result's gradient before the values.
+    """
 
     arguments: list[str]
     shape: Callable[[Any, int], Any]
     forward: Callable[[Any, int], Any]
-    backward: Callable[[Any, Any], Any]
+    backward: Callable[[Any, int], Any]
 
 
-def _fft(x: Any) -> Any:
+def _fft(given: Any, _: int) -> Any:
     """Complex numbers are two numbers, side by side; no result is divided by their count."""
-    return np.fft.fft(x).astype(np.complex64).view(np.float32)
+    return np.fft.fft(given[0]).astype(np.complex64).view(np.float32)
 
 
-def _ifft(x: Any) -> Any:
-    return np.fft.ifft(x.view(np.complex64), norm="forward").real
+def _ifft(given: Any, _: int) -> Any:
+    return np.fft.ifft(given[0].view(np.complex64), norm="forward").real
 
 
 def _sketch(given: Any, out_dim: int) -> Any:
@@ -224,25 +223,15 @@ def _sketch(given: Any, out_dim: int) -> Any:
     return np.moveaxis(made, 0, -1)
 
 
+def _of_sketch(given: Any, _: int) -> Any:
+    gradient, _data, h, s = given
+    return gradient[..., h.ravel().astype(int)] * s.ravel()
+
+
 KERNELS = {
-    "fft": _Kernel(
-        ["data"],
-        lambda given, _: [*given[0][:-1], given[0][-1] * 2],
-        lambda given, _: _fft(given[0]),
-        lambda gradient, _: _ifft(gradient),
-    ),
-    "ifft": _Kernel(
-        ["data"],
-        lambda given, _: [*given[0][:-1], given[0][-1] // 2],
-        lambda given, _: _ifft(given[0]),
-        lambda gradient, _: _fft(gradient),
-    ),
-    "count_sketch": _Kernel(
-        ["data", "h", "s"],
-        lambda given, out_dim: [*given[0][:-1], out_dim],
-        _sketch,
-        lambda gradient, given: gradient[..., given[1].ravel().astype(int)] * given[2].ravel(),
-    ),
+    "fft": _Kernel(["data"], lambda given, _: [*given[0][:-1], given[0][-1] * 2], _fft, _ifft),
+    "ifft": _Kernel(["data"], lambda given, _: [*given[0][:-1], given[0][-1] // 2], _ifft, _fft),
+    "count_sketch": _Kernel(["data", "h", "s"], lambda given, n: [*given[0][:-1], n], _sketch, _of_sketch),
 }
 
 
@@ -271,7 +260,7 @@ def _properties(kernel: _Kernel) -> type:
         def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
             self, req: Any, in_grad: Any, **given: Any
         ) -> None:
-            made = kernel.backward(given["out_grad"][0].asnumpy(), [x.asnumpy() for x in given["in_data"]])
+            made = kernel.backward([x.asnumpy() for x in (*given["out_grad"], *given["in_data"])], self._out_dim)
             self.assign(in_grad[0], req[0], mx.nd.array(made, ctx=in_grad[0].context))
             for kind, gradient in zip(req[1:], in_grad[1:], strict=True):
                 self.assign(gradient, kind, mx.nd.zeros_like(gradient))

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 import mxnet as mx
+from mxnet import base
 from mxnet.runtime import Feature, Features
 
 from xdevice.backends import mxnet as adapter
@@ -33,15 +34,14 @@ CPU, GPU = 1, 2  # MXNet's numbers for types of devices
 _GROUPS = {"MXExecutorBindEX": 4, "MXExecutorSimpleBindEx": 4, "MXExecutorSimpleBindEx64": 4}
 """Where the lists of types and indices that ``group2ctx`` gives begin, behind their length and names."""
 
-
+_base: Any = base
 _updating = threading.local()
 
 
 def start(n: int) -> None:
     """Let n virtual GPUs stand in."""
-    library: Any = mx.base._LIB  # pyright: ignore[reportPrivateUsage]  # all calls go through it
     for name, at in private_names.DEVICE_AT.items():
-        if hasattr(library, name):  # builds differ
+        if hasattr(_base._LIB, name):  # builds differ
             in_library(name)(partial(_taking, at, _GROUPS.get(name)))
     in_library("MXNDArrayGetContext")(_giving)
     in_library("MXGetGPUCount")(lambda _, count: _tell(count, n))
@@ -52,7 +52,7 @@ def start(n: int) -> None:
     in_place_of("mxnet.kvstore.kvstore:_updater_wrapper")(lambda wrap, updater: wrap(partial(_unchecked, updater)))
     kernels.start()
     in_library("MXGetLastError")(_in_gpus)
-    files.start(library)
+    files.start()
     Features()["CUDA"] = Feature(b"CUDA", True)
     adapter.translate(_in_text)
 
