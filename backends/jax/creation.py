@@ -76,41 +76,36 @@ def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) 
     return _bound(_made(jnp.arange, start, stop, step, dtype, device=device), device)
 
 
-def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    return _draw(jax.random.uniform, shape, dtype, device)
-
-
-def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    return _draw(jax.random.normal, shape, dtype, device)
-
-
 def seed(n: int) -> None:
     global _key
     if is_tracing():
         raise NotSupportedError(
-            "seed would run once, when jax.jit traces the function, and not at each call; call it outside"
+            "seed would run once, when jax.jit traces the function, not at each call; call it outside"
         )
     with _lock, jax.ensure_compile_time_eval():
         _key = jax.random.key(n)
 
 
-def _draw(sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    check_width(dtype)
-    if is_tracing():
-        raise NotSupportedError(
-            "random numbers made while jax.jit traces a function would be the same at every call; make them outside "
-            "and pass them in, or pass a key in and call jax.random"
-        )
-    if is_mapping():
-        raise NotSupportedError(
-            "random numbers made while jax.vmap maps a function would be the same in each lane; make them outside and "
-            "pass them in, or pass keys in and call jax.random"
-        )
-    options = {} if dtype is None else {"dtype": dtype}
-    if device is None:
-        return sample(_next_key(), shape, **options)
-    with scope(device):  # computed there, but not committed to it
-        return jax.device_put(sample(_next_key(), shape, **options), native(device))
+def _random(sample: Callable[..., Any]) -> Callable[..., Any]:
+    def drawn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+        check_width(dtype)
+        for is_at_work, same, key in (
+            (is_tracing, "jax.jit traces a function would be the same at every call", "a key"),
+            (is_mapping, "jax.vmap maps a function would be the same in each lane", "keys"),
+        ):
+            if is_at_work():
+                instead = f"make them outside and pass them in, or pass {key} in and call jax.random"
+                raise NotSupportedError(f"random numbers made while {same}; {instead}")
+        options = {} if dtype is None else {"dtype": dtype}
+        if device is None:
+            return sample(_next_key(), shape, **options)
+        with scope(device):  # computed there, but not committed to it
+            return jax.device_put(sample(_next_key(), shape, **options), native(device))
+
+    return drawn
+
+
+rand, randn = map(_random, (jax.random.uniform, jax.random.normal))
 
 
 def _next_key() -> Any:
@@ -127,11 +122,10 @@ def check_width(dtype: Any) -> None:
     """JAX gives 32-bit numbers where 64-bit ones were asked for, with a warning at most."""
     if dtype is None or np.dtype(dtype) not in _WIDE:
         return
-    if jax.dtypes.canonicalize_dtype(dtype) != np.dtype(dtype):
-        raise ArgumentError(
-            f"{np.dtype(dtype)} is off in JAX and would become {jax.dtypes.canonicalize_dtype(dtype)}; "
-            f"jax.config.update('jax_enable_x64', True) turns it on"
-        )
+    given, wanted = jax.dtypes.canonicalize_dtype(dtype), np.dtype(dtype)
+    if given != wanted:
+        on = "jax.config.update('jax_enable_x64', True) turns it on"
+        raise ArgumentError(f"{wanted} is off in JAX and would become {given}; {on}")
 
 
 def _check_range(dtype: Any, *numbers: Any) -> None:

@@ -4,8 +4,8 @@ JAX lets every process see the devices of all. A collective is a computation ove
 compiled for every dtype and length: the vectors are parts of one long array, and XLA exchanges parts.
 """
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from importlib import import_module
 from inspect import signature
@@ -22,6 +22,7 @@ from xdevice.backends.jax.placement import device_of, move
 from xdevice.contract import Job
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback
+from xdevice.kit.private_names import replaced
 from xdevice.kit.reducing import summed_in
 
 _jax: Any = jax  # most of what is used here has no types
@@ -58,21 +59,14 @@ def start(job: Job, timeout: float) -> None:
         _jax.distributed.shutdown()
 
 
-@contextmanager
-def _gloo_at(host: str) -> Generator[None, None, None]:
+def _gloo_at(host: str) -> AbstractContextManager[None]:
     """Let gloo use this address: JAX has no setting for it, and gloo uses that of the host's name."""
     bridge: Any = import_module("jax._src.xla_bridge")
     own_library = getattr(bridge, "_jax", None) or getattr(bridge, "xla_client", None)
     library: Any = getattr(own_library, "_xla", own_library)  # its place before JAX 0.6
-    own = getattr(library, "make_gloo_tcp_collectives", None)
-    if own is None:
-        yield
-        return
-    library.make_gloo_tcp_collectives = partial(own, hostname=host)
-    try:
-        yield
-    finally:
-        library.make_gloo_tcp_collectives = own
+    if not hasattr(library, "make_gloo_tcp_collectives"):
+        return nullcontext()
+    return replaced(library, "make_gloo_tcp_collectives", lambda make: partial(make, hostname=host))
 
 
 def _join(job: Job, timeout: float) -> None:

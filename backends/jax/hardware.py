@@ -1,5 +1,6 @@
 """The devices that JAX sees from this process."""
 
+import re
 from collections.abc import Sequence
 from importlib.metadata import distributions
 from typing import Any
@@ -28,11 +29,9 @@ virtual = InUse()  # host devices, of which the first is the CPU; those behind t
 def build() -> Build:
     # JAX's GPU support is a separate package: jax-cuda12-plugin, jax-rocm60-plugin
     for distribution in distributions():
-        name = distribution.name or ""
-        for compute in ("cuda", "rocm"):
-            toolkit = name.removeprefix(f"jax-{compute}").removesuffix("-plugin")
-            if name == f"jax-{compute}{toolkit}-plugin" and toolkit.isdigit():
-                return {"version": jax.__version__, "compute": compute, "toolkit": toolkit}
+        plugin = re.fullmatch(r"jax-(cuda|rocm)(\d+)-plugin", distribution.name or "")
+        if plugin:
+            return {"version": jax.__version__, "compute": plugin[1], "toolkit": plugin[2]}
     return {"version": jax.__version__, "compute": "cpu", "toolkit": None}
 
 

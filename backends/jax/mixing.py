@@ -8,7 +8,7 @@ that a jitted function closes over is a constant to it, and an argument that it 
 
 import re
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import jax
@@ -19,8 +19,8 @@ from xdevice.backends.jax.hardware import as_device, every_device, virtual
 from xdevice.backends.jax.placement import concrete, device_of
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError, mixed
+from xdevice.kit.private_names import replaced
 
-_module: Any = pjit
 _NAMES = ("_run_python_pjit", "_python_pjit_helper")  # what JAX 0.10 calls it, and what it was called before
 _REFUSED = "Received incompatible devices for jitted computation"
 _OPERATION = re.compile(r" of (\S+) with shape")
@@ -29,15 +29,11 @@ _PLACES = re.compile(r"device ids \[([\d, ]+)\] on platform (\w+)")
 
 @contextmanager
 def forbid() -> Generator[None]:
-    # under a JAX that has neither, its refusal stays in its own words
-    before = {name: getattr(_module, name) for name in _NAMES if hasattr(_module, name)}
-    for name, run in before.items():
-        setattr(_module, name, _translating(run))
-    try:
+    with ExitStack() as stack:
+        for name in _NAMES:
+            if hasattr(pjit, name):  # a JAX that has neither refuses in its own words
+                stack.enter_context(replaced(pjit, name, _translating))
         yield
-    finally:
-        for name, run in before.items():
-            setattr(_module, name, run)
 
 
 def _translating(run: Callable[..., Any]) -> Callable[..., Any]:

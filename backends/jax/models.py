@@ -4,6 +4,7 @@ JAX itself has no models; Flax and Equinox keep theirs in trees of arrays, regis
 """
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 from jax.tree_util import default_registry, keystr, tree_flatten_with_path, tree_unflatten
@@ -13,14 +14,9 @@ from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError
 from xdevice.kit import keras
 
-_registered: Callable[[type], Any]
-if hasattr(default_registry, "is_node"):
-    _registered = default_registry.is_node
-else:  # up to JAX 0.4.34 it tells of objects only; this is where it keeps the classes
-    from jax._src import tree_util
-
-    inside: Any = tree_util
-    _registered = inside._registry.__contains__
+_inside: Any = import_module("jax._src.tree_util")
+# up to JAX 0.4.34 the registry tells of objects only, and the classes are kept inside
+_registered = default_registry.is_node if hasattr(default_registry, "is_node") else _inside._registry.__contains__
 
 
 def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:

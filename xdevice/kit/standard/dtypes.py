@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Protocol
 
+import numpy as np
+
 from xdevice.errors import ArgumentError, ArgumentTypeError
 
 
@@ -87,21 +89,13 @@ def common(*names: str) -> str:
     counted = sorted({name for name in names if kind_of(name) == highest}, key=bits_of)
     if highest == COMPLEX:
         return "complex128" if {"complex128", "float64"} & set(names) else "complex64"
-    if highest == WHOLE:
-        return _integer(counted)
-    return "float32" if {"bfloat16", "float16"} == set(counted) else counted[-1]
-
-
-def _integer(names: list[str]) -> str:
-    """An integer dtype that holds all of these, which are in order of their bits."""
-    unsigned = [name for name in names if name in _UNSIGNED]
-    if len(unsigned) in (0, len(names)):
-        return names[-1]
-    signed = [name for name in names if name not in unsigned]
-    bits = max(bits_of(signed[-1]), 2 * bits_of(unsigned[-1]))
-    if bits > bits_of(INTEGER):
-        raise ArgumentError(f"no integer dtype holds both uint64 and {signed[-1]}; convert one of them with astype")
-    return f"int{bits}"
+    if highest == REAL:
+        return "float32" if {"bfloat16", "float16"} == set(counted) else counted[-1]
+    found = np.result_type(*counted).name
+    if kind_of(found) > WHOLE:  # a float, as NumPy has it
+        signed = [name for name in counted if name not in _UNSIGNED][-1]
+        raise ArgumentError(f"no integer dtype holds both uint64 and {signed}; convert one of them with astype")
+    return found
 
 
 def _promotion(dtypes: Dtypes, number: Callable[..., Any]) -> Callable[..., list[Any]]:
