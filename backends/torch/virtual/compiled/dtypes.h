@@ -40,14 +40,9 @@ inline const Special* special_of(const c10::OperatorHandle& op) {
   if (name.size() > 2 && name.back() == '_' && name[name.size() - 2] != '_') name.pop_back();
   for (const auto& key : {name + "." + op.schema().overload_name(), name})
     if (auto found = dtypes.find(key); found != dtypes.end() && !made.dtypes) made.dtypes = &found->second;
-  const auto& arguments = op.schema().arguments();
-  for (int i = 0; i < int(arguments.size()); ++i) {
-    const auto& argument = arguments[i].name();
-    if (argument == "other" || argument == "exponent") made.second = i;
-    if (argument == "dtype") made.dtype = i;
-    if (argument == "reduce") made.reduce = i;
-    if (argument == "driver" && (name == "_linalg_svd" || name == "linalg_lstsq")) made.driver = i;
-  }
+  auto at = [&](const char* argument) { return op.schema().argumentIndexWithName(argument).value_or(-1); };
+  made.second = std::max(at("other"), at("exponent")), made.dtype = at("dtype"), made.reduce = at("reduce");
+  if (name == "_linalg_svd" || name == "linalg_lstsq") made.driver = at("driver");
   made.nowhere = true;
   using Key = c10::DispatchKey;
   for (auto key : {Key::CPU, Key::SparseCPU, Key::SparseCsrCPU, Key::NestedTensorCPU})
@@ -59,16 +54,15 @@ inline const Special* special_of(const c10::OperatorHandle& op) {
 // nothing for sparse tensors, of which the table does not know.
 inline std::optional<ScalarType> computed_in(const Special& special, const IValue* arguments, int n) {
   for (int i = 0; i < n; ++i)
-    if (arguments[i].isTensor() && arguments[i].toTensor().defined() && arguments[i].toTensor().layout() != kStrided)
-      return std::nullopt;
+    if (auto* t = tensor_in(arguments[i]); t && t->layout() != kStrided) return std::nullopt;
   if (special.dtype >= 0 && arguments[special.dtype].isInt()) return arguments[special.dtype].toScalarType();
   for (int i = 0; i < n; ++i) {
-    if (!arguments[i].isTensor() || !arguments[i].toTensor().defined()) continue;
-    const Tensor& first = arguments[i].toTensor();
-    if (special.second <= i) return first.scalar_type();
+    auto* first = tensor_in(arguments[i]);
+    if (!first) continue;
+    if (special.second <= i) return first->scalar_type();
     const IValue& second = arguments[special.second];
-    if (second.isTensor() && second.toTensor().defined()) return at::result_type(first, second.toTensor());
-    return second.isScalar() ? at::result_type(first, second.toScalar()) : first.scalar_type();
+    if (auto* other = tensor_in(second)) return at::result_type(*first, *other);
+    return second.isScalar() ? at::result_type(*first, second.toScalar()) : first->scalar_type();
   }
   return std::nullopt;
 }
@@ -124,9 +118,9 @@ struct Wider {
 
   void widen(IValue* arguments, int n, uint64_t written) {
     for (int i = 0; i < n; ++i) {
-      if (!arguments[i].isTensor() || !arguments[i].toTensor().defined()) continue;
-      Tensor given = arguments[i].toTensor();
-      if (!takes(given.scalar_type())) continue;
+      auto* t = tensor_in(arguments[i]);
+      if (!t || !takes(t->scalar_type())) continue;
+      Tensor given = *t;
       made.push_back({given, given.to(over(given.scalar_type())), bool(written >> i & 1)});
       arguments[i] = made.back().wide;
     }
@@ -155,8 +149,7 @@ struct Wider {
       each.given.copy_(each.wide);
     }
     for (size_t i = stack.size() - results; i < stack.size(); ++i)
-      if (stack[i].isTensor() && stack[i].toTensor().defined() && !is_given(stack[i].toTensor()))
-        stack[i] = rounded(stack[i].toTensor());
+      if (auto* t = tensor_in(stack[i]); t && !is_given(*t)) stack[i] = rounded(*t);
   }
 };
 

@@ -8,11 +8,13 @@
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/Generator.h>
+#include <ATen/core/ivalue.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/core/impl/PyInterpreter.h>
+#include <c10/core/impl/alloc_cpu.h>
 
 #include <iomanip>
 #include <limits>
@@ -147,9 +149,9 @@ struct Memory final : c10::DeviceAllocator {
   void recordStream(const DataPtr&, c10::Stream) override {}
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex i) override {
     c10::CachingDeviceAllocator::DeviceStats stats;
-    auto& all = stats.allocated_bytes[0];
-    all.current = accounting[i].now, all.peak = accounting[i].peak, all.allocated = accounting[i].total;
-    all.freed = all.allocated - all.current;
+    const int64_t now = accounting[i].now, total = accounting[i].total;
+    for (auto kind : {c10::CachingAllocator::StatType::AGGREGATE, c10::CachingAllocator::StatType::LARGE_POOL})
+      stats.allocated_bytes[size_t(kind)] = {now, accounting[i].peak, total, total - now};
     stats.reserved_bytes = stats.active_bytes = stats.requested_bytes = stats.allocated_bytes;
     return stats;
   }
@@ -181,31 +183,22 @@ inline void resize(c10::StorageImpl* s, size_t n) {
 // ---- pinned memory: ordinary memory that says that it is pinned ----
 
 struct Pinned final : c10::Allocator {
-  std::mutex lock;
-  std::map<uintptr_t, size_t> ranges;
+  static inline std::mutex& lock = *new std::mutex;
+  static inline auto& ranges = *new std::map<uintptr_t, size_t>;
 
-  struct Block {
-    Pinned* owner;
-    DataPtr data;
-  };
-  static void release(void* context) {
-    auto* block = static_cast<Block*>(context);
-    {
-      std::lock_guard<std::mutex> one(block->owner->lock);
-      block->owner->ranges.erase(uintptr_t(block->data.get()));
-    }
-    delete block;
-  }
-  DataPtr allocate(size_t n) override {
-    auto* block = new Block{this, c10::GetCPUAllocator()->allocate(std::max<size_t>(n, 1))};
-    void* data = block->data.get();
-    std::lock_guard<std::mutex> one(lock);
-    ranges[uintptr_t(data)] = std::max<size_t>(n, 1);
-    return {data, block, &release, Device(kCPU)};
-  }
-  int note(uintptr_t pointer, size_t n) {  // as cudaHostRegister and cudaHostUnregister answer
+  static int note(uintptr_t pointer, size_t n) {  // as cudaHostRegister and cudaHostUnregister answer
     std::lock_guard<std::mutex> one(lock);
     return n ? (ranges[pointer] = n, 0) : ranges.erase(pointer) ? 0 : 1;
+  }
+  static void release(void* data) {
+    note(uintptr_t(data), 0);
+    c10::free_cpu(data);
+  }
+  DataPtr allocate(size_t n) override {
+    n = std::max<size_t>(n, 1);
+    void* data = c10::alloc_cpu(n);
+    note(uintptr_t(data), n);
+    return {data, data, &release, Device(kCPU)};
   }
   bool holds(const void* pointer) {
     std::lock_guard<std::mutex> one(lock);
@@ -221,6 +214,11 @@ struct Pinned final : c10::Allocator {
 inline Pinned& pinned = *new Pinned;
 
 // ---- tensors in that memory, of torch's own classes ----
+
+// The tensor in an argument, if there is one.
+inline const Tensor* tensor_in(const IValue& v) {
+  return v.isTensor() && v.toTensor().defined() ? &v.toTensor() : nullptr;
+}
 
 // A tensor with the sizes, strides, dtype and lazy bits of another, in that storage.
 inline Tensor like(const Tensor& t, Storage storage, c10::DispatchKey key) {

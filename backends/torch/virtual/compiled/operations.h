@@ -69,22 +69,15 @@ struct Run {
       check_exists(index);
       v = Device(kCPU);
     } else if (v.isList()) {
-      items_to_host(v, at);
-    }
-  }
-
-  void items_to_host(IValue& v, int at) {
-    auto list = v.toList().copy();
-    for (size_t i = 0; i < list.size(); ++i) {
-      IValue item = list.get(i);
-      if (item.isTensor()) {
+      auto list = v.toList().copy();
+      for (size_t i = 0; i < list.size(); ++i) {
+        IValue item = list.get(i);
+        if (!item.isTensor() && !item.isNone()) return;  // numbers
         to_host(item, at);
         list.set(i, item);
-      } else if (!item.isNone()) {
-        return;  // numbers
       }
+      v = list;
     }
-    v = list;
   }
 
   bool has(const Tensor& host) const {
@@ -106,9 +99,8 @@ struct Run {
     if (plan.indices < 0 || !arguments[plan.indices].isList()) return "";
     Device there = device_of(arguments[0].toTensor());
     for (const IValue& v : arguments[plan.indices].toListRef()) {
-      if (!v.isTensor() || !v.toTensor().defined()) continue;
-      Device d = device_of(v.toTensor());
-      if (!d.is_cpu() && d != there)
+      auto* t = tensor_in(v);
+      if (Device d = t ? device_of(*t) : there; !d.is_cpu() && d != there)
         return c10::str("indices should be either on cpu or on the same device as the indexed tensor (", there, ")");
     }
     return "";
@@ -198,8 +190,8 @@ inline void look(const c10::OperatorHandle& op, const Plan& plan, const IValue* 
   if (plan.size >= 0 && !arguments[plan.size].isNone()) return;
   c10::List<std::optional<Tensor>> tensors;
   auto add = [&](const IValue& v) {
-    if (v.isTensor() && v.toTensor().defined()) tensors.push_back(v.toTensor());
-    else if (v.isTensor() || v.isNone()) tensors.push_back(std::nullopt);
+    if (auto* t = tensor_in(v)) tensors.push_back(*t);
+    else tensors.push_back(std::nullopt);
   };
   std::optional<bool> flag;  // the first one: non_blocking, accumulate
   for (int i = 0; i < plan.arguments; ++i) {
@@ -216,9 +208,7 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
   Run run{op, plan_of(op)};
   const Plan& plan = run.plan;
   auto* arguments = stack->data() + (stack->size() - plan.arguments);
-  if (const int on = checks.load(std::memory_order_relaxed); C10_UNLIKELY(on)) {
-    if (on & COPIES && plan.waits) look(op, plan, arguments);
-  }
+  if (C10_UNLIKELY(checks.load(std::memory_order_relaxed) & COPIES) && plan.waits) look(op, plan, arguments);
   if (C10_UNLIKELY(plan.alert != nullptr) && plan.alert->applies(arguments[plan.decides]))
     at::Context::alertNotDeterministic(plan.alert->caller);
   std::optional<LateCopy> late;

@@ -11,8 +11,8 @@ struct Alert {
   bool applies(const IValue& given) const {
     if (given.isInt()) return value.empty() ? given.toInt() != 0 : std::to_string(given.toInt()) == value;
     if (given.isString()) return given.toStringRef() == value;
-    return given.isTensor() && given.toTensor().defined() &&
-        (value.empty() || at::isFloatingType(given.toTensor().scalar_type()));
+    auto* t = tensor_in(given);
+    return t && (value.empty() || at::isFloatingType(t->scalar_type()));
   }
 };
 inline auto& alerts = *new std::unordered_map<std::string, Alert>;  // by the name of the operation, or of an overload
@@ -42,15 +42,15 @@ inline Plan planned(const c10::OperatorHandle& op) {
   plan.differs = name == "aten::_sparse_mm_reduce_impl";
   auto alert = alerts.find(toString(op.operator_name()));
   if (alert == alerts.end()) alert = alerts.find(name.back() == '_' ? name.substr(0, name.size() - 1) : name);
-  for (int i = 0; i < plan.arguments; ++i) {
-    const auto* alias = arguments[i].alias_info();
-    if (alias && alias->isWrite()) plan.written |= uint64_t(1) << std::min(i, 63);
-    if (arguments[i].name() == "generator") plan.generator = i;
-    if (alert != alerts.end() && arguments[i].name() == alert->second.argument)
-      plan.alert = &alert->second, plan.decides = i;
-    if (arguments[i].name() == "output_size" && name == "aten::repeat_interleave") plan.size = i;
-    if (arguments[i].name() == "indices" && name.find("index") != std::string::npos) plan.indices = i;
-  }
+  for (int i = 0; i < plan.arguments; ++i)
+    if (const auto* alias = arguments[i].alias_info(); alias && alias->isWrite())
+      plan.written |= uint64_t(1) << std::min(i, 63);
+  auto at = [&](const std::string& argument) { return op.schema().argumentIndexWithName(argument).value_or(-1); };
+  plan.generator = at("generator");
+  if (alert != alerts.end()) plan.decides = at(alert->second.argument);
+  if (plan.decides >= 0) plan.alert = &alert->second;
+  if (name == "aten::repeat_interleave") plan.size = at("output_size");
+  if (name.find("index") != name.npos) plan.indices = at("indices");
   plan.special = special_of(op);
   plan.seeded = plan.generator < 0 && op.hasTag(Tag::nondeterministic_seeded);
   plan.waits = plan.across || plan.indices >= 0 || op.hasTag(Tag::dynamic_output_shape) ||
@@ -78,12 +78,11 @@ inline bool waits_for_indices(const Plan& plan, const IValue* arguments) {
   const Tensor& self = arguments[0].toTensor();
   if (self.is_cpu() || !arguments[plan.indices].isList()) return false;
   const auto& list = arguments[plan.indices].toListRef();
-  bool fills = plan.arguments > 3 && list.size() == 1 && arguments[2].isTensor() && arguments[2].toTensor().is_cpu() &&
-      arguments[2].toTensor().numel() == 1;  // by a number, where CUDA needs none of the mask
+  auto* values = plan.arguments > 3 && list.size() == 1 ? tensor_in(arguments[2]) : nullptr;
+  bool fills = values && values->is_cpu() && values->numel() == 1;  // by a number: CUDA needs nothing of the mask
   return std::any_of(list.begin(), list.end(), [&](const IValue& v) {
-    if (!v.isTensor() || !v.toTensor().defined()) return false;
-    auto type = v.toTensor().scalar_type();
-    return v.toTensor().is_cpu() || (!fills && (type == kBool || type == kByte));
+    auto* t = tensor_in(v);
+    return t && (t->is_cpu() || (!fills && (t->scalar_type() == kBool || t->scalar_type() == kByte)));
   });
 }
 
@@ -106,8 +105,7 @@ inline std::optional<LateCopy> wait_as_cuda(const Plan& plan, const IValue* argu
   } else if (plan.indices >= 0 ? waits_for_indices(plan, arguments)
                                : plan.size < 0 || arguments[plan.size].isNone()) {
     for (int i = 0; i < plan.arguments; ++i)
-      if (arguments[i].isTensor() && arguments[i].toTensor().defined() && !arguments[i].toTensor().is_cpu())
-        return wait_for(now(arguments[i].toTensor())), std::nullopt;
+      if (auto* t = tensor_in(arguments[i]); t && !t->is_cpu()) return wait_for(now(*t)), std::nullopt;
   }
   return {};
 }

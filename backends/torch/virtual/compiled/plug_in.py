@@ -35,9 +35,7 @@ _FUNCTIONS = {
     "limit": (None, _INT, _NUMBER),
     "allocated": (_NUMBER, _INT),
     "peak": (_NUMBER, _INT),
-    "total": (_NUMBER, _INT),
     "reset_peak": (None, _INT),
-    "reset_total": (None, _INT),
 }
 """What virtual_gpu.cc exports, where each name begins with ``xdevice_``: what it returns, and what it takes."""
 
@@ -58,8 +56,6 @@ class Compiled(Runtime):
     alert: Callable[[bytes, bytes, bytes, bytes], None]
     differ: Callable[[bytes, bytes, bytes, int, int], None]
     limit: Callable[[int, int], None]
-    total: Callable[[int], int]
-    reset_total: Callable[[int], None]
 
     def __init__(self, path: Path, name: str, count: int, capacity: int, limited: bool) -> None:
         super().__init__(name, count, capacity, limited)

@@ -271,8 +271,6 @@ EXPORT void xdevice_differ(const char* name, const char* reduce, const char* wor
 }
 EXPORT int64_t xdevice_allocated(int index) { return accounting[index].now; }
 EXPORT int64_t xdevice_peak(int index) { return accounting[index].peak; }
-EXPORT int64_t xdevice_total(int index) { return accounting[index].total; }
 EXPORT void xdevice_limit(int index, int64_t bytes) { accounting[index].limit = bytes; }
 EXPORT void xdevice_reset_peak(int index) { memory.resetPeakStats(index); }
-EXPORT void xdevice_reset_total(int index) { memory.resetAccumulatedStats(index); }
 }

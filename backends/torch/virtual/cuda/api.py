@@ -49,20 +49,6 @@ def _memory_info(index: int) -> tuple[int, int]:
     return capacity - in_use().allocated(index) if free is None else free, total or capacity
 
 
-def _statistics(index: int) -> dict[str, Any]:
-    """Under torch's keys; reserved is what is allocated, since nothing is cached."""
-    now, total = compiled().allocated(index), compiled().total(index)
-    held = {"current": now, "peak": in_use().peak(index), "allocated": total, "freed": total - now}
-    none = dict.fromkeys(held, 0)
-    found: dict[str, Any] = {}
-    for name in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes"):
-        found[name] = {"all": dict(held), "small_pool": dict(none), "large_pool": dict(held)}
-    for name in ("inactive_split_bytes", "allocation", "active", "segment", "inactive_split"):
-        found[name] = {pool: dict(none) for pool in ("all", "small_pool", "large_pool")}
-    counts = ["num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free"]
-    return found | dict.fromkeys(("oversize_allocations", "oversize_segments"), none) | dict.fromkeys(counts, 0)
-
-
 _raw: dict[int, torch.Tensor] = {}
 """Memory without a tensor of the program's, by address."""
 
@@ -110,9 +96,9 @@ def _answers() -> dict[str, Callable[..., Any]]:
         "hasPrimaryContext": lambda index: True,
         "canDeviceAccessPeer": lambda a, b: True,
         "getArchFlags": lambda: "",
-        "memoryStats": _statistics,
-        "resetPeakMemoryStats": virtual.reset_peak,
-        "resetAccumulatedMemoryStats": virtual.reset_total,
+        "memoryStats": core._accelerator_getDeviceStats,
+        "resetPeakMemoryStats": core._accelerator_resetPeakStats,
+        "resetAccumulatedMemoryStats": core._accelerator_resetAccumulatedStats,
         "memorySnapshot": lambda *args: {"segments": [], "device_traces": []},
         "getAllocatorBackend": lambda: "native",
         "cudaCachingAllocator_is_enabled": lambda: True,

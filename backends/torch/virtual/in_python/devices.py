@@ -70,7 +70,7 @@ class InPython(Runtime):
         return self._forked
 
     def watch(self, whether: bool) -> None:
-        kernels.watching = memory.watching = whether
+        memory.watching = whether
 
     def resize(self, storage: Any, size: int) -> None:
         if size != storage.nbytes():
@@ -81,7 +81,6 @@ class InPython(Runtime):
 
     def start(self) -> None:
         _setup_privateuseone_for_python_backend(NAME, backend_module=vgpu, device_guard=engines.Guard())
-        memory.open_for(self.count)
         _register_operations()
         memory.register_for_python()
         _answer_for_accelerator()
@@ -90,12 +89,7 @@ class InPython(Runtime):
         engines.compute_here()
         _replace_factories()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._close)
-
-    def _close(self) -> None:
-        if self._used:
-            self._forked = True
-            memory.close()
+            os.register_at_fork(after_in_child=lambda: setattr(self, "_forked", self._used))
 
 
 def _register_operations() -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -20,9 +21,6 @@ from xdevice.errors import mixed
 
 _CPU = torch.device("cpu")
 _WAITS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
-
-watching = False
-"""Whether `copies.look` is called before an operation that may copy between devices."""
 
 
 @dataclass(slots=True)
@@ -39,45 +37,42 @@ class Plan:
     lazy: bool = False  # reads lazy conjugation and negation itself; else torch has resolved both before
 
 
+@cache
 def _planned(op: Any) -> Plan:
     schema = op._schema
-    plan = Plan(schema.name, op)
     arguments = {arg.name if arg.kwarg_only else i: arg for i, arg in enumerate(schema.arguments)}
-    plan.written = frozenset(k for k, arg in arguments.items() if arg.alias_info and arg.alias_info.is_write)
     named = {arg.name: k for k, arg in arguments.items()}
-    plan.generator = named.get("generator")
-    plan.seeded = plan.generator is None and torch.Tag.nondeterministic_seeded in op.tags
-    if "index" in schema.name:
-        plan.indices = named.get("indices")
-    plan.waits = plan.indices is not None or not _WAITS.isdisjoint(op.tags)
+    generator, indices = named.get("generator"), named.get("indices") if "index" in schema.name else None
     full = f"{schema.name}.{schema.overload_name}".removesuffix(".")
-    plan.lazy = any(
-        core._dispatch_has_kernel_for_dispatch_key(full, key)
-        and core._dispatch_kernel_for_dispatch_key_is_fallthrough(full, key)
-        for key in ("Conjugate", "Negative")
+    return Plan(
+        schema.name,
+        op,
+        written=frozenset(k for k, arg in arguments.items() if arg.alias_info and arg.alias_info.is_write),
+        indices=indices,
+        generator=generator,
+        seeded=generator is None and torch.Tag.nondeterministic_seeded in op.tags,
+        waits=indices is not None or not _WAITS.isdisjoint(op.tags),
+        lazy=any(
+            core._dispatch_has_kernel_for_dispatch_key(full, key)
+            and core._dispatch_kernel_for_dispatch_key_is_fallthrough(full, key)
+            for key in ("Conjugate", "Negative")
+        ),
     )
-    return _plans.setdefault(op, plan)
 
 
-_plans: dict[Any, Plan] = {}
+@cache
+def _planned_by_name(name: str) -> Plan:
+    return _planned(overload_of(name))
 
 
-def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
+def _fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Run any operation without a kernel of its own."""
-    return Call(_plans.get(op) or _planned(op)).run(args, kwargs)
+    return Call(_planned(op)).run(args, kwargs)
 
 
 def _direct(name: str) -> Callable[..., Any]:
     """A kernel for an operation that torch would otherwise compose itself, without calling the fallback."""
-    plan: Plan | None = None
-
-    def kernel(*args: Any, **kwargs: Any) -> Any:
-        nonlocal plan
-        if plan is None:
-            plan = _planned(overload_of(name))
-        return Call(plan).run(args, kwargs)
-
-    return kernel
+    return lambda *args, **kwargs: Call(_planned_by_name(name)).run(args, kwargs)
 
 
 def on_host(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,8 +87,7 @@ class Call:
     __slots__ = ("aliases", "fresh", "index", "plan", "roomy", "storages", "stranger")
 
     def __init__(self, plan: Plan, roomy: bool = False) -> None:
-        self.plan = plan
-        self.roomy = roomy  # whether results may grow
+        self.plan, self.roomy = plan, roomy  # and whether results may grow
         self.index: int | None = None  # of the virtual GPU where it happens
         self.stranger: torch.device | None = None  # another device that a tensor is on
         self.aliases: list[tuple[torch.Tensor, torch.Tensor]] = []  # on the host, and on the virtual GPU
@@ -102,7 +96,7 @@ class Call:
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         plan = self.plan
-        if watching and plan.waits:
+        if memory.watching and plan.waits:
             _look(plan, args, kwargs)
         here = [self._host(arg, i) for i, arg in enumerate(args)]
         named = {name: self._host(arg, name) for name, arg in kwargs.items()}
@@ -211,14 +205,11 @@ class Call:
         return value
 
     def _give_generator(self, here: list[Any], named: dict[str, Any]) -> None:
-        key: Any = self.plan.generator
-        place: Any = here if isinstance(key, int) and key < len(here) else named
-        key = key if place is here else "generator"
-        given = place[key] if place is here else named.get(key)
+        at = self.plan.generator  # where it has a position, it is the last that has one
+        given = here.pop() if isinstance(at, int) and at < len(here) else named.get("generator")
         if given is not None:
             check(given, self._here())
-        else:
-            place[key] = in_use().generators[self._here()]
+        named["generator"] = in_use().generators[self._here()] if given is None else given
 
     def _mixed(self) -> RuntimeError:
         there = {torch.device(NAME, self._here()), self.stranger}
@@ -281,7 +272,7 @@ def _dense_only(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def register_fallbacks(everything: Any) -> None:
-    everything.fallback(untraced(fallback), "PrivateUse1")
+    everything.fallback(untraced(_fallback), "PrivateUse1")
     for kind in ("Sparse", "SparseCsr", "Quantized", "NestedTensor"):
         everything.fallback(_dense_only, f"{kind}PrivateUse1")
 

@@ -13,9 +13,9 @@ import math
 import re
 import struct
 import sys
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from threading import Lock
 from typing import Any, NoReturn
 from weakref import finalize
@@ -41,48 +41,31 @@ watching = False
 
 def to_virtual(host: Tensor, index: int) -> Tensor:
     """A tensor on a virtual GPU in the memory of a CPU tensor that nothing else uses."""
-    tensor = _relabelled(host, _labels[index])
+    if in_use().is_forked():
+        raise RuntimeError(
+            "Cannot use virtual GPUs in a forked process, as CUDA cannot be used there; "
+            "use the 'spawn' start method, or give workers tensors on the CPU"
+        )
+    tensor = _relabelled(host, _EXTENSION, index)
     _enter(tensor, index)
     return tensor
 
 
 def to_host(tensor: Tensor) -> Tensor:
     """The virtual tensor's memory as a CPU tensor; a lazy conjugation or negation is not part of memory."""
-    return _relabelled(tensor, _host_label)
+    return _relabelled(tensor, _CPU, 0)
 
 
-def _relabelled(tensor: Tensor, label: int) -> Tensor:
+def _relabelled(tensor: Tensor, kind: int, index: int) -> Tensor:
     capsule = core._to_dlpack(tensor)
-    _word(_pointer(capsule, b"dltensor") + _DEVICE).value = label
+    _word(_pointer(capsule, b"dltensor") + _DEVICE).value = _label(kind, index)
     made: Tensor = core._from_dlpack(capsule)
     return made
 
 
+@cache
 def _label(kind: int, index: int) -> int:
     return int.from_bytes(struct.pack("=ii", kind, index), sys.byteorder)
-
-
-_host_label = _label(_CPU, 0)
-_labels: dict[int, int] = {}
-
-
-def open_for(n: int) -> None:
-    _labels.update({i: _label(_EXTENSION, i) for i in range(n)})
-    _held[:], _most[:] = [0] * n, [0] * n
-
-
-def close() -> None:
-    """Make virtual GPUs unusable in a forked process, as real GPUs are."""
-    global _labels
-    _labels = _Forked()
-
-
-class _Forked(dict[int, int]):
-    def __missing__(self, index: int) -> int:
-        raise RuntimeError(
-            "Cannot use virtual GPUs in a forked process, as CUDA cannot be used there; "
-            "use the 'spawn' start method, or give workers tensors on the CPU"
-        )
 
 
 def lazy_like(host: Tensor, tensor: Tensor) -> Tensor:
@@ -212,8 +195,8 @@ def register_for_python() -> None:
 
 # ---------------------------------------------------------------- how much each holds
 
-_held: list[int] = []  # bytes now, by device
-_most: list[int] = []  # the largest number so far
+_held: dict[int, int] = defaultdict(int)  # bytes now, by device
+_most: dict[int, int] = defaultdict(int)  # the largest number so far
 _lock = Lock()
 
 # What is freed is queued: that may happen at any moment, even while this thread holds the lock.
