@@ -87,23 +87,21 @@ def _join(job: Job, timeout: float) -> None:
     except RuntimeError as error:
         if "must be called before" not in str(error):
             raise
-        raise DistributedError(
-            "jax has started already, and can no longer join other processes; "
-            "call xdevice.distributed.init() before the first array is made"
-        ) from error
+        instead = "call xdevice.distributed.init() before the first array is made"
+        raise DistributedError(f"jax has started already, and can no longer join other processes; {instead}") from error
 
 
 def all_reduce(vector: Any, op: str) -> Any:
-    return _computed(_reduction(op, _mesh(vector)), vector, vector)
+    return _computed(_reduced, vector, vector, op)
 
 
 def broadcast(vector: Any, root: int) -> Any:
     given = vector if _running().rank == root else np.zeros(vector.shape, vector.dtype)
-    return _computed(_bits_added(_mesh(vector)), given, vector)
+    return _computed(_bits_added, given, vector)
 
 
 def all_gather(vector: Any) -> list[Any]:
-    return list(_computed(_gathering(_mesh(vector)), vector, vector))
+    return list(_computed(_gathered, vector, vector))
 
 
 def stop() -> None:
@@ -117,15 +115,16 @@ def _running() -> Job:
     return _job
 
 
-def _computed(function: Callable[[Any], Any], given: Any, vector: Any) -> Any:
+def _computed(function: Callable[..., Any], given: Any, vector: Any, *fixed: str) -> Any:
     """The function's result in this process, complete, on the vector's device."""
-    mesh, device = _mesh(vector), device_of(vector)
+    (place,) = vector.devices()
+    mesh, device = _mesh(place.platform), device_of(vector)
     own: Any = mesh.local_devices[0]
     with enable_x64(True):  # or an array of 64 bits would lose half of them here
         part = jax.device_put(_roomy(given) if own.platform == "cpu" else given, own)
         whole = (mesh.size * part.size,)
         rows = jax.make_array_from_single_device_arrays(whole, NamedSharding(mesh, _PARTS), [part])
-        found = jax.tree.map(lambda row: row.addressable_data(0), function(rows))
+        found = jax.tree.map(lambda row: row.addressable_data(0), _compiled(function, mesh, *fixed)(rows))
         cut = jax.tree.map(lambda row: row if row.size == vector.size else np.asarray(row)[: vector.size], found)
         return jax.tree.map(lambda row: move(jnp.asarray(row), device, False), cut)  # NumPy's on a CPU
 
@@ -141,43 +140,34 @@ def _roomy(vector: Any) -> Any:
     return longer
 
 
-def _mesh(vector: Any) -> Mesh:
-    (device,) = vector.devices()
-    return _mesh_over(device.platform)
-
-
 @cache
-def _mesh_over(platform: str) -> Mesh:
+def _mesh(platform: str) -> Mesh:
     """One device of each process: that of its local rank, or the CPU, if not every process has its own."""
     found = []
     for rank, place in enumerate(_running().local_ranks):
         own = [device for device in every_device(platform) if device.process_index == rank]
         local = 0 if platform == "cpu" else place
         if local >= len(own):
-            return _mesh_over("cpu")
+            return _mesh("cpu")
         found.append(own[local])
     return Mesh(np.array(found), ("process",))
 
 
-def _compiled(function: Callable[[Any], Any], mesh: Mesh) -> Callable[[Any], Any]:
-    compiled: Callable[[Any], Any] = jax.jit(shard_map(function, mesh=mesh, in_specs=_PARTS, out_specs=_PARTS))
-    return compiled
-
-
 @cache
-def _reduction(op: str, mesh: Mesh) -> Callable[[Any], Any]:
-    def reduced(vector: Any) -> Any:
-        floating = kind(vector) == "f"
-        if op == "mean":
-            total = _REDUCED["sum"](vector.astype(summed_in(vector.dtype.name, mesh.size)), "process")
-            return (total / mesh.size).astype(vector.dtype)
-        narrow = floating and vector.dtype.itemsize < 4
-        wide = vector.astype(jnp.float32) if narrow else vector  # rounded once, not with each process
-        if floating and op != "sum":
-            return _extreme(wide, op).astype(vector.dtype)
-        return _REDUCED[op](wide, "process").astype(vector.dtype)
+def _compiled(function: Callable[..., Any], mesh: Mesh, *fixed: str) -> Any:
+    return jax.jit(shard_map(lambda part: function(part, *fixed), mesh=mesh, in_specs=_PARTS, out_specs=_PARTS))
 
-    return _compiled(reduced, mesh)
+
+def _reduced(vector: Any, op: str) -> Any:
+    if op == "mean":
+        size = _running().world_size
+        total = _REDUCED["sum"](vector.astype(summed_in(vector.dtype.name, size)), "process")
+        return (total / size).astype(vector.dtype)
+    floating = kind(vector) == "f"
+    narrow = floating and vector.dtype.itemsize < 4
+    wide = vector.astype(jnp.float32) if narrow else vector  # rounded once, not with each process
+    found = _extreme(wide, op) if floating and op != "sum" else _REDUCED[op](wide, "process")
+    return found.astype(vector.dtype)
 
 
 def _extreme(vector: Any, op: str) -> Any:
@@ -193,21 +183,15 @@ def _extreme(vector: Any, op: str) -> Any:
     return jax.lax.bitcast_convert_type(in_order(_REDUCED[op](keys, "process")), vector.dtype)
 
 
-@cache
-def _gathering(mesh: Mesh) -> Callable[[Any], Any]:
-    return _compiled(lambda vector: tuple(_jax.lax.all_gather(vector, "process")), mesh)
+def _gathered(vector: Any) -> tuple[Any, ...]:
+    return tuple(_jax.lax.all_gather(vector, "process"))
 
 
-@cache
-def _bits_added(mesh: Mesh) -> Callable[[Any], Any]:
+def _bits_added(vector: Any) -> Any:
     """The bits of the one vector that is not all zeros, added as integers, so that NaNs and -0.0 arrive unchanged."""
-
-    def added(vector: Any) -> Any:
-        if kind(vector) == "c":
-            return jax.lax.complex(added(vector.real), added(vector.imag))
-        if vector.dtype == jnp.bool_:
-            return added(vector.astype(jnp.uint8)).astype(jnp.bool_)
-        bits = jax.lax.bitcast_convert_type(vector, f"uint{8 * vector.dtype.itemsize}")
-        return jax.lax.bitcast_convert_type(_jax.lax.psum(bits, "process"), vector.dtype)
-
-    return _compiled(added, mesh)
+    if kind(vector) == "c":
+        return jax.lax.complex(_bits_added(vector.real), _bits_added(vector.imag))
+    if vector.dtype == jnp.bool_:
+        return _bits_added(vector.astype(jnp.uint8)).astype(jnp.bool_)
+    bits = jax.lax.bitcast_convert_type(vector, f"uint{8 * vector.dtype.itemsize}")
+    return jax.lax.bitcast_convert_type(_jax.lax.psum(bits, "process"), vector.dtype)
