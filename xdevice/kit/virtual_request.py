@@ -5,7 +5,7 @@ import sys
 from typing import Any, NamedTuple
 
 from xdevice.device import as_integer
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, VirtualDeviceError
 
 ENV = "XDEVICE_VIRTUAL_GPUS"
 MEMORY = "XDEVICE_VIRTUAL_MEMORY"
@@ -114,6 +114,15 @@ def refuse_memory_limit(framework: str, instead: str = "") -> None:
     if memory_limit() is not None:
         says = f"{framework} cannot limit the memory of one CPU device"
         raise NotSupportedError(f"{MEMORY} asks for a limit, and {says}; leave it out{instead}")
+
+
+def refuse_to_hide(real: int, n: int, framework: str, force: bool) -> None:
+    """Raise if there are real GPUs, and n virtual ones are not to hide them."""
+    if real and not force:
+        raise VirtualDeviceError(
+            f"{n} virtual GPUs were asked for, but {framework} sees {real} real; use these, or hide them with "
+            f"virtual_gpus({n}, force=True)"
+        )
 
 
 def set_aside() -> None:

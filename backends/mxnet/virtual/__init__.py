@@ -8,9 +8,8 @@ import mxnet as mx
 
 from xdevice.backends.mxnet import hardware, placement, private_names
 from xdevice.device import Device, spell
-from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit import virtual_request
 from xdevice.kit.private_names import check
+from xdevice.kit.virtual_request import refuse_memory_limit, refuse_to_hide
 
 
 def recipe() -> None:
@@ -18,17 +17,8 @@ def recipe() -> None:
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
-    real = hardware.gpus()
-    if real and not force:
-        raise VirtualDeviceError(
-            f"{n} virtual GPUs were asked for, but mxnet sees {real} real; use these, or hide them with "
-            f"virtual_gpus({n}, force=True)"
-        )
-    if virtual_request.memory_limit() is not None:
-        raise NotSupportedError(
-            f"{virtual_request.MEMORY} cannot limit the memory of virtual GPUs under mxnet, whose CPU contexts have no "
-            "limit; unset it, or choose torch or paddle, which have it"
-        )
+    refuse_to_hide(hardware.gpus(), n, "mxnet", force)
+    refuse_memory_limit("mxnet", ", or choose torch or paddle, which have it")
     names = private_names.STAND_IN if stand_in else private_names.VIRTUAL
     check(names, "mxnet", mx.__version__, private_names.LAST_TRIED, imported_only=False)
     hardware.virtual.number, hardware.virtual.stand_in = n, stand_in

@@ -96,12 +96,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     from xdevice.backends.paddle import hardware, private_names
     from xdevice.backends.paddle.virtual import repairs
 
-    real = hardware.real_gpus()
-    if real and not force:
-        raise VirtualDeviceError(
-            f"{n} virtual GPUs were asked for, but paddle sees {real} real; use these, or hide them with "
-            f"virtual_gpus({n}, force=True)"
-        )
+    virtual_request.refuse_to_hide(hardware.real_gpus(), n, "paddle", force)
     if hardware.plugged_in(hardware.WORD) != n:
         raise VirtualDeviceError(
             f"{n} virtual GPUs are too late for paddle, which has been imported without them; before `import paddle` "

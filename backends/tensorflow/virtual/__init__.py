@@ -13,7 +13,7 @@ from xdevice.backends.tensorflow.private_names import Instead
 from xdevice.device import Device, spell
 from xdevice.errors import VirtualDeviceError
 from xdevice.kit.private_names import check
-from xdevice.kit.virtual_request import refuse_memory_limit
+from xdevice.kit.virtual_request import refuse_memory_limit, refuse_to_hide
 
 _always, _not_standing_in = Instead(), Instead()
 
@@ -32,11 +32,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         )
     cpu = _cpu(n)
     real = [p for p in tf.config.get_visible_devices() if Device(p.device_type, 0).kind == "gpu"]
-    if real and not force:
-        raise VirtualDeviceError(
-            f"{n} virtual GPUs were asked for, but tensorflow sees {len(real)} real; use these, "
-            f"or hide them with virtual_gpus({n}, force=True)"
-        )
+    refuse_to_hide(len(real), n, "tensorflow", force)
     names = private_names.STAND_IN if stand_in else private_names.VIRTUAL
     check(names, "tensorflow", tf.__version__, private_names.LAST_TRIED, imported_only=False)
     for word in {physical.device_type for physical in real}:
