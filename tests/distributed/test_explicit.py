@@ -102,13 +102,13 @@ def test_no_token_in_repr_and_ipv6():
 
 
 def test_the_rank_stays_until_the_next_init(monkeypatch):
-    monkeypatch.setattr(group, "_info", None)
+    monkeypatch.setattr(group.here, "info", None)
     with xdevice.using("numpy"):
         dist.init(rank=0, world_size=1, address="127.0.0.1:29400")
-        assert (dist.rank(), dist.world_size(), group._this_process().launcher) == (0, 1, "init()")
+        assert (dist.rank(), dist.world_size(), group.here.process().launcher) == (0, 1, "init()")
         dist.shutdown()
         dist.init()
-        assert group._this_process().launcher != "init()"
+        assert group.here.process().launcher != "init()"
         dist.shutdown()
 
 
@@ -130,7 +130,7 @@ def test_beyond_loopback_needs_trust(monkeypatch):
 
 @pytest.mark.needs("gradient")
 def test_without_trust_nothing_listens(backend, monkeypatch):
-    monkeypatch.setattr(group, "_info", None)
+    monkeypatch.setattr(group.here, "info", None)
     monkeypatch.delenv("XDEVICE_TRUST_NETWORK", raising=False)
     place = {"rank": 0, "world_size": 2, "address": "10.0.0.1:29400", "local_rank": 0, "token": "k" * 32}
     with (

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 from xdevice.contract import Engine, Job
 from xdevice.distributed import at_exit
@@ -34,9 +35,29 @@ class Group:
         return self._lock
 
 
+@dataclass
+class _Here:
+    """Which process this is, once it is known, and the group that it is in."""
+
+    info: ProcessInfo | None = None
+    group: Group | None = None
+
+    @property
+    def membership(self) -> Membership | None:
+        return None if self.group is None else self.group.membership
+
+    def process(self) -> ProcessInfo:
+        """As in the last `init`, else as the environment said when it was first asked for."""
+        if self.info is None:
+            self.info = process_info_in(os.environ)
+        return self.info
+
+    def place(self) -> ProcessInfo | Job:
+        return self.process() if self.group is None else self.group.job
+
+
 _ALONE = Group()
-_group: Group | None = None
-_info: ProcessInfo | None = None  # which process this is, once it is known
+here = _Here()
 
 
 def is_initialized() -> bool:
@@ -48,7 +69,7 @@ def is_initialized() -> bool:
     >>> distributed.is_initialized()
     False
     """
-    return _group is not None
+    return here.group is not None
 
 
 def rank() -> int:
@@ -67,7 +88,7 @@ def rank() -> int:
     >>> distributed.rank()
     0
     """
-    return _group.job.rank if _group is not None else _this_process().rank
+    return here.place().rank
 
 
 def local_rank() -> int:
@@ -79,7 +100,7 @@ def local_rank() -> int:
     >>> distributed.local_rank()
     0
     """
-    return _group.job.local_rank if _group is not None else _this_process().local_rank
+    return here.place().local_rank
 
 
 def world_size() -> int:
@@ -91,34 +112,16 @@ def world_size() -> int:
     >>> distributed.world_size()
     1
     """
-    return _group.job.world_size if _group is not None else _this_process().world_size
+    return here.place().world_size
 
 
 def current() -> Group:
     """The group that this process is in; without a launcher, a group of this process alone."""
-    if _group is not None:
-        return _group
-    if _this_process().world_size == 1:
+    if here.group is not None:
+        return here.group
+    if here.process().world_size == 1:
         return _ALONE
     raise DistributedError("this process has not joined a group; call xdevice.distributed.init() first")
-
-
-def know(info: ProcessInfo) -> None:
-    global _info
-    _info = info
-
-
-def enter(group: Group) -> None:
-    global _group
-    _group = group
-
-
-def _this_process() -> ProcessInfo:
-    """Which process this is: as in the last `init`, else as the environment said when it was first asked for."""
-    global _info
-    if _info is None:
-        _info = process_info_in(os.environ)
-    return _info
 
 
 def on_rank_0(name: str, act: Callable[[], None]) -> None:
@@ -126,11 +129,10 @@ def on_rank_0(name: str, act: Callable[[], None]) -> None:
 
     If rank 0 raises, the job has failed, and every process raises.
     """
-    group = _group
-    if group is None or group.membership is None:
+    group, membership = here.group, here.membership
+    if group is None or membership is None:
         act()
         return
-    membership = group.membership
     with group.one_at_a_time(name):
         try:
             if membership.info.rank == 0:
@@ -149,11 +151,10 @@ def abort(error: BaseException) -> None:
 
 def _reset_in_child() -> None:
     """In a forked child: leave the group, which the parent stays in."""
-    global _group, _info
-    group, _group, _info = _group, None, None
+    membership, here.group, here.info = here.membership, None, None
     at_exit.reset_in_child()
-    if group is not None and group.membership is not None:
-        group.membership.close_descriptors()
+    if membership is not None:
+        membership.close_descriptors()
 
 
 if hasattr(os, "register_at_fork"):
@@ -162,8 +163,7 @@ if hasattr(os, "register_at_fork"):
 
 def leave() -> None:
     """Leave the group without the others, which have left it or have been told."""
-    global _group
-    group, _group = _group, None
-    if group is not None and group.membership is not None:
+    membership, here.group = here.membership, None
+    if membership is not None:
         at_exit.release()
-        group.membership.close()
+        membership.close()

@@ -5,7 +5,7 @@ from dataclasses import replace
 from xdevice._version import __version__
 from xdevice.contract import Engine
 from xdevice.distributed import at_exit
-from xdevice.distributed.group import Group, abort, current, enter, is_initialized, know, leave
+from xdevice.distributed.group import Group, abort, here, is_initialized, leave
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.options import InitOptions, check_reach
 from xdevice.distributed.process_info import ProcessInfo
@@ -110,13 +110,12 @@ class process_group(InitOptions):  # noqa: N801  (reads as what it opens: `with 
 def _init(options: InitOptions) -> None:
     if is_initialized():
         raise DistributedError("init() was called twice; shutdown() leaves the first group")
-    info = options.process_info()
-    know(info)
+    info = here.info = options.process_info()
     name, seconds, start = options.engine_name(), options.seconds(), options.start_seconds()
     info = replace(info, trusts_network=options.trusts_network())
     owner = backend()
     if info.world_size == 1:
-        enter(Group())
+        here.group = Group()
         return
     engine = _engine(owner, name, info.world_size)
     check_reach(info, "MPI" if name == "mpi" else f"the engine of {owner}")
@@ -127,8 +126,7 @@ def _init(options: InitOptions) -> None:
     agreed = {"backend": str(owner), "engine": kind, "version": __version__, "timeout": seconds}
     with at_exit.joining(info):
         membership = Membership(info, start, agreed)
-    group = Group(engine, membership, owner if name == "native" else None)
-    enter(group)
+    here.group = Group(engine, membership, owner if name == "native" else None)
     at_exit.guard(membership)
     try:
         membership.work("the start of the engine", lambda: engine.start(membership.job, max(seconds, start)))
@@ -154,14 +152,12 @@ def shutdown() -> None:
     >>> distributed.is_initialized()
     False
     """
-    if not is_initialized():
-        return
-    group, membership = current(), current().membership
+    group, membership = here.group, here.membership
     if membership is not None and membership.told:
         abort(DistributedError("the job has failed"))  # which the caller has been told
         return
     try:
-        if membership is not None and group.engine is not None:
+        if group is not None and membership is not None and group.engine is not None:
             with group.one_at_a_time("shutdown"):
                 membership.enter(Fingerprint("shutdown()"))
                 membership.work("the end of the engine", group.engine.stop)

@@ -37,10 +37,12 @@ class Engine:
     def all_reduce(self, vector: Any, op: str) -> Any:
         name = dtype_name(vector.dtype)
         if name == "bfloat16":
-            return self._tensor(_narrowed(self._reduced(_widened(self._bytes(vector)), op)), vector)
+            bits = self._bytes(vector).view(np.uint16)  # the upper halves of float32
+            wide = (bits.astype(np.uint32) << 16).view(np.float32)
+            return self._tensor(_narrowed(self._reduced(wide, op)), vector)
         if not _in_numpy(vector):
             raise NotSupportedError(f"MPI has no {op} of {name}; convert it to float32 first")
-        array = self._array(vector)
+        array = self._bytes(vector).view(name)
         wide = array.astype(np.float32) if name == "float16" else array
         return self._tensor(self._reduced(wide, op).astype(array.dtype, copy=False).view(np.uint8), vector)
 
@@ -77,12 +79,9 @@ class Engine:
         keys[np.isnan(array)] = ends.max if op == "max" else ends.min
         return _in_order(self._reduced(keys, op)).view(array.dtype)
 
-    def _array(self, vector: Any) -> Array:
-        return owner_of(vector).exchange.to_numpy(vector)
-
     def _bytes(self, vector: Any) -> Array:
         if _in_numpy(vector):
-            return self._array(vector).view(np.uint8)
+            return owner_of(vector).exchange.to_numpy(vector).view(np.uint8)
         return np.array(owner_of(vector).storage.to_bits(vector))  # its own, to be overwritten
 
     def _tensor(self, array: Array, like: Any) -> Any:
@@ -110,11 +109,6 @@ def _in_numpy(vector: Any) -> bool:
 def _in_order(bits: Array) -> Array:
     """The bits of floating-point numbers as integers of the same order, and back: the ends of their range are NaNs."""
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
-
-
-def _widened(bits: Array) -> Array:
-    """Numbers of bfloat16 in float32, whose upper half they are."""
-    return (bits.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 
 def _narrowed(wide: Array) -> Array:

@@ -13,12 +13,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import IO, Literal, NamedTuple
 
 import psutil
 
 from xdevice.distributed.failures import TERMINATION
-from xdevice.launcher.process_tree import ProcessTree, Reaper, Signals
+from xdevice.launcher.process_tree import ProcessTree, Signals, reaped
 
 Status = Literal["waiting", "running", "ok", "failed", "timed out", "flooded", "stopped"]
 
@@ -33,18 +34,22 @@ _SAMPLING = 0.05  # the part of this process's time that measuring memory may ta
 
 
 class Line(NamedTuple):
-    """A line, without its newline, and whether it was printed on stderr."""
-
-    text: bytes
-    is_error: bool
+    text: bytes  # without its newline
+    is_error: bool  # whether it was printed on stderr
 
 
 class Printed(NamedTuple):
-    """The first lines, the number of those left out, and the last lines."""
-
     first: list[Line]
     left_out: int
     last: list[Line]
+
+
+@dataclass
+class _Stream:
+    file: IO[bytes]
+    is_error: bool
+    position: int = 0
+    rest: bytes = b""  # a line that has not ended
 
 
 class OutputBuffer:
@@ -55,7 +60,7 @@ class OutputBuffer:
     """
 
     def __init__(self, files: Sequence[IO[bytes]]) -> None:
-        self._streams = [_Stream(file, is_error=bool(i)) for i, file in enumerate(files)]
+        self._streams = [_Stream(file, bool(i)) for i, file in enumerate(files)]
         self._first: list[Line] = []
         self._last: deque[Line] = deque(maxlen=LAST)
         self._count = 0
@@ -88,35 +93,21 @@ class OutputBuffer:
         return Printed(self._first, self._count - kept, list(self._last))
 
     def _take(self, stream: _Stream, piece: bytes) -> None:
-        count, first, last = stream.lines(piece, FIRST - len(self._first))
-        self._first += first
-        self._last += last
-        self._count += count
-        shown = (line.text for line in (*reversed(last), *reversed(first)) if line.text.strip())
-        self.newest = stream.rest.strip() or next(shown, self.newest)
-
-
-class _Stream:
-    def __init__(self, file: IO[bytes], *, is_error: bool) -> None:
-        self.file, self.is_error, self.position, self.rest = file, is_error, 0, b""
-
-    def lines(self, piece: bytes, missing: int) -> tuple[int, list[Line], list[Line]]:
-        """How many lines end in this piece, the first that are missing, and the last; the rest waits for its end.
-
-        The others are only counted: there may be a million of them.
-        """
-        self.position += len(piece)
-        text = self.rest + piece
-        count = text.count(b"\n")
-        *first, text = text.split(b"\n", missing)
+        """Take in the lines that end in this piece; those between the first and the last ones are only counted."""
+        stream.position += len(piece)
+        text = stream.rest + piece
+        number = text.count(b"\n")
+        *first, text = text.split(b"\n", FIRST - len(self._first))
         *last, rest = text.rsplit(b"\n", LAST + 1)
-        if count > len(first) + len(last):
+        if number > len(first) + len(last):
             del last[0]  # those before the last ones, in one piece
-        self.rest = rest[-LONGEST:]
-        return count, self._kept(first), self._kept(last)
-
-    def _kept(self, lines: list[bytes]) -> list[Line]:
-        return [Line(line[-LONGEST:], self.is_error) for line in lines]
+        lines = [Line(line[-LONGEST:], stream.is_error) for line in (*first, *last)]
+        self._first += lines[: len(first)]
+        self._last += lines[len(first) :]
+        self._count += number
+        stream.rest = rest[-LONGEST:]
+        shown = (line.text for line in reversed(lines) if line.text.strip())
+        self.newest = stream.rest.strip() or next(shown, self.newest)
 
 
 class Child:
@@ -128,6 +119,7 @@ class Child:
         self.exit_status: int | None = None  # as subprocess: negative is a signal
         self.seconds = 0.0
         self.peak_memory: int | None = None
+        self._spools: list[IO[bytes]] = []  # the files with its output, from `start` to `output`
         self._cause: Status | None = None  # why it was asked to stop
         self._kill_at: float | None = None
         self._next_sample = 0.0
@@ -157,7 +149,10 @@ class Child:
                 self._sample()
             self.exit_status = self._reap()
             if self.exit_status is None:
-                self._check_limits(timeout)
+                if timeout is not None and self.seconds > timeout:
+                    self.stop("timed out")
+                elif any(os.fstat(spool.fileno()).st_size > FLOOD for spool in self._spools):
+                    self.stop("flooded")
                 if self._kill_at is None or now < self._kill_at:
                     return
         self._end(now)
@@ -183,28 +178,18 @@ class Child:
 
     def printed(self) -> Printed:
         """What it has printed, in order; before `output`, which closes the files."""
-        return self._buffer.end() if hasattr(self, "_spools") else Printed([], 0, [])
+        return self._buffer.end() if self._spools else Printed([], 0, [])
 
     def output(self) -> tuple[bytes, bytes, bool]:
         """The first bytes of stdout, the last of stderr, and whether stdout had more."""
-        if not hasattr(self, "_spools"):
+        if not self._spools:
             return b"", b"", False
-        out, err = self._spools
-        out.seek(0)
-        first = out.read(KEPT)
-        more = bool(out.read(1))
-        err.seek(max(0, err.seek(0, os.SEEK_END) - KEPT))
-        last = err.read()
-        out.close()
-        err.close()
-        del self._spools
-        return first, last, more
-
-    def _check_limits(self, timeout: float | None) -> None:
-        if timeout is not None and self.seconds > timeout:
-            self.stop("timed out")
-        elif any(os.fstat(spool.fileno()).st_size > FLOOD for spool in self._spools):
-            self.stop("flooded")
+        (out, err), self._spools = self._spools, []
+        with out, err:
+            out.seek(0)
+            first, more = out.read(KEPT), bool(out.read(1))
+            err.seek(max(0, err.seek(0, os.SEEK_END) - KEPT))
+            return first, err.read(), more
 
     def _end(self, now: float) -> None:
         """It has ended, unless processes of its tree are left: they are asked to stop too, and waited for."""
@@ -220,7 +205,6 @@ class Child:
             self.status = self._cause or ("ok" if self.exit_status == 0 else "failed")
 
     def _sample(self) -> None:
-        """Add up the memory of the child and its descendants."""
         began, total = time.perf_counter(), 0
         for process in self._tree.see(self._process.pid):
             with suppress(psutil.Error):  # it has just ended
@@ -255,7 +239,7 @@ def run_all(
     ``timeout`` is in seconds for each. ``show`` is called again and again to display the progress.
     """
     tree = ProcessTree()
-    with Signals() as signals, Reaper(tree):
+    with Signals() as signals, reaped(tree):
         try:
             while not all(child.ended for child in children):
                 for child in children:

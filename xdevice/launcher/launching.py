@@ -11,7 +11,7 @@ from xdevice.distributed.failures import PEER_FAILED, SETTLING
 from xdevice.errors import DistributedError
 from xdevice.kit.units import duration
 from xdevice.launcher.output import Screen
-from xdevice.launcher.process_tree import ProcessTree, Reaper, Signals
+from xdevice.launcher.process_tree import ProcessTree, Signals
 from xdevice.launcher.terminal import signal_name
 from xdevice.launcher.worker_group import Plan, Rank, WorkerGroup
 
@@ -41,7 +41,8 @@ def launch(plan_of: Callable[[int], Plan], restarts: int = 0) -> int:
                     raise
                 screen.show("err", f"xdevice: cannot start the job again: {error}\n".encode())
                 break
-            group = _run(WorkerGroup(plan, screen, ProcessTree(), signals, began=began))
+            group = WorkerGroup(plan, screen, ProcessTree(), signals, began=began)
+            group.run()
             status, text = _outcome(group)
             screen.show("err", text)
             if number == restarts or not _can_restart(group):
@@ -72,18 +73,6 @@ def _paused(group: WorkerGroup, seconds: float) -> tuple[int, bytes] | None:
         group.screen.write()
         time.sleep(_TICK)
     return None
-
-
-def _run(group: WorkerGroup) -> WorkerGroup:
-    """Run the group until all of its processes have ended."""
-    with Reaper(group.tree):
-        try:
-            group.start()
-            group.watch()
-        finally:  # also after an error of the launcher itself
-            group.stop()
-    group.finish()
-    return group
 
 
 def _can_restart(group: WorkerGroup) -> bool:

@@ -17,6 +17,7 @@ from xdevice.launcher.terminal import console
 PIECE = 2**16  # bytes that are read at once: what a pipe holds
 LONGEST = 64 * 2**20  # bytes of a line that stay together; a longer one is shown in parts
 KEPT = 2**16  # bytes of the end of a stream that are kept to be shown again
+_COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")  # of the ranks
 _FULL = 2**18  # bytes that wait for the screen before the processes have to wait, too
 _AT_ONCE = 2**12  # bytes that a pipe takes without blocking, once it is ready for any
 
@@ -87,10 +88,13 @@ class Screen:
 
     def lines(self, name: str, rank: int) -> Lines:
         """The lines of that rank for this stream: coloured, and live, on a terminal."""
-        prefix = f"[{rank}] ".encode()
+        prefix = f"[{rank}] "
         if not os.isatty(self.descriptors[name]):
-            return Lines(prefix)
-        return LiveLines(_coloured(prefix, rank, stderr=name == "err"))
+            return Lines(prefix.encode())
+        out = console(stderr=name == "err")
+        with out.capture() as captured:
+            out.print(Text(prefix, style=_COLOURS[rank % len(_COLOURS)]), end="")
+        return LiveLines(captured.get().encode())
 
     def show(self, name: str, text: bytes) -> None:
         """Take the text, and write what can be written now."""
@@ -112,7 +116,9 @@ class Screen:
         before = self._waiting
         while self._queue:
             descriptor, text = self._queue[0]
-            if not _ready(descriptor, patience):
+            poll = select.poll()  # `select.select` ends at descriptor 1023
+            poll.register(descriptor, select.POLLOUT)
+            if not poll.poll(1000 * patience):
                 break
             patience = 0.0
             try:
@@ -171,24 +177,9 @@ class Stream:
             self._log.close()
 
 
-def _ready(descriptor: int, patience: float) -> bool:
-    """Whether the descriptor takes bytes, or fails, within so many seconds; ``select.select`` ends at number 1023."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLOUT)
-    return bool(poll.poll(1000 * patience))
-
-
 def _descriptor(stream: IO[str] | None) -> int:
     """The descriptor of a stream; that of the null device if the stream was closed before."""
     if stream is None:
         return os.open(os.devnull, os.O_WRONLY)
     stream.flush()
     return stream.fileno()
-
-
-def _coloured(prefix: bytes, rank: int, *, stderr: bool) -> bytes:
-    colours = ("cyan", "magenta", "yellow", "green", "blue", "red")
-    out = console(stderr=stderr)
-    with out.capture() as captured:
-        out.print(Text(prefix.decode(), style=colours[rank % len(colours)]), end="")
-    return captured.get().encode()

@@ -12,8 +12,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Container, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Container, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from subprocess import Popen
 from types import FrameType
 from typing import Any
@@ -41,14 +41,8 @@ class ProcessTree:
 
     def start(self, command: Sequence[str], environment: Mapping[str, str], out: Any, err: Any) -> Popen[bytes]:
         """Start a process of the tree, the leader of a session of its own, with nothing to read on its stdin."""
-        process = Popen(
-            command,
-            env={**environment, MARKS: self.marks},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
+        marked = {**environment, MARKS: self.marks}
+        process = Popen(command, env=marked, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
         self._leaders[process.pid] = None
         return process
 
@@ -69,7 +63,6 @@ class ProcessTree:
         return found
 
     def members(self) -> list[psutil.Process]:
-        """The processes of the tree that are alive."""
         found = {process.pid: process for process in psutil.process_iter() if self.mark in _marks(process)}
         leaders = {pid for pid, left in self._leaders.items() if left is None or any(map(alive, left))}
         found |= _in_sessions((leaders | set(map(_session, found))) - {None})
@@ -80,15 +73,12 @@ class ProcessTree:
         for pid in [pid for pid, left in self._leaders.items() if left is None]:
             self.see(pid)  # a process with another session and environment is found only while its parent lives
         asked = self.members()
-        _send(asked, signal.SIGTERM)
-        if hasattr(signal, "SIGCONT"):
-            _send(asked, signal.SIGCONT)
+        _send(asked, "SIGTERM")
+        _send(asked, "SIGCONT")
 
     def kill(self) -> bool:
         found = self.members()
-        for process in found:
-            with suppress(psutil.Error):  # it has just ended
-                process.kill()
+        _send(found, "SIGKILL" if os.name == "posix" else "SIGTERM")
         return bool(found)
 
 
@@ -100,10 +90,10 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
-def _send(processes: list[psutil.Process], number: int) -> None:
-    for process in processes:
+def _send(processes: list[psutil.Process], name: str) -> None:
+    for process in processes if hasattr(signal, name) else ():
         with suppress(psutil.Error):  # it has just ended
-            process.send_signal(number)
+            process.send_signal(getattr(signal, name))
 
 
 def _marks(process: psutil.Process) -> str:
@@ -155,30 +145,22 @@ class Signals:
         self.times += 1
 
 
-class Reaper:
-    """A ``with`` block during which the tree is killed if this process is.
+@contextmanager
+def reaped(tree: ProcessTree) -> Generator[None, None, None]:
+    """While the block runs, a reaper waits: it kills the tree if this process is killed.
 
-    The reaper is a process in a session of its own. It reads from a pipe whose other end only this process holds, and
-    which therefore closes when this process ends, however it ends.
+    It is a process in a session of its own. It reads from a pipe whose other end only this process holds, and which
+    therefore closes when this process ends, however it ends.
     """
-
-    def __init__(self, tree: ProcessTree) -> None:
-        # with this process's own path: the present folder may hold a file by the name of a module that it needs
-        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import reap; reap({tree.mark!r})"
-        self._process = Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-    def __enter__(self) -> Reaper:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._process.kill()
-        self._process.communicate()
+    # with this process's own path: the present folder may hold a file by the name of a module that it needs
+    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import reap; reap({tree.mark!r})"
+    null = subprocess.DEVNULL
+    command = [sys.executable, "-c", code]
+    with Popen(command, stdin=subprocess.PIPE, stdout=null, stderr=null, start_new_session=True) as reaper:
+        try:
+            yield
+        finally:
+            reaper.kill()
 
 
 def reap(mark: str) -> None:

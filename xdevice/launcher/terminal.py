@@ -19,6 +19,7 @@ from rich.text import Text
 from xdevice.kit.units import duration, size
 from xdevice.launcher.children import Child
 
+PERIOD = 10.0  # seconds between two lines about a child that runs, where there is no terminal
 _ENDLESS = 10_000  # columns, where there is no terminal: nothing is wrapped or cut
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL = {i: 0x2400 + i for i in range(32) if chr(i) not in "\t\n"} | dict.fromkeys(range(128, 160), 0xFFFD)
@@ -54,7 +55,6 @@ def write_json(value: Any) -> None:
 
 
 def table(*headings: str, right: tuple[str, ...] = ()) -> Table:
-    """An empty table in the style of all commands."""
     new = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for heading in headings:
         new.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
@@ -70,10 +70,6 @@ def printable(text: str) -> str:
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return "\n".join(lines).translate(_CONTROL)
-
-
-PERIOD = 10.0
-"""Seconds between two lines about a child that runs, where there is no terminal."""
 
 
 def newest_line(child: Child) -> str:
@@ -150,7 +146,5 @@ def signal_name(status: int | None) -> str | None:
     """The signal behind a negative exit status."""
     if status is None or status >= 0:
         return None
-    try:
-        return signal.Signals(-status).name
-    except ValueError:  # a real-time signal
-        return f"signal {-status}"
+    names = {number.value: number.name for number in signal.Signals}
+    return names.get(-status, f"signal {-status}")  # of a real-time signal

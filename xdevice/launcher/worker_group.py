@@ -16,7 +16,7 @@ from xdevice.distributed.failures import PEER_FAILED, SETTLING, TERMINATION, UNK
 from xdevice.distributed.process_info import block_size
 from xdevice.errors import DistributedError
 from xdevice.launcher.output import Screen, Stream
-from xdevice.launcher.process_tree import ProcessTree, Signals
+from xdevice.launcher.process_tree import ProcessTree, Signals, reaped
 
 _TICK = 0.02
 _LOOKING = 0.5  # seconds between two looks at whether the processes that are left are stopped
@@ -69,8 +69,6 @@ class Plan:
 
 @dataclass(eq=False)
 class Rank:
-    """One process of the job, started here."""
-
     rank: int
     process: subprocess.Popen[bytes]
     streams: dict[str, Stream]
@@ -98,7 +96,17 @@ class WorkerGroup:
     _looks: int = 0
     _next_look: float = 0.0
 
-    def start(self) -> None:
+    def run(self) -> None:
+        """Run the processes until all have ended, of themselves or because one has failed."""
+        with reaped(self.tree):
+            try:
+                self._start()
+                self._watch()
+            finally:  # also after an error of the launcher itself
+                self._stop()
+        self._finish()
+
+    def _start(self) -> None:
         for rank in self.plan.ranks:
             try:
                 logs = {name: self._log(f"rank-{rank}.{name}") for name in ("out", "err")}
@@ -125,8 +133,7 @@ class WorkerGroup:
             if before is not None:
                 os.sched_setaffinity(0, before)
 
-    def watch(self) -> None:
-        """Watch them until all have ended, one has failed, or they are to end."""
+    def _watch(self) -> None:
         while not self._decided():
             self._pass_on(_TICK)
             self.ended += self._reaped()
@@ -173,7 +180,7 @@ class WorkerGroup:
         bad = [rank for rank in self.ended if rank.status]
         return min(bad, key=lambda rank: rank.status == PEER_FAILED, default=None)
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         """Stop the processes that are left, with their process trees: ask first, and kill those that do not end."""
         heard, asked = self.signals.times, False
         deadline = time.monotonic() + TERMINATION
@@ -189,7 +196,7 @@ class WorkerGroup:
             self._pass_on(_TICK)
             self._reaped()
 
-    def finish(self) -> None:
+    def _finish(self) -> None:
         """Show the last of what they have printed, and close everything."""
         for _ in range(_ROUNDS):
             while self.screen.full and self._pass_on(_TICK):
