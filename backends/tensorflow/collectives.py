@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import record  # the gradient tape
 
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import COMPOSITES, arrived, copy, described, device_of
+from xdevice.backends.tensorflow.private_names import record  # the gradient tape
 from xdevice.device import Device
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
@@ -39,9 +39,13 @@ def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
         raise NotSupportedError(f"tensorflow cannot split {tensor.dtype.name}; tf.bitcast it to integers first")
     device = device_of(tensor)
     with scope(device):
-        if isinstance(tensor, COMPOSITES):
-            return [_rows(tensor, end - n, n) for n, end in zip(sizes, accumulate(sizes), strict=True)]
-        return [arrived(part, device) for part in tf.split(tensor, list(sizes))]
+        if not isinstance(tensor, COMPOSITES):
+            return [arrived(part, device) for part in tf.split(tensor, list(sizes))]
+        rows = [(end - n, n) for n, end in zip(sizes, accumulate(sizes), strict=True)]
+        if isinstance(tensor, tf.RaggedTensor):
+            return [tensor[start : start + n] for start, n in rows]
+        others = tensor.shape[1:]
+        return [tf.sparse.slice(tensor, [start, *[0] * len(others)], [n, *others]) for start, n in rows]
 
 
 def leaf(tensor: Any) -> Any:
@@ -65,8 +69,9 @@ def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
     device, shapes = device_of(vector), [tensor.shape for tensor in like]
     with apart(device):
         parts = tf.split(vector, [shape.num_elements() for shape in shapes]) if len(shapes) > 1 else [copy(vector)]
-        shaped = [_reshaped(part, tuple(shape), device) for part, shape in zip(parts, shapes, strict=True)]
-        return [arrived(part, device) for part in shaped]
+        return [
+            arrived(_reshaped(part, tuple(shape), device), device) for part, shape in zip(parts, shapes, strict=True)
+        ]
 
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
@@ -88,14 +93,8 @@ def apart(device: Device) -> Generator[None]:
         yield
 
 
-def _rows(tensor: Any, start: int, n: int) -> Any:
-    if isinstance(tensor, tf.RaggedTensor):
-        return tensor[start : start + n]
-    return tf.sparse.slice(tensor, [start, *[0] * (len(tensor.shape) - 1)], [n, *tensor.shape[1:]])
-
-
 def _reshaped(tensor: Any, shape: tuple[int, ...], device: Device) -> Any:
-    """`tf.reshape`, which takes five times as long, mostly to make a tensor of the shape."""
+    """What `tf.reshape` gives in five times the time, mostly to make a tensor of the shape."""
     return tf.raw_ops.Reshape(tensor=tensor, shape=_as_tensor(shape, device))
 
 

@@ -1,7 +1,7 @@
 """``tf.function`` and scopes."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any
 
@@ -22,10 +22,7 @@ def follow(missing: Callable[[], AbstractContextManager[Any] | None]) -> None:
 def _following(call: Callable[..., Any], missing: Callable[[], AbstractContextManager[Any] | None]) -> Any:
     @wraps(call)
     def follow_scope(self: Any, *args: Any, **kwargs: Any) -> Any:
-        scope = missing() if tf.executing_eagerly() else None
-        if scope is None:
-            return call(self, *args, **kwargs)
-        with scope:
+        with (missing() if tf.executing_eagerly() else None) or nullcontext():
             return call(self, *args, **kwargs)
 
     return follow_scope

@@ -25,21 +25,27 @@ def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
     return _made(lambda: tf.raw_ops.Empty(shape=shape, dtype=dtype or tf.float32), device)
 
 
-def zeros(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    return _made(lambda: tf.zeros(_sizes(shape), dtype or tf.float32), device)
+def _of_shape(make: Callable[..., Any], checked: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda shape, dtype, device: _made(lambda: make(_sizes(shape), dtype=checked(dtype)), device)
 
 
-def ones(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    return _made(lambda: tf.ones(_sizes(shape), dtype or tf.float32), device)
+def _floating(dtype: Any) -> Any:
+    if dtype is not None and not dtype.is_floating:
+        raise TypeError(f"random numbers are real, not {dtype.name}")
+    return dtype or tf.float32
+
+
+zeros, ones = (_of_shape(make, lambda dtype: dtype or tf.float32) for make in (tf.zeros, tf.ones))
+rand, randn = (_of_shape(draw, _floating) for draw in (tf.random.uniform, tf.random.normal))
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:
-    def filled() -> Any:
+    def number() -> Any:
         if role(type(value)) == "tensor":  # its gradient flows through
-            return tf.fill(_sizes(shape), tf.reshape(tf.cast(value, dtype or value.dtype), ()))
-        return tf.fill(_sizes(shape), _tensor(value, dtype))
+            return tf.reshape(tf.cast(value, dtype or value.dtype), ())
+        return _tensor(value, dtype)
 
-    return _made(filled, device)
+    return _made(lambda: tf.fill(_sizes(shape), number()), device)
 
 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any:
@@ -50,14 +56,6 @@ def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) 
         return tf.cast(tf.range(start, stop, step, dtype=wide), dtype or likely)
 
     return _made(numbers, device)
-
-
-def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    return _made(lambda: tf.random.uniform(_sizes(shape), dtype=_floating(dtype)), device)
-
-
-def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    return _made(lambda: tf.random.normal(_sizes(shape), dtype=_floating(dtype)), device)
 
 
 def seed(n: int) -> None:
@@ -113,9 +111,3 @@ def _sizes(shape: tuple[int, ...]) -> Any:
 
 def _is_number(dtype: tf.DType) -> bool:
     return bool(dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype.is_bool)
-
-
-def _floating(dtype: Any) -> Any:
-    if dtype is not None and not dtype.is_floating:
-        raise TypeError(f"random numbers are real, not {dtype.name}")
-    return dtype or tf.float32

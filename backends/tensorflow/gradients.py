@@ -12,15 +12,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import backprop
 
 from xdevice.backends.tensorflow import placement
 from xdevice.backends.tensorflow.hardware import scope
-from xdevice.backends.tensorflow.private_names import context, engine
-from xdevice.contract import Call, Differentiation
+from xdevice.backends.tensorflow.private_names import backprop, context, engine
+from xdevice.contract import Call
 from xdevice.errors import NotSupportedError
 
-_tape: Any = backprop
 _lock = threading.RLock()  # tapes asked at once give operations one another's operands now and then (2.21)
 _asking = 0  # how many tapes are asked: one within another
 _thread = threading.local()
@@ -56,18 +54,15 @@ def _differentiated(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[A
 
 def _compiled(call: Call) -> Callable[..., Any]:
     """The value and the gradients of a compiled function, compiled in their turn: else each half is, by itself."""
-    known = _known.setdefault(call.fn, {})
-    if call.how not in known:
-        known[call.how] = _compile(weakref.ref(call.fn), call.how)
-    return known[call.how]
+    known, how = _known.setdefault(call.fn, {}), call.how
+    function: Any = weakref.ref(call.fn)  # weak: what is known of its fn keeps this; alive while it is called
 
-
-def _compile(function: weakref.ref[Any], how: Differentiation) -> Any:  # weak: its fn keeps this
     def compiled(order: str, parameters: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        fn: Any = function()  # alive while it is called
-        return _differentiated(how.bind(fn, args, kwargs), parameters)
+        return _differentiated(how.bind(function(), args, kwargs), parameters)
 
-    return tf.function(compiled, autograph=False)  # which would wrap errors in its own words
+    if how not in known:
+        known[how] = tf.function(compiled, autograph=False)  # which would wrap errors in its own words
+    return known[how]
 
 
 def _watched_apart(parameter: Any) -> Any:
@@ -104,7 +99,7 @@ def _beside_forward(value: Any) -> Generator[None, None, None]:
             _thread.asks = before
             _asking -= 1
             if not _asking:
-                engine.TFE_Py_RegisterGradientFunction(_tape._gradient_function)
+                engine.TFE_Py_RegisterGradientFunction(backprop._gradient_function)
 
 
 def _gradient(*args: Any) -> Any:
@@ -112,9 +107,9 @@ def _gradient(*args: Any) -> Any:
     here = context.context().device_name
     elsewhere = {gradient.device for gradient in args[5] if gradient is not None} - {here}
     if not elsewhere or not getattr(_thread, "asks", False):
-        return _tape._gradient_function(*args)
+        return backprop._gradient_function(*args)
     there = placement.placed(elsewhere.pop())
     # of a result that was never used, TensorFlow has made zeros here
     results = [g if g is None or g.device != here else placement.move(g, there, False) for g in args[5]]
     with scope(there):
-        return _tape._gradient_function(*args[:5], results, *args[6:])
+        return backprop._gradient_function(*args[:5], results, *args[6:])

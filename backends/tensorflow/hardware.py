@@ -5,9 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xdevice.backends.tensorflow.private_names import (
-    context,  # the one place that knows whether the runtime has started
-)
+from xdevice.backends.tensorflow.private_names import context
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError
@@ -19,12 +17,8 @@ _build_info = tf.sysconfig.get_build_info  # which `virtual.interfaces` replaces
 
 def build() -> Build:
     info = _build_info()
-    compute, toolkit = "cpu", None
-    if info.get("is_rocm_build"):
-        compute, toolkit = "rocm", info.get("rocm_version")
-    elif info.get("is_cuda_build"):
-        compute, toolkit = "cuda", info.get("cuda_version")
-    return {"version": tf.__version__, "compute": compute, "toolkit": toolkit}
+    compute = next((word for word in ("rocm", "cuda") if info.get(f"is_{word}_build")), "cpu")
+    return {"version": tf.__version__, "compute": compute, "toolkit": info.get(f"{compute}_version")}
 
 
 def kinds() -> tuple[str, ...]:
@@ -52,9 +46,8 @@ def as_device(native: tf.DeviceSpec | tf.config.LogicalDevice | tf.config.Physic
     if isinstance(native, tf.config.PhysicalDevice):
         return _first_logical(native)
     if native.device_type is None:
-        raise DeviceTypeError(
-            f"{native!r} names no device type; write tf.DeviceSpec(device_type='GPU', device_index=0)"
-        )
+        hint = "write tf.DeviceSpec(device_type='GPU', device_index=0)"
+        raise DeviceTypeError(f"{native!r} names no device type; {hint}")
     spec = tf.DeviceSpec.from_string(native.name) if isinstance(native, tf.config.LogicalDevice) else native
     return named(f"/{spec.device_type}:{spec.device_index or 0}")  # without an index TensorFlow takes the first
 
@@ -79,9 +72,11 @@ def properties(device: Device) -> dict[str, object]:
         return {}
     behind = [p for p in tf.config.get_visible_devices(_word(device.kind)) for _ in range(_splits(p))]
     details = tf.config.experimental.get_device_details(behind[device.index])  # which does not tell the memory
-    capability = details.get("compute_capability")
-    name = details.get("device_name", device.kind)
-    return {"name": name, "compute_capability": capability and ".".join(map(str, capability))}
+    capability = details.get("compute_capability", ())
+    return {
+        "name": details.get("device_name", device.kind),
+        "compute_capability": ".".join(map(str, capability)) or None,
+    }
 
 
 def named(name: str) -> Device:

@@ -8,27 +8,31 @@ from itertools import chain
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
-from tensorflow.python.trackable import (
-    data_structures,  # pyright: ignore[reportAttributeAccessIssue]  # the stubs lack it
-)
+from tensorflow.python.eager.polymorphic_function import concrete_function
 
 from xdevice.backends.tensorflow.hardware import scope
-from xdevice.backends.tensorflow.placement import device_of, keras_role, new_variable, role, value_apart, variable_of
+from xdevice.backends.tensorflow.placement import device_of, new_variable, role, value_apart, variable_of
+from xdevice.backends.tensorflow.private_names import trackable
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.kit import keras
 from xdevice.kit.nodes import by_attributes
 
-_Traced: Any = ConcreteFunction
-_ListWrapper: Any = data_structures.ListWrapper
-_WRAPPERS: Any = (data_structures._DictWrapper, data_structures._TupleWrapper, _ListWrapper)
+_Traced: Any = concrete_function.ConcreteFunction
+_WRAPPERS: Any = (trackable._DictWrapper, trackable._TupleWrapper, trackable.ListWrapper)
+
+
+def _is_keras(part: Any) -> bool:
+    return keras.role(type(part), "tensorflow") is not None
 
 
 def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
-    if keras_role(type(model)) is None:
-        for path, found in model._flatten(predicate=_holds_values, with_path=True):
-            yield from _inside(".".join(map(str, path)), found)
+    if not _is_keras(model):  # TensorFlow does not look into what Keras has
+        parts = model._flatten(predicate=lambda p: isinstance(p, tf.Variable) or _is_keras(p), with_path=True)
+        for path, found in parts:
+            name = ".".join(map(str, path))
+            inside = [("", found)] if role(type(found)) == "tensor" else tensors_of(found)
+            yield from ((f"{name}.{inner}".removesuffix("."), tensor) for inner, tensor in inside)
         return
     weights = list(keras.weights(model))
     yield from weights
@@ -82,8 +86,8 @@ def copy_models(models: list[Any]) -> list[Any]:
 
 def _copied(models: list[Any]) -> list[Any]:
     """Keras's as it copies them, other modules all at once."""
-    ours = [model for model in models if keras_role(type(model)) is not None]
-    others = [model for model in models if keras_role(type(model)) is None]
+    ours = [model for model in models if _is_keras(model)]
+    others = [model for model in models if not _is_keras(model)]
     found = dict(zip(map(id, ours), keras.copies(ours), strict=True))
     try:
         found |= zip(map(id, others), copy.deepcopy(others), strict=True)
@@ -92,23 +96,9 @@ def _copied(models: list[Any]) -> list[Any]:
     return [found[id(model)] for model in models]
 
 
-def _inside(path: str, found: Any) -> Iterator[tuple[str, Any]]:
-    if role(type(found)) == "tensor":
-        yield path, found
-    else:
-        yield from ((f"{path}.{name}", tensor) for name, tensor in tensors_of(found))
-
-
-def _holds_values(part: Any) -> bool:
-    """Whether a part of a `tf.Module` is a variable, or what Keras has, into which TensorFlow does not look."""
-    return isinstance(part, tf.Variable) or keras_role(type(part)) is not None
-
-
 def _holders(model: Any) -> list[Any]:
     """The model if it is Keras's, else the Keras layers in it."""
-    if keras_role(type(model)) is not None:
-        return [model]
-    return list(model._flatten(predicate=lambda part: hasattr(part, "_flatten_layers")))
+    return [model] if _is_keras(model) else list(model._flatten(predicate=lambda p: hasattr(p, "_flatten_layers")))
 
 
 def _variables(model: Any) -> list[Any]:
@@ -127,23 +117,20 @@ def _check_untraced(handles: list[Any]) -> None:
 
     Such a function would go on training and answering with the old values, without an error.
     """
-    if _traced(handles):
-        _forget_compiled_elsewhere(handles)
-        gc.collect()  # functions that cannot be called any more do no harm
-        names = _traced(handles)
-        if names:
-            raise NotSupportedError(
-                f"tensorflow cannot move a model that is traced into {' and '.join(sorted(names))}, which would go on "
-                f"with the old values; move it before the first call of a tf.function, or delete the function"
-            )
-
-
-def _forget_compiled_elsewhere(handles: list[Any]) -> None:
-    """Drop what Keras has compiled for other models that share these variables; it compiles them anew."""
-    wanted, model = set(map(id, handles)), tf.keras.Model
-    for found in [found for found in gc.get_objects() if issubclass(type(found), model)]:
+    if not _traced(handles):
+        return
+    wanted = set(map(id, handles))
+    for found in [found for found in gc.get_objects() if issubclass(type(found), tf.keras.Model)]:
+        # of other models that share these variables, drop what Keras has compiled; it compiles that anew
         if any(id(variable_of(variable)._handle) in wanted for variable in keras.variables(found)):
             keras.forget_compiled(found)
+    gc.collect()  # functions that cannot be called any more do no harm
+    names = _traced(handles)
+    if names:
+        raise NotSupportedError(
+            f"tensorflow cannot move a model that is traced into {' and '.join(sorted(names))}, which would go on "
+            f"with the old values; move it before the first call of a tf.function, or delete the function"
+        )
 
 
 def _traced(handles: list[Any]) -> set[str]:
@@ -161,18 +148,18 @@ def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any],
     """The containers in which a `tf.Module` keeps its attributes, and extension types."""
     if not isinstance(node, _WRAPPERS):
         return by_attributes(node, [field.name for field in node._tf_extension_type_fields()])
-    if isinstance(node, _ListWrapper):
+    if isinstance(node, trackable.ListWrapper):
         return list(node), [f"[{i}]" for i in range(len(node))], type(node), None
     inner = node.__wrapped__
     if isinstance(inner, dict):
         keys = list(inner)
-        return list(inner.values()), [f"[{key!r}]" for key in keys], lambda new: type(node)(_filled(inner, new)), keys
+
+        def rebuild(new: list[Any]) -> Any:
+            container = copy.copy(inner)
+            container.update(zip(keys, new, strict=True))
+            return type(node)(container)
+
+        return list(inner.values()), [f"[{key!r}]" for key in keys], rebuild, keys
     names = getattr(inner, "_fields", None)
     written = [f".{name}" for name in names] if names else [f"[{i}]" for i in range(len(inner))]
     return list(inner), written, lambda new: type(node)(tuple.__new__(type(inner), new)), None
-
-
-def _filled(container: dict[Any, Any], values: list[Any]) -> dict[Any, Any]:
-    new = copy.copy(container)
-    new.update(zip(container, values, strict=True))
-    return new

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import record  # the gradient tape
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
 from xdevice.backends.tensorflow.hardware import is_own, named, native, scope, virtual
+from xdevice.backends.tensorflow.private_names import record  # the gradient tape
 from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError, TracedTensorError, UnknownPlacementError
@@ -37,7 +37,7 @@ def role(cls: type) -> Role | None:
         return "model"
     if issubclass(cls, _DATA):
         return "data"
-    return "device" if issubclass(cls, _DEVICES) else keras_role(cls)
+    return "device" if issubclass(cls, _DEVICES) else keras.role(cls, "tensorflow")
 
 
 def device_of(tensor: Any) -> Device:
@@ -57,8 +57,7 @@ def device_of(tensor: Any) -> Device:
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     """The tensor on another device; a variable becomes a new variable."""
-    if not tf.executing_eagerly():
-        raise NotSupportedError("tensorflow cannot move a tensor while tracing a tf.function; move it before the call")
+    _check_eager("move")
     if isinstance(tensor, COMPOSITES):
         return _map_parts(lambda part: part if device_of(part) is device else move(part, device, False), tensor)
     if isinstance(tensor, Eager):
@@ -70,16 +69,26 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
 
 
 def copy(tensor: Any) -> Any:
-    if not tf.executing_eagerly():
-        raise NotSupportedError("tensorflow cannot copy a tensor while tracing a tf.function; copy it before the call")
+    _check_eager("copy")
     if isinstance(tensor, COMPOSITES):
         return _map_parts(copy, tensor)
     if isinstance(tensor, Eager):
         check_values(tensor)
         here = device_of(tensor)
         with scope(here):
-            return arrived(_clone(tensor), here)
+            # tf.identity, copy.copy and copy.deepcopy all give the same memory again. DeepCopy has no gradient, so
+            # it is recorded here; tf.custom_gradient would do the same and cost four times the copy.
+            with record.stop_recording():
+                cloned = _deep_copy(tensor)
+            record.record_operation("DeepCopy", [cloned], [tensor], lambda gradient: [gradient])
+            return arrived(cloned, here)
     return _with_variable(tensor, lambda variable: new_variable(variable, copy(variable.read_value())))
+
+
+def _check_eager(verb: str) -> None:
+    if not tf.executing_eagerly():
+        said = f"tensorflow cannot {verb} a tensor while tracing a tf.function; {verb} it before the call"
+        raise NotSupportedError(said)
 
 
 def arrived(tensor: Any, device: Device) -> Any:
@@ -105,11 +114,6 @@ def new_variable(variable: tf.Variable, value: Any, device: Device | None = None
 def variable_of(tensor: Any) -> Any:
     """The `tf.Variable` behind a Keras one; ``None`` before Keras has built it."""
     return tensor if isinstance(tensor, tf.Variable) else getattr(tensor, "_value", None)
-
-
-def keras_role(cls: type) -> Role | None:
-    """What the class is to Keras, if that runs on TensorFlow."""
-    return keras.role(cls, "tensorflow")
 
 
 def _place(tensor: Any) -> Device:
@@ -161,15 +165,14 @@ def _with_variable(tensor: Any, fn: Callable[[tf.Variable], tf.Variable]) -> Any
     variable = variable_of(tensor)
     if isinstance(variable, tf.distribute.DistributedValues):
         raise NotSupportedError("a variable of a tf.distribute strategy stays where that puts it; make it outside")
-    made = _linked(variable, fn(variable))
+    made = fn(variable)
+    _record_move(made._handle, variable._handle, device_of(variable))
     return made if variable is tensor else keras.with_value(tensor, made)
 
 
-def _linked(variable: tf.Variable, made: tf.Variable) -> tf.Variable:
-    """The variable just made of another one's value, whose gradient the tape hands on to that one."""
-    here = device_of(variable)
-    record.record_operation("Move", [made._handle], [variable._handle], lambda gradient: [_brought(gradient, here)])
-    return made
+def _record_move(moved: Any, origin: Any, here: Device) -> None:
+    """Let the tape hand the gradient of what was moved on to its origin, which is here."""
+    record.record_operation("Move", [moved], [origin], lambda gradient: [_brought(gradient, here)])
 
 
 def described(tensor: Any) -> str:
@@ -196,25 +199,15 @@ def _moved_apart(tensor: Any, device: Device) -> Any:
     here = device_of(tensor)
     with record.stop_recording(), scope(here):
         moved = _deep_copy(tensor)._copy(None, native(device).removeprefix("/"))
-    record.record_operation("Move", [moved], [tensor], lambda gradient: [_brought(gradient, here)])
+    _record_move(moved, tensor, here)
     return moved
 
 
 def _brought(gradient: Any, device: Device) -> Any:
     if not tf.executing_eagerly():
         return gradient  # a tf.function is traced with the backward pass in it: nothing has a place yet
-    if isinstance(gradient, Eager) and device_of(gradient) is device:
-        return gradient
-    return move(gradient, device, False)
-
-
-def _clone(tensor: Any) -> Any:
-    # tf.identity, copy.copy and copy.deepcopy all give the same memory again. DeepCopy has no gradient, so
-    # it is recorded here; tf.custom_gradient would do the same and cost four times the copy.
-    with record.stop_recording():
-        cloned = _deep_copy(tensor)
-    record.record_operation("DeepCopy", [cloned], [tensor], lambda gradient: [gradient])
-    return cloned
+    is_there = isinstance(gradient, Eager) and device_of(gradient) is device
+    return gradient if is_there else move(gradient, device, False)
 
 
 def _deep_copy(tensor: Any) -> Any:

@@ -8,9 +8,12 @@ from xdevice.kit import private_names
 
 LAST_TRIED = "2.21.0"
 
-_homes = "eager.context eager.core pywrap_tfe framework.ops framework.constant_op data.ops.iterator_ops eager.backprop"
-_modules: Any = [import_module(f"tensorflow.python.{home}") for home in _homes.split()]
-context, core, engine, ops, constants, iterators, backprop = _modules
+_homes = (
+    *("eager.context", "eager.core", "pywrap_tfe", "framework.ops", "framework.constant_op", "data.ops.iterator_ops"),
+    *("eager.backprop", "eager.record", "trackable.data_structures"),
+)
+_modules: Any = [import_module(f"tensorflow.python.{home}") for home in _homes]
+context, core, engine, ops, constants, iterators, backprop, record, trackable = _modules
 
 _lists = private_names.listed(__file__)
 VIRTUAL, STAND_IN = _lists["VIRTUAL"], _lists["STAND_IN"]
