@@ -2,8 +2,6 @@
 
 import os
 import socket
-from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -11,14 +9,15 @@ import torch
 import torch.distributed as dist
 
 from xdevice.contract import Job
+from xdevice.kit.blocks import environment
 from xdevice.kit.loopback import is_loopback
 from xdevice.kit.reducing import summed_in
 
 _LATER = 60.0
 """Seconds by which gloo's timeouts are longer than xdevice's, which then ends the job and names the right rank."""
 
+_INTERFACE = "GLOO_SOCKET_IFNAME"
 _OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
-_BYTES = torch.uint8
 _SUMMED_AS = {  # gloo has no sum of them
     torch.int16: torch.int32,
     torch.uint16: torch.int32,
@@ -32,7 +31,9 @@ def start(job: Job, timeout: float) -> None:
     patience = timedelta(seconds=timeout + _LATER)
     store = _store(job, patience)
     by = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
-    with _at_interface(job.interface):
+    # by default gloo uses the network interface of the host's name
+    at = {} if job.interface is None or _INTERFACE in os.environ else {_INTERFACE: job.interface}
+    with environment(at):
         dist.init_process_group(by, store=store, rank=job.rank, world_size=job.world_size, timeout=patience)
         dist.all_reduce(torch.zeros(1))  # gloo connects the processes when they first compute
 
@@ -48,33 +49,22 @@ def _store(job: Job, patience: timedelta) -> Any:
     return tcp_store(host, int(port), job.world_size, **options)
 
 
-@contextmanager
-def _at_interface(name: str | None) -> Generator[None, None, None]:
-    """Let gloo use this network interface: by default it uses that of the host's name."""
-    if name is None or "GLOO_SOCKET_IFNAME" in os.environ:
-        yield
-        return
-    os.environ["GLOO_SOCKET_IFNAME"] = name
-    try:
-        yield
-    finally:
-        del os.environ["GLOO_SOCKET_IFNAME"]
-
-
 def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:
-    if vector.dtype is torch.uint64:
-        return _of_uint64(vector, op)
+    if vector.dtype is torch.uint64:  # gloo has none: sums are int64's, bit for bit; so is the order of the others,
+        turn = 0 if op == "sum" else -(2**63)  # whose highest bit is flipped
+        return (all_reduce(vector.view(torch.int64) ^ turn, op) ^ turn).view(torch.uint64)
     there = _reachable(vector)
     if op == "mean":
-        name = summed_in(str(there.dtype).removeprefix("torch."), dist.get_world_size())
-        total = there.to(getattr(torch, name))
-        dist.all_reduce(total)
-        return _waited((total / dist.get_world_size()).to(vector.device, vector.dtype))
-    if op != "sum" and there.is_floating_point():
-        return _waited(_extreme(there, op).to(vector.device, vector.dtype))
-    wide = there.to(_SUMMED_AS[there.dtype]) if there.dtype in _SUMMED_AS else there
-    dist.all_reduce(wide, _OPERATIONS[op])
-    return _waited(wide.to(vector.device, vector.dtype))
+        size = dist.get_world_size()
+        there = there.to(getattr(torch, summed_in(str(there.dtype).removeprefix("torch."), size)))
+        dist.all_reduce(there)
+        there = there / size
+    elif op != "sum" and there.is_floating_point():
+        there = _extreme(there, op)
+    else:
+        there = there.to(_SUMMED_AS.get(there.dtype, there.dtype))
+        dist.all_reduce(there, _OPERATIONS[op])
+    return _waited(there.to(vector.device, vector.dtype))
 
 
 def _extreme(vector: torch.Tensor, op: str) -> torch.Tensor:
@@ -92,22 +82,16 @@ def _in_order(bits: torch.Tensor) -> torch.Tensor:
     return torch.where(bits < 0, bits ^ torch.iinfo(bits.dtype).max, bits)
 
 
-def _of_uint64(vector: torch.Tensor, op: str) -> torch.Tensor:
-    """gloo has no uint64. Sums are those of int64, bit for bit; with the highest bit flipped, so is the order."""
-    turn = 0 if op == "sum" else -(2**63)
-    return (all_reduce(vector.view(torch.int64) ^ turn, op) ^ turn).view(torch.uint64)
-
-
 def broadcast(vector: torch.Tensor, root: int) -> torch.Tensor:
     there = _reachable(vector)
-    dist.broadcast(there.view(_BYTES), root)
+    dist.broadcast(there.view(torch.uint8), root)
     return _waited(there.to(vector.device))
 
 
 def all_gather(vector: torch.Tensor) -> list[torch.Tensor]:
     there = _reachable(vector)
     found = [torch.empty_like(there) for _ in range(dist.get_world_size())]
-    dist.all_gather([tensor.view(_BYTES) for tensor in found], there.view(_BYTES))
+    dist.all_gather([tensor.view(torch.uint8) for tensor in found], there.view(torch.uint8))
     return [_waited(tensor.to(vector.device)) for tensor in found]
 
 

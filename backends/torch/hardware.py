@@ -31,16 +31,10 @@ def is_virtual() -> bool:
 
 
 def build() -> Build:
-    compute, toolkit = "cpu", None
-    if torch.version.hip:
-        compute, toolkit = "rocm", torch.version.hip
-    elif _cuda:
-        compute, toolkit = "cuda", _cuda
-    elif torch.backends.mps.is_built():
-        compute = "mps"
-    elif getattr(torch.version, "xpu", None):
-        compute = "xpu"
-    return {"version": torch.__version__, "compute": compute, "toolkit": toolkit}
+    built = {"rocm": torch.version.hip, "cuda": _cuda, "mps": torch.backends.mps.is_built()}
+    built["xpu"] = getattr(torch.version, "xpu", None)
+    compute = next((word for word, toolkit in built.items() if toolkit), "cpu")
+    return {"version": torch.__version__, "compute": compute, "toolkit": torch.version.hip or _cuda}
 
 
 def kinds() -> tuple[str, ...]:
@@ -48,9 +42,7 @@ def kinds() -> tuple[str, ...]:
 
 
 def count(kind: str) -> int:
-    if kind == "cpu":
-        return 1
-    return gpus()[1] if kind == "gpu" else 0
+    return gpus()[1] if kind == "gpu" else int(kind == "cpu")
 
 
 def native(device: Device) -> torch.device:
@@ -75,12 +67,8 @@ def synchronize(devices: Sequence[Device]) -> None:
     if not seen or not _in_use(kind):
         return  # the CPU is synchronous; an unused GPU has nothing queued
     for device in devices:
-        if device.kind == "cpu":
-            continue
-        if kind == "mps":
-            torch.mps.synchronize()
-        else:
-            getattr(torch, kind).synchronize(device.index)
+        if device.kind != "cpu":
+            getattr(torch, kind).synchronize(*(() if kind == "mps" else (device.index,)))
 
 
 def properties(device: Device) -> dict[str, object]:
@@ -114,14 +102,8 @@ def _real_gpus() -> tuple[str, int]:
 
 
 def runtime(kind: str, device: Device) -> Any:
-    """``torch.cuda``, or the module of that kind of GPU, to be asked about the device.
-
-    Raises
-    ------
-    NotSupportedError
-        This build has no CUDA, although the GPU is counted: FakeTensorMode and tests replace the count.
-    """
-    if kind == "cuda" and not (_virtual[1] or _cuda or torch.version.hip):
+    """``torch.cuda``, or the module of that kind of GPU, to be asked about the device."""
+    if kind == "cuda" and not (_virtual[1] or _cuda or torch.version.hip):  # FakeTensorMode and tests replace the count
         raise NotSupportedError(
             f"{device} is counted, but torch {torch.__version__} is built for the CPU only and cannot be asked "
             "about it; install a build for CUDA"

@@ -1,5 +1,6 @@
 """Memory statistics of PyTorch's allocators."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -10,14 +11,9 @@ from xdevice.device import Device
 
 # Messages of the CUDA and ROCm drivers, cuBLAS and cuDNN, the allocators, and for sizes beyond 64 bits.
 _WORDS = (
-    "CUDA out of memory",
-    "error: out of memory",
-    "_STATUS_ALLOC_FAILED",
-    "DefaultCPUAllocator: can't allocate memory",
-    "DefaultCPUAllocator: not enough memory",
-    "MPS backend out of memory",
-    "Storage size calculation overflowed",
-    "numel: integer multiplication overflow",
+    *("CUDA out of memory", "error: out of memory", "_STATUS_ALLOC_FAILED", "MPS backend out of memory"),
+    *("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory"),
+    *("Storage size calculation overflowed", "numel: integer multiplication overflow"),
 )
 
 
@@ -46,12 +42,10 @@ def empty_cache(device: Device | None) -> None:
     kind, seen = gpus()
     if not seen or (device is not None and device.kind == "cpu"):
         return
-    if kind == "cuda" and device is not None:
-        cuda = runtime(kind, device)
-        with cuda.device(device.index):  # restored afterwards
-            cuda.empty_cache()
-    else:
-        getattr(torch, kind).empty_cache()
+    one = kind == "cuda" and device is not None
+    module = runtime(kind, device) if device is not None else getattr(torch, kind)
+    with module.device(device.index) if one else nullcontext():  # restored afterwards
+        module.empty_cache()
 
 
 def share(fraction: float | None) -> dict[str, str]:
@@ -69,6 +63,5 @@ def share(fraction: float | None) -> dict[str, str]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
+    said = isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
+    return said or isinstance(error, torch.OutOfMemoryError)

@@ -6,7 +6,8 @@ get torch's own error. Operations in which torch copies by itself, such as ``x[0
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
@@ -19,8 +20,6 @@ from xdevice.device import Device
 from xdevice.errors import mixed
 
 _DEVICE = re.compile(r"\b(?:cpu|cuda|xpu|mps|vgpu)(?::\d+)?\b")
-
-
 _forbidden = False
 
 
@@ -29,27 +28,19 @@ def is_forbidden() -> bool:
     return _forbidden
 
 
-class forbid:  # noqa: N801  (the contract calls it as a function)
-    """A context in which torch's error for mixed devices is a `MixedDeviceError`."""
-
-    def __init__(self) -> None:
-        self._mode: Any = _Translate() if gpus()[1] else None  # with one device there is nothing to mix
-        self._thread = get_ident()
-
-    def __enter__(self) -> None:
-        global _forbidden
-        _forbidden = True
-        self._thread = get_ident()
-        if self._mode is not None:
-            self._mode.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        global _forbidden
-        _forbidden = False
-        if self._mode is not None:
-            self._mode.over = True  # the mode stack of another thread is out of reach
-            if self._thread == get_ident():
-                _remove(self._mode)
+@contextmanager
+def forbid() -> Generator[None]:
+    global _forbidden
+    _forbidden, thread, mode = True, get_ident(), _Translate()
+    is_used = gpus()[1] > 0  # with one device there is nothing to mix
+    if is_used:
+        mode.__enter__()
+    try:
+        yield
+    finally:
+        _forbidden, mode.over = False, True  # the mode stack of another thread is out of reach
+        if is_used and thread == get_ident():
+            _remove(mode)
 
 
 class _Translate(TorchFunctionMode):

@@ -4,7 +4,7 @@ They are those of ``names.txt``, which alone `replace_name` takes. `check` reads
 and ``xdevice doctor`` whenever it is run: a name that has gone, or takes other parameters, is told.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -62,16 +62,6 @@ VIRTUAL, STAND_IN, _REPLACED = (_lists[name] for name in ("VIRTUAL", "STAND_IN",
 NAMES = [*_REPLACED, *_lists["OTHERS"]]
 
 
-def check() -> None:
-    """Raise `VirtualDeviceError` if a name in an imported module has gone or takes other parameters."""
-    private_names.check(NAMES, "torch", torch.__version__, LAST_TRIED)
-
-
-def in_place_of(path: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a function to take the place of PyTorch's own, which it is given before the arguments."""
-    return private_names.in_place_of(_REPLACED, path)
-
-
-def replace_name(path: str, value: Any) -> None:
-    """Put the value in the place of PyTorch's own; the path is one of the list's."""
-    private_names.replace(_REPLACED, path, value)
+check = partial(private_names.check, NAMES, "torch", torch.__version__, LAST_TRIED)
+in_place_of = partial(private_names.in_place_of, _REPLACED)
+replace_name = partial(private_names.replace, _REPLACED)
