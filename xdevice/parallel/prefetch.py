@@ -223,10 +223,6 @@ def prefetch(batches: Iterable[Any], device: Any, size: int = 2, *, pin: bool = 
     return Prefetched(batches, partial(_split, devices, ways), number)
 
 
-def _same(tensor: Any) -> Any:
-    return tensor
-
-
 class _Way:
     """How batches get to one device: on a lane of their own, where the framework has one to a real GPU."""
 
@@ -243,13 +239,15 @@ class _Way:
         lane = self._lane(owner)
         if lane is None:
             by_cpu = is_virtual(owner, device) and not buses.requested()  # and no bus takes time beside it
-            placed = to_device(batch if by_cpu else _packed(batch, owner, device, _same), device)
+            placed = to_device(batch if by_cpu else _packed(batch, owner, device), device)
             return Placed(placed, placed is not batch, by_cpu=by_cpu)
         with lane:
-            batch = _packed(batch, owner, device, lane.pinned if self._pin else _same)
-            pinned = _mapped(batch, lane.pinned)[0] if self._pin else batch
-            placed, tensors = _mapped(to_device(pinned, device, non_blocking=True), _same)
-            return Placed(placed, True, [(lane.mark(), tensors)])
+            pin = lane.pinned if self._pin else None
+            batch = _packed(batch, owner, device, pin)
+            if pin is not None:
+                batch = flatten(batch).map(lambda leaf: leaf if what_is(leaf) is None else pin(leaf))
+            placed = to_device(batch, device, non_blocking=True)
+            return Placed(placed, True, [(lane.mark(), _tensors(placed))])
 
     def _lane(self, owner: Backend) -> Lane | None:
         if owner not in self._lanes:
@@ -279,20 +277,18 @@ def _owner_on_host(batch: Any) -> Backend | None:
         return None  # `to_device` raises it, with the path
 
 
-def _packed(batch: Any, owner: Backend, device: Device, prepared: Callable[[Any], Any]) -> Any:
+def _packed(batch: Any, owner: Backend, device: Device, pin: Callable[[Any], Any] | None = None) -> Any:
     """The batch with its small tensors on the device, if they are many: those of a dtype travel as one vector."""
     if not owner.open("packing").has("is_packable"):
         return batch
     there: dict[int, Any] = {}
-    for pack in packs_of([tensor for tensor in _mapped(batch, _same)[1] if owner.packing.is_packable(tensor, _SMALL)]):
+    for pack in packs_of([tensor for tensor in _tensors(batch) if owner.packing.is_packable(tensor, _SMALL)]):
         if len(pack.tensors) >= _MANY:
-            parts = pack.unpacked(moved(prepared(pack.packed()), owner, device))
-            there.update(zip(map(id, pack.tensors), parts, strict=True))
-    return _mapped(batch, lambda tensor: there.get(id(tensor), tensor))[0] if there else batch
+            vector = pack.packed() if pin is None else pin(pack.packed())
+            there.update(zip(map(id, pack.tensors), pack.unpacked(moved(vector, owner, device)), strict=True))
+    return flatten(batch).map(lambda leaf: there.get(id(leaf), leaf)) if there else batch
 
 
-def _mapped(tree: Any, change: Callable[[Any], Any]) -> tuple[Any, list[Any]]:
-    """The tree with each of its tensors changed, and these."""
-    flat = flatten(tree)
-    changed = {id(leaf): change(leaf) for leaf in flat.leaves if what_is(leaf) is not None}
-    return flat.map(lambda leaf: changed.get(id(leaf), leaf)), list(changed.values())
+def _tensors(tree: Any) -> list[Any]:
+    leaves = {id(leaf): leaf for leaf in flatten(tree).leaves}.values()
+    return [leaf for leaf in leaves if what_is(leaf) is not None]

@@ -4,13 +4,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, did_you_mean, shortened
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotATensorError,
+    NotSupportedError,
+    XDeviceError,
+    did_you_mean,
+    shortened,
+)
 from xdevice.framework.ownership import owned_by, tensor_owner
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.parallel.vectors import Column, in_order, reduced
 from xdevice.tensors.gradients import differentiating
 from xdevice.tensors.placement import devices_of, to_device
-from xdevice.tensors.trees.tree import Flat, flatten
+from xdevice.tensors.trees.tree import Flat, at_path, flatten
 from xdevice.typing import DeviceLike
 
 OPERATIONS = ("sum", "mean", "max", "min")
@@ -67,7 +75,7 @@ def replicate(tree: Any, devices: Sequence[DeviceLike]) -> Replicas:
     if flatten(tree).unordered:
         raise ArgumentTypeError("replicate was given a set, whose order differs from replica to replica; give a list")
     devices_of(tree)  # raises where there is nothing to copy
-    return Replicas(_ready(to_device(tree, device, copy=True)) for device in wanted)
+    return Replicas(flatten(to_device(tree, device, copy=True)).map(_ready) for device in wanted)
 
 
 def checked_devices(devices: Any) -> list[Device]:
@@ -94,12 +102,10 @@ def check_alike(flats: Sequence[Flat]) -> None:
             raise ArgumentError(f"tree {having} has {path} and tree {lacking} has not; give trees of one structure")
 
 
-def _ready(tree: Any) -> Any:
-    """The tree that was just copied, with each tensor ready for gradients."""
-    flat = flatten(tree)
-    distinct = {id(leaf): leaf for leaf in flat.leaves}.values()
-    ready = {id(leaf): owner.collectives.leaf(leaf) for leaf in distinct if (owner := tensor_owner(leaf)) is not None}
-    return flat.map(lambda leaf: ready.get(id(leaf), leaf))
+def _ready(tensor: Any) -> Any:
+    """A leaf that was just copied, ready for gradients if it is a tensor."""
+    owner = tensor_owner(tensor)
+    return tensor if owner is None else owner.collectives.leaf(tensor)
 
 
 def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
@@ -187,31 +193,32 @@ def _columns(flats: list[Flat], op: str) -> list[Column]:
     check_alike(flats)
     columns: list[Column] = list(zip(*[flat.leaves for flat in flats], strict=True))
 
-    def check(n: int, leaf: Any) -> None:
-        if not isinstance(leaf, PASSING):
-            _check_reducible(leaf, op)
-        first = _described(leaf)
-        for i, other in enumerate(columns[n]):
-            if _described(other) != first:
+    for n, column in enumerate(columns):
+        if not isinstance(column[0], PASSING):
+            _check_reducible(column[0], op, n, flats)
+        first = _described(column[0])
+        for i, leaf in enumerate(column):
+            if _described(leaf) != first:
                 raise ArgumentError(
-                    f"all_reduce was given {_said(leaf)} in tree 0, and {_said(other)} in tree {i}; give trees of the "
-                    "same shapes, dtypes and framework"
+                    f"all_reduce was given {_said(column[0])}{_at(n, flats)} in tree 0, and {_said(leaf)} in "
+                    f"tree {i}; give trees of the same shapes, dtypes and framework"
                 )
-
-    flats[0].each(check)
     if all(isinstance(column[0], PASSING) for column in columns):
         trees = shortened([flat.tree for flat in flats])
         raise NotATensorError(f"there is no tensor to reduce in {trees}; give tensors, or trees of them")
     return columns
 
 
-def _check_reducible(leaf: Any, op: str) -> None:
+def _check_reducible(leaf: Any, op: str, n: int, flats: list[Flat]) -> None:
     owner = tensor_owner(leaf)
     if owner is None:
-        raise NotATensorError(f"all_reduce got an object of type {type(leaf).__name__}; give tensors")
-    why_not = not_reducible(owner.collectives.kind(leaf), op)
+        raise NotATensorError(f"all_reduce got an object of type {type(leaf).__name__}{_at(n, flats)}; give tensors")
+    try:
+        why_not = not_reducible(owner.collectives.kind(leaf), op)
+    except XDeviceError as error:
+        raise at_path(error, flats[0].paths[n]) from error.__cause__
     if why_not:
-        raise ArgumentTypeError(f"all_reduce({op!r}) of {leaf.dtype}: {why_not}")
+        raise ArgumentTypeError(f"all_reduce({op!r}) of {leaf.dtype}{_at(n, flats)}: {why_not}")
 
 
 def _described(leaf: Any) -> tuple[Any, ...]:
@@ -225,3 +232,8 @@ def _said(leaf: Any) -> str:
     if len(found) == 1:
         return f"an object of type {type(leaf).__name__}"
     return f"a tensor of {found[0]}, {found[1]} and shape {found[2:]}"
+
+
+def _at(n: int, flats: list[Flat]) -> str:
+    path = flats[0].paths[n]
+    return f" at {path}" if path else ""

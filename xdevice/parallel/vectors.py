@@ -1,7 +1,7 @@
 """Tensors that travel together: one vector, and so one transfer, per framework, dtype and device."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdevice.device import Device
 from xdevice.framework.adapters import Backend
@@ -11,15 +11,13 @@ from xdevice.tensors.owning import owner_of
 Column = Sequence[Any]  # one leaf of a tree, in each of the replicas
 
 
-class Pack:
+class Pack(NamedTuple):
     """Tensors of one framework, dtype and device, which travel as one vector; ``members`` are their numbers."""
 
-    __slots__ = ("device", "members", "owner", "tensors")
-
-    def __init__(self, owner: Backend, device: Device) -> None:
-        self.owner, self.device = owner, device
-        self.members: list[int] = []
-        self.tensors: list[Any] = []
+    owner: Backend
+    device: Device
+    members: list[int]
+    tensors: list[Any]
 
     def packed(self) -> Any:
         return self.owner.collectives.pack(self.tensors)
@@ -36,37 +34,29 @@ def packs_of(tensors: Sequence[Any], and_by: Sequence[Any] | None = None) -> lis
         owner = owner_of(tensor)
         device = owner.placement.device_of(tensor)
         key = owner, tensor.dtype, device, and_by[i] if and_by is not None else None
-        pack = found.setdefault(key, Pack(owner, device))
+        pack = found.setdefault(key, Pack(owner, device, [], []))
         pack.members.append(i)
         pack.tensors.append(tensor)
     return list(found.values())
 
 
-class Bucket:
-    """A pack that every replica has, to be reduced on one device."""
+class Bucket(NamedTuple):
+    """A pack that every replica has, reduced to one vector on one device."""
 
-    __slots__ = ("_columns", "_home", "_places", "_vector", "_vectors", "pack")
-
-    def __init__(self, pack: Pack, columns: list[Column], places: tuple[Device, ...], home: Device) -> None:
-        self.pack, self._columns, self._places, self._home = pack, columns, places, home
-        self._vectors = [pack.owner.collectives.pack(tensors) for tensors in zip(*columns, strict=True)]
-        self._vector: Any = None
-
-    def reduce(self, op: str, weights: Sequence[float] | None) -> None:
-        pairs = zip(self._vectors, self._places, strict=True)
-        there = [v if place is self._home else moved(v, self.pack.owner, self._home) for v, place in pairs]
-        owner = self.pack.owner
-        self._vector = owner.collectives.reduce(there, op, None) if weights is None else _mean(owner, there, weights)
-        self._vectors = []
+    pack: Pack
+    columns: list[Column]
+    places: tuple[Device, ...]
+    home: Device
+    vector: Any
 
     def tensors(self, i: int | None = None) -> list[Any]:
         """The result in the members' shapes: on the device of replica ``i``, or where it was reduced."""
-        vector = self._vector
-        if i is not None and self._places[i] is not self._home:
-            vector = moved(vector, self.pack.owner, self._places[i])
+        pack, vector = self.pack, self.vector
+        if i is not None and self.places[i] is not self.home:
+            vector = moved(vector, pack.owner, self.places[i])
         elif i:  # replica 0 has it already
-            vector = self.pack.owner.placement.copy(vector)
-        return self.pack.unpacked(vector, [column[i or 0] for column in self._columns])
+            vector = pack.owner.placement.copy(vector)
+        return pack.unpacked(vector, [column[i or 0] for column in self.columns])
 
 
 def _mean(owner: Backend, vectors: Sequence[Any], weights: Sequence[float]) -> Any:
@@ -95,12 +85,19 @@ def reduced(
     """
     where = [tuple(map(owner_of(column[0]).placement.device_of, column)) for column in columns]
     homes = [places[0] for places in where] if homes is None else homes
-    buckets = [
-        Bucket(pack, [columns[j] for j in pack.members], where[pack.members[0]], homes[pack.members[0]])
-        for pack in packs_of([column[0] for column in columns], list(zip(where, homes, strict=True)))
+    packs = packs_of([column[0] for column in columns], list(zip(where, homes, strict=True)))
+    # all are packed, and that work queued, before the first result is waited for
+    members = [[columns[j] for j in pack.members] for pack in packs]
+    packed = [
+        list(map(pack.owner.collectives.pack, zip(*own, strict=True))) for pack, own in zip(packs, members, strict=True)
     ]
-    for bucket in buckets:  # all are packed, and that work queued, before the first result is waited for
-        bucket.reduce(op, weights)
+    buckets: list[Bucket] = []
+    for pack, own in zip(packs, members, strict=True):
+        owner, places, home = pack.owner, where[pack.members[0]], homes[pack.members[0]]
+        pairs = zip(packed.pop(0), places, strict=True)
+        there = [vector if place is home else moved(vector, owner, home) for vector, place in pairs]
+        vector = owner.collectives.reduce(there, op, None) if weights is None else _mean(owner, there, weights)
+        buckets.append(Bucket(pack, own, places, home, vector))
     return buckets
 
 

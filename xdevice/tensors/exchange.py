@@ -102,13 +102,15 @@ def convert(x: Any, backend: str, *, device: DeviceLike | None = None, copy: boo
         raise not_a_tensor(x)
     made: dict[int, Any] = {}
 
-    def look(_: int, leaf: Any) -> None:
+    def converted(_: int, leaf: Any) -> Any:
         what = what_is(leaf)
-        if id(leaf) not in made and what is not None and (flat.is_leaf or not is_weak(leaf, what)):
+        if what is None or (not flat.is_leaf and is_weak(leaf, what)):
+            return leaf
+        if id(leaf) not in made:
             made[id(leaf)] = conversion(leaf, what)
+        return made[id(leaf)]
 
-    flat.each(look)
-    return flat.rebuild(made.get(id(leaf), leaf) for leaf in flat.leaves)
+    return flat.rebuild(flat.each(converted))
 
 
 class _Conversion:

@@ -94,22 +94,21 @@ class How(NamedTuple):
         return Call(fn, args, kwargs, self, [flatten(args[i]) for i in self.chosen])
 
 
-class Call:
+class Call(NamedTuple):
     """A function with its arguments, called with variables in place of the tensors in the chosen ones."""
 
-    __slots__ = ("_flats", "args", "fn", "how", "kwargs")
-
-    def __init__(
-        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], how: How, flats: list[Flat]
-    ) -> None:
-        self.fn, self.args, self.kwargs, self.how, self._flats = fn, args, kwargs, how, flats
+    fn: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    how: How
+    flats: list[Flat]
 
     def paths(self) -> list[str]:
-        return [path for flat in self._flats for path in flat.paths]
+        return [path for flat in self.flats for path in flat.paths]
 
     def __call__(self, variables: list[Any]) -> tuple[Any, Any]:
         new = list(self.args)
-        for i, tree in zip(self.how.chosen, with_tensors(self._flats, variables), strict=True):
+        for i, tree in zip(self.how.chosen, with_tensors(self.flats, variables), strict=True):
             new[i] = tree
         return _checked_value(self.fn(*new, **self.kwargs), self.how.owner, self.how.has_aux)
 

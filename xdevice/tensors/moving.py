@@ -18,7 +18,7 @@ from xdevice.errors import (
     misplaced,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import Ownership, places_of, where_in_trees
+from xdevice.framework.ownership import Ownership, where_in_trees
 from xdevice.hardware.devices import require
 from xdevice.tensors.trees.leaves import SelfMoving, is_weak, moved_by_itself, owner_of_self_moving, places, what_is
 from xdevice.tensors.trees.tree import Flat, flatten, not_a_tensor
@@ -74,27 +74,22 @@ class Move:
     def _checked(self, obj: Any, what: Ownership | SelfMoving, flat: Flat) -> Item | None:
         """What there is to do for a leaf, if it can be done as far as can be known beforehand."""
         here, several = places(obj, what), len(flat.leaves) > 1
-        role = what.role
-        if isinstance(what, Ownership):
-            owner = what.backend
-            if not flat.is_leaf and is_weak(obj, what) and several:  # alone, an array of objects is an array
+        if isinstance(what, SelfMoving):
+            if not here or (here == {self.target} and not self.copy):
                 return None
-        elif not here or (here == {self.target} and not self.copy):
+            owner = owner_of_self_moving(obj)
+        elif not flat.is_leaf and is_weak(obj, what) and several:  # alone, an array of objects is an array
             return None
         else:
-            owner = owner_of_self_moving(obj)
-        if here != {self.target}:
-            if here and self.copy is False:
-                raise CopyNeededError(
-                    f"copy=False, but the {role} is on {listed(here)} and only a copy gets it to "
-                    f"{self.target}; leave copy out"
-                )
+            owner = what.backend
+        if here and here != {self.target} and self.copy is False:
+            where = f"is on {listed(here)} and only a copy gets it to {self.target}"
+            raise CopyNeededError(f"copy=False, but the {what.role} {where}; leave copy out")
+        if here != {self.target} and owner not in self._having:
             self._require(owner, several)
-        return Item(obj, owner, role, here)
+        return Item(obj, owner, what.role, here)
 
     def _require(self, owner: Backend, several: bool) -> None:
-        if owner in self._having:
-            return
         try:
             require(owner, self.target)
             self._having.add(owner)
@@ -121,7 +116,9 @@ class Move:
                 elif item.role == "object":
                     self.moved[id(item.obj)] = self._move_object(item)
         except BaseException:
-            self._move_back()
+            for undo in reversed(self.undo):
+                with suppress(Exception):  # the error that stopped the move says more
+                    undo()
             raise
         return self.moved
 
@@ -147,32 +144,24 @@ class Move:
 
     def _move_models(self, items: list[Item], owner: Backend) -> None:
         """All models of one framework, so that copies share what the originals share."""
-        tensors_of = owner.models.tensors_of
-        originals = [item.obj for item in items]
+        tensors_of, originals = owner.models.tensors_of, [item.obj for item in items]
         before = [list(tensors_of(model)) for model in originals]
         models = owner.models.copy_models(originals) if self.copy else originals
         for item, old, model in zip(items, before, models, strict=True):
-            self.moved[id(item.obj)] = self._move_model(model, owner, item.here)
-            new = list(tensors_of(self.moved[id(item.obj)]))
+            moved = model
+            if item.here and item.here != {self.target}:
+                if not self.copy:
+                    self.undo.append(owner.models.keep(model))
+                moved = self._verified(owner.models.move_model(model, self.target), owner)
+            self.moved[id(item.obj)] = moved
+            new = list(tensors_of(moved))
             if len(new) == len(old):  # in their order: a copy may give them other names
                 self.moved.update((id(a), b) for (_, a), (_, b) in zip(old, new, strict=True))
-
-    def _move_model(self, model: Any, owner: Backend, here: set[Device]) -> Any:
-        if not here or here == {self.target}:
-            return model
-        if not self.copy:
-            self.undo.append(owner.models.keep(model))
-        return self._verified(owner.models.move_model(model, self.target), owner)
-
-    def _move_back(self) -> None:
-        for undo in reversed(self.undo):
-            with suppress(Exception):  # the error that stopped the move says more
-                undo()
 
     def _verified(self, moved: Any, owner: Backend) -> Any:
         if not self._is_there(moved):
             what = what_is(moved)
-            there = places_of(moved, what) if isinstance(what, Ownership) else set()
+            there = set[Device]() if what is None else places(moved, what)
             if there != {self.target}:
                 raise misplaced(owner, self.target, there)
         return moved

@@ -1,12 +1,10 @@
 """``transfer_guard``: which copies a block, a function or a test may make."""
 
 import logging
-from _thread import RLock  # threading.RLock, without its 1 ms
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
-from xdevice.contract import Copy
 from xdevice.errors import ArgumentError, ArgumentTypeError, TransferError, shortened
 from xdevice.tensors.transfers.watching import REMEDIES, Event, Listener, close_for, open_for
 
@@ -77,12 +75,12 @@ class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("for
         self._entered: list[Token[Levels]] = []
 
     def __enter__(self) -> None:
-        _guard.open()
+        open_for(_guard)
         self._entered.append(_levels.set(self._levels))
 
     def __exit__(self, *error: object) -> None:
         _levels.reset(self._entered.pop())
-        _guard.close()
+        close_for(_guard)
 
     def __call__(self, fn: F) -> F:
         from xdevice.kit.blocks import decorated  # loads `inspect`: only when it is needed
@@ -91,30 +89,15 @@ class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("for
 
 
 class _Guard(Listener):
-    """Raises where a copy is forbidden; told of copies while any block is open in the process."""
+    """Raises where a copy is forbidden; open as many times as there are blocks in the process."""
 
     forbids = True
-
-    def __init__(self) -> None:
-        self._lock, self._blocks = RLock(), 0
-
-    def open(self) -> None:
-        with self._lock:
-            if not self._blocks:
-                open_for(self)
-            self._blocks += 1
-
-    def close(self) -> None:
-        with self._lock:
-            self._blocks -= 1
-            if not self._blocks:
-                close_for(self)
 
     def see(self, event: Event) -> None:
         """Log the copy, or raise `TransferError`."""
         levels = _levels.get() if event.context is None else event.context.get(_levels, _NOTHING)
         copy = event.copy
-        level = levels[_direction(copy)]
+        level = levels[0 if copy.source.kind == "cpu" else 1 if copy.target.kind == "cpu" else 2]
         if level == "allow" or event.allowed or (level == "forbid_implicit" and copy.kind == "copy"):
             return
         if level == "log":
@@ -124,12 +107,6 @@ class _Guard(Listener):
 
 
 _guard = _Guard()
-
-
-def _direction(copy: Copy) -> int:
-    if copy.source.kind == "cpu":
-        return 0
-    return 1 if copy.target.kind == "cpu" else 2
 
 
 def checked_level(level: object) -> Level:

@@ -83,7 +83,7 @@ class Listener:
         """A function has been differentiated, by which a program may make a step without an optimizer."""
 
 
-_guards: list[Listener] = []
+_guards: list[Listener] = []  # each as often as it is open
 _recorders: list[Listener] = []
 _buses: dict[Backend, Bus] = {}  # of the frameworks whose virtual GPUs have one
 
@@ -140,7 +140,7 @@ class Told:
         place = place or _stands_for.get() or (None if own else _training())
         allowed = own[0].spot.allowed if own else place is not None and is_allowed(place)
         event = Event(copy, str(self._owner), place, own, context, allowed)
-        for listener in (*_guards, *_recorders):
+        for listener in dict.fromkeys((*_guards, *_recorders)):
             listener.see(event)
 
     def here(self, kind: Kind = "gradient") -> _Here:

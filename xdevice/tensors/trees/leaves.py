@@ -10,12 +10,13 @@ import types
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from enum import Enum
 from typing import Any
 
 from xdevice.device import Device
-from xdevice.errors import NotATensorError, NotSupportedError, XDeviceError
+from xdevice.errors import NotATensorError, NotSupportedError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of, sometimes_data
@@ -65,28 +66,23 @@ def what_is(leaf: Any) -> Ownership | SelfMoving | None:
 
 def check_fixed(container: Container, node: Any, skip: Collection[str] = ()) -> None:
     """An error if there is a tensor in a container's keys, or in what a registered class keeps beside its parts."""
-    registered = isinstance(container, RegisteredContainer)
+    kind = type(node).__name__
     for fixed in container.fixed(node):
         for _, tensor, _ in tensors_in(fixed):
-            names = _static_names(container, node, tensor) if registered else []
-            if names and set(names).isdisjoint(skip):
-                raise NotATensorError(
-                    f"{type(node).__name__}.{names[0]} holds a tensor ({type(tensor).__name__}), but is registered as "
-                    "static, so it does not move; make it an ordinary field, or name it in skip="
-                )
-            if not names:
-                key = "a key or the default_factory" if isinstance(node, defaultdict) else "a key"
-                raise NotATensorError(
-                    f"{'the static part' if registered else key} of this {type(node).__name__} holds a tensor, "
-                    "and does not move; keep tensors in its values"
-                )
-
-
-def _static_names(container: Container, node: Any, tensor: Any) -> list[str]:
-    """The attributes of a registered object in which the tensor is, and which are not among its parts."""
-    parts = container.keys(node)
-    inside = [(name, value) for name, value in attributes(node).items() if f".{name}" not in parts]
-    return [name for name, value in inside if any(found is tensor for _, found, _ in tensors_in(value))]
+            what = "a key or the default_factory" if isinstance(node, defaultdict) else "a key"
+            if isinstance(container, RegisteredContainer):
+                what, parts = "the static part", container.keys(node)
+                static = [(name, value) for name, value in attributes(node).items() if f".{name}" not in parts]
+                names = [name for name, value in static if any(found is tensor for _, found, _ in tensors_in(value))]
+                if not set(names).isdisjoint(skip):
+                    continue
+                if names:
+                    raise NotATensorError(
+                        f"{kind}.{names[0]} holds a tensor ({type(tensor).__name__}), but is registered as static, so "
+                        "it does not move; make it an ordinary field, or name it in skip="
+                    )
+            why = "holds a tensor, and does not move; keep tensors in its values"
+            raise NotATensorError(f"{what} of this {kind} {why}")
 
 
 def is_weak(leaf: Any, what: Ownership | SelfMoving) -> bool:
@@ -101,15 +97,9 @@ def places(leaf: Any, what: Ownership | SelfMoving) -> set[Device]:
     """All devices that a tensor, model or self-moving object is on; empty where there is no tensor in it."""
     if isinstance(what, Ownership):
         return places_of(leaf, what)
-    try:
-        where = getattr(leaf, "device", None)
-    except Exception:  # a property that raises: its tensors are asked
-        where = None
-    if isinstance(where, str) or (where is not None and is_device(where)):
-        try:
-            return {as_device(where)}
-        except XDeviceError:
-            pass  # a word of its own for something else
+    with suppress(Exception):  # no device, or an error, or a word of its own for something else: its tensors are asked
+        if is_device(leaf.device):
+            return {as_device(leaf.device)}
     return set().union(*(places_of(tensor, owned) for _, tensor, owned in tensors_in(leaf)))
 
 
@@ -120,22 +110,14 @@ def moved_by_itself(leaf: Any, device: Device, copy: bool) -> Any:
         source = leaf.clone() if callable(getattr(leaf, "clone", None)) else deepcopy(leaf)
     target = native_of(owner_of_self_moving(leaf), device)
     try:
-        moved = _call_to(source, target)
+        moved = source.to(target)
     except TypeError as error:  # a method of another meaning, or of other arguments
-        raise NotSupportedError(
-            f"{type(leaf).__name__}.to({target!r}) failed ({error}); move its parts, or name it in skip="
-        ) from error
-    return source if moved is None else moved
-
-
-def _call_to(obj: Any, target: Any) -> Any:
-    try:
-        return obj.to(target)
-    except TypeError as error:
         try:
-            return obj.to(device=target)
+            moved = source.to(device=target)
         except TypeError:
-            raise error from None
+            what = f"{type(leaf).__name__}.to({target!r}) failed ({error})"
+            raise NotSupportedError(f"{what}; move its parts, or name it in skip=") from error
+    return source if moved is None else moved
 
 
 def owner_of_self_moving(leaf: Any) -> Backend:
@@ -173,18 +155,12 @@ def _check_nothing_inside(leaf: Any) -> None:
 def _can_be_searched(leaf: Any) -> bool:
     """Whether all that the object holds can be seen: it is made in Python, or in C and holds nothing."""
     cls = type(leaf)
-    if callable(leaf) and (_has(leaf, "__name__") or _has(leaf, "__wrapped__")):
-        return True  # a function made in C
+    with suppress(Exception):  # its class raises another error than AttributeError
+        if callable(leaf) and (hasattr(leaf, "__name__") or hasattr(leaf, "__wrapped__")):
+            return True  # a function made in C
     if bool(cls.__flags__ & _MADE_IN_PYTHON) and (cls.__dictoffset__ or "__slots__" in vars(cls)):
         return True
     return cls.__module__ == "array" or (is_pythons(cls) and not hasattr(cls, "__iter__"))  # such as a lock, a slice
-
-
-def _has(obj: Any, name: str) -> bool:
-    try:
-        return hasattr(obj, name)
-    except Exception:  # its class raises another error than AttributeError
-        return False
 
 
 def tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:

@@ -29,7 +29,7 @@ _Names = tuple[str, ...]  # what a part may be called: its path, that without th
 
 
 class Flat:
-    """A tree as its leaves, with the path of each and the way back."""
+    """A tree as its leaves, with the path of each and the way back; what ``skip`` names is a leaf to be left alone."""
 
     __slots__ = ("_items", "_paths", "leaves", "skipped", "tree")
 
@@ -126,8 +126,10 @@ class Flat:
         return found
 
     def map(self, fn: Callable[[Any], Any]) -> Any:
-        """The tree with ``fn`` applied to each leaf; the same object where no leaf has changed."""
-        return self.rebuild([fn(leaf) for leaf in self.leaves])
+        """The tree with ``fn`` applied to each leaf, once where one appears twice; itself where no leaf has changed."""
+        distinct = {id(leaf): leaf for leaf in self.leaves}
+        new = {key: fn(leaf) for key, leaf in distinct.items()}
+        return self.rebuild(new[id(leaf)] for leaf in self.leaves)
 
     def rebuild(self, leaves: Iterable[Any]) -> Any:
         """The tree with these leaves in place of its own, in their order; what nothing changed in stays itself."""
@@ -144,10 +146,9 @@ class Flat:
             if all(map(is_, parts, old)):
                 made.append(node)
                 continue
-            before = rebuilt.get(id(node))
-            if before is None or not all(map(is_, before[0], parts)):
-                before = rebuilt[id(node)] = parts, container.rebuilt(node, parts)
-            made.append(before[1])
+            if id(node) not in rebuilt or not all(map(is_, rebuilt[id(node)][0], parts)):
+                rebuilt[id(node)] = parts, container.rebuilt(node, parts)
+            made.append(rebuilt[id(node)][1])
         return made[0]
 
 
@@ -156,9 +157,7 @@ def _outline(item: _Item | None) -> Any:
     return item and (type(item[0]), item[0].outline(item[1]))
 
 
-def flatten(tree: Any, skip: Collection[str] = ()) -> Flat:
-    """The tree as its leaves; what has a name or path in ``skip`` is a leaf to be left alone."""
-    return Flat(tree, skip)
+flatten = Flat
 
 
 def _names_of_parts(keys: list[str], parent: _Names) -> Iterator[_Names]:
@@ -218,9 +217,9 @@ def not_a_tensor(obj: Any) -> NotATensorError:
     flat = flatten(obj)
     if flat.is_leaf:
         return NotATensorError(f"no framework owns this {kind}; pass a tensor, a model, or containers of these")
-    held = next((path for path, leaf in flat.named() if owned_by(leaf)), None)
-    if held is not None:
-        return NotATensorError(f"a {kind} is not a tensor; pass what is in it one by one, at {held} for example")
+    for path, leaf in flat.named():
+        if owned_by(leaf):
+            return NotATensorError(f"a {kind} is not a tensor; pass what is in it one by one, at {path} for example")
     inside = [f"{path} is of type {type(leaf).__name__}" for path, leaf in flat.named()]
     return NotATensorError(f"no tensor in this {kind}: {_shortened(inside) if inside else 'it is empty'}")
 
