@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from xdevice._version import __version__
 from xdevice.contract import Engine
-from xdevice.distributed import at_exit
-from xdevice.distributed.group import Group, abort, here, is_initialized, leave
+from xdevice.distributed.group import Group, abort, enter, here, is_initialized, joining, leave
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.options import InitOptions, check_reach
 from xdevice.distributed.process_info import ProcessInfo
@@ -124,10 +123,9 @@ def _init(options: InitOptions) -> None:
         _joined.add(info)
     kind = f"{name}, with a trusted network" if info.trusts_network else name  # on which all must agree
     agreed = {"backend": str(owner), "engine": kind, "version": __version__, "timeout": seconds}
-    with at_exit.joining(info):
+    with joining(info):
         membership = Membership(info, start, agreed)
-    here.group = Group(engine, membership, owner if name == "native" else None)
-    at_exit.guard(membership)
+    enter(Group(engine, membership, owner if name == "native" else None))
     try:
         membership.work("the start of the engine", lambda: engine.start(membership.job, max(seconds, start)))
         membership.enter(Fingerprint("the first barrier"))

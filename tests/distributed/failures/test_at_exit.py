@@ -6,7 +6,7 @@ import pytest
 
 PLAYS = """
 import os, signal, sys, time
-from xdevice.distributed import at_exit
+from xdevice.distributed.group import Group, enter, joining, leave
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import process_info_in
@@ -15,9 +15,9 @@ rank = process_info_in(os.environ).rank
 
 def member(timeout):
     info, agreed = process_info_in(os.environ), dict(backend="numpy", engine="mpi", version="0", timeout=timeout)
-    with at_exit.joining(info):
+    with joining(info):
         made = Membership(info, 20.0, agreed)
-    at_exit.guard(made)
+    enter(Group(membership=made))
     made.wait_at_most(timeout)
     return made
 """
@@ -106,8 +106,7 @@ def test_a_large_transfer_may_take_longer(play):
         time.sleep(0.5)
         watched.engine_returned()
         watched.enter(Fingerprint("shutdown"))
-        at_exit.release()
-        watched.close()
+        leave()
     """)
     assert done.status == 0, done.stderr
 

@@ -193,14 +193,14 @@ import os, resource, sys, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (2000, 2000))
 if os.environ["XDEVICE_RANK"] == "0":
     files = [open(os.devnull) for _ in range(1100)]
-from xdevice.distributed import at_exit
+from xdevice.distributed.group import Group, enter, joining
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import process_info_in
 info = process_info_in(os.environ)
-with at_exit.joining(info):
+with joining(info):
     membership = Membership(info, 600.0, dict(backend="numpy", engine="mpi", version="0", timeout=600.0))
-at_exit.guard(membership)
+enter(Group(membership=membership))
 membership.enter(Fingerprint("work"))
 if info.rank == 0:
     membership.engine_begins("work that does not end")
