@@ -38,8 +38,7 @@ def listed(home: str, **words: str) -> dict[str, list[PrivateName]]:
     parameters in parentheses, two dashes and the reason; it begins with a question mark where the names are optional,
     and goes on in lines that are indented. A word in braces stands for one of ``words``.
     """
-    found: dict[str, list[PrivateName]] = defaultdict(list)
-    lists: list[str] = []
+    found, lists = defaultdict[str, list[PrivateName]](list), list[str]()
     text = Path(home).with_name("names.txt").read_text(encoding="utf-8").replace("\n    ", " ")
     for row in text.format(**words).splitlines():
         if row.startswith("["):
@@ -63,14 +62,9 @@ def missing(names: Iterable[PrivateName], *, imported_only: bool = False) -> lis
 
     With ``imported_only``, names in modules that are not imported yet are skipped.
     """
-    found: list[str] = []
-    for name in names:
-        if name.path in _replaced or (imported_only and name.path.partition(":")[0] not in sys.modules):
-            continue
-        problem = _problem(name)
-        if problem:
-            found.append(f"{name.path.replace(':', '.')} {problem}, needed for {name.reason}")
-    return found
+    asked = [name for name in names if not imported_only or name.path.partition(":")[0] in sys.modules]
+    problems = [(name, _problem(name)) for name in asked if name.path not in _replaced]
+    return [f"{name.path.replace(':', '.')} {said}, needed for {name.reason}" for name, said in problems if said]
 
 
 def check(
@@ -147,6 +141,5 @@ def _problem(name: PrivateName) -> str | None:
         there = tuple(inspect.signature(value).parameters)
     except (TypeError, ValueError):
         return None  # not callable, or compiled
-    if tuple(each for each in there if each in name.parameters) != name.parameters:
-        return f"takes ({', '.join(there)}), not ({', '.join(name.parameters)})"
-    return None
+    is_right = tuple(each for each in there if each in name.parameters) == name.parameters
+    return None if is_right else f"takes ({', '.join(there)}), not ({', '.join(name.parameters)})"

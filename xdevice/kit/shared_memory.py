@@ -28,7 +28,6 @@ _BYTES = 16 << 20
 _SMALL = 1 << 16  # bytes of all rows together that each process reduces alone, which is quicker than another barrier
 _ROW = 4096  # a row's length is a multiple of it
 _LOOK = 0.005  # seconds between checks for the folder, which rank 0 makes
-_NARROW = ("float16", "bfloat16", "float8")  # added up in float32, and rounded once
 _COMBINED = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
 
 
@@ -208,11 +207,7 @@ def _reserve(file: int, size: int) -> None:
 def _reduced(rows: Array, op: str) -> Array:
     """The rows, reduced to one."""
     dtype = rows.dtype
-    wide = dtype
-    if op == "mean":
-        wide = np.dtype(summed_in(dtype.name, len(rows)))
-    elif op == "sum" and dtype.name.startswith(_NARROW):
-        wide = np.dtype("float32")
+    wide = np.dtype(summed_in(dtype.name, len(rows) if op == "mean" else 1))  # narrow ones in float32, rounded once
     with np.errstate(all="ignore"):  # infinities and NaN are results like any others
         total = rows[0].astype(wide)
         for row in rows[1:]:

@@ -2,11 +2,8 @@
 
 import re
 
-_UNITS = {  # in lower case
-    "": 1,
-    "b": 1,
-    **{f"{p}{unit}": base**i for unit, base in (("ib", 1024), ("b", 1000)) for i, p in enumerate("kmgt", 1)},
-}
+_UNITS = {f"{p}{unit}": base**i for unit, base in (("ib", 1024), ("b", 1000)) for i, p in enumerate("kmgt", 1)}
+_UNITS |= {"": 1, "b": 1}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 
