@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import distributions
 from typing import Any
 
@@ -16,7 +17,6 @@ from xdevice.device import Device, as_kind
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit.virtual_request import InUse
 
-_tokens: dict[Any, jax.Array] = {}  # a number on each device, for `synchronize` to compute with
 _successor = jax.jit(lambda number: number + 1)
 _core: Any = core
 _nothing_traced: Any = getattr(core, "trace_state_clean", lambda: False)
@@ -158,7 +158,7 @@ def _position(native: Any) -> int:
         ) from None
 
 
+@cache
 def _token(native: Any) -> jax.Array:
-    if native not in _tokens:
-        _tokens[native] = jax.device_put(0, native)
-    return _tokens[native]
+    """A number on each device, for `synchronize` to compute with."""
+    return jax.device_put(0, native)

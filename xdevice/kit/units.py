@@ -2,8 +2,8 @@
 
 import re
 
-_UNITS = {f"{p}{unit}": base**i for unit, base in (("ib", 1024), ("b", 1000)) for i, p in enumerate("kmgt", 1)}
-_UNITS |= {"": 1, "b": 1}
+_MORE = {f"{p}{unit}": base**i for unit, base in (("ib", 1024), ("b", 1000)) for i, p in enumerate("kmgt", 1)}
+_UNITS = {"": 1, "b": 1, **_MORE}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 

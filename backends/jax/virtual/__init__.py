@@ -17,7 +17,7 @@ from xdevice.backends.jax import hardware, private_names
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit.private_names import check
-from xdevice.kit.virtual_request import refuse_memory_limit
+from xdevice.kit.virtual_request import refuse_memory_limit, refuse_to_hide
 from xdevice.machine import gpus
 
 bridge: Any = import_module("jax._src.xla_bridge")
@@ -36,11 +36,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     asked = settings.jax_platforms.split(",") if settings.jax_platforms else []  # none means all that there are
     real = len(gpus()["gpus"]) if compute != "cpu" and asked != ["cpu"] else 0
     without_host = bool(asked) and "cpu" not in asked
-    if real and not force:
-        raise VirtualDeviceError(
-            f"{n} virtual GPUs were asked for, but this machine has {real} real and jax its {compute} plug-in; "
-            f"use these, or hide them with virtual_gpus({n}, force=True)"
-        )
+    refuse_to_hide(real, n, f"jax, by its {compute} plug-in,", force)
     if without_host and not force and not stand_in:
         raise VirtualDeviceError(
             f"{n} virtual GPUs were asked for, but jax_platforms={settings.jax_platforms} leaves out the host, which "

@@ -235,16 +235,13 @@ def _memory(device: Any) -> dict[str, int]:
     _peaks[index] = peak, largest, count
     limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
+        **dict.fromkeys(("bytes_in_use", "pool_bytes"), used),
+        **dict.fromkeys(("peak_bytes_in_use", "peak_pool_bytes"), peak),
+        **dict.fromkeys(("bytes_reserved", "peak_bytes_reserved"), 0),  # nothing is set apart
         "num_allocs": count,
-        "bytes_in_use": used,
-        "peak_bytes_in_use": peak,
         "largest_alloc_size": largest,
         "bytes_limit": limit,
-        "bytes_reserved": 0,  # nothing is set apart
-        "peak_bytes_reserved": 0,
         "largest_free_block_bytes": limit - used,
-        "pool_bytes": used,
-        "peak_pool_bytes": peak,
     }
 
 
