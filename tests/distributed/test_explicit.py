@@ -11,8 +11,8 @@ import pytest
 import xdevice
 from xdevice import distributed as dist
 from xdevice.distributed import group
+from xdevice.distributed.lifetime import InitOptions, check_reach
 from xdevice.distributed.membership import Membership
-from xdevice.distributed.options import InitOptions, check_reach
 from xdevice.distributed.process_info import ProcessInfo, block_size
 from xdevice.distributed.rendezvous.ports import free_block
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from xdevice.cli.script import program
-from xdevice.distributed.options import TRUST
+from xdevice.distributed.lifetime import TRUST
 from xdevice.distributed.process_info import LOCALHOST, Nodes, block_size, nodes_in
 from xdevice.distributed.rendezvous.authentication import TOKEN, checked, new_token
 from xdevice.distributed.rendezvous.ports import first_taken, free_block

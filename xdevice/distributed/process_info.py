@@ -72,7 +72,7 @@ def process_info_in(env: Mapping[str, str]) -> ProcessInfo:
     `ArgumentError`: variables contradict each other, or are not numbers. `DistributedError`: the launcher does not tell
     the world size, the local rank, or where rank 0 is.
     """
-    variables = launcher_variables(env)
+    variables = _first_set(_LAUNCHERS, env)
     if not variables:
         return NO_LAUNCHER
     found = _LAUNCHERS[variables](env)
@@ -96,9 +96,18 @@ def nodes_in(env: Mapping[str, str] = os.environ) -> Nodes | None:
     return found
 
 
-def launcher_variables(env: Mapping[str, str]) -> str:
-    """The names of the variables by which a process's launcher is known; an empty string without a launcher."""
-    return _first_set(_LAUNCHERS, env)
+def check_rank(rank: int, size: int, env: Mapping[str, str]) -> None:
+    """Raise if a launcher has started this process as another rank: one of the two is wrong."""
+    try:
+        there = process_info_in(env)
+    except (ArgumentError, DistributedError):
+        return  # the variables do not say which process this is
+    if there is not NO_LAUNCHER and (there.rank, there.world_size) != (rank, size):
+        variables = _first_set(_LAUNCHERS, env).replace(" ", " and ")
+        raise ArgumentError(
+            f"init() was given rank {rank} of {size}, and {there.launcher} says rank {there.rank} of "
+            f"{there.world_size}; leave out rank and world_size, or unset {variables}"
+        )
 
 
 def first_of(nodes: str) -> str:
@@ -261,6 +270,7 @@ def _slurm_port(env: Mapping[str, str]) -> int:
 
 
 def _first_set(readers: Mapping[str, object], env: Mapping[str, str]) -> str:
+    """The names of the variables by which a launcher is known; an empty string without a launcher."""
     return next((names for names in readers if all(name in env for name in names.split())), "")
 
 
