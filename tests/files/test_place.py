@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 import xdevice
-from xdevice.testing.contract.tensors.storage import written
+from xdevice.testing.contract.storage import written
 
 
 @pytest.fixture(autouse=True)

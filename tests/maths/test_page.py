@@ -9,7 +9,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from xdevice.testing.contract.computing.standard import CALLS, arrays, flat
+from xdevice.testing.contract.maths import CALLS, arrays, flat
 
 PAGE = (Path(__file__).parents[2] / "docs" / "adapters_maths.md").read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ import pytest
 
 import xdevice
 from xdevice.framework.adapters import ORDER
-from xdevice.testing.contract.tensors.storage import DTYPES, made, stored_bits
+from xdevice.testing.contract.storage import DTYPES, made, stored_bits
 
 pytestmark = pytest.mark.skipif(
     not set(ORDER) <= set(xdevice.available()), reason="needs all six frameworks side by side: `tox -e all`"

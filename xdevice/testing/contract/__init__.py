@@ -9,23 +9,19 @@ Each class is a part of it, each test a promise, and `Suite` has all of them::
         native = words  # a module, or any object, with the functions of xdevice.testing.Native
 """
 
-from xdevice.testing.contract.computing.batches import Prefetching
-from xdevice.testing.contract.computing.data_parallel import DataParallel
-from xdevice.testing.contract.computing.gradients import Gradients
-from xdevice.testing.contract.computing.maths import Maths
-from xdevice.testing.contract.computing.parallel import Parallel
-from xdevice.testing.contract.computing.standard import Standard
-from xdevice.testing.contract.devices.hardware import Hardware, SeveralDevices
-from xdevice.testing.contract.devices.measuring import Memory, Timing
-from xdevice.testing.contract.devices.mixing import Mixing
-from xdevice.testing.contract.devices.scopes import Scopes
+from xdevice.testing.contract.creation import Creation, Exchange
+from xdevice.testing.contract.crossing import Mixing, Transfers
+from xdevice.testing.contract.data_parallel import DataParallel
+from xdevice.testing.contract.gradients import Gradients
+from xdevice.testing.contract.hardware import Hardware, SeveralDevices
+from xdevice.testing.contract.maths import Maths, Standard
+from xdevice.testing.contract.measuring import Memory, Timing
+from xdevice.testing.contract.parallel import Parallel, Prefetching
+from xdevice.testing.contract.placement import Models, Placement, SeveralPlacements
 from xdevice.testing.contract.promises import Promises, needs
-from xdevice.testing.contract.tensors.creation import Creation, Exchange
-from xdevice.testing.contract.tensors.placement import Models, Placement
-from xdevice.testing.contract.tensors.several_placement import SeveralPlacements
-from xdevice.testing.contract.tensors.storage import Storage
-from xdevice.testing.contract.tensors.transfers import Transfers
-from xdevice.testing.contract.tensors.trees import OpenWorld, Trees
+from xdevice.testing.contract.scopes import Scopes
+from xdevice.testing.contract.storage import Storage
+from xdevice.testing.contract.trees import OpenWorld, Trees
 
 __all__ = ["Creation", "DataParallel", "Exchange", "Gradients", "Hardware", "Maths", "Memory", "Mixing", "Models"]
 __all__ += ["OpenWorld", "Parallel", "Placement", "Prefetching", "Promises", "Scopes", "SeveralDevices"]

@@ -9,6 +9,7 @@ import sys
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 
 from xdevice import Benchmark, Timer, cpu, devices, empty_cache, find_batch_size, is_out_of_memory, memory_stats, ones
@@ -30,6 +31,26 @@ with using(sys.argv[1]):
 """A program that asks for 256 TB on a device: some frameworks end the process."""
 
 
+class Group(Exception):  # noqa: N818
+    """An `ExceptionGroup`, which Python 3.10 has not."""
+
+    def __init__(self, *exceptions: Exception) -> None:
+        self.exceptions = exceptions
+
+
+def fit(size: int, limit: int) -> int:
+    """The size, if memory is enough."""
+    if size > limit:
+        raise MemoryError
+    return size
+
+
+CAUSED, HANDLED = RuntimeError("training failed"), KeyError("mine")
+CAUSED.__cause__ = HANDLED.__context__ = MemoryError()
+OUT_OF_MEMORY = [MemoryError(), CAUSED, Group(ValueError(), Group(CAUSED))]
+OTHERS = [ValueError("out of range"), RuntimeError("out of cheese"), HANDLED, Group(ValueError())]
+
+
 class Memory(Promises):
     @needs("memory.memory_stats")
     def test_memory_figures_are_bytes_or_none(self, backend: str) -> None:
@@ -40,8 +61,8 @@ class Memory(Promises):
             assert stats["free"] is None or 0 < stats["free"] <= stats["total"]
             assert device.kind != "cpu" or stats["total"] is not None
 
-    @needs("creation.ones", "exchange.to_numpy", "memory.empty_cache", "memory.memory_stats", gpus=2)
-    def test_memory_is_told_of_each_device(self, backend: str) -> None:
+    @needs("creation.ones", "exchange.to_numpy", "memory.empty_cache", "memory.memory_stats")
+    def test_memory_is_told_of_each_device(self, backend: str, two_gpus: Any) -> None:
         gc.collect()
         before: Any = {device: memory_stats(device)["allocated"] for device in (FIRST, SECOND)}
         x = ones((2**20,), dtype="float32", device=SECOND)
@@ -58,28 +79,9 @@ class Memory(Promises):
         empty_cache(home())
         assert to_numpy(x).sum() == 6
 
-    def test_out_of_memory_is_told_from_others(self, backend: str) -> None:
-        assert is_out_of_memory(MemoryError())
-        assert not is_out_of_memory(ValueError("out of range"))
-        assert not is_out_of_memory(RuntimeError("out of cheese"))
-        wrapped = RuntimeError("training failed")
-        wrapped.__cause__ = MemoryError()
-        assert is_out_of_memory(wrapped)
-
-    def test_exception_groups_are_searched(self, backend: str) -> None:
-        class Group(Exception):  # noqa: N818  (ExceptionGroup, which Python 3.10 has not)
-            def __init__(self, *exceptions: Exception) -> None:
-                self.exceptions = exceptions
-
-        wrapped = RuntimeError("training failed")
-        wrapped.__cause__ = MemoryError()
-        assert is_out_of_memory(Group(ValueError(), Group(wrapped)))
-        assert not is_out_of_memory(Group(ValueError()))
-
-    def test_an_error_in_a_handler_stands_alone(self, backend: str) -> None:
-        error = KeyError("mine")
-        error.__context__ = MemoryError()
-        assert not is_out_of_memory(error)
+    @pytest.mark.parametrize("error", [*OUT_OF_MEMORY, *OTHERS], ids=repr)
+    def test_out_of_memory_is_told_from_others(self, backend: str, error: Exception) -> None:
+        assert is_out_of_memory(error) is (error in OUT_OF_MEMORY)
 
     def test_find_batch_size_refuses_coroutines(self, backend: str) -> None:
         async def coroutine(size: int) -> None: ...
@@ -90,21 +92,19 @@ class Memory(Promises):
         async def both(size: int) -> Any:
             yield size
 
-        for fn in (coroutine, generator, both, functools.partial(coroutine)):
+        def refuses(call: Any) -> None:
             with pytest.raises(ArgumentTypeError, match="pass a plain function that runs it to the end"):
-                find_batch_size(fn)
-            behind: list[Any] = [lambda size, fn=fn: fn(size), type("Called", (), {"__call__": staticmethod(fn)})()]
-            for hidden in behind:
-                train: Any = find_batch_size(hidden)
-                with pytest.raises(ArgumentTypeError, match="pass a plain function that runs it to the end"):
-                    train()
+                call()
+
+        for fn in (coroutine, generator, both, functools.partial(coroutine)):
+            refuses(lambda fn=fn: find_batch_size(fn))
+            refuses(find_batch_size(lambda size, fn=fn: fn(size)))
+            refuses(find_batch_size(type("Called", (), {"__call__": staticmethod(fn)})()))
 
     def test_find_batch_size_needs_bound_methods(self, backend: str) -> None:
         class Trainer:
             def train(self, size: int, limit: int) -> int:
-                if size > limit:
-                    raise MemoryError
-                return size
+                return fit(size, limit)
 
         unbound: Any = Trainer.train
         assert find_batch_size(Trainer().train, start=8)(3) == 2
@@ -125,29 +125,20 @@ class Memory(Promises):
         @find_batch_size(start=100)
         def train(size: int, limit: int, *, bonus: int = 0) -> int:
             tried.append(size)
-            if size > limit:
-                raise MemoryError
-            return size + bonus
+            return fit(size, limit) + bonus
 
-        assert train(30) == 25
-        assert tried == [100, 50, 25]
+        assert (train(30), tried, train.__name__) == (25, [100, 50, 25], "train")
         assert train(100, bonus=1) == 101
-        assert train.__name__ == "train"
 
     def test_a_failed_try_frees_its_memory(self, backend: str) -> None:
         held: list[Any] = []
 
-        class Held:
-            pass
-
         def train(size: int) -> int:
             gc.disable()
             assert all(ref() is None for ref in held)
-            block = Held()
+            block = np.empty(size)
             held.append(weakref.ref(block))
-            if size > 2:
-                raise MemoryError
-            return size
+            return fit(size, 2)
 
         try:
             assert find_batch_size(train, start=8)() == 2
@@ -155,18 +146,14 @@ class Memory(Promises):
             gc.enable()
 
     def test_other_errors_pass_through(self, backend: str) -> None:
-        def broken(size: int) -> None:
-            raise KeyError("mine")
-
-        def hopeless(size: int) -> None:
-            raise MemoryError("no")
+        def raises(size: int, error: Exception) -> None:
+            raise error
 
         with pytest.raises(KeyError, match="mine"):
-            find_batch_size(broken)()
+            find_batch_size(raises)(KeyError("mine"))
         with pytest.raises(OutOfMemoryError, match="batch size of 3") as error:
-            find_batch_size(hopeless, start=8, minimum=3)()
-        assert isinstance(error.value, MemoryError)
-        assert isinstance(error.value.__cause__, MemoryError)
+            find_batch_size(raises, start=8, minimum=3)(MemoryError("no"))
+        assert isinstance(error.value, MemoryError) and isinstance(error.value.__cause__, MemoryError)
 
     @pytest.mark.parametrize(
         "sizes", [{"start": 0}, {"start": 1.5}, {"start": True}, {"start": 2, "minimum": 4}, {"minimum": -1}], ids=str
@@ -181,11 +168,9 @@ class Timing(Promises):
         timer = Timer()
         first = timer.stop()
         timer.start()
-        second = timer.stop()
-        assert timer.times == [first, second]
-        assert timer.sum() == first + second
-        assert timer.avg() == timer.sum() / 2
-        assert timer.cumsum() == [first, first + second]
+        both = [first, timer.stop()]
+        assert (timer.times, timer.cumsum()) == (both, [first, sum(both)])
+        assert (timer.sum(), timer.avg()) == (sum(both), sum(both) / 2)
 
     def test_an_unused_timer_says_zero(self, backend: str) -> None:
         timer = Timer()

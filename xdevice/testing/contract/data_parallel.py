@@ -15,8 +15,8 @@ from xdevice.framework import choosing
 from xdevice.tensors.creation import ones, tensor
 from xdevice.tensors.placement import device_of, devices_of, to_device
 from xdevice.tensors.trees.tree import flatten
-from xdevice.testing.contract.computing.batches import rows, twice
-from xdevice.testing.contract.computing.gradients import total
+from xdevice.testing.contract.gradients import total
+from xdevice.testing.contract.parallel import rows, twice
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, number, on_several, refusals, values
 
 
@@ -169,8 +169,7 @@ class DataParallel(StepRefusals):
         assert values([params, data]) == before
         assert value_and_grad(loss)(params, *data)[1].keys() == params.keys()
 
-    @needs(gpus=2)
-    def test_step_gradients_are_with_parameters(self, backend: str) -> None:
+    def test_step_gradients_are_with_parameters(self, backend: str, two_gpus: Any) -> None:
         params, data, (_, expected) = on_one()
         params["bias"] = to_device(params["bias"], SECOND)
         params["tied"] = params["in"]
@@ -178,8 +177,7 @@ class DataParallel(StepRefusals):
         assert [device_of(gradients[name]) for name in ("bias", "in")] == [SECOND, home()]
         check_equal({name: gradients[name] for name in expected}, expected)
 
-    @needs(gpus=2)
-    def test_a_step_runs_in_its_devices_scope(self, backend: str) -> None:
+    def test_a_step_runs_in_its_devices_scope(self, backend: str, two_gpus: Any) -> None:
         def where(params: Any, x: Any) -> Any:
             made = ones(3)
             return total(x @ params * made), (device_of(made), device_of(params), device_of(x))
@@ -247,8 +245,7 @@ class DataParallel(StepRefusals):
         },
     )
 
-    @needs(gpus=2)
-    def test_replicas_elsewhere_are_an_error(self, backend: str) -> None:
+    def test_replicas_elsewhere_are_an_error(self, backend: str, two_gpus: Any) -> None:
         step = data_parallel(loss, [FIRST, SECOND])
         with pytest.raises(ArgumentError, match="replica 0 is on gpu:1, and was to be on gpu:0"):
             step(replicate(parameters(), [SECOND, FIRST]), *batch())

@@ -107,8 +107,7 @@ class Gradients(GradientRefusals):
         with pytest.raises(NotATensorError, match="no tensor"):
             value_and_grad(total)([None])
 
-    @needs(gpus=2)
-    def test_gradients_are_on_their_parameters_device(self, backend: str) -> None:
+    def test_gradients_are_on_their_parameters_device(self, backend: str, two_gpus: Any) -> None:
         weights = {"a": tensor([1.0, 2.0], device=FIRST), "b": tensor([3.0, 1.0], device=SECOND)}
 
         def loss(w: Any) -> Any:
@@ -120,8 +119,7 @@ class Gradients(GradientRefusals):
         assert [device_of(gradients[name]) for name in "ab"] == [FIRST, SECOND]
         assert (number(value), values(gradients)) == (13, {"a": [18, 4], "b": [6, 8]})
 
-    @needs(gpus=2)
-    def test_zero_gradients_are_on_their_device(self, backend: str) -> None:
+    def test_zero_gradients_are_on_their_device(self, backend: str, two_gpus: Any) -> None:
         first, second = tensor([1.0, 2.0], device=FIRST), tensor([3.0], device=SECOND)
         with FIRST:
             _, gradients = value_and_grad(lambda a, b: total(a), argnums=(0, 1))(first, second)

@@ -176,8 +176,7 @@ class Storage(Promises):
         with pytest.raises(DeviceNotFoundError, match="gpu:77"):
             load(tmp_path / "file", device="gpu:77")
 
-    @needs(gpus=2)
-    def test_a_file_knows_no_device(self, backend: str, tmp_path: Path) -> None:
+    def test_a_file_knows_no_device(self, backend: str, two_gpus: Any, tmp_path: Path) -> None:
         save({"a": ones(2, device=FIRST), "b": tensor([1, 2], device=SECOND)}, tmp_path / "file")
         assert device_of(load(tmp_path / "file", device=SECOND)) == SECOND
         assert device_of(load(tmp_path / "file", device=home())) == home()

@@ -268,8 +268,8 @@ class OpenWorld(Promises):
         with pytest.raises(NotATensorError):
             device_of(np.str_("cat"))
 
-    @needs("creation.ones", gpus=2)
-    def test_user_objects_move_between_devices(self, backend: str) -> None:
+    @needs("creation.ones")
+    def test_user_objects_move_between_devices(self, backend: str, two_gpus: Any) -> None:
         x = ones((2, 3), device=FIRST)
         tree: Any = {"boxes": Boxes(x), "space": SimpleNamespace(x=x), "names": np.array(["a"]), "rate": np.float32(1)}
         moved = to_device(tree, SECOND)
@@ -280,16 +280,16 @@ class OpenWorld(Promises):
             device_of([tree, moved])
         assert error.value.devices == {FIRST, SECOND}
 
-    @needs("creation.tensor", gpus=2)
-    def test_a_list_on_mixed_devices_is_an_error(self, backend: str) -> None:
+    @needs("creation.tensor")
+    def test_a_list_on_mixed_devices_is_an_error(self, backend: str, two_gpus: Any) -> None:
         x, y = tensor(1.0, device=FIRST), tensor(2.0, device=SECOND)
         for data, path in (([x, y], "[1]"), ([0.0, x, y], "[2]"), ([[x], (y,)], "[1][0]")):
             with pytest.raises(MixedDeviceError, match=re.escape(path)) as error:
                 tensor(data)
             assert error.value.devices == {FIRST, SECOND}
 
-    @needs("creation.ones", gpus=2)
-    def test_numpy_to_gpu_error_omits_try_gpu(self, backend: str) -> None:
+    @needs("creation.ones")
+    def test_numpy_to_gpu_error_omits_try_gpu(self, backend: str, two_gpus: Any) -> None:
         tree = {"x": ones(3, device=FIRST), "n": np.ones(3)}
         with pytest.raises(XDeviceError, match=r"numpy.*\['n'\]") as error:
             to_device(tree, SECOND)

@@ -1,1 +1,0 @@
-"""Promises about computing: gradients, the array API standard's functions, one program on many devices."""

@@ -1,1 +1,0 @@
-"""Promises about devices: which there are, scopes, time, memory, several GPUs, mixing them."""

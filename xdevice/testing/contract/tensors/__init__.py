@@ -1,1 +1,0 @@
-"""Promises about tensors: creating, placing and moving them, trees and models of them, files."""
