@@ -40,8 +40,14 @@ if TYPE_CHECKING:
     from xdevice.tensors.creation import arange, empty, full, ones, rand, randn, seed, tensor, zeros
     from xdevice.tensors.exchange import convert, to_numpy
     from xdevice.tensors.gradients import value_and_grad
-    from xdevice.tensors.owning import backend_of
-    from xdevice.tensors.placement import check_same_device, device_of, devices_of, is_same_device, to_device
+    from xdevice.tensors.placement import (
+        backend_of,
+        check_same_device,
+        device_of,
+        devices_of,
+        is_same_device,
+        to_device,
+    )
     from xdevice.tensors.transfers.guard import transfer_guard
     from xdevice.tensors.transfers.report import watch_transfers
 
@@ -56,8 +62,7 @@ _HOMES = {
     "hardware.scopes": "scope",
     "hardware.memory": "empty_cache find_batch_size is_out_of_memory memory_stats share_gpus",
     "hardware.timing": "Benchmark Timer",
-    "tensors.placement": "check_same_device device_of devices_of is_same_device to_device",
-    "tensors.owning": "backend_of",
+    "tensors.placement": "backend_of check_same_device device_of devices_of is_same_device to_device",
     "tensors.creation": "arange empty full ones rand randn seed tensor zeros",
     "tensors.exchange": "convert to_numpy",
     "tensors.gradients": "value_and_grad",

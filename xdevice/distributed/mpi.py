@@ -14,8 +14,7 @@ from xdevice.framework.adapters import Backend
 from xdevice.kit.reducing import summed_in
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.creation import make
-from xdevice.tensors.owning import owner_of
-from xdevice.tensors.placement import device_of
+from xdevice.tensors.placement import device_of, owner_of
 
 Array = np.ndarray[Any, Any]
 

@@ -111,11 +111,9 @@ def _ready(tensor: Any) -> Any:
 def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
     """Reduce tensors over devices: one new tensor per input, on that input's device, with the reduced value.
 
-    `xdevice.distributed.all_reduce` reduces over processes: it takes one tensor or tree, the process's own.
-
-    Trees of equal structure may be given instead of tensors; they travel as one vector per device and dtype.
-    Results share no memory, even on one device, and the inputs are not changed. The mean of equal numbers is
-    that number, bit for bit. Not differentiable: reduce gradients outside the differentiated function.
+    Trees of equal structure may be given instead of tensors; they travel as one vector per device and dtype. Results
+    share no memory, even on one device, and the inputs are not changed. The mean of equal numbers is that number, bit
+    for bit. `xdevice.distributed.all_reduce` reduces over processes: it takes the process's own tensor or tree.
 
     Parameters
     ----------

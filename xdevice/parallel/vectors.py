@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from xdevice.device import Device
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import check_arrival
-from xdevice.tensors.owning import owner_of
+from xdevice.tensors.placement import owner_of
 
 Column = Sequence[Any]  # one leaf of a tree, in each of the replicas
 

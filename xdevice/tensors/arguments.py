@@ -8,8 +8,7 @@ from xdevice.device import Device, as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, UnknownPlacementError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import ATOMS, tensor_owner
-from xdevice.tensors.owning import owner_of
-from xdevice.tensors.placement import device_of
+from xdevice.tensors.placement import device_of, owner_of
 
 _MOST = 2**60  # numbers in a tensor: in bytes it still fits into 64 bits
 _DEEPEST = 64  # lists in one another: no framework has more dimensions, and a list may contain itself
@@ -36,21 +35,15 @@ def native_dtype(owner: Backend, dtype: Any) -> Any:
             try:
                 name = np.dtype(dtype).name
             except TypeError:
-                raise _no_dtype(owner, dtype) from None
-        elif not root.startswith(owner):
-            raise _no_dtype(owner, dtype)
-        else:
+                pass  # no dtype
+        elif root.startswith(owner):
             return dtype
-    if name in _AMBIGUOUS:
+    if isinstance(name, str) and name in _AMBIGUOUS:
         raise ArgumentError(f"dtype {name!r} differs in width by framework; write for example 'float32' or 'int64'")
-    found = owner.creation.dtype(name)
+    found = owner.creation.dtype(name) if isinstance(name, str) else None
     if found is None:
-        raise _no_dtype(owner, dtype)
+        raise ArgumentError(f"dtype {dtype!r} does not exist under {owner}; write for example 'float32' or 'int64'")
     return found
-
-
-def _no_dtype(owner: Backend, dtype: Any) -> ArgumentError:
-    return ArgumentError(f"dtype {dtype!r} does not exist under {owner}; write for example 'float32' or 'int64'")
 
 
 def filling(owner: Backend, value: Any, dtype: Any) -> Any:

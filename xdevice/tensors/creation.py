@@ -16,8 +16,7 @@ from xdevice.framework.ownership import check_arrival, tensor_owner
 from xdevice.hardware.devices import TracedDevice, as_device, has_cpu, require
 from xdevice.hardware.scopes import innermost, sees_scope
 from xdevice.tensors.arguments import check_fit, check_together, filling, native_dtype, number, plain_array, shape_of
-from xdevice.tensors.owning import backend_of
-from xdevice.tensors.placement import device_of
+from xdevice.tensors.placement import backend_of, device_of
 from xdevice.typing import DeviceLike
 
 Shape = int | SupportsIndex | Sequence[int]
@@ -27,9 +26,9 @@ Number = complex | SupportsFloat | SupportsIndex
 def tensor(data: Any, *, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
     """A tensor with that data, always a copy of it.
 
-    ``data`` is a number, nested sequences of numbers, a NumPy array, or a tensor. A tensor's copy
-    is of its own framework and stays on its device unless a device or scope says otherwise. Gradients do not flow
-    through it, except under JAX; through ``to_device(data, device, copy=True)`` they do.
+    ``data`` is a number, nested sequences of numbers, a NumPy array, or a tensor, whose copy is of its own framework
+    and stays on its device unless a device or scope says otherwise. Gradients do not flow through it, except under JAX;
+    through ``to_device(data, device, copy=True)`` they do.
 
     Raises
     ------
@@ -63,9 +62,7 @@ def tensor(data: Any, *, dtype: Any = None, device: DeviceLike | None = None, li
 
 
 def empty(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
-    """A tensor of that shape with whatever the memory held.
-
-    ``empty((2, 3))`` and ``empty(2, 3)`` are the same.
+    """A tensor of that shape, given as ``(2, 3)`` or as ``2, 3``, with whatever the memory held.
 
     Raises
     ------
@@ -85,9 +82,7 @@ def empty(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, li
 
 
 def zeros(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
-    """A tensor of that shape full of zeros.
-
-    ``zeros((2, 3))`` and ``zeros(2, 3)`` are the same. Errors are those of `empty`.
+    """A tensor of that shape full of zeros. Shapes and errors are those of `empty`.
 
     Examples
     --------
@@ -100,9 +95,7 @@ def zeros(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, li
 
 
 def ones(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
-    """A tensor of that shape full of ones.
-
-    ``ones((2, 3))`` and ``ones(2, 3)`` are the same. Errors are those of `empty`.
+    """A tensor of that shape full of ones. Shapes and errors are those of `empty`.
 
     Examples
     --------
@@ -142,10 +135,8 @@ def arange(  # noqa: PLR0913  (a range has three numbers)
 
     Raises
     ------
-    DeviceNotFoundError, DeviceSpellingError
-        The framework does not have the device, or the string does not name one.
     ArgumentError
-        A step of 0, no real numbers, or no such dtype.
+        A step of 0, no real numbers, or no such dtype. The other errors are those of `empty`.
 
     Examples
     --------
@@ -165,9 +156,7 @@ def arange(  # noqa: PLR0913  (a range has three numbers)
 
 
 def rand(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
-    """A tensor of that shape, uniform random in [0, 1); `seed` makes it repeatable.
-
-    ``rand((2, 3))`` and ``rand(2, 3)`` are the same. Errors are those of `empty`.
+    """A tensor of that shape, uniform random in [0, 1), as `seed` says. Shapes and errors are those of `empty`.
 
     Examples
     --------
@@ -180,9 +169,7 @@ def rand(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, lik
 
 
 def randn(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
-    """A tensor of that shape, normal random with mean 0 and variance 1; `seed` makes it repeatable.
-
-    ``randn((2, 3))`` and ``randn(2, 3)`` are the same. Errors are those of `empty`.
+    """A tensor of that shape, normal random with mean 0 and variance 1. The rest is as for `rand`.
 
     Examples
     --------
@@ -195,9 +182,7 @@ def randn(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, li
 
 
 def seed(n: int) -> None:
-    """Seed the chosen framework's random numbers, on every device.
-
-    The same seed gives other numbers under another framework.
+    """Seed the chosen framework's random numbers, on every device; under another framework they are others.
 
     Raises
     ------
@@ -214,8 +199,8 @@ def seed(n: int) -> None:
     ...     bool((a == xdevice.rand(3)).all())
     True
     """
-    hint = f"give an integer from 0 to {2**32 - 1}"
-    backend().creation.seed(whole_number(n, f"seed {n!r} is out of range; {hint}", end=2**32))
+    wrong = f"seed {n!r} is out of range; give an integer from 0 to {2**32 - 1}"
+    backend().creation.seed(whole_number(n, wrong, end=2**32))
 
 
 def create(factory: str, dtype: Any, device: Any, like: Any, *args: Any) -> Any:

@@ -12,8 +12,7 @@ from xdevice.framework.ownership import Ownership, check_arrival
 from xdevice.hardware.devices import as_device, require
 from xdevice.tensors.arguments import dtype_name, plain_array
 from xdevice.tensors.creation import make
-from xdevice.tensors.owning import owner_of
-from xdevice.tensors.placement import device_of, to_device
+from xdevice.tensors.placement import device_of, owner_of, to_device
 from xdevice.tensors.trees.leaves import SelfMoving, is_weak, what_is
 from xdevice.tensors.trees.tree import flatten, not_a_tensor
 from xdevice.typing import DeviceLike

@@ -24,12 +24,10 @@ def value_and_grad(
 ) -> Callable[P, tuple[Any, Any]]:
     """A function that returns the value of ``fn`` and its gradient; ``fn`` returns one number.
 
-    The gradient has the structure of the argument: a tensor, or a tree of tensors, each gradient on its
-    parameter's device, and zero where the value does not depend on the parameter; ``None`` among the parameters
-    stays ``None``. The value is detached,
-    and no gradient accumulates in the arguments. Tensors may be on several devices, and ``fn`` may move
-    them: gradients flow through `to_device`. Calls may be nested for gradients of gradients, where the
-    framework has them.
+    The gradient has the structure of the argument: a tensor, or a tree of tensors, each gradient on its parameter's
+    device, and zero where the value does not depend on the parameter; ``None`` among the parameters stays ``None``.
+    The value is detached, and no gradient accumulates in the arguments. Tensors may be on several devices, and ``fn``
+    may move them: gradients flow through `to_device`. Calls may be nested, where the framework can.
 
     Parameters
     ----------

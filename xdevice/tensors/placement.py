@@ -1,4 +1,4 @@
-"""Where tensors are, and moving them.
+"""Where tensors are, whose they are, and moving them.
 
 The fast path of every question is one dictionary look-up by type and one call of the adapter.
 """
@@ -16,6 +16,7 @@ from xdevice.errors import (
     TracedTensorError,
     XDeviceError,
 )
+from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import (
     ATOMS,
     owned_by,
@@ -39,10 +40,9 @@ _where, _where_in_trees = where_by_type.get, where_in_trees.get
 def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
     """The device on which a tensor, parameter, model or tree is.
 
-    A model is where its parameters and buffers are; a tree is where its tensors are. Plain data in a tree
-    (numbers, text, dates, functions) has no device. For a tensor that a framework's compiler or transformation
-    traces the answer is a device that is not known yet: ``device=`` takes it, and every other use raises
-    `UnknownPlacementError`.
+    A model is where its parameters and buffers are; a tree is where its tensors are. Plain data in it has no device.
+    For a tensor that a framework's compiler or transformation traces the answer is a device that is not known yet:
+    ``device=`` takes it, and every other use raises `UnknownPlacementError`.
 
     Parameters
     ----------
@@ -82,17 +82,7 @@ def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
 
 
 def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
-    """All devices on which a tensor, parameter, model or tree is.
-
-    Parameters
-    ----------
-    obj, skip
-        As `device_of`.
-
-    Raises
-    ------
-    UnknownPlacementError, NotATensorError
-        As `device_of`.
+    """All devices on which a tensor, parameter, model or tree is; ``skip`` and the errors are those of `device_of`.
 
     Examples
     --------
@@ -101,19 +91,22 @@ def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
     frozenset({Device('cpu:0')})
     """
     owned = owned_by(obj)
-    found = _devices_of_tree(obj, skip) if owned is None else places_of(obj, owned)
-    if not found:
+    if owned is not None:
+        found = places_of(obj, owned)
+        if found:
+            return frozenset(found)
         raise NotATensorError(f"this {type(obj).__name__} has no parameters, so it has no device; ask about its input")
-    return frozenset(found)
+    try:
+        plain = None if skip else _plain_places(obj)
+    except XDeviceError:
+        plain = None  # a tensor on several devices, or on an unknown one
+    return frozenset(plain or _trees().devices_in(obj, skip))
 
 
 def is_same_device(*objs: Any) -> bool:
     """Whether everything given is on one device; frameworks may differ, and devices may be given.
 
-    Raises
-    ------
-    UnknownPlacementError, NotATensorError
-        As `device_of`; also where nothing is given.
+    The errors are those of `devices_of`; to give nothing is one.
 
     Examples
     --------
@@ -158,10 +151,9 @@ def to_device(
 ) -> T:
     """The tensor, parameter, model or tree on the device; the same object if it is there already.
 
-    Gradients flow through a move. A tree keeps its types, a leaf that appears twice is moved once, and
-    plain data passes through; a tree in which nothing moves is returned itself. An object with a method
-    ``to`` of its own is moved by that. A model moves as its framework moves it, in place under most. The
-    framework stays the same.
+    Gradients flow through a move. A tree keeps its types, a leaf that appears twice is moved once, and plain data
+    passes through. An object with a method ``to`` of its own is moved by that, and a model as its framework moves it,
+    in place under most. The framework stays the same.
 
     Parameters
     ----------
@@ -184,10 +176,8 @@ def to_device(
         ``copy=False`` and it is elsewhere. Nothing was moved.
     NotATensorError
         ``obj`` is not a tensor, model or container, or holds an object that cannot be moved.
-    UnknownPlacementError
-        As `device_of`.
-    MisplacedError
-        The framework did not put it there.
+    UnknownPlacementError, MisplacedError
+        It cannot be known where it is, as for `device_of`; the framework did not put it there.
 
     Examples
     --------
@@ -214,6 +204,48 @@ def to_device(
 
     moved: T = Move(target, copy, non_blocking)(obj, skip)
     return moved
+
+
+def backend_of(obj: Any) -> Backend:
+    """The framework that owns a tensor, parameter or model, or the tensors of a tree.
+
+    Beside tensors of another framework, what NumPy has that is plain data does not count.
+
+    Raises
+    ------
+    NotATensorError
+        No tensor in it, or an object that may hold one and cannot be opened.
+    ArgumentTypeError
+        Tensors of several frameworks: each is named with its path.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> xdevice.backend_of(numpy.ones(3))
+    'numpy'
+    >>> xdevice.backend_of({"x": numpy.ones(3), "label": "one"})
+    'numpy'
+    """
+    owned = owned_by(obj)
+    if owned is not None:
+        return owned.backend
+    return one_of({owner: f"at {path}" for owner, path in _trees().frameworks_in(obj).items()})
+
+
+def one_of(found: dict[Backend, str]) -> Backend:
+    """The one framework that tensors are of; an error that says where one of each is, if they are of several."""
+    if len(found) > 1:
+        listed = ", ".join(f"{owner} ({where})" for owner, where in found.items())
+        raise ArgumentTypeError(f"tensors of several frameworks: {listed}; bring them to one with convert")
+    return next(iter(found))
+
+
+def owner_of(obj: Any) -> Backend:
+    """The framework that owns this tensor; `NotATensorError` if none does."""
+    owner = tensor_owner(obj)
+    if owner is None:
+        raise _trees().not_a_tensor(obj)
+    return owner
 
 
 def _target(obj: Any, device: Any) -> Device:
@@ -253,16 +285,6 @@ def _plain_places(tree: Any, only: Device | None = None) -> set[Device] | None:
             seen.add(id(node))
             nodes += node.values() if cls is dict else node
     return found
-
-
-def _devices_of_tree(tree: Any, skip: Collection[str]) -> set[Device]:
-    try:
-        plain = None if skip else _plain_places(tree)
-    except XDeviceError:
-        plain = None  # a tensor on several devices, or on an unknown one
-    if plain:
-        return plain
-    return _trees().devices_in(tree, skip)  # type: ignore[no-any-return]
 
 
 def _union(objs: tuple[Any, ...]) -> set[Device]:

@@ -20,8 +20,7 @@ from xdevice.framework.choosing import backend, using
 from xdevice.hardware.devices import devices
 from xdevice.tensors.array_api.factories import Factories
 from xdevice.tensors.array_api.names import CONSTANTS, DTYPE_NAMES, DTYPES, EXTENSIONS, MADE_WITH, NAMES, TUPLES
-from xdevice.tensors.owning import one_of, owner_of
-from xdevice.tensors.placement import device_of
+from xdevice.tensors.placement import device_of, one_of, owner_of
 from xdevice.typing import DeviceLike
 
 _DISPATCHING = frozenset({"array_api_compat", "array_api_extra", "scipy", "sklearn"})
@@ -86,12 +85,17 @@ def _common_owner(xs: tuple[Any, ...]) -> Backend:
     return one_of(found) if found else backend()
 
 
-class Functions:
-    """The standard's names, as attributes; other names are looked up in the framework."""
+class Namespace:
+    """The standard's names, or those of one of its extensions, as attributes; others are looked up in the framework."""
 
-    def __init__(self, owner: Backend, own: Maths | Linalg | Fft, names: tuple[str, ...], made: dict[str, Any]) -> None:
-        self._owner, self._own, self._names = owner, own, names
-        vars(self).update({name: made[name] for name in names if name in made})
+    def __init__(self, owner: Backend, extension: str = "", factories: Mapping[str, Any] | None = None) -> None:
+        self._owner, self._extension = owner, extension
+        self._own: Maths | Linalg | Fft = getattr(owner, extension or "maths")
+        self._names = EXTENSIONS[extension] if extension else NAMES
+        made = {**self._own.namespace(), **(factories or {})} if extension else _functions(owner)
+        vars(self).update({name: made[name] for name in self._names if name in made})
+        if not extension:
+            self.__name__ = owner.maths.module().__name__
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -131,49 +135,28 @@ class Functions:
     def __dir__(self) -> list[str]:
         return [name for name in self._names if name in vars(self)]
 
-
-class Namespace(Functions):
-    """One framework's functions."""
-
-    def __init__(self, owner: Backend) -> None:
-        super().__init__(owner, owner.maths, NAMES, _functions(owner, owner.maths.namespace()))
-        self.__name__ = owner.maths.module().__name__
-
     def __repr__(self) -> str:
-        return f"<xdevice.namespace of {self._owner}: {len(dir(self))} names of the array API standard>"
+        of = f"{self._extension} of " if self._extension else ""
+        return f"<{of}xdevice.namespace of {self._owner}: {len(dir(self))} names of the array API standard>"
 
-    def __reduce__(self) -> tuple[Callable[..., Namespace], tuple[Backend]]:
-        return _of, (self._owner,)
-
-
-class Extension(Functions):
-    """One framework's functions of one of the standard's extensions, ``linalg`` or ``fft``."""
-
-    def __init__(self, owner: Backend, name: str, factories: Mapping[str, Any]) -> None:
-        own = getattr(owner, name)
-        super().__init__(owner, own, EXTENSIONS[name], {**own.namespace(), **factories})
-        self._name = name
-
-    def __repr__(self) -> str:
-        count = len(dir(self))
-        return f"<{self._name} of xdevice.namespace of {self._owner}: {count} names of the array API standard>"
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Namespace, str]]:
-        return getattr, (_of(self._owner), self._name)
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return (getattr, (_of(self._owner), self._extension)) if self._extension else (_of, (self._owner,))
 
 
-def _functions(owner: Backend, own: Mapping[str, Any]) -> dict[str, Any]:
+def _functions(owner: Backend) -> dict[str, Any]:
     """What a namespace has: the framework's functions, and those that are the same under every framework."""
+    own = owner.maths.namespace()
     factories = Factories(owner, own)
-    dtypes = {name: owner.creation.dtype(name) for name in DTYPE_NAMES if _has(owner, "creation", "dtype")}
     made = {name: own[name] for name in NAMES if name in own and name not in DTYPE_NAMES}
-    made |= {name: _as_tuple(own[name]) for name in TUPLES if name in own}
-    made |= CONSTANTS | {name: dtype for name, dtype in dtypes.items() if dtype is not None}
+    made |= {name: _as_tuple(own[name]) for name in TUPLES if name in own} | CONSTANTS
+    if _has(owner, "creation", "dtype"):
+        dtypes = {name: owner.creation.dtype(name) for name in DTYPE_NAMES}
+        made |= {name: dtype for name, dtype in dtypes.items() if dtype is not None}
     for name, make in factories.functions().items():
         if _has(owner, "creation", MADE_WITH[name]) if name in MADE_WITH else name in own:
             made[name] = make
     there = [name for name in EXTENSIONS if _has(owner, name, "namespace")]
-    made |= {name: Extension(owner, name, factories.extra(name)) for name in there}
+    made |= {name: Namespace(owner, name, factories.extra(name)) for name in there}
     return made | {"__array_namespace_info__": lambda: Info(owner, factories, own)}
 
 
