@@ -122,8 +122,6 @@ template <class F>
 void naming_out_of_memory(F call, DeviceIndex index) {  // the CPU's allocator throws no type of its own
   try {
     call();
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
   } catch (const c10::Error& error) {
     std::string what = error.what_without_backtrace();
     auto at = what.find("you tried to allocate ");

@@ -37,22 +37,16 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
         fused = False  # as on CUDA, so that there is a second derivative
     if mask is not None and mask.dtype == torch.bool:  # both algorithms below would add it as numbers
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
-    if fused:
-        return _flash(q, k, v, mask, dropout, causal, options.get("scale"))
-    found: tuple[Tensor, ...] = math(q, k, v, mask, dropout, causal, None, **options)
-    return found[0]
-
-
-def _flash(  # noqa: PLR0913, PLR0917  (torch's signature)
-    q: Tensor, k: Tensor, v: Tensor, mask: Maybe, dropout: float, causal: bool, scale: float | None
-) -> Tensor:
-    """Attention by the kernel for a batch, which torch 2.15 chooses without a batch too."""
-    if q.dim() == 3:
+    found: tuple[Tensor, ...]
+    if not fused:
+        found = math(q, k, v, mask, dropout, causal, None, **options)
+        return found[0]
+    flash, kept = aten._scaled_dot_product_flash_attention_for_cpu.default, q.dim()
+    if kept == 3:  # the kernel is for a batch, and torch 2.15 chooses it without one too
+        q, k, v = q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0)
         mask = mask.unsqueeze(0) if mask is not None and mask.dim() == 3 else mask
-        return _flash(q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), mask, dropout, causal, scale).squeeze(0)
-    flash = aten._scaled_dot_product_flash_attention_for_cpu.default
-    found: tuple[Tensor, ...] = flash(q, k, v, dropout, causal, attn_mask=mask, scale=scale)
-    return found[0]
+    found = flash(q, k, v, dropout, causal, attn_mask=mask, scale=options.get("scale"))
+    return found[0].squeeze(0) if kept == 3 else found[0]
 
 
 def _jagged(  # noqa: PLR0913, PLR0917  (torch's signature)
@@ -70,23 +64,20 @@ def _jagged(  # noqa: PLR0913, PLR0917  (torch's signature)
     if not is_causal or attn_mask is not None or not here or whole._ragged_idx != 1:
         return attend(query, key, value, attn_mask, dropout_p, is_causal, **options)
     parts = zip(*(x.transpose(1, 2).unbind() for x in (query, key, value)), strict=True)
-    apart = [[x.transpose(0, 1) for x in part] for part in parts]
     attend_densely: Any = functional.scaled_dot_product_attention
-    made = [attend_densely(*x, None, dropout_p, True, **options) for x in apart]
+    made = [attend_densely(*(x.transpose(0, 1) for x in part), None, dropout_p, True, **options) for part in parts]
     values = torch.cat([x.transpose(0, 1) for x in made])
     return torch.nested.nested_tensor_from_jagged(values, whole.offsets()).transpose(1, 2)
 
 
 def _check_algorithms(q: Tensor, mask: Maybe) -> None:
     """Raise torch's error where `sdpa_kernel` leaves no algorithm, or none that CUDA has for the tensors."""
-    allowed, short = own.backends.cuda, q.dtype in {torch.float16, torch.bfloat16}
-    flash, efficient = allowed.flash_sdp_enabled(), allowed.mem_efficient_sdp_enabled()
-    cudnn = allowed.cudnn_sdp_enabled()
-    if runtime.is_faithful():
-        batch = q.dim() == 4
-        cudnn, efficient = cudnn and short and batch, efficient and q.dtype != torch.float64 and batch
-        flash = flash and short and batch and mask is None
-    if not (cudnn or flash or efficient):
+    allowed, faithful = own.backends.cuda, runtime.is_faithful()
+    short, batch = q.dtype in {torch.float16, torch.bfloat16} or not faithful, q.dim() == 4 or not faithful
+    cudnn = allowed.cudnn_sdp_enabled() and short
+    flash = allowed.flash_sdp_enabled() and short and (mask is None or not faithful)
+    efficient = allowed.mem_efficient_sdp_enabled() and (q.dtype != torch.float64 or not faithful)
+    if not (batch and (cudnn or flash or efficient)):
         raise RuntimeError("No available kernel. Aborting execution.")
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from xdevice.backends.torch.mixing import tensors_in
 from xdevice.backends.torch.private_names import core, kernels_of, overload_of
 from xdevice.backends.torch.virtual.runtime import NAME
 
@@ -30,27 +31,26 @@ _WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put 
 _AUTOCAST = core.DispatchKeySet(core.DispatchKey.AutocastPrivateUse1)
 
 
-def _mapped(change: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
+def _is_eligible(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == NAME and tensor.is_floating_point() and tensor.dtype != torch.float64
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
     if isinstance(value, torch.Tensor):
-        eligible = value.device.type == NAME and value.is_floating_point() and value.dtype != torch.float64
-        return change(value) if eligible else value
-    if isinstance(value, (list, tuple)):
-        return [_mapped(change, item) for item in value]
-    return value
+        return value.to(dtype) if _is_eligible(value) else value
+    return [_cast(item, dtype) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _widest(values: Any) -> torch.dtype:
-    found = [torch.get_autocast_dtype(NAME)]
-    _mapped(lambda tensor: found.append(tensor.dtype) or tensor, values)  # type: ignore[func-returns-value]  # it collects
-    return torch.float32 if torch.float32 in found else found[0]
+    single = any(tensor.dtype == torch.float32 for tensor in tensors_in(values) if _is_eligible(tensor))
+    return torch.float32 if single else torch.get_autocast_dtype(NAME)
 
 
-def _cast(op: Any, dtype: Callable[[Any], torch.dtype]) -> Callable[..., Any]:
+def _casting(op: Any, dtype: Callable[[Any], torch.dtype]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
-        wanted = dtype((args, tuple(kwargs.values())))
+        wanted = dtype((*args, *kwargs.values()))
         with core._ExcludeDispatchKeyGuard(_AUTOCAST):
-            cast = [_mapped(lambda tensor: tensor.to(wanted), arg) for arg in args]
-            return op(*cast, **{k: _mapped(lambda tensor: tensor.to(wanted), v) for k, v in kwargs.items()})
+            return op(*_cast(args, wanted), **{name: _cast(value, wanted) for name, value in kwargs.items()})
 
     return run
 
@@ -71,5 +71,5 @@ def register() -> None:
         (_WIDEST, _widest),
     ):
         for name in names.split():
-            ours.impl(name, _cast(overload_of(name), dtype), "AutocastPrivateUse1")
+            ours.impl(name, _casting(overload_of(name), dtype), "AutocastPrivateUse1")
     ours.impl("binary_cross_entropy", _unsafe, "AutocastPrivateUse1")

@@ -25,8 +25,10 @@ Check = Callable[[str, Any, tuple[Any, ...]], None]
 """Raises the error that NCCL would for this operation of ``c10d``."""
 
 
-def register(check: Check | None) -> None:
-    """Replace torch's kernels; ``check`` raises NCCL's errors."""
+def replace(check: Check | None) -> None:
+    """Replace torch's kernels, futures, and what coalesces collectives; ``check`` raises NCCL's errors."""
+    _replace_futures()
+    _replace_coalescing()
     ours, key = kernels_of("c10d"), runtime.key()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch says that its own kernels are replaced
@@ -38,10 +40,10 @@ def register(check: Check | None) -> None:
 
 def _kernel(name: str, check: Check | None) -> Callable[..., Any]:
     """The collective on CPU tensors in the virtual ones' memory."""
-    schema = getattr(_operations, name).default._schema
-    run: Any
-    names, returns_tensors = [argument.name for argument in schema.arguments], len(schema.returns) > 1
-    at, run = names.index("process_group"), _BY_HAND.get(name, getattr(_operations, name).default)
+    plain: Any = getattr(_operations, name).default
+    run, returns_tensors = _BY_HAND.get(name, plain), len(plain._schema.returns) > 1
+    names = [argument.name for argument in plain._schema.arguments]
+    at = names.index("process_group")
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         group = dist.ProcessGroup.unbox(args[at])
@@ -76,9 +78,8 @@ def _on_cpu(group: Any, backend: Any) -> Any:
 
 # ---------------------------------------------------------------- tensors on the host
 
-_WHOLE = {f"_{name}_base_" for name in ("allgather", "reduce_scatter")} | {
-    "allgather_into_tensor_coalesced_",
-    "reduce_scatter_tensor_coalesced_",
+_WHOLE = {f"{name}_" for name in ("_allgather_base", "_reduce_scatter_base")} | {
+    f"{name}_coalesced_" for name in ("allgather_into_tensor", "reduce_scatter_tensor")
 }
 """Collectives of one tensor for all processes: NCCL ignores its shape, and gloo splits its first dimension."""
 
@@ -107,7 +108,7 @@ def _to_virtual(value: Any) -> Any:
     return _mapped(lambda tensor: getattr(tensor, "_virtual", tensor), value)
 
 
-def replace_futures() -> None:
+def _replace_futures() -> None:
     """The value of a collective's future are the virtual tensors: hooks of DistributedDataParallel compute with it."""
     in_place_of("torch.distributed:Work.result")(lambda result, self: _to_virtual(result(self)))
 
@@ -135,7 +136,7 @@ class _Together:
         return all(work.is_completed() for work in self._works)
 
 
-def replace_coalescing() -> None:
+def _replace_coalescing() -> None:
     """Let groups coalesce collectives on virtual GPUs, as NCCL's do, and gloo's do not."""
 
     @in_place_of("torch.distributed:ProcessGroup._start_coalescing")
@@ -176,13 +177,16 @@ def _averaged(work: Any, results: Any, size: int) -> Any:
     dist.Work.unbox(work).wait()
     done = torch.futures.Future[Any]()
     done.set_result(_mapped(lambda x: x.div_(size, rounding_mode="trunc"), results))
-    return core._distributed_c10d._create_work_from_future(done).boxed()
+    return _work(done)
 
 
 def _all_of(works: Sequence[Any], then: Callable[[], Any]) -> Any:
     """The work that is done when all is, and what comes after it."""
     futures = [dist.Work.unbox(work).get_future() for work in works]
-    done = torch.futures.collect_all(futures).then(lambda _: then())
+    return _work(torch.futures.collect_all(futures).then(lambda _: then()))
+
+
+def _work(done: Any) -> Any:
     return core._distributed_c10d._create_work_from_future(done).boxed()
 
 
@@ -234,7 +238,7 @@ def _message(pass_on: Any) -> Callable[..., Any]:
             waiting.append((pass_on, tensor.clone() if sends else tensor, done))
             if sends:
                 done.set_result(None)
-        return core._distributed_c10d._create_work_from_future(done).boxed()
+        return _work(done)
 
     return message
 

@@ -7,7 +7,7 @@ import atexit
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -38,11 +38,7 @@ def _engine() -> Any:
     return own.autograd.Variable._execution_engine
 
 
-class _Lost(threading.local):
-    error: BaseException | None = None
-
-
-_lost = _Lost()
+_lost: Any = threading.local()  # its `error`, where one was set aside
 
 
 class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to checkers
@@ -74,20 +70,16 @@ def prepare(on_each: Sequence[torch.Tensor]) -> None:
     # torch 2.11 and 2.12 compare streams of two devices, and warn that one waits for the other; virtual ones never do
     torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     if not isinstance(_engine(), _Engine):
-        replace_name(_ENGINE, _Unproved(_engine(), [_Graph(x) for x in on_each]))
+        replace_name(_ENGINE, _Unproved(_engine(), [_graph(x) for x in on_each]))
 
 
-class _Graph:
-    """A graph on a tensor's device that computes nothing, and of which a thread keeps nothing that Python made."""
-
-    def __init__(self, x: torch.Tensor) -> None:
-        with torch.inference_mode(False), torch.enable_grad():
-            self._x = x.detach()[:0].clone().requires_grad_()
-            self._y, self._gradient = self._x.clone(), self._x.detach()
-
-    def run(self, engine: Any) -> None:
-        wanted = {"allow_unreachable": True, "accumulate_grad": True}  # into x: results would be kept for Python
-        engine.run_backward((self._y,), (self._gradient,), True, False, (), **wanted)
+def _graph(on: torch.Tensor) -> Callable[[Any], None]:
+    """An engine's run of a graph on that device: it computes nothing, and a thread keeps nothing that Python made."""
+    with torch.inference_mode(False), torch.enable_grad():
+        x = on.detach()[:0].clone().requires_grad_()
+        y, gradient = x.clone(), x.detach()
+    wanted = {"allow_unreachable": True, "accumulate_grad": True}  # into x: results would be kept for Python
+    return lambda engine: engine.run_backward((y,), (gradient,), True, False, (), **wanted)
 
 
 class Wrapped:
@@ -106,7 +98,7 @@ class _Unproved(Wrapped):
     The program's own graph would not do: the engine may be half through it before it needs a thread for a device.
     """
 
-    def __init__(self, engine: Any, graphs: Sequence[_Graph]) -> None:
+    def __init__(self, engine: Any, graphs: Sequence[Callable[[Any], None]]) -> None:
         super().__init__(engine)
         self._graphs, self._lock = graphs, threading.Lock()
 
@@ -120,7 +112,7 @@ class _Unproved(Wrapped):
 
     def _proved(self) -> Any:
         with ThreadPoolExecutor(1) as apart:  # without this thread's modes: a tracer would record the graph, or fail
-            error = apart.submit(self._graphs[-1].run, self._engine).exception()
+            error = apart.submit(self._graphs[-1], self._engine).exception()
         if error is None:
             atexit.register(_wait, self._engine, self._graphs, os.getpid())
             return self._engine
@@ -129,7 +121,7 @@ class _Unproved(Wrapped):
         return _Engine(self._engine)
 
 
-def _wait(engine: Any, graphs: Sequence[_Graph], process: int) -> None:
+def _wait(engine: Any, graphs: Sequence[Callable[[Any], None]], process: int) -> None:
     """Wait until each device's thread has left what it did before: it goes through the graphs in turn.
 
     A thread begins, and leaves a graph, with the interpreter's lock. Where it waits for that while the interpreter
@@ -138,7 +130,7 @@ def _wait(engine: Any, graphs: Sequence[_Graph], process: int) -> None:
     """
     if os.getpid() == process:  # a forked process has none of the threads
         for graph in graphs:
-            graph.run(engine)
+            graph(engine)
 
 
 class _Engine(Wrapped):
@@ -150,9 +142,8 @@ class _Engine(Wrapped):
         try:
             return self._engine.run_backward(*args, **kwargs)
         except SystemError:  # torch reports a failure without an exception
-            lost, _lost.error = _lost.error, None
-            if lost is None:
+            if not hasattr(_lost, "error"):
                 raise
-            raise lost from None
+            raise vars(_lost).pop("error") from None
         finally:
             core._set_multithreading_enabled(before)

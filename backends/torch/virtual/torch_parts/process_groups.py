@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -37,9 +37,7 @@ def replace() -> None:
         if in_use().name not in capable[backend]:
             capable[backend].append(in_use().name)
     c10d.Backend.default_device_backend_map.setdefault(in_use().name, "gloo")
-    collectives.register(_check if faithful else None)
-    collectives.replace_futures()
-    collectives.replace_coalescing()
+    collectives.replace(_check if faithful else None)
     replace_name(f"{_C10D}:_NCCL_AVAILABLE", True)
     for module in (_C10D, "torch.distributed"):
         replace_name(f"{module}:ProcessGroupNCCL", ProcessGroupNCCL)
@@ -98,16 +96,13 @@ def _named(rewrite: Callable[..., str], name: str, with_wildcard: bool = False) 
     return f"nccl{made[4:]}" if stands_in else made
 
 
-_last: Any = None
-"""The backend that was made for NCCL just now."""
-
-
 class _Made(type):
     """Lets torch find that what it has made is what it asked for; later that is gloo's, with gloo's methods."""
 
+    last: Any = None  # the backend that was made for NCCL just now
+
     def __instancecheck__(cls, made: Any) -> bool:
-        global _last
-        asked, _last = _last, None
+        asked, _Made.last = _Made.last, None
         return asked is not None and made is asked
 
 
@@ -124,9 +119,8 @@ class ProcessGroupNCCL(metaclass=_Made):
             super().__init__(is_high_priority_stream=is_high_priority_stream, **settings)
 
     def __new__(cls, store: Any, rank: int, size: int, options: Any = None) -> Any:
-        global _last
         options = options or cls.Options()
-        _last = made = _Gloo(store, rank, size, timeout=options._timeout)
+        _Made.last = made = _Gloo(store, rank, size, timeout=options._timeout)
         for name in ("global_ranks_in_group", "group_name"):
             if hasattr(options, name):
                 setattr(made.options, name, getattr(options, name))
@@ -135,9 +129,8 @@ class ProcessGroupNCCL(metaclass=_Made):
 
 # ---------------------------------------------------------------- what NCCL refuses
 
-_INTEGERS = {torch.bool, torch.int8, torch.uint8, torch.int32, torch.int64}
-_FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2}
-_DTYPES = _INTEGERS | _FLOATS | {torch.complex64, torch.complex128}
+_NUMBERS = "int8 uint8 int32 int64 float16 bfloat16 float32 float64 float8_e4m3fn float8_e5m2 complex64 complex128"
+_DTYPES = {torch.bool, *(getattr(torch, name) for name in _NUMBERS.split())}
 _BITWISE = {5: "BAND", 6: "BOR", 7: "BXOR"}  # as c10d::ReduceOp::RedOpType numbers them
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 _MESSAGES = "send", "recv_"
@@ -155,8 +148,11 @@ def _check(name: str, group: Any, args: tuple[Any, ...]) -> None:
             raise TypeError(f"Input tensor data type is not supported for NCCL process group: {tensor.dtype}")
     if "coalesced" not in name:
         _check_contiguous(args)
-    if len({tensor.device for tensor in tensors}) > 1:
-        _refuse_devices(name)
+    apart = len({tensor.device for tensor in tensors}) > 1
+    if apart and "coalesced" in name:
+        raise ValueError("Expected list of tensors on the same device")
+    if apart and name == "alltoall_":
+        raise RuntimeError("Tensors must be on the same device")
     for arg in args:
         if isinstance(arg, torch.ScriptObject) and str(arg._type()).endswith(".ReduceOp"):
             kind = torch.ops.xdevice_virtual.reduction(arg)[0]
@@ -178,16 +174,8 @@ def _check_contiguous(args: tuple[Any, ...]) -> None:
                 raise ValueError("Tensors must be contiguous")
 
 
-def _refuse_devices(name: str) -> None:
-    if "coalesced" in name:
-        raise ValueError("Expected list of tensors on the same device")
-    if name == "alltoall_":
-        raise RuntimeError("Tensors must be on the same device")
-
-
 # ---------------------------------------------------------------- one GPU for each process
 
-_KEY = "xdevice/gpu"
 _proved: dict[str, list[int]] = {}
 """By name of the group: the GPUs with which this process is in it, and no other process is."""
 
@@ -198,14 +186,17 @@ def _check_gpus(group: Any, index: int) -> None:
     if index in proved:
         return
     c10d: Any = dist.distributed_c10d
-    store, size = c10d._world.pg_map[group][1], group.size()
-    keys = [f"{_KEY}/{len(proved)}/{rank}" for rank in range(size)]
+    store = c10d._world.pg_map[group][1]
+    keys = [f"xdevice/gpu/{len(proved)}/{rank}" for rank in range(group.size())]
     store.set(keys[group.rank()], _gpu(index))
-    store.wait(keys)
-    found = [bytes(store.get(key)).decode() for key in keys]
+    found = [bytes(store.get(key)) for key in keys]  # each waits for its process
     for rank, gpu in enumerate(found):
         if gpu in found[:rank]:
-            _refuse_gpu(rank, found.index(gpu), index)
+            raise dist.DistBackendError(
+                "NCCL error: invalid usage\nncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
+                f"Last error:\nDuplicate GPU detected : rank {found.index(gpu)} and rank {rank} both on CUDA device "
+                f"{index}; call torch.cuda.set_device(local_rank) first"
+            )
     proved.append(index)
 
 
@@ -222,11 +213,3 @@ def _gpu(index: int) -> str:
     """The virtual GPU among all of this host, of which CUDA_VISIBLE_DEVICES may leave some for each process."""
     words = os.environ.get(VISIBLE, "").split(",")
     return f"{socket.gethostname()} {words[index].strip() if index < len(words) and words[0] else index}"
-
-
-def _refuse_gpu(rank: int, other: int, index: int) -> NoReturn:
-    raise dist.DistBackendError(
-        "NCCL error: invalid usage\nncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
-        f"Last error:\nDuplicate GPU detected : rank {other} and rank {rank} both on CUDA device {index}; "
-        "call torch.cuda.set_device(local_rank) first"
-    )
