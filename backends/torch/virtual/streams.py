@@ -1,7 +1,8 @@
-"""Streams and events of virtual GPUs. Operations are synchronous, so waiting does nothing."""
+"""Streams and events of virtual GPUs, and those of ``torch.cuda``. Operations are synchronous: waiting does nothing."""
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import threading
 import time
@@ -10,10 +11,11 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.private_names import core, replace_name
 from xdevice.backends.torch.virtual.runtime import NAME, Which, exchange, in_use, index_of
 
-_TYPES = {NAME: int(core._autograd.DeviceType.PrivateUse1), "cuda": int(core._autograd.DeviceType.CUDA)}
+CUDA = int(core._autograd.DeviceType.CUDA)
+_TYPES = {NAME: int(core._autograd.DeviceType.PrivateUse1), "cuda": CUDA}
 _numbers = itertools.count(1 << 32)  # streams that C++ makes have smaller ones
 
 
@@ -97,3 +99,84 @@ def set_stream(stream: torch.Stream) -> None:
 def stream(stream: Stream | None) -> AbstractContextManager[Any]:
     """A context in which the stream and its device are current; ``None`` changes nothing."""
     return nullcontext() if stream is None else stream
+
+
+# ---------------------------------------------------------------- torch.cuda: what the plug-in is asked
+
+
+class CudaEvent(Event):
+    """The time at which it was recorded, and the copies that are over by then."""
+
+    def __new__(
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
+    ) -> Any:
+        return super().__new__(cls, enable_timing, blocking)
+
+    _device: torch.device | None = None
+    device: Any = property(lambda self: self._device, doc="That of the stream that recorded it first; before, none.")
+    cuda_event: Any = property(lambda self: self.event_id)
+    _as_parameter_: Any = property(lambda self: ctypes.c_void_p(self.event_id))
+
+    def record(self, stream: torch.Stream | None = None) -> None:
+        device = torch.device("cuda", in_use().current()) if stream is None else stream.device
+        if self._device is not None and self._device != device:
+            there = f"does not match recording stream's device {device.index}."
+            raise RuntimeError(f"Event device {self._device.index} {there}")
+        self._device = device
+        super().record(stream)
+        torch.Event.record(self, stream)
+
+    def elapsed_time(self, other: Any) -> float:
+        if None not in (self._device, other.device) and self._device != other.device:
+            raise RuntimeError("CUDA error: invalid resource handle; the events are of two devices")
+        return super().elapsed_time(other)
+
+    def ipc_handle(self) -> bytes:
+        """A word for another process: this event has happened when it arrives there."""
+        return b"virtual"
+
+    @classmethod
+    def from_ipc_handle(cls, device: torch.device | int, ipc_handle: bytes) -> Any:
+        made = cls()
+        made._device = torch.device("cuda", index_of(device))
+        return made
+
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Event {self.cuda_event:#x}>" if self.cuda_event else "<torch.cuda.Event uninitialized>"
+
+
+class CudaStream(Stream):
+    """A queue that is always empty."""
+
+    _Event = CudaEvent
+    __enter__: Any = torch.Stream.__enter__
+    __exit__: Any = torch.Stream.__exit__
+    priority = 0  # no stream ever waits for another
+    cuda_stream: Any = property(lambda self: int(self.stream_id))
+    _as_parameter_: Any = property(lambda self: ctypes.c_void_p(self.stream_id))
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The lowest and the highest priority."""
+        return 0, 0
+
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x} (virtual)>"
+
+
+def current_on_cuda(index: int) -> tuple[int, int, int]:
+    """The current stream of a device: its number, the device's and CUDA's."""
+    return core._accelerator_getStream(index).stream_id, index, CUDA
+
+
+def set_on_cuda(stream_id: int, device_index: int, device_type: int) -> None:
+    """Make the stream and its device current."""
+    core._accelerator_setStream(torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
+    exchange(device_index)
+
+
+def replace_on_cuda() -> None:
+    for name, ours in (("Event", CudaEvent), ("Stream", CudaStream)):
+        ours.__name__ = ours.__qualname__ = name
+        replace_name(f"torch.cuda:{name}", ours)
+        replace_name(f"torch.cuda:streams.{name}", ours)

@@ -16,16 +16,13 @@ namespace xdevice {
 
 inline void check_exists(DeviceIndex index) {
   TORCH_CHECK(index < count, TYPE == c10::DeviceType::CUDA ? "CUDA" : "vgpu", " error: invalid device ordinal ",
-      int(index), "; there are ", name_of(0), " to ", name_of(count - 1));
+      int(index), "; there are ", Device(TYPE, 0), " to ", Device(TYPE, count - 1));
 }
 
-struct Streams {
-  c10::StreamId of[MOST] = {};
-};
-inline thread_local Streams streams;
+inline thread_local std::array<c10::StreamId, MOST> streams{};  // this thread's current ones
 inline std::atomic<c10::StreamId> last_stream = 0;
 
-inline Stream stream_now(DeviceIndex index) { return Stream(Stream::UNSAFE, {TYPE, index}, streams.of[index]); }
+inline Stream stream_now(DeviceIndex index) { return Stream(Stream::UNSAFE, {TYPE, index}, streams[index]); }
 
 // The host waits for all that the stream has been given.
 inline void wait_for(const Stream& stream) {
@@ -46,9 +43,6 @@ inline void wait_until(double carried) {
   torch::jit::Stack stack{carried};
   call_python("wait", stack);
 }
-
-// One stream waits for another, without the host.
-inline void order(const Stream& before, const Stream& after) { join(after, reached_by(before)); }
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   using Clock = std::chrono::steady_clock;
@@ -82,7 +76,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   Stream getStreamFromGlobalPool(Device d, bool) const override { return getNewStream(d, 0); }
   Stream exchangeStream(Stream s) const override {
     Stream old = getStream(s.device());
-    streams.of[s.device_index()] = s.id();
+    streams[s.device_index()] = s.id();
     return old;
   }
   void* getStreamNativeHandle(const Stream s) const { return reinterpret_cast<void*>(s.id()); }  // new in torch 2.11
@@ -134,13 +128,13 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 // sets a seed and an offset (16 bytes) in place of a whole state: these two then decide what follows.
 struct Draws final : GeneratorImpl {
   Generator host;
-  uint64_t place[2] = {0, 0};  // the seed and the offset
+  std::array<uint64_t, 2> place{};  // the seed and the offset
   Draws(DeviceIndex i, Generator h) : GeneratorImpl(Device(TYPE, i), DispatchKeySet(KEY)), host(std::move(h)) {
     place[0] = host.current_seed();
   }
   void set_current_seed(uint64_t s) override {
     host.set_current_seed(s);
-    place[0] = s, place[1] = 0;
+    place = {s, 0};
   }
   void set_offset(uint64_t n) override {
     place[1] = n;
@@ -168,7 +162,7 @@ struct Draws final : GeneratorImpl {
       memcpy(of_host.mutable_data_ptr(), bytes, own);
       host.set_state(of_host);
     }
-    memcpy(place, bytes + own, sizeof place);
+    memcpy(place.data(), bytes + own, sizeof place);
     if (!own) begin_at_place();
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
@@ -177,12 +171,12 @@ struct Draws final : GeneratorImpl {
     Tensor made = at::detail::empty_cpu({own + int64_t(sizeof place)}, kByte);
     auto* bytes = static_cast<uint8_t*>(made.mutable_data_ptr());
     memcpy(bytes, of_host.const_data_ptr(), own);
-    memcpy(bytes + own, place, sizeof place);
+    memcpy(bytes + own, place.data(), sizeof place);
     return made.getIntrusivePtr();
   }
   Draws* with(Generator h) const {
     auto* made = new Draws(device().index(), std::move(h));
-    std::copy(place, place + 2, made->place);
+    made->place = place;
     return made;
   }
   Draws* clone_impl() const override { return with(host.clone()); }
@@ -192,20 +186,11 @@ struct Draws final : GeneratorImpl {
   }
   void graphsafe_set_state(const c10::intrusive_ptr<GeneratorImpl>& given) override {
     auto& other = static_cast<const Draws&>(*given);
-    host = other.host;
-    std::copy(other.place, other.place + 2, place);
+    host = other.host, place = other.place;
   }
 };
 
 inline std::array<Generator, MOST>& generators = *new std::array<Generator, MOST>;  // the default ones
-
-inline Generator new_generator(DeviceIndex i) {  // the first one of each device is its default, made at start
-  i = i < 0 ? current : i;
-  check_exists(i);
-  auto made = make_generator<Draws>(i, at::detail::createCPUGenerator());
-  if (!generators[i].defined()) generators[i] = made;
-  return made;
-}
 
 template <class Base>
 struct Answers : Base {
@@ -222,7 +207,13 @@ struct Answers : Base {
   Allocator* getPinnedMemoryAllocator() const override { return &pinned; }
   bool isPinnedPtr(const void* pointer) const override { return pinned.holds(pointer); }
   const Generator& getDefaultGenerator(DeviceIndex i) const override { return generators.at(i < 0 ? current : i); }
-  Generator getNewGenerator(DeviceIndex i) const override { return new_generator(i); }
+  Generator getNewGenerator(DeviceIndex i) const override {  // the first of each device is its default, made at start
+    i = i < 0 ? current : i;
+    check_exists(i);
+    auto made = make_generator<Draws>(i, at::detail::createCPUGenerator());
+    if (!generators[i].defined()) generators[i] = made;
+    return made;
+  }
 };
 
 struct PrivateHooks final : Answers<PrivateUse1HooksInterface> {

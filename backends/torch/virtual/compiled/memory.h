@@ -34,8 +34,6 @@ inline thread_local DeviceIndex current = 0;
 inline std::atomic<bool> used = false;    // whether a virtual GPU has been used
 inline std::atomic<bool> forked = false;  // whether this process was forked from one that has used them
 
-inline std::string name_of(DeviceIndex index) { return Device(TYPE, index).str(); }
-
 inline void check_usable() {
   used.store(true, std::memory_order_relaxed);
   if (!forked.load(std::memory_order_relaxed)) return;

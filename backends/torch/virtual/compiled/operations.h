@@ -80,14 +80,11 @@ struct Run {
     }
   }
 
-  bool has(const Tensor& host) const {
-    return std::any_of(aliases.begin(), aliases.end(), [&](const auto& each) { return each.second.is_same(host); });
-  }
-
-  Device device_of(const Tensor& host) const {
+  // The tensor of the program that has this alias; an undefined one where none has.
+  Tensor given(const Tensor& host) const {
     for (auto& [v, h] : aliases)
-      if (h.is_same(host)) return v.device();
-    return host.device();
+      if (h.is_same(host)) return v;
+    return {};
   }
 
   // CUDA's words for a GPU's generator with a tensor on the CPU alone, and for an index that is on another GPU than
@@ -97,10 +94,10 @@ struct Run {
       return c10::str("Expected a '", *stranger, "' generator device but found '",
           arguments[plan.generator].toGenerator().device(), "'");
     if (plan.indices < 0 || !arguments[plan.indices].isList()) return "";
-    Device there = device_of(arguments[0].toTensor());
+    Device there = given(arguments[0].toTensor()).device();
     for (const IValue& v : arguments[plan.indices].toListRef()) {
       auto* t = tensor_in(v);
-      if (Device d = t ? device_of(*t) : there; !d.is_cpu() && d != there)
+      if (Device d = t ? given(*t).device() : there; !d.is_cpu() && d != there)
         return c10::str("indices should be either on cpu or on the same device as the indexed tensor (", there, ")");
     }
     return "";
@@ -114,8 +111,7 @@ struct Run {
 
   Tensor to_virtual(const Tensor& t) {
     if (!t.defined()) return t;
-    for (auto& [v, h] : aliases)
-      if (h.is_same(t)) return v;
+    if (Tensor v = given(t); v.defined()) return v;
     if (is_sparse(t)) return sparse_like(t, KEY, here(), [&](const Tensor& part) { return to_virtual(part); });
     if (t.is_nested()) return nested_like(t, to_virtual(t.storage()), KEY);
     TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == kStrided && !t.is_quantized(), op.schema().name(),
@@ -226,7 +222,7 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
     if (C10_UNLIKELY(plan.special != nullptr)) wider = prepare(*plan.special, op, arguments, plan.arguments, plan.written);
     const auto& kernel = wider && wider->instead ? *wider->instead : op;
     naming_out_of_memory([&] { kernel.redispatchBoxed(on_cpu(keys), stack); }, run.here().index());
-    if (wider) wider->round(*stack, op.schema().returns().size(), [&](const Tensor& t) { return run.has(t); });
+    if (wider) wider->round(*stack, op.schema().returns().size(), [&](const Tensor& t) { return run.given(t).defined(); });
   }
   if (late && checks & LATE) late->after();
   if (plan.written) run.adopt();

@@ -93,7 +93,7 @@ inline std::optional<LateCopy> wait_as_cuda(const Plan& plan, const IValue* argu
     const Tensor &to = arguments[0].toTensor(), &from = arguments[1].toTensor();
     if (to.device() == from.device()) return {};
     if (to.device().type() == from.device().type()) {
-      order(now(from), now(to)), order(now(to), now(from));
+      join(now(to), reached_by(now(from))), join(now(from), reached_by(now(to)));  // each stream waits for the other
       return {};
     }
     const Tensor &host = to.is_cpu() ? to : from, &other = to.is_cpu() ? from : to;

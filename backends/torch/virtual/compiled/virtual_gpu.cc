@@ -167,26 +167,16 @@ std::tuple<int64_t, std::optional<Tensor>, Reduction> reduction(const Reduction&
 
 void register_for_python() {
   auto& ours = *new torch::Library(torch::Library::DEF, "xdevice_virtual", std::nullopt, __FILE__, __LINE__);
-  ours.def("mixed(str operation, Device a, Device b) -> ()");
-  ours.def("look(str operation, Tensor?[] tensors, bool flag) -> ()");
-  ours.def("until(int device) -> float");
-  ours.def("wait(float until) -> ()");
-  ours.def("place() -> int");
-  ours.def("misused(int how, int place) -> ()");
-  ours.def("host(Tensor x) -> Tensor");
-  ours.def("take(Tensor host, int index) -> Tensor");
-  ours.def("refresh(Tensor x) -> ()");
+  for (auto* schema : {"mixed(str operation, Device a, Device b) -> ()", "until(int device) -> float",
+           "look(str operation, Tensor?[] tensors, bool flag) -> ()", "wait(float until) -> ()", "place() -> int",
+           "misused(int how, int place) -> ()", "host(Tensor x) -> Tensor", "take(Tensor host, int index) -> Tensor",
+           "refresh(Tensor x) -> ()"})
+    ours.def(schema);
 #define REDUCTION "__torch__.torch.classes.c10d.ReduceOp"
   ours.def("reduction(" REDUCTION " op) -> (int, Tensor?, " REDUCTION ")", &reduction);
   ours.impl("host", torch::dispatch(KEY, &host));
   ours.impl("take", torch::dispatch(c10::DispatchKey::CPU, &take));
   ours.impl("refresh", torch::dispatch(KEY, &refresh));
-}
-
-// DistributedDataParallel takes times with a timer of the device type; the CPU's serves.
-void register_timer() {
-  c10d::TimerRegistry()->Register(
-      TYPE, [](Device) { return c10d::TimerRegistry()->Create(kCPU, Device(kCPU)); }, c10::REGISTRY_PREFERRED);
 }
 
 // ---- what Python calls: plug_in.py has the same names, and the types ----
@@ -216,7 +206,7 @@ const char* error_of(F call) {
 extern "C" {
 using namespace xdevice;
 
-// Starts n virtual GPUs. Returns an error, or a null pointer.
+// Functions that return a text return an error, or a null pointer.
 EXPORT const char* xdevice_begin(int n, bool cuda, int64_t bytes, bool enforced) {
   return error_of([&] {
     if (cuda) TYPE = c10::DeviceType::CUDA, KEY = c10::DispatchKey::CUDA;
@@ -227,7 +217,8 @@ EXPORT const char* xdevice_begin(int n, bool cuda, int64_t bytes, bool enforced)
     register_operations();
     register_kinds();
     register_for_python();
-    register_timer();
+    c10d::TimerRegistry()->Register(  // for DistributedDataParallel: the CPU's serves
+        TYPE, [](Device) { return c10d::TimerRegistry()->Create(kCPU, Device(kCPU)); }, c10::REGISTRY_PREFERRED);
     if (cuda) at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose_attention);
 #ifndef _WIN32
     pthread_atfork(nullptr, nullptr, [] { forked = used.load(); });
@@ -235,16 +226,10 @@ EXPORT const char* xdevice_begin(int n, bool cuda, int64_t bytes, bool enforced)
   });
 }
 
-// After operations were added: those with a kernel for real GPUs get the CPU's. Returns an error, or a null pointer.
-EXPORT const char* xdevice_cover() {
-  return error_of([] { cover(); });
-}
-
-// Resizes a storage, whose values stay. Returns an error, or a null pointer.
+EXPORT const char* xdevice_cover() { return error_of(cover); }  // after operations were added
 EXPORT const char* xdevice_resize_storage(void* storage, int64_t bytes) {
   return error_of([&] { resize(static_cast<c10::StorageImpl*>(storage), bytes); });
 }
-
 EXPORT int xdevice_current() { return current; }
 EXPORT int xdevice_exchange(int index) {  // which exists; a negative one changes nothing
   int before = current;

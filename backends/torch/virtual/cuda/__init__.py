@@ -4,9 +4,10 @@ No name is translated, so ``cuda:1``, ``.cuda()``, ``is_cuda``, autocast, lazy m
 pickles are torch's own. What ``torch.cuda`` asks of a build with CUDA is answered here.
 """
 
-from xdevice.backends.torch.virtual.cuda import api, dtypes, faithful, libraries, streams
+from xdevice.backends.torch.virtual import streams
+from xdevice.backends.torch.virtual.cuda import api, dtypes, faithful, libraries
 
-_PARTS = api.replace, api.replace_unavailable, streams.replace, libraries.replace, dtypes.replace_tensor_types
+_PARTS = api.replace, api.replace_unavailable, streams.replace_on_cuda, libraries.replace, dtypes.replace_tensor_types
 STEPS = dtypes.begin, *_PARTS, dtypes.register_products
 """What makes up for CUDA, in this order: its kernels' dtypes, then the parts of ``torch.cuda`` that need it."""
 

@@ -10,9 +10,8 @@ from typing import Any, NoReturn
 import torch
 
 from xdevice.backends.torch.private_names import core, own, replace_name
-from xdevice.backends.torch.virtual import runtime
+from xdevice.backends.torch.virtual import runtime, streams
 from xdevice.backends.torch.virtual.compiled.plug_in import compiled
-from xdevice.backends.torch.virtual.cuda import streams
 from xdevice.backends.torch.virtual.runtime import exchange, in_use
 from xdevice.kit.private_names import resolved
 
@@ -106,10 +105,10 @@ def _answers() -> dict[str, Callable[..., Any]]:
         "cudaCachingAllocator_raw_delete": lambda address: _raw.pop(address, None),
         "setMemoryFraction": _set_fraction,
         "getMemoryFraction": lambda index: _fractions.get(index, 1.0),
-        "getCurrentStream": streams.current,
+        "getCurrentStream": streams.current_on_cuda,
         "getDefaultStream": lambda index: (0, index, streams.CUDA),
-        "setStream": streams.choose,
-        "getCurrentRawStream": lambda index: streams.current(index)[0],
+        "setStream": streams.set_on_cuda,
+        "getCurrentRawStream": lambda index: streams.current_on_cuda(index)[0],
     }
 
 
