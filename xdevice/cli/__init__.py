@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from xdevice.cli.parser import fail, parse
 from xdevice.errors import XDeviceError
@@ -14,7 +15,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # also on a terminal that cannot show a character
     try:
         options = parse(list(sys.argv[1:] if argv is None else argv))
-        return int(options.command(options))
+        command = import_module(f"xdevice.cli.{options.name}")  # with rich and psutil, which --version can do without
+        return int(command.main(options))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in ("rich", "psutil"):

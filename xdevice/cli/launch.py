@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from xdevice.cli.script import program
+from xdevice.cli.parser import program_of
 from xdevice.distributed.lifetime import TRUST
 from xdevice.distributed.process_info import LOCALHOST, Nodes, block_size, nodes_in
 from xdevice.distributed.rendezvous.authentication import TOKEN, checked, new_token
@@ -27,7 +27,7 @@ def main(options: argparse.Namespace) -> int:
     """Start the script's processes, show what they print, and give the exit status of the whole."""
     if os.name != "posix":
         raise NotSupportedError("xdevice launch needs sessions, signals and pipes as on Linux; use WSL on Windows")
-    command = [sys.executable, *program(options.script, options.module), *options.args]
+    command = [sys.executable, *program_of(options.script, options.module), *options.args]
     nodes = _nodes(options)
     environment = _environment(options, nodes.address)
     if options.engine == "mpi":

@@ -1,13 +1,18 @@
-"""The commands and their options."""
+"""The commands and their options, and the script or module that a command is given."""
 
 import argparse
+import os
+import re
+import shutil
 import sys
 from collections.abc import Callable
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from xdevice._version import __version__
-from xdevice.cli.script import script_position, without_python
+from xdevice.errors import ArgumentError
 
 N = TypeVar("N", int, float)
 
@@ -36,12 +41,26 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _parse_run(parser: _Parser, arguments: list[str]) -> argparse.Namespace:
-    ours, module = without_python(arguments)
-    if not {"--stand-in", "--watch-transfers"}.isdisjoint(ours[: (script := script_position(ours))]):
-        options = _parse_before_script(parser, ours, script)
+    """The options before SCRIPT, and behind it, too, unless the script runs once: then all of that is the script's."""
+    ours, module = _without_python(arguments)
+    script = _script_position(ours)
+    once = not {"--stand-in", "--watch-transfers"}.isdisjoint(ours[:script])
+    if once:
+        options = parser.parse_args([argument for argument in ours[: script + 1] if argument != "--"])
+        options.args = ours[script + 1 :]
     else:
         options = _parse_around_script(parser, ours)
     options.module = module
+    if options.stand_in and not (once and options.virtual_gpus):
+        parser.error("--stand-in goes with --virtual-gpus N, both before SCRIPT")
+    if (options.lenient or options.races) and not options.stand_in:
+        word = "lenient" if options.lenient else "races"
+        parser.error(f"--{word} goes with --virtual-gpus N --stand-in, all before SCRIPT")
+    if options.watch_transfers and not once:
+        parser.error("--watch-transfers goes before SCRIPT")
+    for name in ("bus", "max_copies", "format", "report"):
+        if getattr(options, name) is not None and not options.watch_transfers:
+            parser.error(f"--{name.replace('_', '-')} goes with --watch-transfers, both before SCRIPT")
     return options
 
 
@@ -53,40 +72,10 @@ def _parse_around_script(parser: _Parser, arguments: list[str]) -> argparse.Name
         first = cut + 2 if arguments[cut + 1 : cut + 2] and arguments[cut + 1][:1] != "-" else cut + 1
         ours, theirs = arguments[:cut] + arguments[cut + 1 : first], arguments[first:]
     options, unknown = parser.parse_known_args(ours)
-    if options.stand_in or options.lenient or options.races:
-        parser.error(_STAND_IN_GOES if options.stand_in else _goes_with_stand_in(options))
-    if options.watch_transfers:
-        parser.error("--watch-transfers goes before SCRIPT")
-    _check_watching(parser, options)
     if unknown and ours.index(unknown[0]) < ours.index(options.script):
         parser.error(f"unknown option {unknown[0]!r}")
     options.args = unknown + theirs
     return options
-
-
-_STAND_IN_GOES = "--stand-in goes with --virtual-gpus N, both before SCRIPT"
-
-
-def _goes_with_stand_in(options: argparse.Namespace) -> str:
-    return f"--{'lenient' if options.lenient else 'races'} goes with --virtual-gpus N --stand-in, all before SCRIPT"
-
-
-def _parse_before_script(parser: _Parser, arguments: list[str], script: int) -> argparse.Namespace:
-    """The options of a run in which everything after the script is the script's, also what looks like ours."""
-    options = parser.parse_args([argument for argument in arguments[: script + 1] if argument != "--"])
-    if options.stand_in and not options.virtual_gpus:
-        parser.error(_STAND_IN_GOES)
-    if (options.lenient or options.races) and not options.stand_in:
-        parser.error(_goes_with_stand_in(options))
-    _check_watching(parser, options)
-    options.args = arguments[script + 1 :]
-    return options
-
-
-def _check_watching(parser: _Parser, options: argparse.Namespace) -> None:
-    for name in ("bus", "max_copies", "format", "report"):
-        if getattr(options, name) is not None and not options.watch_transfers:
-            parser.error(f"--{name.replace('_', '-')} goes with --watch-transfers, both before SCRIPT")
 
 
 def _parser() -> _Parser:
@@ -118,23 +107,12 @@ def _parser() -> _Parser:
 
 def _command(commands: Any, name: str, summary: str) -> argparse.ArgumentParser:
     """The parser of a command; what its help says below the options is in a file of its name, where there is more."""
-    epilog = Path(__file__).with_name(f"{name}.txt")
-
-    def start(options: argparse.Namespace) -> int:
-        from importlib import import_module  # rich and psutil, which `xdevice --version` can do without
-
-        function: Callable[[argparse.Namespace], int] = import_module(f"xdevice.cli.{name}").main
-        return function(options)
-
+    file = Path(__file__).with_name(f"{name}.txt")
+    epilog = file.read_text(encoding="utf-8") if file.exists() else None
     command: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=epilog.read_text(encoding="utf-8") if epilog.exists() else None,
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=epilog, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    command.set_defaults(command=start)
+    )  # fmt: skip
     return command
 
 
@@ -203,6 +181,80 @@ def _add_backend_option(command: argparse.ArgumentParser, help: str) -> None:
     command.add_argument("--backend", type=names, default=[], metavar="all|A,B,…", help=help)
 
 
+# SCRIPT
+
+
+def _script_at(path: str) -> str:
+    """The path, if there is a file; of a command's name, such as ``torchrun``, that of its Python file on PATH."""
+    if Path(path).is_file():
+        return path
+    command = shutil.which(path) if Path(path).name == path else None
+    if command is not None:
+        with open(command, "rb") as file:
+            if file.read(2) == b"#!" and b"python" in file.read(512):  # a Python file, as pip installs them
+                return command
+    what = "is a folder, not a script" if Path(path).is_dir() else "does not exist"
+    raise ArgumentError(f"{path!r} {what}; give the path of a Python file, as seen from {str(Path.cwd())!r}")
+
+
+def program_of(name: str, module: bool) -> list[str]:
+    """What Python is given to run a script, or a module (``-m``), if there is one of that name."""
+    if not module:
+        return [_script_at(name)]
+    package = name.partition(".")[0]
+    # python -m looks in the present folder, too, and asks the hooks of editable installs
+    if PathFinder.find_spec(package, [os.getcwd(), *sys.path]) is None and find_spec(package) is None:
+        raise ArgumentError(f"no module {package!r} here; without -m a script is given by its path")
+    return ["-m", name]
+
+
+def _without_python(arguments: list[str]) -> tuple[list[str], bool]:
+    """The arguments of ``run`` with SCRIPT for ``python SCRIPT`` or ``-m SCRIPT``, and whether -m was there."""
+    at = _script_position(arguments)
+    options, words = arguments[:at], arguments[at:]
+    if words and re.fullmatch(r"python[\d.]*(\.exe)?", os.path.basename(words[0]), re.IGNORECASE):
+        _check_interpreter(words)
+        del words[0]
+    module = words[:1] == ["-m"]
+    return [*options, *words[module:]], module
+
+
+def _check_interpreter(words: list[str]) -> None:
+    """Raise unless the words are this environment's Python and what it is to run."""
+    python, *rest = words
+    folder = os.path.dirname(python)
+    if folder and os.path.abspath(folder) != os.path.dirname(sys.executable):
+        raise ArgumentError(
+            f"{python!r} is not the Python that xdevice runs scripts with, {sys.executable!r}; leave it out, or type "
+            f"{python} -m xdevice run SCRIPT"
+        )
+    if not rest or (rest[0].startswith("-") and rest[0] != "-m"):
+        raise ArgumentError(
+            f"{' '.join(words[:2])!r} names no script; type xdevice run SCRIPT or xdevice run -m MODULE"
+        )
+
+
+_WITHOUT_VALUE = (
+    *("--stand-in", "--lenient", "--races", "--watch-transfers"),
+    *("--json", "--normalize", "--strict", "-h", "--help"),
+)
+
+
+def _script_position(arguments: list[str]) -> int:
+    """Where SCRIPT is in the arguments of ``run`` if options come before it; their number if it is not there.
+
+    A module begins with its -m.
+    """
+    at = 1
+    while at < len(arguments) and arguments[at].startswith("-"):
+        if arguments[at] == "--":
+            return at + 1
+        if arguments[at] == "-m":
+            return at
+        at += 1 if arguments[at] in _WITHOUT_VALUE or "=" in arguments[at] else 2
+    return min(at, len(arguments))
+
+
 def fail(message: str) -> int:
     print(f"xdevice: error: {message}", file=sys.stderr)
     return USAGE_ERROR
@@ -216,34 +268,25 @@ def names(text: str) -> list[str]:
     return [] if text == "all" else list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
-def _whole(what: str, least: int, most: float = float("inf")) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        number = int(text) if text.isascii() and text.isdigit() else -1
-        return _checked(number, least <= number <= most, text, what)
-
-    return read
+def _digits(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else -1
 
 
-def _number(what: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
-    def read(text: str) -> float:
+def _number(what: str, fits: Callable[[N], bool], read: Callable[[str], N]) -> Callable[[str], N]:
+    def value(text: str) -> N:
         try:
-            number = float(text)
+            if fits(number := read(text)):
+                return number
         except ValueError:
-            number = float("nan")  # fails every comparison
-        return _checked(number, fits(number), text, what)
-
-    return read
-
-
-def _checked(number: N, fits: bool, text: str, what: str) -> N:
-    if not fits:
+            pass
         raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
-    return number
+
+    return value
 
 
-positive = _whole("a whole number of 1 or more", 1)
-count = _whole("a whole number of 0 or more", 0)
-first_port = _whole("a port from 1 to 65535", 1, 2**16 - 1)
-seconds = _number("a number of seconds above 0", lambda number: 0 < number < float("inf"))
-scale = _number("a scale above 0 and up to 10; 1 is the lessons' own size", lambda number: 0 < number <= 10)
-tolerance = _number("a tolerance from 0 to below 1", lambda number: 0 <= number < 1)
+positive = _number("a whole number of 1 or more", lambda number: number >= 1, _digits)
+count = _number("a whole number of 0 or more", lambda number: number >= 0, _digits)
+first_port = _number("a port from 1 to 65535", lambda number: 1 <= number < 2**16, _digits)
+seconds = _number("a number of seconds above 0", lambda number: 0 < number < float("inf"), float)
+scale = _number("a scale above 0 and up to 10; 1 is the lessons' own size", lambda number: 0 < number <= 10, float)
+tolerance = _number("a tolerance from 0 to below 1", lambda number: 0 <= number < 1, float)

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from xdevice.cli import probe, script, watched
+from xdevice.cli import probe, watched
+from xdevice.cli.parser import program_of
 from xdevice.cli.report import Report, Run, as_json, rendered
 from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.framework.adapters import find, is_installed, registered
@@ -23,7 +24,7 @@ from xdevice.machine import usable_threads
 
 def main(options: argparse.Namespace) -> int:
     in_tox = options.module and options.env  # whose environments may have a module that this one has not
-    program = ["-m", options.script] if in_tox else script.program(options.script, options.module)
+    program = ["-m", options.script] if in_tox else program_of(options.script, options.module)
     if options.virtual_gpus:
         number = request.checked(options.virtual_gpus, f"--virtual-gpus {options.virtual_gpus}")
         words = {"lenient": options.lenient, "races": options.races}

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from itertools import cycle, islice
-from operator import iadd
 from typing import Any
 
 from xdevice import cpu, device_of, ones, synchronize, tensor, to_device, to_numpy
@@ -57,7 +56,11 @@ def matrix(size: int, device: Device) -> Any:
 
 
 def accumulation(result: Any, a: Any, b: Any) -> Run:
-    return in_sequence(lambda so_far: iadd(so_far, a * b), result)
+    def step(result: Any) -> Any:
+        result += a * b
+        return result
+
+    return in_sequence(step, result)
 
 
 def products(a: Any, b: Any = None) -> Run:
