@@ -8,8 +8,9 @@ import math
 import re
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import islice, takewhile
+from typing import NamedTuple
 
 from xdevice.device import parse
 from xdevice.errors import DeviceSpellingError
@@ -22,16 +23,14 @@ _DEVICE = re.compile(r"(?<![\w.-])[A-Za-z/][\w/:]*(?:\([^()\s]*\))?(?![\w-])")
 _KINDS = frozenset({"cpu", "gpu", "tpu"})  # any word is a device's kind to the parser: not to a reader
 
 
-@dataclass(frozen=True, slots=True)
-class Same:
+class Same(NamedTuple):
     """A line that all have; ``close`` says that some wrote it slightly differently."""
 
     line: str
     close: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Differ:
+class Differ(NamedTuple):
     """Lines between two common ones, by who printed them; those that agree stand together."""
 
     groups: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]  # (names, lines), lines maybe none
@@ -42,22 +41,27 @@ def compare(outputs: Mapping[str, str], tolerance: float = TOLERANCE, normalize:
 
     ``normalize`` takes all spellings of a device for one: ``cuda:0``, ``Place(gpu:0)`` and ``gpu(0)``.
     """
-    names = list(outputs)
-    lines = {name: outputs[name].removesuffix("\n").split("\n") if outputs[name] else [] for name in names}
-    if normalize:
-        lines = {name: [with_devices_spelled_alike(line) for line in lines[name]] for name in names}
-    classes = _Classes(tolerance)
-    marked = {name: [classes.of(line) for line in lines[name]] for name in names}
-    common = _common([marked[name] for name in names])
+    classes, left = _Classes(tolerance), dict[str, list[_Line]]()
+    for name, output in outputs.items():
+        lines = output.removesuffix("\n").split("\n") if output else []
+        spelled = map(with_devices_spelled_alike, lines) if normalize else lines
+        left[name] = [_Line(classes.of(line), line) for line in spelled]
     view: list[Same | Differ] = []
-    at = dict.fromkeys(names, 0)
-    for mark in (*common, None):
-        ends = {n: len(lines[n]) if mark is None else marked[n].index(mark, at[n]) for n in names}
-        view += _between(names, lines, marked, at, ends)
+    for mark in (*_common([[line.mark for line in lines] for lines in left.values()]), None):
+        before, here = dict[str, list[_Line]](), list[str]()
+        for name, lines in left.items():
+            end = next((i for i, line in enumerate(lines) if line.mark == mark), len(lines))
+            here += [line.text for line in lines[end : end + 1]]
+            before[name], left[name] = lines[:end], lines[end + 1 :]
+        view += _between(before)
         if mark is not None:
-            view.append(_same([lines[n][ends[n]] for n in names]))
-        at = {n: ends[n] + 1 for n in names}
+            view.append(_same(here))
     return view
+
+
+class _Line(NamedTuple):
+    mark: int  # the number of its class
+    text: str
 
 
 def with_devices_spelled_alike(text: str) -> str:
@@ -82,20 +86,16 @@ class _Classes:
             known = self._close_one(words, numbers) if numbers else None
             if known is None:
                 known = len(self._exact)
-                insort(self._alike.setdefault(words, []), (_first(numbers), known, numbers))
+                if numbers:
+                    insort(self._alike.setdefault(words, []), (_first(numbers), known, numbers))
             self._exact[words, numbers] = known
         return known
 
     def _close_one(self, words: str, numbers: tuple[str, ...]) -> int | None:
         first, alike = _first(numbers), self._alike.get(words, [])
         reach = 2 * self.relative * abs(first) + self.absolute
-        for i in range(bisect_left(alike, (first - reach,)), len(alike)):
-            start, known, others = alike[i]
-            if start > first + reach:
-                break
-            if all(self._equal(a, b) for a, b in zip(numbers, others, strict=True)):
-                return known
-        return None
+        near = takewhile(lambda one: one[0] <= first + reach, islice(alike, bisect_left(alike, (first - reach,)), None))
+        return next((known for _, known, others in near if all(map(self._equal, numbers, others))), None)
 
     def _equal(self, a: str, b: str) -> bool:
         if a == b:
@@ -106,8 +106,7 @@ class _Classes:
 
 
 def _first(numbers: tuple[str, ...]) -> float:
-    """The first number, within what can be added to."""
-    return min(max(float(numbers[0]), -1e300), 1e300) if numbers else 0.0
+    return min(max(float(numbers[0]), -1e300), 1e300)  # within what can be added to
 
 
 def _common(sequences: Sequence[list[int]]) -> list[int]:
@@ -122,29 +121,21 @@ def _common(sequences: Sequence[list[int]]) -> list[int]:
     return common
 
 
-def _between(
-    names: list[str],
-    lines: Mapping[str, list[str]],
-    marked: Mapping[str, list[int]],
-    at: Mapping[str, int],
-    ends: Mapping[str, int],
-) -> list[Same | Differ]:
+def _between(before: Mapping[str, list[_Line]]) -> list[Same | Differ]:
     """What stands before the next common line: line by line where all have equally many."""
-    lengths = {ends[n] - at[n] for n in names}
-    if lengths <= {0}:
-        return []
-    size = lengths.pop() if len(lengths) == 1 else None
-    steps = [(0, None)] if size is None else [(i, i + 1) for i in range(size)]
+    parts = list(before.values())
+    alike = len({len(lines) for lines in parts}) <= 1
+    steps = [[[line] for line in row] for row in zip(*parts, strict=True)] if alike else [parts]
     found: list[Same | Differ] = []
-    for start, stop in steps:
-        cut = {n: slice(at[n] + start, ends[n] if stop is None else at[n] + stop) for n in names}
-        groups: dict[tuple[int, ...], list[str]] = {}
-        for n in names:
-            groups.setdefault(tuple(marked[n][cut[n]]), []).append(n)
+    for step in steps:
+        groups: dict[tuple[int, ...], list[tuple[str, list[_Line]]]] = {}
+        for name, lines in zip(before, step, strict=True):
+            groups.setdefault(tuple(line.mark for line in lines), []).append((name, lines))
         if len(groups) == 1:  # as good as a common line: only the order of the lines around it hid that
-            found.append(_same([lines[n][cut[n]][0] for n in names]))
+            found.append(_same([lines[0].text for lines in step]))
         else:
-            found.append(Differ(tuple((tuple(g), tuple(lines[g[0]][cut[g[0]]])) for g in groups.values())))
+            named = ((tuple(name for name, _ in g), tuple(line.text for line in g[0][1])) for g in groups.values())
+            found.append(Differ(tuple(named)))
     return found
 
 

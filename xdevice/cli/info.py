@@ -23,7 +23,10 @@ def main(options: argparse.Namespace) -> int:
     backends, interrupted = probe_all(options.backend, options.timeout, quiet=options.json)
     if interrupted:
         return 128 + interrupted
-    _join(backends, machine["gpus"])
+    # each framework's GPU is one of the machine's, as its UUID tells; ``None`` where that is unknown
+    for device in (d for backend in backends for d in backend.get("devices", ()) if not d["device"].startswith("cpu")):
+        known = (g["index"] for g in machine["gpus"] if same_gpu(g["uuid"], device.get("uuid")))
+        device["machine_gpu"] = next(known, None)
     if options.json:
         write_json({"xdevice": __version__, "python": platform.python_version(),
                     "platform": platform.platform(), "machine": machine, "backends": backends})  # fmt: skip
@@ -32,27 +35,17 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
-def _join(backends: list[dict[str, Any]], there: list[Any]) -> None:
-    """Tell each framework's GPU by its UUID which of the machine's it is; ``None`` where that is unknown."""
-    for device in (d for backend in backends for d in backend.get("devices", ())):
-        if not device["device"].startswith("cpu"):
-            known = (g["index"] for g in there if same_gpu(g["uuid"], device.get("uuid")))
-            device["machine_gpu"] = next(known, None)
-
-
 def _machine(machine: dict[str, Any]) -> Table:
     found = table("machine", "", "memory", right=("memory",))
     cpu = machine["host"]
-    cores = f", {_plural(cpu['cores'], 'core')}" if cpu["cores"] else ""
-    threads = f", {_plural(cpu['threads'], 'thread')}" if cpu["threads"] else ""
-    free = f" ({size(cpu['available_memory'])} free)" if cpu["available_memory"] is not None else ""
-    found.add_row("CPU", f"{cpu['name'] or 'unknown'}{cores}{threads}", size(cpu["total_memory"]) + free)
+    about = [cpu["name"] or "unknown"]
+    about += [f"{n} {word}{'s' * (n != 1)}" for n, word in ((cpu["cores"], "core"), (cpu["threads"], "thread")) if n]
+    found.add_row("CPU", ", ".join(about), _with_free(cpu["total_memory"], cpu["available_memory"]))
     for gpu in machine["gpus"]:
         driver = machine["drivers"].get(gpu["maker"])
-        free = f" ({size(gpu['free_memory'])} free)" if gpu["free_memory"] is not None else ""
-        name = gpu["name"] or f"{gpu['maker'].upper()} GPU"
-        about = f"{name}, {f'driver {driver}' if driver else 'no known driver'}"
-        found.add_row(f"GPU {gpu['index']}", about, size(gpu["total_memory"]) + free)
+        about = [gpu["name"] or f"{gpu['maker'].upper()} GPU", f"driver {driver}" if driver else "no known driver"]
+        memory = _with_free(gpu["total_memory"], gpu["free_memory"])
+        found.add_row(f"GPU {gpu['index']}", ", ".join(about), memory)
     if not machine["gpus"]:
         found.add_row("GPU", Text("none found", style="dim"), "")
     if machine["driver_error"]:
@@ -76,7 +69,8 @@ def _answered(backends: list[dict[str, Any]]) -> Table:
         built = " ".join(filter(None, (backend["compute"], backend["toolkit"])))
         head = [backend["name"], backend["version"] or "?", built or "?", duration(backend["import_seconds"])]
         for device in backend["devices"] or [{"device": "none", "name": (backend["problem"] or {}).get("reason")}]:
-            found.add_row(*head, device["device"], _about(device), _memory(device))
+            memory = "" if device["device"].startswith(("cpu", "none")) else size(device.get("total_memory"))
+            found.add_row(*head, device["device"], _about(device), memory)
             head = [""] * 4
     return found
 
@@ -105,9 +99,5 @@ def _about(device: dict[str, Any]) -> str:
     return ", ".join(filter(None, notes))
 
 
-def _memory(device: dict[str, Any]) -> str:
-    return "" if device["device"].startswith(("cpu", "none")) else size(device.get("total_memory"))
-
-
-def _plural(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+def _with_free(total: int | None, free: int | None) -> str:
+    return size(total) + (f" ({size(free)} free)" if free is not None else "")

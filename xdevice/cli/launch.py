@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 from typing import NoReturn
 
@@ -46,7 +47,12 @@ def main(options: argparse.Namespace) -> int:
         own = {**environment, TOKEN: _token(options, nodes), "XDEVICE_RESTART": str(attempt)}
         port = _port(options, nodes, attempt)
         plan = Plan(command, options.n, nodes.count, nodes.node, port, own, cores, None, options.time_limit)
-        _check_ports(plan)
+        taken = first_taken(plan.ports)
+        if taken is not None:
+            last = port + block_size(plan.world_size) - 1
+            raise DistributedError(
+                f"port {taken} is taken on this host, and the job needs {port} to {last}; give another --master-port"
+            )
         return _with_logs(plan, options.log_dir) if options.log_dir else plan
 
     return launch(plan_of, options.restarts)
@@ -62,27 +68,22 @@ def _nodes(options: argparse.Namespace) -> Nodes:
             raise ArgumentError(f"{found.source} does not tell a port; give all launchers the same --master-port")
         return found if found.count > 1 else Nodes(1, 0, LOCALHOST, options.master_port)
     hosts = [name.strip() for name in options.hosts.split(",")] if options.hosts is not None else []
-    count = options.nnodes or len(hosts) or 1
-    if hosts and (len(hosts) != count or not all(hosts)):
-        raise ArgumentError(f"--hosts {options.hosts!r} names {len(list(filter(None, hosts)))} of {count} nodes")
-    if count > 1:
-        _check_named(options, count, hosts)
-    node = options.node_rank or 0
-    if node >= count:
-        raise ArgumentError(f"no node {node} among {count}; --node-rank counts from 0 to {count - 1}")
-    address = options.master_addr or (hosts[0] if hosts else LOCALHOST)
-    return Nodes(count, node, address, options.master_port, hosts)
-
-
-def _check_named(options: argparse.Namespace, count: int, hosts: list[str]) -> None:
-    """Raise unless the options say all that the launchers of several hosts must know."""
-    for name, value, what in (
+    many = options.nnodes or len(hosts) or 1
+    if hosts and (len(hosts) != many or not all(hosts)):
+        raise ArgumentError(f"--hosts {options.hosts!r} names {len(list(filter(None, hosts)))} of {many} nodes")
+    needed = (  # what the launchers of several hosts must know
         ("--node-rank", options.node_rank, "0 on the first node, 1 on the next"),
         ("--master-addr", options.master_addr or hosts, "the first node's address, as the others reach it"),
         ("--master-port", options.master_port, "the first of the job's ports, the same on all nodes, such as 29400"),
-    ):
+    )
+    for name, value, what in needed if many > 1 else ():
         if value in (None, []):
-            raise ArgumentError(f"{count} nodes meet only if each is given {name}; it is {what}")
+            raise ArgumentError(f"{many} nodes meet only if each is given {name}; it is {what}")
+    node = options.node_rank or 0
+    if node >= many:
+        raise ArgumentError(f"no node {node} among {many}; --node-rank counts from 0 to {many - 1}")
+    address = options.master_addr or (hosts[0] if hosts else LOCALHOST)
+    return Nodes(many, node, address, options.master_port, hosts)
 
 
 def _environment(options: argparse.Namespace, address: str) -> dict[str, str]:
@@ -95,11 +96,12 @@ def _environment(options: argparse.Namespace, address: str) -> dict[str, str]:
         found["XDEVICE_ENGINE"] = options.engine
     if options.trust_network:
         found[TRUST] = "1"
-    # each process would take all cores for itself
-    if options.n > 1 and "OMP_NUM_THREADS" not in os.environ:
-        found["OMP_NUM_THREADS"] = str(max(1, _cores() // options.n))
-    if "PYTHONUNBUFFERED" not in os.environ:
-        found["PYTHONUNBUFFERED"] = "1"  # a process that is stopped has shown all it printed
+    if options.n > 1:  # each process would take all cores for itself; hyper-threads do not compute faster in twos
+        machine = host()
+        cores = min(machine["cores"] or sys.maxsize, machine["threads"] or 1)
+        found["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(max(1, cores // options.n)))
+    # a process that is stopped has shown all it printed
+    found["PYTHONUNBUFFERED"] = os.environ.get("PYTHONUNBUFFERED", "1")
     return found
 
 
@@ -148,32 +150,17 @@ def _token_in(path: Path) -> str:
         raise ArgumentError(f"--token-file {str(path)!r} cannot be read or made: {error}") from error
 
 
-def _cores() -> int:
-    """The processor's cores that this process may use: hyper-threads do not compute faster in twos."""
-    machine = host()
-    return min(machine["cores"] or sys.maxsize, machine["threads"] or 1)
-
-
 def _port(options: argparse.Namespace, nodes: Nodes, attempt: int) -> int:
     """The first port of that attempt, which may not have those of an earlier one: the system may keep them a while."""
-    count = block_size(nodes.count * options.n)
+    block = block_size(nodes.count * options.n)
     if nodes.port is None:
-        return free_block(count)
-    needed = count * (options.restarts + 1)
+        return free_block(block)
+    needed = block * (options.restarts + 1)
     if nodes.port + needed > 2**16:
         raise ArgumentError(
             f"{needed} ports from {nodes.port} on do not exist; --master-port is {2**16 - needed} at most"
         )
-    return nodes.port + attempt * count
-
-
-def _check_ports(plan: Plan) -> None:
-    taken = first_taken(plan.ports)
-    if taken is not None:
-        last = plan.port + block_size(plan.world_size) - 1
-        raise DistributedError(
-            f"port {taken} is taken on this host, and the job needs {plan.port} to {last}; give another --master-port"
-        )
+    return nodes.port + attempt * block
 
 
 def _pinned(processes: int) -> list[list[int]]:
@@ -199,10 +186,8 @@ def _place(cpu: int) -> tuple[int, ...]:
 def _with_logs(plan: Plan, folder: Path) -> Plan:
     """The plan with a folder for its logs: the one asked for or, if it has logs of these ranks, the next number."""
     names = [f"rank-{rank}.{stream}" for rank in plan.ranks for stream in ("out", "err")]
-    chosen, number = folder, 1
-    while any((chosen / name).exists() for name in names):
-        number += 1
-        chosen = folder.with_name(f"{folder.name}-{number}")
+    numbered = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
+    chosen = next(each for each in chain([folder], numbered) if not any((each / name).exists() for name in names))
     try:
         chosen.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from xdevice.cli.compare import Differ, Same, compare
 from xdevice.kit.units import duration, size
-from xdevice.launcher.children import Child, Line
+from xdevice.launcher.children import Child
 from xdevice.launcher.terminal import ending, printable, signal_name, table
 
 COMPARED_LINES = 2000
@@ -48,8 +48,14 @@ class Report:
 def as_json(report: Report, interrupted: bool) -> dict[str, Any]:
     """The report as JSON can hold it; the keys are stable."""
     asked = {"script": report.script, "args": report.args, "interrupted": interrupted, "tolerance": report.tolerance}
-    runs, output = [_run_as_json(run) for run in report.runs], [_part_as_json(part) for part in report.view]
+    runs = [_run_as_json(run) for run in report.runs]
     agreement = {"compared": report.compared, "agree": report.agree if report.compared else None}
+    output = [
+        part._asdict()
+        if isinstance(part, Same)
+        else {"differ": [{"backends": list(names), "lines": list(lines)} for names, lines in part.groups]}
+        for part in report.view
+    ]
     return {**asked, "normalize": report.normalize, "runs": runs, **agreement, "output": output}
 
 
@@ -77,12 +83,6 @@ def _run_as_json(run: Run) -> dict[str, Any]:
     return {"backend": child.name, **ended, **used, **printed}
 
 
-def _part_as_json(part: Same | Differ) -> dict[str, Any]:
-    if isinstance(part, Same):
-        return {"line": part.line, "close": part.close}
-    return {"differ": [{"backends": list(names), "lines": list(lines)} for names, lines in part.groups]}
-
-
 def _table(runs: list[Run]) -> Table:
     found = table("framework", "result", "wall time", "peak memory", right=("wall time", "peak memory"))
     for child in (run.child for run in runs):
@@ -99,20 +99,15 @@ def _result(child: Child) -> str:
 def _transcript(run: Run) -> Iterator[RenderableType]:
     """What it has printed on both streams, in order, without what is between the first lines and the last."""
     first, left_out, last = run.printed
-    said = [line for line in (*first, *last) if line.text.strip()]
-    yield Text(
-        f"\n{run.child.name}: {_result(run.child)}; it has printed {'this:' if said else 'nothing'}", style="bold red"
-    )
-    if not said:
-        return
-    yield from map(_line, first)
-    if left_out:
-        yield Text(f"  … {left_out} {'line is' if left_out == 1 else 'lines are'} left out here", style="dim")
-    yield from map(_line, last)
-
-
-def _line(line: Line) -> Text:
-    return Text(f"  {printable(line.text.decode(errors='replace'))}".rstrip(), style="red" if line.is_error else "")
+    said = any(line.text.strip() for line in (*first, *last))
+    heading = f"\n{run.child.name}: {_result(run.child)}; it has printed {'this:' if said else 'nothing'}"
+    yield Text(heading, style="bold red")
+    for lines, between in ((first, left_out), (last, 0)) if said else ():
+        for line in lines:
+            text = f"  {printable(line.text.decode(errors='replace'))}".rstrip()
+            yield Text(text, style="red" if line.is_error else "")
+        if between:
+            yield Text(f"  … {between} {'line is' if between == 1 else 'lines are'} left out here", style="dim")
 
 
 def _headline(report: Report) -> str:
@@ -127,15 +122,14 @@ def _headline(report: Report) -> str:
 
 
 def _notes(report: Report) -> Iterator[Text]:
-    close = any(isinstance(part, Same) and part.close for part in report.view)
-    if close:
+    if any(isinstance(part, Same) and part.close for part in report.view):
         yield Text(f"≈ the same but for spaces and numbers within {report.tolerance:g}", style="dim")
-    for run in report.runs:
-        name = run.child.name
-        if name in report.compared and run.cut:
-            yield Text(f"{name} prints more than is shown and compared here", style="dim")
-        if name in report.compared and run.binary:
-            yield Text(f"{name} prints bytes that are not text (UTF-8); they are shown as � and ␀", style="dim")
+    for run in (run for run in report.runs if run.child.name in report.compared):
+        if run.cut:
+            yield Text(f"{run.child.name} prints more than is shown and compared here", style="dim")
+        if run.binary:
+            said = f"{run.child.name} prints bytes that are not text (UTF-8); they are shown as � and ␀"
+            yield Text(said, style="dim")
 
 
 def _unified(report: Report) -> Table:
@@ -150,19 +144,13 @@ def _unified(report: Report) -> Table:
             continue
         for i, (names, lines) in enumerate(part.groups):
             style = _COLOURS[i % len(_COLOURS)]
-            label = _label(names, report.compared)
+            others = [name for name in report.compared if name not in names]
+            label = f"all but {others[0]}" if len(names) > 2 and len(others) == 1 else ", ".join(names)
             for line in lines or (None,):
                 text = Text("(nothing)", style="dim") if line is None else Text(line, style=style)
                 view.add_row(Text(label, style=style), Text("│", style=style), text)
                 label = ""
     return view
-
-
-def _label(names: tuple[str, ...], everyone: list[str]) -> str:
-    others = [name for name in everyone if name not in names]
-    if len(names) > 2 and len(others) == 1:
-        return f"all but {others[0]}"
-    return ", ".join(names)
 
 
 def _them(report: Report) -> str:
