@@ -57,33 +57,32 @@ _PCI_DISPLAY = "0x03"  # the class of VGA, 3D and other display controllers
 
 def host_memory() -> tuple[int | None, int | None]:
     """Total and available memory of the host in bytes; available is known only with psutil."""
+    psutil = _optional("psutil")
+    if psutil is not None:
+        memory = psutil.virtual_memory()
+        return memory.total, memory.available
     try:
-        import psutil  # of the extra `cli`
-    except ModuleNotFoundError:
-        try:
-            return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), None
-        except (AttributeError, OSError, ValueError):  # Windows has no sysconf
-            return None, None
-    memory = psutil.virtual_memory()
-    return memory.total, memory.available
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), None
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf
+        return None, None
 
 
 def host(root: str = "/") -> Host:
     total, available = host_memory()
-    cores = None
-    try:
-        import psutil
+    psutil = _optional("psutil")
+    cores = None if psutil is None else psutil.cpu_count(logical=False)
+    found = {"name": _cpu_name(root), "cores": cores, "threads": usable_threads()}
+    return {**found, "total_memory": total, "available_memory": available}
 
-        cores = psutil.cpu_count(logical=False)
+
+def _optional(package: str) -> Any:
+    """The package, of the extra `cli`; ``None`` if it is not installed."""
+    from importlib import import_module
+
+    try:
+        return import_module(package)
     except ModuleNotFoundError:
-        pass
-    return {
-        "name": _cpu_name(root),
-        "cores": cores,
-        "threads": usable_threads(),
-        "total_memory": total,
-        "available_memory": available,
-    }
+        return None
 
 
 def usable_threads() -> int | None:
@@ -117,33 +116,19 @@ def gpus(root: str = "/") -> Gpus:
 
 def holders() -> list[Holder]:
     """The processes that hold memory of NVIDIA's GPUs, as far as NVML tells: of a container, perhaps its own alone."""
-    try:
-        import pynvml as nvml
-    except ModuleNotFoundError:
+    pynvml, _ = _nvml()
+    if pynvml is None:
         return []
-    pynvml: Any = nvml
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
-    try:
-        count = _answer(pynvml, pynvml.nvmlDeviceGetCount) or 0
-        return [holder for i in range(count) for holder in _nvml_holders(pynvml, i)]
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _nvml_holders(pynvml: Any, index: int) -> list[Holder]:
-    handle = _answer(pynvml, pynvml.nvmlDeviceGetHandleByIndex, index)
-    if handle is None:
-        return []
-    uuid = _text(_answer(pynvml, pynvml.nvmlDeviceGetUUID, handle))
-    found = _answer(pynvml, pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or []
-    return [
-        {"gpu": index, "uuid": uuid, "pid": each.pid, "memory": each.usedGpuMemory,
-         "name": _read("/", f"proc/{each.pid}/comm") or None}
-        for each in found
-    ]  # fmt: skip
+    found: list[Holder] = []
+    for i in range(_answer(pynvml, pynvml.nvmlDeviceGetCount) or 0):
+        handle = _answer(pynvml, pynvml.nvmlDeviceGetHandleByIndex, i)
+        if handle is not None:
+            uuid = _text(_answer(pynvml, pynvml.nvmlDeviceGetUUID, handle))
+            for each in _answer(pynvml, pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or []:
+                name = _read("/", f"proc/{each.pid}/comm") or None
+                found.append({"gpu": i, "uuid": uuid, "pid": each.pid, "memory": each.usedGpuMemory, "name": name})
+    pynvml.nvmlShutdown()
+    return found
 
 
 def same_gpu(uuid: str | None, other: str | None) -> bool:
@@ -156,30 +141,30 @@ def bare_uuid(uuid: str) -> str:
     return uuid.lower().removeprefix("gpu-")
 
 
-def _gpu(
-    maker: str,
-    index: int,
-    name: str | None = None,
-    uuid: str | None = None,
-    memory: tuple[int | None, int | None] = (None, None),
-) -> Gpu:
-    total, free = memory
-    return {"maker": maker, "index": index, "name": name, "uuid": uuid, "total_memory": total, "free_memory": free}
+def _gpu(maker: str, index: int, **known: Any) -> Gpu:
+    found: Any = dict.fromkeys(("name", "uuid", "total_memory", "free_memory"))
+    return {"maker": maker, "index": index, **found, **known}
+
+
+def _nvml() -> tuple[Any, str | None]:
+    """NVML, begun, if it is there, and its error if it gave one."""
+    pynvml = _optional("pynvml")
+    if pynvml is None:
+        return None, None
+    try:
+        pynvml.nvmlInit()
+    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):  # no NVIDIA GPU
+        return None, None
+    except pynvml.NVMLError as error:
+        return None, _said(error)
+    return pynvml, None
 
 
 def _ask_nvml() -> tuple[list[Gpu], dict[str, str | None], str | None]:
     """The GPUs, the driver's version, and NVML's error if it gave one."""
-    try:
-        import pynvml as nvml
-    except ModuleNotFoundError:
-        return [], {}, None
-    pynvml: Any = nvml  # it makes its error classes at import, where no checker sees them
-    try:
-        pynvml.nvmlInit()
-    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):  # no NVIDIA GPU
-        return [], {}, None
-    except pynvml.NVMLError as error:
-        return [], {}, _said(error)
+    pynvml, failed = _nvml()
+    if pynvml is None:
+        return [], {}, failed
     drivers = {"nvidia": _text(_answer(pynvml, pynvml.nvmlSystemGetDriverVersion))}
     try:
         return [_nvml_gpu(pynvml, i) for i in range(pynvml.nvmlDeviceGetCount())], drivers, None
@@ -194,13 +179,9 @@ def _nvml_gpu(pynvml: Any, index: int) -> Gpu:
     if handle is None:  # it has fallen off the bus, or this user may not open it
         return _gpu("nvidia", index)
     memory = _answer(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle)
-    return _gpu(
-        "nvidia",
-        index,
-        name=_text(_answer(pynvml, pynvml.nvmlDeviceGetName, handle)),
-        uuid=_text(_answer(pynvml, pynvml.nvmlDeviceGetUUID, handle)),
-        memory=(None, None) if memory is None else (int(memory.total), int(memory.free)),
-    )
+    sizes = {} if memory is None else {"total_memory": int(memory.total), "free_memory": int(memory.free)}
+    name, uuid = (_text(_answer(pynvml, ask, handle)) for ask in (pynvml.nvmlDeviceGetName, pynvml.nvmlDeviceGetUUID))
+    return _gpu("nvidia", index, name=name, uuid=uuid, **sizes)
 
 
 def _answer(pynvml: Any, query: Callable[..., Any], *args: Any) -> Any:

@@ -34,7 +34,7 @@ def watch(then: Callable[[Backend], None]) -> None:
     by_adapters()
     if not sys.modules.keys().isdisjoint(ORDER):  # else the registry need not be read, which takes 20 ms
         for owner in imported():
-            _call(then, owner)
+            _succeeds(then, owner)
 
 
 def _is_framework(name: str) -> bool:
@@ -45,15 +45,14 @@ def _is_framework(name: str) -> bool:
     return owner is not None and owner.module not in sys.modules
 
 
-def _call(then: Callable[[Backend], None], owner: Backend) -> None:
+def _succeeds(then: Callable[[Backend], object], owner: Backend) -> bool:
+    """Call it; an error is printed, since the import succeeds all the same, and using xdevice raises it again."""
     try:
         then(owner)
-    except XDeviceError as error:  # the import succeeds all the same; using xdevice raises the error again
-        _say(error, owner)
-
-
-def _say(error: XDeviceError, owner: Backend) -> None:
-    print(f"xdevice: {error}; {owner} goes on without virtual GPUs", file=sys.stderr)
+    except XDeviceError as error:
+        print(f"xdevice: {error}; {owner} goes on without virtual GPUs", file=sys.stderr)
+        return False
+    return True
 
 
 class _ByAdapter(WrappedLoader):
@@ -64,17 +63,12 @@ class _ByAdapter(WrappedLoader):
         self._owner, self._is_imported = owner, False
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        try:
-            import_module(self._owner.module)
-        except XDeviceError as error:
-            _say(error, self._owner)
-            return super().create_module(spec)
-        self._is_imported = True
-        return sys.modules[spec.name]
+        self._is_imported = _succeeds(lambda owner: import_module(owner.module), self._owner)
+        return sys.modules[spec.name] if self._is_imported else super().create_module(spec)
 
     def execute(self, module: ModuleType) -> None:
         if self._is_imported:
             for then in _then:
-                _call(then, self._owner)
+                _succeeds(then, self._owner)
         else:
             super().execute(module)

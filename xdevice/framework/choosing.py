@@ -120,8 +120,6 @@ def _chosen() -> Backend | None:
 
 def without_last(stack: tuple[Any, ...], entry: object) -> tuple[Any, ...]:
     """The stack without the last occurrence of the entry, so that blocks may be left out of order."""
-    if stack and stack[-1] is entry:  # nearly always
-        return stack[:-1]
     for i in reversed(range(len(stack))):
         if stack[i] is entry:
             return stack[:i] + stack[i + 1 :]

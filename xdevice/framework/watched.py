@@ -70,7 +70,7 @@ class Watched:
         try:
             several = sum(map(owner.hardware.count, owner.hardware.kinds())) > 1
         except (BrokenBackendError, NotSupportedError):
-            return
+            several = False
         if several:
             self._manager(owner)  # raises the error, with the adapter's reason
 

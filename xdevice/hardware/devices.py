@@ -110,12 +110,10 @@ def as_device(obj: DeviceLike) -> Device:
     """
     if type(obj) is Device:
         return obj
-    if isinstance(obj, str):
-        spelled = parse(obj)
-        return (device_named(obj) or spelled) if is_own_word(spelled) else spelled
     if isinstance(obj, TracedDevice):
         obj.unknown()
-    named = device_named(obj)
+    spelled = parse(obj) if isinstance(obj, str) else None
+    named = (device_named(obj) or spelled) if spelled is None or is_own_word(spelled) else spelled
     if named is None:
         raise DeviceTypeError(
             f"{shortened(obj)} is not a device; write gpu(1), 'gpu:1' or a framework's own device object"
@@ -125,10 +123,7 @@ def as_device(obj: DeviceLike) -> Device:
 
 def is_device(obj: Any) -> bool:
     """Whether the object names a device, rather than being on one."""
-    if isinstance(obj, (Device, str)):
-        return True
-    owned = ownership_of(type(obj))
-    return owned is not None and owned.is_device
+    return isinstance(obj, (Device, str)) or ((owned := ownership_of(type(obj))) is not None and owned.is_device)
 
 
 def native(device: DeviceLike, backend: str | None = None) -> Any:
@@ -222,9 +217,8 @@ def native_of(owner: Backend, device: Device) -> Any:
 
 def require(owner: Backend, device: Device, what: str = "") -> None:
     """Raise `DeviceNotFoundError`, which lists what there is, unless the framework has the device."""
-    if device.index < owner.hardware.count(device.kind):
-        return
-    raise DeviceNotFoundError(_missing(str(owner), device.kind, device.index, what))
+    if device.index >= owner.hardware.count(device.kind):
+        raise DeviceNotFoundError(_missing(str(owner), device.kind, device.index, what))
 
 
 def has_cpu(owner: Backend) -> bool:
@@ -242,8 +236,8 @@ def _missing(name: str, kind: str, index: int, what: str) -> str:
         problem = diagnose(facts_of(owner))
         why = f"{problem.reason}; {problem.cure}" if problem else "xdevice doctor may know why"
         return f"{kind}:{index} does not exist under {owner}, which sees no device{what}: {why}"
-    falls_back = kind == "gpu" and has_cpu(owner)
-    hint = f"use try_gpu({index}) to fall back to the CPU" if falls_back else "use one of these"
+    fall_back = f"use try_gpu({index}) to fall back to the CPU"
+    hint = fall_back if kind == "gpu" and has_cpu(owner) else "use one of these"
     return f"{kind}:{index} does not exist under {owner}, which sees {there}{what}; {hint}"
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xdevice.contract import Build
 from xdevice.errors import NotSupportedError
@@ -25,11 +25,10 @@ VARIABLES = {
 MAKERS = {"cuda": "nvidia", "rocm": "amd"}
 """The maker whose GPUs a framework built for the toolkit can use."""
 
-_DRIVERS = """
-13=580 12=525.60.13 11.1=450.80.02 11.0=450.36.06 10.2=440.33 10.1=418.39 10.0=410.48 9.2=396.26 9.1=390.46
-9.0=384.81 8.0=375.26
-"""
-MINIMUM_DRIVER = {cuda: driver for cuda, _, driver in (pair.partition("=") for pair in _DRIVERS.split())}
+MINIMUM_DRIVER = {
+    "13": "580", "12": "525.60.13", "11.1": "450.80.02", "11.0": "450.36.06", "10.2": "440.33", "10.1": "418.39",
+    "10.0": "410.48", "9.2": "396.26", "9.1": "390.46", "9.0": "384.81", "8.0": "375.26",
+}  # fmt: skip
 """The oldest Linux driver that each CUDA runs on. From 11.1 on the first driver of a major version serves
 all its minor ones. From the CUDA Toolkit Release Notes, table "CUDA Toolkit and Corresponding Driver
 Versions", and NVIDIA's "CUDA Compatibility", chapter "Minor Version Compatibility". Windows asks for
@@ -63,9 +62,10 @@ class Problem:
 
 def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
     """The facts about this framework on this machine; imports the framework."""
-    hardware, machine, build = backend.hardware, machine or gpus(), build_of(backend)
-    variables = {name for names in VARIABLES.values() for name in names}
+    reported: Any = machine or gpus()
+    hardware, build = backend.hardware, build_of(backend)
     return Facts(
+        **{**reported, "gpus": tuple(reported["gpus"])},
         backend=str(backend),
         compute=build["compute"] or None,
         toolkit=build["toolkit"],
@@ -73,11 +73,7 @@ def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
         cpu_kind="cpu" in hardware.kinds(),
         seen=hardware.count("gpu"),
         gpu_build=getattr(backend.adapter, "GPU_BUILD", None),
-        environment={name: os.environ[name] for name in sorted(variables) if name in os.environ},
-        gpus=tuple(machine["gpus"]),
-        drivers=machine["drivers"],
-        driver_error=machine["driver_error"],
-        given=machine["given"],
+        environment={n: os.environ[n] for n in sorted({*chain(*VARIABLES.values())}) if n in os.environ},
     )
 
 
@@ -153,10 +149,8 @@ def _unexplained(facts: Facts) -> Problem:
 def driver_problem(error: str) -> Problem:
     """What NVML's error means."""
     if "mismatch" in error.lower():  # after an update of the driver, until its kernel modules are loaded anew
-        return Problem(
-            f"the NVIDIA driver's library and kernel module have different versions ({error})",
-            "restart the machine, or unload the driver's kernel modules and load them again",
-        )
+        reason = f"the NVIDIA driver's library and kernel module have different versions ({error})"
+        return Problem(reason, "restart the machine, or unload the driver's kernel modules and load them again")
     cure = "nvidia-smi may say more; install the NVIDIA driver again if it fails too"
     return Problem(f"the NVIDIA driver fails ({error})", cure)
 
@@ -165,10 +159,9 @@ def minimum_driver(toolkit: str | None) -> str | None:
     """The oldest driver that CUDA of that version runs on, if the table has it."""
     if not toolkit:
         return None
-    major, _, rest = toolkit.partition(".")
-    minor = rest.partition(".")[0] or "0"
-    by_major = MINIMUM_DRIVER.get("11.1") if major == "11" and minor != "0" else MINIMUM_DRIVER.get(major)
-    return MINIMUM_DRIVER.get(f"{major}.{minor}") or by_major
+    major, minor = [*toolkit.split("."), "0"][:2]
+    by_major = "11.1" if major == "11" and minor != "0" else major
+    return MINIMUM_DRIVER.get(f"{major}.{minor}") or MINIMUM_DRIVER.get(by_major)
 
 
 def _makers(facts: Facts) -> set[str]:

@@ -33,16 +33,9 @@ def try_gpu(i: int = 0) -> Device:
     ...     xdevice.try_gpu(3)
     Device('cpu:0')
     """
-    wanted = Device("gpu", check_index(i))
-    chosen = backend()
+    wanted, chosen = Device("gpu", check_index(i)), backend()
     seen = chosen.hardware.count("gpu")
-    if wanted.index < seen:
-        return wanted
-    if not has_cpu(chosen):
-        require(chosen, wanted)
-    if not seen:
-        _warn_if_hidden(chosen)
-    return cpu()
+    return wanted if wanted.index < seen else _instead(chosen, wanted, seen)
 
 
 def try_all_gpus() -> list[Device]:
@@ -60,24 +53,27 @@ def try_all_gpus() -> list[Device]:
     ...     xdevice.try_all_gpus()
     [Device('cpu:0')]
     """
-    there, chosen = devices("gpu"), backend()
-    if there:
-        return there
+    return devices("gpu") or [_instead(backend(), Device("gpu", 0))]
+
+
+def _instead(chosen: Backend, wanted: Device, seen: int = 0) -> Device:
+    """The CPU, if the framework has one; a warning if it sees no GPU although there is one."""
     if not has_cpu(chosen):
-        require(chosen, Device("gpu", 0))
-    _warn_if_hidden(chosen)
-    return [cpu()]
+        require(chosen, wanted)
+    if not seen:
+        _warn_if_hidden(chosen)
+    return cpu()
 
 
 def _warn_if_hidden(chosen: Backend) -> None:
+    from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only when no GPU is seen
+
     if chosen in _warned:
         return
     _warned.add(chosen)
-    from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only when no GPU is seen
-
     facts = facts_of(chosen)
     problem = diagnose(facts)
     if problem is not None:
         there = " although this machine has one" if facts.gpus else ""  # a driver that fails may list none
         text = f"{chosen} sees no GPU{there}: {problem.reason}; {problem.cure}"
-        warnings.warn(text, DeviceFallbackWarning, stacklevel=3)
+        warnings.warn(text, DeviceFallbackWarning, stacklevel=4)

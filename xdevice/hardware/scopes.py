@@ -84,10 +84,6 @@ class _Entry:
         self.native = self.backend.hardware.scope(self.device)
         self.native.__enter__()
 
-    def close(self, *error: Any) -> None:
-        if self.native is not None:
-            self.native.__exit__(*error)
-
     def is_seen_by(self, owner: Backend) -> bool:
         """Whether it is, in this thread, the framework's native scope too."""
         return self.native is not None and self.backend == owner and self.thread == get_ident()
@@ -154,22 +150,21 @@ def enter(manager: object, device: Device) -> None:
 def leave(manager: object, *error: Any) -> None:
     """Close the last scope that this context manager has opened here."""
     entries = _stack.get()
-    for i in reversed(range(len(entries))):
-        if entries[i].manager is manager:
-            break
-    else:
+    i = next((i for i in reversed(range(len(entries))) if entries[i].manager is manager), None)
+    if i is None:
         raise ScopeError(f"{manager!r} was not entered in this thread or task; leave it where it was entered")
     entry, above = entries[i], entries[i + 1 :]
     entry.closed = entry.migrates  # elsewhere it may still be on a stack
     _stack.set(entries[:i] + above)
     # native scopes are left in the order of a stack, so those above are left and entered anew
     _count_hidden(entry.hidden_from, -1)
-    natives = [other for other in above if other.native is not None] if entry.native is not None else []
-    for other in reversed(natives):
-        other.close(None, None, None)
-    entry.close(*error)
-    for other in natives:
-        other.open()
+    if entry.native is not None:
+        natives = [(other, other.native) for other in above if other.native is not None]
+        for _, native in reversed(natives):
+            native.__exit__(None, None, None)
+        entry.native.__exit__(*error)
+        for other, _ in natives:
+            other.open()
 
 
 def _suspendable(frame: FrameType | None) -> int:

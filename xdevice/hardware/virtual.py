@@ -58,7 +58,16 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
     number = request.checked(n, f"virtual_gpus({shortened(n)})")
     with _lock:
         before = request.current()
-        _check_unchanged(before, number, stand_in)
+        if before.number and before.number != number:
+            raise VirtualDeviceError(
+                f"virtual_gpus({number}) comes after {before.source}, and the number is fixed for the process; "
+                f"start again and ask for {number} first"
+            )
+        if stand_in and not before.stand_in and any(_enabled.values()):
+            raise VirtualDeviceError(
+                f"virtual_gpus({number}, stand_in=True) comes after {before.source}, which has made virtual GPUs that "
+                f"do not stand in; start again with stand_in=True first"
+            )
         if stand_in and not before.stand_in:
             request.set_aside()
         replaced = request.make(number, force or before.force, stand_in or before.stand_in)
@@ -95,19 +104,6 @@ def enable_requested(owner: Backend, capability: str = "") -> None:
 def is_virtual(owner: Backend, device: Device) -> bool:
     """Whether the framework's device of that name is a virtual GPU."""
     return device.kind == "gpu" and bool(_enabled.get(owner))
-
-
-def _check_unchanged(before: request.Request, number: int, stand_in: bool) -> None:
-    if before.number and before.number != number:
-        raise VirtualDeviceError(
-            f"virtual_gpus({number}) comes after {before.source}, and the number is fixed for the process; "
-            f"start again and ask for {number} first"
-        )
-    if stand_in and not before.stand_in and any(_enabled.values()):
-        raise VirtualDeviceError(
-            f"virtual_gpus({number}, stand_in=True) comes after {before.source}, which has made virtual GPUs that "
-            f"do not stand in; start again with stand_in=True first"
-        )
 
 
 def _enable(owner: Backend) -> None:
