@@ -17,7 +17,8 @@ def rendered(error: BaseException) -> list[str]:
 
     shell = sys.modules["IPython"].get_ipython()
     kept = [(each, each.__traceback__) for each in _chain(error)]
-    frameworks = {name for _, trace in kept for name in map(_adapted, _modules(trace)) if name}
+    modules = {module for _, trace in kept for module, _ in _steps(trace)}
+    frameworks = {module.split(".")[2] for module in modules if module.startswith("xdevice.backends.")}
     try:
         for each, trace in kept:
             each.__traceback__ = _shortened(trace, frameworks, whole=each is error)
@@ -37,18 +38,11 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _steps(trace: TracebackType | None) -> Iterator[TracebackType]:
+def _steps(trace: TracebackType | None) -> Iterator[tuple[str, TracebackType]]:
+    """Each module, and the step that is in it."""
     while trace is not None:
-        yield trace
+        yield trace.tb_frame.f_globals.get("__name__") or "", trace
         trace = trace.tb_next
-
-
-def _module(step: TracebackType) -> str:
-    return step.tb_frame.f_globals.get("__name__") or ""
-
-
-def _modules(trace: TracebackType | None) -> list[str]:
-    return [_module(step) for step in _steps(trace)]
 
 
 def _shortened(trace: TracebackType | None, frameworks: set[str], *, whole: bool) -> TracebackType | None:
@@ -60,18 +54,12 @@ def _shortened(trace: TracebackType | None, frameworks: set[str], *, whole: bool
 
     shown: TracebackType | None = None
     below = ""  # the module that the frame called
-    for step in reversed([*_steps(trace)]):
-        module = _module(step)
+    for module, step in reversed([*_steps(trace)]):
         hidden = _is_ours(module) or (module == "contextlib" and _is_ours(below))  # `with` calls us through it
         below = module
         if not hidden and (shown or module.partition(".")[0] not in frameworks):
             shown = TracebackType(shown, step.tb_frame, step.tb_lasti, step.tb_lineno)
     return shown or (trace if whole else None)
-
-
-def _adapted(module: str) -> str:
-    """The framework whose adapter the module belongs to."""
-    return module.removeprefix("xdevice.backends.").partition(".")[0] if module.startswith("xdevice.backends.") else ""
 
 
 def _is_ours(module: str) -> bool:

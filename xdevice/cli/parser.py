@@ -82,37 +82,43 @@ def _parser() -> _Parser:
     parser = _Parser("xdevice", description="Where tensors live, under every framework.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"xdevice {__version__}")
     commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
-    info = _command(commands, "info", "what this machine has, and what each framework sees of it")
-    doctor = _command(commands, "doctor", "why a framework does not see the GPU, and what to type")
-    run = _command(commands, "run", "one script under several frameworks, side by side")
-    for command in (info, doctor, run):
-        command.add_argument("--json", action="store_true", help="print JSON on stdout, and nothing else there")
-    for command in (info, doctor):
-        _add_backend_option(command, "frameworks; all (the default) is all that xdevice knows")
-        command.add_argument(
-            "--timeout", type=seconds, default=120.0, metavar="S", help="seconds that a framework may take (120)"
-        )
-    _add_run_options(run)
-    bench = _command(commands, "bench", "the lessons' experiments, timed on the CPU and on a device")
-    _add_bench_options(bench)
-    virtual = _command(commands, "virtual", "plug-ins for virtual GPUs, and a file that applies XDEVICE_VIRTUAL_GPUS")
+    for name, summary in (
+        ("info", "what this machine has, and what each framework sees of it"),
+        ("doctor", "why a framework does not see the GPU, and what to type"),
+    ):
+        command = _command(commands, name, summary, "frameworks; all (the default) is all that xdevice knows")
+        command.add_argument("--json", action="store_true", help=_JSON)
+        limit = "seconds that a framework may take (120)"
+        command.add_argument("--timeout", type=seconds, default=120.0, metavar="S", help=limit)
+    _add_run_options(_command(commands, "run", "one script under several frameworks, side by side", _INSTALLED))
+    bench = "the lessons' experiments, timed on the CPU and on a device"
+    _add_bench_options(_command(commands, "bench", bench, _INSTALLED))
+    virtual = "plug-ins for virtual GPUs, and a file that applies XDEVICE_VIRTUAL_GPUS"
+    command = _command(commands, "virtual", virtual, f"build: {_INSTALLED}")
     actions = "build compiles plug-ins; install lets every Python here apply the variable; status says whether one does"
-    virtual.add_argument("action", choices=["build", "install", "uninstall", "status"], help=actions)
-    virtual.add_argument("--to", type=Path, metavar="FOLDER", help="build: compile into FOLDER, for XDEVICE_PLUGINS")
-    _add_backend_option(virtual, "build: frameworks; all (the default) is all that are installed")
-    launch = _command(commands, "launch", "one script in many processes, on one host or several")
-    _add_launch_options(launch)
+    command.add_argument("action", choices=["build", "install", "uninstall", "status"], help=actions)
+    command.add_argument("--to", type=Path, metavar="FOLDER", help="build: compile into FOLDER, for XDEVICE_PLUGINS")
+    _add_launch_options(_command(commands, "launch", "one script in many processes, on one host or several"))
     return parser
 
 
-def _command(commands: Any, name: str, summary: str) -> argparse.ArgumentParser:
-    """The parser of a command; what its help says below the options is in a file of its name, where there is more."""
+_JSON = "print JSON on stdout, and nothing else there"
+_INSTALLED = "frameworks; all (the default) is all that are installed"
+
+
+def _command(commands: Any, name: str, summary: str, frameworks: str = "") -> argparse.ArgumentParser:
+    """The parser of a command, with ``--backend`` where it takes ``frameworks``.
+
+    What its help says below the options is in a file of its name, where there is more.
+    """
     file = Path(__file__).with_name(f"{name}.txt")
     epilog = file.read_text(encoding="utf-8") if file.exists() else None
     command: argparse.ArgumentParser = commands.add_parser(
         name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=epilog, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
+    if frameworks:
+        command.add_argument("--backend", type=names, default=[], metavar="all|A,B,…", help=frameworks)
     return command
 
 
@@ -120,7 +126,7 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     run.usage = "xdevice run [-m] SCRIPT [ARGS ...] [options] [-- ARGS ...]"
     add = run.add_argument
     add("script", metavar="SCRIPT", help="a Python file; XDEVICE_BACKEND names the framework in its environment")
-    _add_backend_option(run, "frameworks; all (the default) is all that are installed")
+    add("--json", action="store_true", help=_JSON)
     add("--jobs", type=positive, metavar="N", help="how many at once (half of the processor's threads)")
     add("--timeout", type=seconds, metavar="S", help="stop a run after so many seconds")
     add("--normalize", action="store_true", help="take all spellings of a device for one: cuda:0, gpu(0), Place(gpu:0)")
@@ -142,7 +148,6 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
 def _add_bench_options(bench: argparse.ArgumentParser) -> None:
     add = bench.add_argument
     add("experiments", nargs="*", metavar="NAME", help="experiments; all if none is named")
-    _add_backend_option(bench, "frameworks; all (the default) is all that are installed")
     add("--device", metavar="D", help="what is compared with the CPU (the first GPU, else the CPU itself)")
     add("--scale", type=scale, default=0.1, metavar="S", help="1 is the lessons' own size and number of times (0.1)")
     add("--timeout", type=seconds, metavar="S", help="stop a framework after so many seconds")
@@ -175,10 +180,6 @@ def _add_launch_options(launch: argparse.ArgumentParser) -> None:
     add("script", metavar="SCRIPT", help="a Python file")
     rest = add("args", nargs=argparse.REMAINDER, metavar="ARGS", help="what the script is given")
     rest.required = False  # or an error about SCRIPT would name it too
-
-
-def _add_backend_option(command: argparse.ArgumentParser, help: str) -> None:
-    command.add_argument("--backend", type=names, default=[], metavar="all|A,B,…", help=help)
 
 
 # SCRIPT

@@ -43,8 +43,8 @@ Answer = dict[str, Any]
 def probe_all(asked: Sequence[str], timeout: float, quiet: bool) -> tuple[list[Answer], int | None]:
     """A report on each backend asked for, or on all, and the signal that interrupted it, if one did."""
     names = [str(find(name)) for name in asked or registered()]
-    installed = [name for name in names if is_installed(name)]
-    answers, interrupted = _ask_each(installed, description, timeout, None if quiet else "asking the frameworks")
+    title = None if quiet else "asking the frameworks"
+    answers, interrupted = _ask_each([*filter(is_installed, names)], description, timeout, title)
     missing = {"installed": False, "status": "not installed"}
     rows = [answers.get(name) or {"name": name, **missing, "install": install_command(name)} for name in names]
     return rows, interrupted
@@ -150,35 +150,26 @@ def description(backend: Backend) -> Answer:
     took = time.perf_counter() - began
     facts = facts_of(backend)
     problem = diagnose(facts)
+    devices: list[Answer] = [{"device": str(device)} for device in devices_of(backend)]
+    for row, device in zip(devices, devices_of(backend), strict=True):
+        try:
+            row.update(properties_of(backend, device))
+        except NotSupportedError:
+            pass
+    # private names that the adapter needs and this version of the framework lacks
+    home = f"{backend.module}.private_names"
+    listed: Any = None if find_spec(home) is None else import_module(home)
+    lacking = [] if listed is None else missing(listed.NAMES)
     return {
         "status": "ok",
         "version": build_of(backend)["version"] or str(getattr(backend.framework, "__version__", "")) or None,
         "compute": facts.compute,
         "toolkit": facts.toolkit,
         "import_seconds": round(took, 3),
-        "devices": _devices(backend),
+        "devices": devices,
         "problem": asdict(problem) if problem else None,
-        "missing": _missing_names(backend),
+        "missing": [f"{line}; the last version tried is {listed.LAST_TRIED}" for line in lacking],
     }
-
-
-def _devices(backend: Backend) -> list[Answer]:
-    found: list[Answer] = []
-    for device in devices_of(backend):
-        try:
-            found.append({"device": str(device), **properties_of(backend, device)})
-        except NotSupportedError:
-            found.append({"device": str(device)})
-    return found
-
-
-def _missing_names(backend: Backend) -> list[str]:
-    """The private names that the adapter needs and this version of the framework lacks, and the last version tried."""
-    home = f"{backend.module}.private_names"
-    if find_spec(home) is None:
-        return []
-    listed = import_module(home)
-    return [f"{line}; the last version tried is {listed.LAST_TRIED}" for line in missing(listed.NAMES)]
 
 
 def virtual(backend: Backend) -> Answer:

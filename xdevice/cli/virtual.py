@@ -31,7 +31,10 @@ def main(options: argparse.Namespace) -> int:
         return _build(options.backend, options.to)
     file = Path(sysconfig.get_path("purelib")) / NAME
     if options.action == "status":
-        _show(file)
+        here = f"installed: {file}; every Python of this environment applies {ENV} at its start"
+        by = "programs that import xdevice, by xdevice run, and by their children"
+        print(here if file.exists() else f"not installed: {ENV} is applied by {by}")
+        print(f"{ENV}={os.environ[ENV]}" if ENV in os.environ else f"{ENV} is not set")
         return 0
     try:
         if options.action == "install":
@@ -47,14 +50,6 @@ def main(options: argparse.Namespace) -> int:
             f"xdevice run --virtual-gpus 2 --stand-in SCRIPT"
         ) from error
     return 0
-
-
-def _show(file: Path) -> None:
-    if file.exists():
-        print(f"installed: {file}; every Python of this environment applies {ENV} at its start")
-    else:
-        print(f"not installed: {ENV} is applied by programs that import xdevice, by xdevice run, and by their children")
-    print(f"{ENV}={os.environ[ENV]}" if ENV in os.environ else f"{ENV} is not set")
 
 
 def _build(asked: list[str], to: str | None) -> int:
@@ -73,10 +68,14 @@ def _build(asked: list[str], to: str | None) -> int:
     with ThreadPoolExecutor(max(1, (usable_threads() or 2) // 2)) as pool, _progress(names):
         for name, answer in zip(names, pool.map(ask, names), strict=True):
             failed |= "error" in answer and (bool(asked) or "path" in answer)
-            if answer:
-                print(f"{name}: {_in_words(answer)}", flush=True)
-            else:
+            if not answer:
                 without.append(name)
+            elif "error" in answer:
+                print(f"{name}: {answer['error']}", flush=True)
+            else:
+                took = answer["seconds"]
+                how = "is there already" if took is None else f"was compiled in {took:.1f} s"
+                print(f"{name}: {answer['path']} {how}", flush=True)
     if without:
         print(f"no plug-in is needed for {', '.join(without)}")
     if folder is not None and not failed:
@@ -108,11 +107,3 @@ def _progress(names: list[str]) -> AbstractContextManager[Any]:
             pass
     print(title, file=sys.stderr, flush=True)
     return nullcontext()
-
-
-def _in_words(answer: dict[str, Any]) -> str:
-    if "error" in answer:
-        return str(answer["error"])
-    if answer["seconds"] is None:
-        return f"{answer['path']} is there already"
-    return f"{answer['path']} was compiled in {answer['seconds']:.1f} s"

@@ -41,18 +41,20 @@ def main() -> None:
         _fail(str(error))
     ended = _run()
     watch.__exit__()
-    if os.getpid() != process:  # a fork that has come to its end
-        _end(ended)
-        return
-    if ended is not None and not isinstance(ended, SystemExit):
-        ended.__traceback__ = _from_script(ended.__traceback__)
-        sys.excepthook(type(ended), ended, ended.__traceback__)
-    _show(report, settings)
-    _end(ended)
+    ours = os.getpid() == process  # else a fork has come to its end
+    if ours:
+        if ended is not None and not isinstance(ended, SystemExit):
+            ended.__traceback__ = _from_script(ended.__traceback__)
+            sys.excepthook(type(ended), ended, ended.__traceback__)
+        _show(report, settings)
+    if ended is not None:
+        if not isinstance(ended, SystemExit):
+            sys.excepthook = lambda *shown: None  # it has been shown
+        raise ended
     most = settings["most"]
-    if most is not None and not report.has_gpu():
+    if ours and most is not None and not report.has_gpu():
         _fail(f"--max-copies {most} says nothing where no framework has a GPU; --virtual-gpus 2 gives it virtual ones")
-    if most is not None and report.copies > most:
+    if ours and most is not None and report.copies > most:
         _fail(f"{report.copies} copies are more than --max-copies {most}", 1)
 
 
@@ -95,14 +97,6 @@ def _show(report: Report, settings: dict[str, Any]) -> None:
         Path(settings["report"]).write_text(f"{text}\n", encoding="utf-8")
     else:
         print(text, file=sys.stderr)
-
-
-def _end(ended: BaseException | None) -> None:
-    """End as the script has ended, if by an exception; Python has shown it."""
-    if ended is not None:
-        if not isinstance(ended, SystemExit):
-            sys.excepthook = lambda *shown: None
-        raise ended
 
 
 def _fail(message: str, status: int = 2) -> NoReturn:

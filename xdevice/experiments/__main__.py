@@ -16,7 +16,7 @@ from typing import Any
 from xdevice import backend, is_out_of_memory, properties
 from xdevice.errors import NotSupportedError, XDeviceError
 from xdevice.experiments import EXPERIMENTS, rows, setting, title, too_busy
-from xdevice.experiments.work import Setting, Work
+from xdevice.experiments.work import Setting
 from xdevice.hardware.diagnosis import build_of
 
 
@@ -33,27 +33,18 @@ def main(arguments: Sequence[str]) -> int:
         except XDeviceError as error:
             tell(error=str(error))
             return 1
-        tell(about=_about(where))
-        failed = [name for name in names if not _ran(name, where, tell)]
+        used = [{"device": str(device), **properties(device)} for device in (where.device, where.second) if device]
+        tell(about={"version": build_of(backend())["version"] or None, "devices": used})
+        failed = [name for name in names if not _succeeds(name, where, tell)]
         return int(bool(failed))
 
 
-def _about(where: Setting) -> dict[str, Any]:
-    """What the results depend on."""
-    used = [{"device": str(device), **properties(device)} for device in (where.device, where.second) if device]
-    return {"version": build_of(backend())["version"] or None, "devices": used}
-
-
-def _ran(name: str, where: Setting, tell: Any) -> bool:
-    """Whether it succeeded or was skipped; its rows are written as they come."""
+def _succeeds(name: str, where: Setting, tell: Any) -> bool:
+    """Whether it succeeds or is skipped; its rows are written as they come."""
     began: dict[str, Any] = {"experiment": name, "title": title(EXPERIMENTS[name])}
-
-    def before(work: Work) -> None:
-        tell(**began, working=work.label)
-
     tell(**began)
     try:
-        found = rows(EXPERIMENTS[name], where, before)
+        found = rows(EXPERIMENTS[name], where, lambda work: tell(**began, working=work.label))
         for row in found:
             tell(**began, row=row)
         tell(**began, busy=too_busy(found))
@@ -67,8 +58,7 @@ def _ran(name: str, where: Setting, tell: Any) -> bool:
             tell(**began, error=first if isinstance(error, XDeviceError) else f"{type(error).__name__}: {first}")
             traceback.print_exc()
         return False
-    else:
-        tell(**began, done=True)
+    tell(**began, done=True)
     return True
 
 

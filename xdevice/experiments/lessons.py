@@ -11,10 +11,10 @@ from contextvars import copy_context
 from itertools import cycle, islice
 from typing import Any
 
-from xdevice import cpu, device_of, ones, synchronize, tensor, to_device, to_numpy
+from xdevice import cpu, device_of, namespace, ones, synchronize, tensor, to_device, to_numpy
 from xdevice import prefetch as ahead
 from xdevice.device import Device
-from xdevice.experiments.work import BYTES, Run, Setting, Work, arrived, named, random, word
+from xdevice.experiments.work import BYTES, Run, Setting, Work, arrived, named, random
 
 # large work, tiny work, and looking at each result
 
@@ -89,7 +89,7 @@ def again(once: Callable[[], Any]) -> Run:
 def logging(a: Any, where: Device) -> tuple[Run, Run]:
     """The Frobenius norms of a @ a, each fetched for itself, and all together."""
     left, right = ones((1, 100), device=where), ones((100, 1), device=where)
-    stack = word("stack")
+    stack = namespace(a).stack
 
     def norm(x: Any) -> Any:
         """It as a 1 × 1 matrix: of operators only, which all frameworks have."""

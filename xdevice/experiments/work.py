@@ -192,18 +192,6 @@ def arrived(tensor: Any, device: Device) -> Any:
     return tensor
 
 
-def word(path: str) -> Any:
-    """A function that NumPy and most frameworks have under one name, from wherever this framework keeps it."""
-    framework = backend().framework
-    for home in (getattr(framework, "numpy", None), getattr(framework, "np", None), framework):
-        found = home
-        for name in path.split("."):
-            found = getattr(found, name, None)
-        if found is not None:
-            return found
-    raise NotSupportedError(f"{backend()} has no {path} under that name, which this experiment needs")
-
-
 def named(device: Device) -> str:
     """The device for a label: ``virtual gpu:0``, where it is that."""
     return f"virtual {device}" if properties(device)["virtual"] else str(device)
