@@ -90,8 +90,8 @@ def _in_file(name: Any, access: int, change: Callable[[Any], None]) -> None:
 
 
 def _name_gpus(data: Any, *span: int) -> None:
-    for at in _places(data, *span):
-        kind, index = struct.unpack_from("<ii", data, at) if at is not None else (_GPU, 0)
+    for at in filter(None, _places(data, *span)):
+        kind, index = struct.unpack_from("<ii", data, at)
         if kind == _CPU and index >= FIRST_VIRTUAL:
             struct.pack_into("<ii", data, at, _GPU, index - FIRST_VIRTUAL)
 

@@ -101,17 +101,17 @@ _index: Any = core.Place.custom_device_id
 
 
 def _finding(base: Any, is_ours: Callable[[Any], bool]) -> Any:
-    """The metaclass of a class that finds what the library makes of its base, too."""
+    """A base for classes whose instances are also those that the library makes of this one."""
 
     class Meta(type(base)):  # type: ignore[misc]  # known at run time
         def __instancecheck__(cls, value: Any) -> bool:  # pyright: ignore[reportSelfClsParameterName]  # of a metaclass
             return type(value) is cls or (isinstance(value, base) and is_ours(value))
 
-    return Meta
+    return Meta(base.__name__, (base,), {})
 
 
 def _make_places(n: int) -> None:
-    class CUDAPlace(core.CustomPlace, metaclass=_finding(core.CustomPlace, _is_ours)):  # type: ignore[misc]  # likewise
+    class CUDAPlace(_finding(core.CustomPlace, _is_ours)):  # type: ignore[misc]  # known at run time
         def __init__(self, index: int) -> None:
             if not 0 <= index < n:
                 raise ValueError(
@@ -256,9 +256,7 @@ class _Flags:
 
 
 def _make_streams() -> None:
-    stream = core.CustomDeviceStream
-
-    class Stream(stream, metaclass=_finding(stream, lambda _: True)):  # type: ignore[misc]  # known at run time
+    class Stream(_finding(core.CustomDeviceStream, lambda _: True)):  # type: ignore[misc]  # known at run time
         def __init__(self, device: Any = None, priority: int = 2, *_: Any) -> None:
             if not isinstance(device, core.CUDAPlace):
                 device = core.CUDAPlace(current() if device is None else int(device))
