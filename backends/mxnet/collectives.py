@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import accumulate, pairwise
 from typing import Any
@@ -31,9 +31,8 @@ def kind(tensor: Any) -> str:
 def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
     if getattr(tensor, "stype", "") == "row_sparse":
         raise NotSupportedError(f"mxnet cannot split {_described(tensor)}")
-    ends = list(accumulate(sizes, initial=0))
     with plain():
-        return [tensor[start:end] for start, end in pairwise(ends)]
+        return [tensor[start:end] for start, end in cuts(sizes)]
 
 
 def leaf(tensor: Any) -> Any:
@@ -51,19 +50,18 @@ def pack(tensors: Sequence[Any]) -> Any:
         flat = [dense(arrays(tensor)[0]).as_np_ndarray().reshape(-1) for tensor in tensors]
         if len(flat) == 1:
             return flat[0].copy()
-        ends = list(accumulate((len(part) for part in flat), initial=0))
-        vector = mx.np.empty(ends[-1], dtype=flat[0].dtype, ctx=flat[0].ctx)
-        for part, start, end in zip(flat, ends, ends[1:], strict=False):
+        sizes = [len(part) for part in flat]
+        vector = mx.np.empty(sum(sizes), dtype=flat[0].dtype, ctx=flat[0].ctx)
+        for part, (start, end) in zip(flat, cuts(sizes), strict=True):
             if start < end:
                 part.copyto(vector[start:end])  # a view: mx.np.concatenate copies one after the other, and more slowly
         return vector
 
 
 def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
-    ends = list(accumulate((math.prod(tensor.shape) for tensor in like), initial=0))
+    sizes = [math.prod(tensor.shape) for tensor in like]
     with plain():
-        parts = [vector[start:end].copy() for start, end in pairwise(ends)]
-        return [_shaped(part, tensor) for part, tensor in zip(parts, like, strict=True)]
+        return [_shaped(vector[a:b].copy(), tensor) for (a, b), tensor in zip(cuts(sizes), like, strict=True)]
 
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
@@ -107,6 +105,11 @@ def _described(tensor: Any) -> str:
 def _letter(tensor: Any) -> str:
     letter = np.dtype(tensor.dtype).kind
     return letter if letter in "fiubc" else "O"
+
+
+def cuts(sizes: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Where each of the parts of these sizes begins and ends."""
+    return pairwise(accumulate(sizes, initial=0))
 
 
 @contextmanager

@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.libinfo import find_lib_path
 
-from xdevice.backends.mxnet.collectives import plain
+from xdevice.backends.mxnet.collectives import cuts, plain
 from xdevice.contract import Job
 from xdevice.kit.blocks import environment
 from xdevice.kit.loopback import is_loopback
@@ -37,12 +37,14 @@ _PROGRAM = Path(__file__).with_name("server_process.py")
 
 
 class _Store:
-    """The store as a worker sees it, and its keys: their number is bounded, whatever lengths come."""
+    """The store as a worker sees it, its keys, whose number is bounded, and the servers that this process starts."""
 
     def __init__(self, job: Job, timeout: float) -> None:
-        self.rank, self.size, self.timeout = job.rank, job.world_size, timeout
+        self.rank, self.size, self._timeout = job.rank, job.world_size, timeout
         self._keys, self._lengths = set[str](), set[int]()
-        self.servers = _Servers(job)
+        self._is_ending = False  # from then on the servers' end is not a failure
+        self._servers: list[subprocess.Popen[bytes]] = []
+        sockets = [_SOCKETS / port for port in (str(_port(job)), *self._serve(job)) if _is_local(job)]
         before = os.umask(_ONLY_OWN)
         try:
             with environment(_variables(job, "worker", _port(job))):
@@ -51,13 +53,48 @@ class _Store:
             os.umask(before)
         with plain():
             self.total(mx.np.zeros(1))  # which connects each worker with each server
-        self.servers.all_have_connected()
+        for socket in sockets:  # so no name leads to them, and none is left when the processes are killed
+            socket.unlink(missing_ok=True)
         atexit.register(self.leave_alone)
+
+    def _serve(self, job: Job) -> Iterator[str]:
+        """Start the scheduler and the server, if that is for this process to do; their ports."""
+        here = {"scheduler": job.rank == 0, "server": job.hosts.index(job.hosts[job.rank]) == job.rank}
+        for role in (role for role, is_here in here.items() if is_here):
+            variables = _variables(job, role, job.helper_port(job.rank))
+            started = Future[subprocess.Popen[bytes]]()
+            name = f"xdevice.mxnet.{role}"
+            threading.Thread(target=self._keep, args=(role, variables, started), name=name, daemon=True).start()
+            self._servers.append(started.result())
+            yield variables["DMLC_PS_ROOT_PORT" if role == "scheduler" else "PORT"]
+
+    def _keep(self, role: str, variables: dict[str, str], started: Future[subprocess.Popen[bytes]]) -> None:
+        """Start a server, and wait for its end: the kernel kills it when the thread that has started it ends."""
+        try:
+            with tempfile.TemporaryFile() as output:
+                process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(_PROGRAM), find_lib_path()[0], str(os.getpid())],
+                    env={**os.environ, **variables, "CUDA_VISIBLE_DEVICES": ""},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,  # Ctrl-C is for this process, with which the server ends
+                    umask=_ONLY_OWN,
+                )
+                started.set_result(process)
+                if process.wait() and not self._is_ending:  # what waits for it would wait for ever
+                    output.seek(0)
+                    said = output.read().decode(errors="replace").strip()
+                    failed = f"xdevice: mxnet's {role} has failed with status {process.returncode}"
+                    print(f"{failed}\n{said}", file=sys.stderr, flush=True)
+                    os._exit(1)
+        except OSError as error:
+            started.set_exception(error)
 
     def total(self, vector: Any) -> Any:
         """The sum of every process's vector of floating-point numbers."""
-        ends = list(accumulate(self._pieces(vector.size), initial=0))
-        pieces = [vector[a:b].copy() for a, b in pairwise(ends)] if len(ends) > 2 else [vector]
+        sizes = self._pieces(vector.size)
+        pieces = [vector[a:b].copy() for a, b in cuts(sizes)] if len(sizes) > 1 else [vector]
         for piece in pieces:  # each with its own key: MXNet mixes up two operations on one
             self._native.pushpull(self._key(piece), piece, out=piece)
         found = mx.np.concatenate(pieces) if len(pieces) > 1 else vector
@@ -86,71 +123,22 @@ class _Store:
         return [length]
 
     def leave(self) -> None:
+        """Leave, and wait for the servers, which end with the last worker."""
         atexit.unregister(self.leave_alone)
-        self.servers.ending = True
+        self._is_ending = True
         del self._native  # which waits for the others
-        self.servers.end(self.timeout)
+        for server in self._servers:
+            try:
+                server.wait(self._timeout)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
 
     def leave_alone(self) -> None:
         """At the end of a process whose job has failed: do not wait for the others."""
-        self.servers.ending = True
+        self._is_ending = True
         base: Any = mx.base
         base._LIB.MXKVStoreSetBarrierBeforeExit(self._native.handle, ctypes.c_int(0))
-
-
-class _Servers:
-    """The scheduler and the server that this process has to start; none, in most processes."""
-
-    def __init__(self, job: Job) -> None:
-        self.ending = False  # from now on their end is not a failure
-        self._processes: list[subprocess.Popen[bytes]] = []
-        here = {"scheduler": job.rank == 0, "server": job.hosts.index(job.hosts[job.rank]) == job.rank}
-        ports = [str(_port(job))]
-        for role in (role for role, is_here in here.items() if is_here):
-            variables = _variables(job, role, job.helper_port(job.rank))
-            ports.append(variables["DMLC_PS_ROOT_PORT" if role == "scheduler" else "PORT"])
-            started = Future[subprocess.Popen[bytes]]()
-            name = f"xdevice.mxnet.{role}"
-            threading.Thread(target=self._keep, args=(role, variables, started), name=name, daemon=True).start()
-            self._processes.append(started.result())
-        self._sockets = [_SOCKETS / port for port in ports if _is_local(job)]
-
-    def _keep(self, role: str, variables: dict[str, str], started: Future[subprocess.Popen[bytes]]) -> None:
-        """Start a server, and wait for its end: the kernel kills it when the thread that has started it ends."""
-        try:
-            with tempfile.TemporaryFile() as output:
-                process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(_PROGRAM), find_lib_path()[0], str(os.getpid())],
-                    env={**os.environ, **variables, "CUDA_VISIBLE_DEVICES": ""},
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,  # Ctrl-C is for this process, with which the server ends
-                    umask=_ONLY_OWN,
-                )
-                started.set_result(process)
-                if process.wait() and not self.ending:  # what waits for it would wait for ever
-                    output.seek(0)
-                    said = output.read().decode(errors="replace").strip()
-                    failed = f"xdevice: mxnet's {role} has failed with status {process.returncode}"
-                    print(f"{failed}\n{said}", file=sys.stderr, flush=True)
-                    os._exit(1)
-        except OSError as error:
-            started.set_exception(error)
-
-    def all_have_connected(self) -> None:
-        """From now on no name leads to the Unix sockets, and none is left when the processes are killed."""
-        for socket in self._sockets:
-            socket.unlink(missing_ok=True)
-
-    def end(self, timeout: float) -> None:
-        """Wait for them, which end with the last worker; seconds until they are killed."""
-        for process in self._processes:
-            try:
-                process.wait(timeout)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 def _port(job: Job) -> int:

@@ -25,7 +25,6 @@ _REFUSALS = ("Unknown type", "type enum", "not support", "ndarrays", "data type"
 
 
 def namespace() -> Mapping[str, Any]:
-    """Every function of the standard, over the operations below."""
     return _with_shapes({**standard(_widened(_RAW), dtypes), "from_dlpack": _from_dlpack})
 
 
@@ -214,7 +213,6 @@ _SAME = (
     "greater_equal hypot isfinite isinf isnan less less_equal log log10 log1p log2 logical_not maximum minimum "
     "multiply not_equal reshape round sin sinh sqrt squeeze subtract tan tanh trunc"
 )
-"""MXNet's operations of the standard's name."""
 
 _RAW: dict[str, Callable[..., Any]] = {
     **{name: getattr(_np, name) for name in _SAME.split()},

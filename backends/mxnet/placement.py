@@ -118,10 +118,8 @@ def _device_of_parameter(parameter: Any) -> Device:
         ) from error
     if len(found) == 1:
         return found.pop()
-    listed = ", ".join(map(str, sorted(found)))
-    raise MixedDeviceError(
-        f"parameter {parameter.name!r} has a copy on each of {listed}; ask devices_of, or bring it to one device", found
-    )
+    where = f"has a copy on each of {', '.join(map(str, sorted(found)))}"
+    raise MixedDeviceError(f"parameter {parameter.name!r} {where}; ask devices_of, or bring it to one device", found)
 
 
 def _check_not_symbolic(tensor: Any) -> None:

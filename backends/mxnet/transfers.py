@@ -55,7 +55,7 @@ class _Told:
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
-        self._recorded = _Recorded()
+        self._thread = threading.local()  # with its copies that the backward pass will make the other way
 
     def stepping(self, update: Callable[..., Any]) -> Callable[..., Any]:
         def call(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -83,7 +83,7 @@ class _Told:
             for result in mixing.results_of(n_out, outputs):
                 copy = self._tell("copy", "copyto", inputs[0], _place(inputs[0]), _place(result))
                 if copy and autograd.is_recording() and _graph(inputs[0]) is not None:
-                    self._recorded.copies.append(copy)
+                    self._thread.recorded = [*getattr(self._thread, "recorded", ()), copy]
             return True
         if name in _WAIT and (place := _place(inputs[0])).kind != "cpu":
             self._watcher.see(Copy("size", mixing.name_in(mixing.OPERATOR, args), _COUNT, place, _HOST))
@@ -91,10 +91,10 @@ class _Told:
         return False
 
     def _turn_copies(self, heads: Any) -> None:
-        if self._recorded.copies:
+        recorded, self._thread.recorded = getattr(self._thread, "recorded", ()), ()
+        if recorded:
             most = sum(graph.tojson().count(_RECORDED) for graph in map(_graph, heads) if graph is not None)
-            made, self._recorded.copies = self._recorded.copies[-most:] if most else [], []
-            for copy in reversed(made):
+            for copy in reversed(recorded[-most:] if most else ()):
                 self._watcher.see(copy._replace(kind="gradient", source=copy.target, target=copy.source))
 
     def _mix(self, arrays: Sequence[Any], call: str, args: Any) -> None:
@@ -112,13 +112,6 @@ class _Told:
         copy = Copy(kind, name, _nbytes(array), source, target)
         self._watcher.see(copy)
         return copy
-
-
-class _Recorded(threading.local):
-    """Copies of each thread that the backward pass will make the other way."""
-
-    def __init__(self) -> None:
-        self.copies: list[Copy] = []
 
 
 def _place(array: Any) -> Device:

@@ -73,7 +73,8 @@ def _beside(parameter: Any, gradient: Any) -> Any:
     if gradient is None:
         return _zeros(parameter)
     if gradient.is_selected_rows():  # that of a sparse embedding, whose shape is of the rows that were looked up
-        gradient = _with_all_rows(gradient, parameter)
+        rows = paddle.to_tensor(gradient.rows(), dtype="int64").unsqueeze(1)
+        gradient = paddle.scatter_nd_add(_zeros(parameter), rows, gradient._get_tensor_from_selected_rows())
     device = placement.device_of(parameter)
     return gradient if placement.device_of(gradient) is device else placement.move(gradient, device, False)
 
@@ -82,9 +83,3 @@ def _zeros(parameter: Any) -> Any:
     zeros = paddle.zeros_like(parameter)
     zeros.stop_gradient = True
     return zeros
-
-
-def _with_all_rows(gradient: Any, parameter: Any) -> Any:
-    rows = paddle.to_tensor(gradient.rows(), dtype="int64")
-    values = gradient._get_tensor_from_selected_rows()
-    return paddle.scatter_nd_add(_zeros(parameter), rows.unsqueeze(1), values)

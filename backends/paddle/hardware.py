@@ -1,6 +1,7 @@
 """The devices that PaddlePaddle sees."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -37,7 +38,8 @@ def count(kind: str) -> int:
 
 
 def real_gpus() -> int:
-    return _counted((paddle.device.xpu if _xpu() else paddle.device.cuda).device_count)
+    # no build has both CUDA and Kunlun's XPU
+    return _counted((paddle.device.xpu if paddle.is_compiled_with_xpu() else paddle.device.cuda).device_count)
 
 
 def plugged_in(word: str) -> int:
@@ -60,7 +62,7 @@ def native(device: Device) -> Any:
         return core.CustomPlace(device.kind, device.index)
     if virtual.number and not virtual.stand_in:
         return core.CustomPlace(WORD, device.index)
-    return core.XPUPlace(device.index) if _xpu() else core.CUDAPlace(device.index)
+    return core.XPUPlace(device.index) if paddle.is_compiled_with_xpu() else core.CUDAPlace(device.index)
 
 
 def as_device(native: Any) -> Device:
@@ -93,36 +95,33 @@ def spelling(device: Device) -> str:
         return "cpu"
     if device.kind == "gpu" and virtual.number and not virtual.stand_in:
         return f"{WORD}:{device.index}"
-    return f"xpu:{device.index}" if device.kind == "gpu" and _xpu() else str(device)
+    return f"xpu:{device.index}" if device.kind == "gpu" and paddle.is_compiled_with_xpu() else str(device)
 
 
-class scope:  # noqa: N801  (reads as a verb, as in the contract)
+@contextmanager
+def scope(device: Device) -> Generator[None]:
     """Sets the default device of the whole process for a block.
 
     Threads may leave in any order: a block that ends early passes its previous device on to the next open block.
     """
-
-    def __init__(self, device: Device) -> None:
-        self.device = spelling(device)
-
-    def __enter__(self) -> None:
+    with _lock:
+        block = {"before": paddle.device.get_device()}
+        paddle.device.set_device(spelling(device))
+        _open.append(block)
+    try:
+        yield
+    finally:
         with _lock:
-            self.before = paddle.device.get_device()
-            paddle.device.set_device(self.device)
-            _open.append(self)
-
-    def __exit__(self, *error: object) -> None:
-        with _lock:
-            i = next(i for i, entered in enumerate(_open) if entered is self)
+            i = next(i for i, each in enumerate(_open) if each is block)
             del _open[i]
             if i < len(_open):
-                _open[i].before = self.before
+                _open[i].update(block)
             else:
-                paddle.device.set_device(self.before)
+                paddle.device.set_device(block["before"])
 
 
 _lock = Lock()
-_open: list[scope] = []
+_open: list[dict[str, str]] = []
 
 
 def synchronize(devices: Sequence[Device]) -> None:
@@ -131,18 +130,13 @@ def synchronize(devices: Sequence[Device]) -> None:
         if device.kind == "cpu" or (is_gpu and virtual.number):
             continue  # they are synchronous, and Paddle raises for the CPU
         # waiting for a GPU that has held no tensor would create a context
-        if not is_gpu or _xpu() or paddle.device.cuda.max_memory_allocated(device.index):
+        if not is_gpu or paddle.is_compiled_with_xpu() or paddle.device.cuda.max_memory_allocated(device.index):
             paddle.device.synchronize(spelling(device))
 
 
 def properties(device: Device) -> dict[str, Any]:
-    if device.kind == "gpu" and not _xpu():
+    if device.kind == "gpu" and not paddle.is_compiled_with_xpu():
         found = paddle.device.cuda.get_device_properties(device.index)
         capability = f"{found.major}.{found.minor}"
         return {"name": found.name, "total_memory": found.total_memory, "compute_capability": capability}
     return {} if device.kind == "cpu" else {"name": device.kind}
-
-
-def _xpu() -> bool:
-    """Whether the GPU of this build is a Kunlun XPU; no build has both CUDA and XPU."""
-    return bool(paddle.is_compiled_with_xpu())

@@ -17,7 +17,6 @@ from xdevice.kit.standard.widening import Widening
 
 
 def namespace() -> Mapping[str, Any]:
-    """Every function of the standard, over the operations below."""
     return {**standard(_widened(_RAW), dtypes), "from_dlpack": paddle.from_dlpack}
 
 
@@ -118,7 +117,6 @@ _SAME = (
     "maximum minimum multiply nextafter pow real remainder roll round signbit sin sinh sqrt squeeze stack subtract tan "
     "tanh tile trunc where"
 )
-"""PaddlePaddle's operations of the standard's name."""
 
 _RAW: dict[str, Callable[..., Any]] = {
     **{name: getattr(paddle, name) for name in _SAME.split()},

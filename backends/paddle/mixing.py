@@ -67,17 +67,12 @@ def forbid() -> AbstractContextManager[None]:
 
 
 def _check(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    together: Iterable[tuple[Any, ...]] = [(*args, *kwargs.values()) if kwargs else args]
     if name in BACKWARD:  # what is differentiated, each with the gradient that is given for it
-        for pair in zip(args[0], args[1 + BACKWARD.index(name)] or (), strict=False):
-            _refuse("backward", pair)
-    else:
-        _refuse(name, (*args, *kwargs.values()) if kwargs else args)
-
-
-def _refuse(name: str, arguments: Iterable[Any]) -> None:
-    found = mixture(name, arguments)
-    if found:
-        raise mixed(name, {place for _, place in found})
+        together = zip(args[0], args[1 + BACKWARD.index(name)] or (), strict=False)
+    for arguments in together:
+        if found := mixture(name, arguments):
+            raise mixed("backward" if name in BACKWARD else name, {place for _, place in found})
 
 
 def mixture(name: str, arguments: Iterable[Any]) -> list[tuple[Any, Device]]:
@@ -112,7 +107,6 @@ def _tensors(arguments: Iterable[Any]) -> Iterator[Any]:
 
 
 def _places(name: str, arguments: Iterable[Any]) -> Iterator[tuple[Any, Device]]:
-    """The tensors and their devices, without tensors that have no value and an optimizer's scalars."""
     for tensor in _tensors(arguments):
         try:
             place = device_of(tensor)

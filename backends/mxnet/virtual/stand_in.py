@@ -39,7 +39,6 @@ _updating = threading.local()
 
 
 def start(n: int) -> None:
-    """Let n virtual GPUs stand in."""
     for name, at in private_names.DEVICE_AT.items():
         if hasattr(_base._LIB, name):  # builds differ
             in_library(name)(partial(_taking, at, _GROUPS.get(name)))

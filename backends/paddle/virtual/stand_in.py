@@ -59,7 +59,6 @@ class _gpuDeviceProperties(NamedTuple):  # noqa: N801  (Paddle's name, which its
 
 
 def start(n: int) -> None:
-    """Let n virtual GPUs stand in; the plug-in has as many."""
     _make_places(n)
     _describe_places()
     _answer_about_the_build()
@@ -187,7 +186,7 @@ def _run_static_graphs_on_the_cpu() -> None:
 
 def current() -> int:
     """The index of the current GPU; 0 where the current device is the CPU."""
-    place: Any = paddle.framework._current_expected_place_()  # pyright: ignore[reportPrivateUsage]  # the only way
+    place = _framework._current_expected_place_()
     return _index(place) if isinstance(place, core.CUDAPlace) else 0
 
 
