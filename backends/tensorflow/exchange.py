@@ -13,10 +13,8 @@ from xdevice.backends.tensorflow.placement import COMPOSITES, Eager, check_value
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
-Array = np.ndarray[Any, Any]
 
-
-def to_numpy(tensor: Any) -> Array:
+def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     if isinstance(tensor, COMPOSITES):
         raise NotSupportedError(f"NumPy cannot hold {described(tensor)}")
     device_of(tensor)  # raises where there are no values

@@ -19,9 +19,13 @@ from xdevice.backends.tensorflow.private_names import backprop, context, engine
 from xdevice.contract import Call
 from xdevice.errors import NotSupportedError
 
+
+class _Thread(threading.local):
+    asks = 0  # how many tapes: one within another
+
+
 _lock = threading.RLock()  # tapes asked at once give operations one another's operands now and then (2.21)
-_asking = 0  # how many tapes are asked: one within another
-_thread = threading.local()
+_thread = _Thread()
 _known: weakref.WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]] = weakref.WeakKeyDictionary()
 
 
@@ -84,21 +88,18 @@ def _beside(parameter: Any, gradient: Any) -> Any:
 @contextmanager
 def _beside_forward(value: Any) -> Generator[None, None, None]:
     """Let this thread's tape compute each gradient beside its forward pass, which has ended in the value."""
-    global _asking
     if not tf.executing_eagerly():
         yield
         return
     with _lock:
-        _asking += 1
+        _thread.asks += 1
         engine.TFE_Py_RegisterGradientFunction(_gradient)
-        before, _thread.asks = getattr(_thread, "asks", False), True
         try:
             with scope(placement.device_of(value)):
                 yield
         finally:
-            _thread.asks = before
-            _asking -= 1
-            if not _asking:
+            _thread.asks -= 1
+            if not _thread.asks:
                 engine.TFE_Py_RegisterGradientFunction(backprop._gradient_function)
 
 
@@ -106,7 +107,7 @@ def _gradient(*args: Any) -> Any:
     """TensorFlow's own `_gradient_function`, where the gradients of the operation's results are: its argument 5."""
     here = context.context().device_name
     elsewhere = {gradient.device for gradient in args[5] if gradient is not None} - {here}
-    if not elsewhere or not getattr(_thread, "asks", False):
+    if not elsewhere or not _thread.asks:
         return backprop._gradient_function(*args)
     there = placement.placed(elsewhere.pop())
     # of a result that was never used, TensorFlow has made zeros here

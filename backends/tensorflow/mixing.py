@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +34,7 @@ INDICES = frozenset({"ids", "indices", "labels", "segment_ids", "sparse_indices"
 
 DIMENSIONS = 8  # as many as any kernel takes: so few integers may be a shape
 
-_FUNCTION = re.compile(r"__(?:inference|forward|backward)_(?:__backward_)?(.+?)_\d+(?:_\d+)*")
+_FUNCTION = re.compile(r"^__(?:inference|forward|backward)_(?:__backward_)?(.+?)_\d+(?:_\d+)*$")
 _thread = threading.local()  # which operation has been looked at, and goes on to the long way
 _holds: dict[type, bool] = dict.fromkeys((bool, bytes, float, int, str, type(None), tf.DType, tf.TensorShape), False)
 """Whether an argument of this type, if it is not a plain tensor, may be on a device."""
@@ -58,11 +57,11 @@ def _check(operation: str, arguments: Any, places: set[str]) -> None:
     if len(places) < 2 or operation == "AssignVariableOp" or tf.distribute.has_strategy():
         return  # an assignment is an explicit copy; a strategy's copies are its own
     scope, given = here(), [operand for _, operand in operands(operation, arguments) if not operand.is_kept]
-    given = [o for o in given if not (o.is_scalar and o.place is HOST)]
+    given = [o for o in given if o.shape or o.place is not HOST]
     if not all(o.is_shape for o in given):
         given = [o for o in given if not (o.is_shape and o.place in (HOST, scope))]
-    if not all(o.is_scalar for o in given):
-        given = [o for o in given if not (o.is_scalar and o.place is scope)]
+    if any(o.shape for o in given):
+        given = [o for o in given if o.shape or o.place is not scope]
     found = {operand.place for operand in given}
     if len(found) > 1:  # nobody has chosen the device on which it runs, if there is no scope
         astray = not context.context().device_name and scope in found
@@ -157,26 +156,15 @@ class Operand(NamedTuple):
     is_kept: bool = False  # in the host's memory, an array, or as most int32 of a GPU
 
     @property
-    def is_scalar(self) -> bool:
-        """Whether it is one number."""
-        return self.shape == ()
-
-    @property
     def is_shape(self) -> bool:
         """Whether it is a shape, or paddings, or might be."""
-        is_row = len(self.shape) == 1 or self.shape[1:] == (2,)
-        few = is_row and self.shape[0] <= DIMENSIONS
+        few = (len(self.shape) == 1 or self.shape[1:] == (2,)) and self.shape[0] <= DIMENSIONS
         return few and self.dtype in (tf.int32, tf.int64) and self.name not in INDICES
 
     @property
     def is_handle(self) -> bool:
         """Whether it is a variable's handle, whose operations run beside the variable."""
         return type(self.value) is Eager and self.value.dtype == tf.resource
-
-    @property
-    def nbytes(self) -> int:
-        """The size of its values."""
-        return prod(self.shape, start=int(self.dtype.size))
 
 
 def operands(operation: str, arguments: Any) -> Iterator[tuple[int, Operand]]:
@@ -239,7 +227,5 @@ def _default() -> Device:
 
 def spoken(operation: str) -> str:
     """The operation for a message, a function by the name that its author gave it."""
-    function = _FUNCTION.fullmatch(operation)
-    if function is None:
-        return operation
-    return f"{'the gradient of ' * ('backward_' in operation)}tf.function {function[1]!r}"
+    gradient = "the gradient of " * ("backward_" in operation)
+    return _FUNCTION.sub(lambda function: f"{gradient}tf.function {function[1]!r}", operation)

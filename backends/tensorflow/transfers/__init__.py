@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial, wraps
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,8 @@ class _Seen:
             if operand.place is target or _is_small(operand) or key in self._copies:
                 continue
             kind = reasons.kind_of_operand(operation, operand, target, reasons.calls_of_libraries())
-            self._see(kind, mixing.spoken(operation), operand.nbytes, operand.place, target, value)
+            nbytes = prod(operand.shape, start=int(operand.dtype.size))
+            self._see(kind, mixing.spoken(operation), nbytes, operand.place, target, value)
             if type(value) is Eager and not calls_function:  # which copies it in each call; else until the tensor goes
                 self._copies[key] = weakref.ref(value, partial(self._copies.pop, key))
 
@@ -204,7 +206,7 @@ def _is_small(operand: Operand) -> bool:
     if operand.name in mixing.INDICES:
         return False
     kept = operand.is_kept and not isinstance(operand.value, np.ndarray)
-    return kept or operand.is_shape or (operand.is_scalar and operand.dtype in (tf.int32, tf.int64))
+    return kept or operand.is_shape or (operand.shape == () and operand.dtype in (tf.int32, tf.int64))
 
 
 def _is_kept(tensor: Any) -> bool:

@@ -5,24 +5,19 @@ calls kernels in another way, `tf.raw_ops` and graphs that were saved, is as on 
 """
 
 from collections.abc import Callable
-from importlib import import_module
 from inspect import signature
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.ops import gen_array_ops, gen_nn_ops
 
 IMAGES = {
-    "gen_nn_ops": {
-        **dict.fromkeys(("conv2d", "conv3d", "depthwise_conv2d_native"), "input"),
-        **dict.fromkeys(("max_pool", "max_pool3d", "avg_pool3d"), "input"),
-        **dict.fromkeys(("avg_pool", "bias_add"), "value"),
-        **dict.fromkeys(("fused_batch_norm_v2", "fused_batch_norm_v3"), "x"),
-        **dict.fromkeys(("conv2d_backprop_input", "conv3d_backprop_input_v2"), "out_backprop"),
-        "depthwise_conv2d_native_backprop_input": "out_backprop",
-    },
-    "gen_array_ops": dict.fromkeys(("depth_to_space", "space_to_depth"), "input"),
+    "input": "conv2d conv3d depthwise_conv2d_native max_pool max_pool3d avg_pool3d depth_to_space space_to_depth",
+    "value": "avg_pool bias_add",
+    "x": "fused_batch_norm_v2 fused_batch_norm_v3",
+    "out_backprop": "conv2d_backprop_input conv3d_backprop_input_v2 depthwise_conv2d_native_backprop_input",
 }
-"""Operations with a ``data_format``, and which of their arguments is an image; the first of their results is, too."""
+"""Operations with a ``data_format``, by the argument that is an image; the first of their results is one, too."""
 
 CHANNELS_LAST = {"NCHW": "NHWC", b"NCHW": "NHWC", "NCDHW": "NDHWC", b"NCDHW": "NDHWC"}  # attributes are bytes
 PER_AXIS = ("strides", "ksize", "dilations", "explicit_paddings", "input_sizes")
@@ -30,9 +25,9 @@ PER_AXIS = ("strides", "ksize", "dilations", "explicit_paddings", "input_sizes")
 
 def start() -> None:
     """Let operations that are asked for channels first compute with channels last."""
-    for module, operations in IMAGES.items():
-        home: Any = import_module(f"tensorflow.python.ops.{module}")
-        for name, image in operations.items():
+    for image, operations in IMAGES.items():
+        for name in operations.split():
+            home = gen_nn_ops if hasattr(gen_nn_ops, name) else gen_array_ops
             setattr(home, name, _with_channels_last(getattr(home, name), image))
 
 
@@ -58,9 +53,8 @@ def _with_channels_last(run: Callable[..., Any], image: str) -> Callable[..., An
                 values[word] = _reordered(values[word], last)
         values["data_format"] = CHANNELS_LAST[asked]
         made = run(*given.args, **given.kwargs)
-        if isinstance(made, tf.Tensor):
-            return tf.transpose(made, first)
-        return type(made)(tf.transpose(made[0], first), *made[1:])  # a named tuple
+        is_one = isinstance(made, tf.Tensor)  # else a named tuple
+        return tf.transpose(made, first) if is_one else type(made)(tf.transpose(made[0], first), *made[1:])
 
     return call
 
