@@ -129,13 +129,10 @@ def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
             there = tf.reshape(tf.bitcast(there, dtype.real_dtype), [-1])
         elif dtype not in _REDUCED:
             there = tf.cast(there, tf.int64)
-        match = _ring.matching(op, there)
-        found = tf.raw_ops.CollectiveReduceV2(
-            input=there, **match, ordering_token=[], merge_op=_MERGE[op], final_op="Id"
-        )
-        if dtype.is_complex:
-            return arrived(tf.bitcast(tf.reshape(found, [-1, 2]), dtype), here)
-        return arrived(tf.cast(found, dtype), here)
+        how = {"ordering_token": [], "merge_op": _MERGE[op], "final_op": "Id"}
+        found = tf.raw_ops.CollectiveReduceV2(input=there, **_ring.matching(op, there), **how)
+        total = tf.bitcast(tf.reshape(found, [-1, 2]), dtype) if dtype.is_complex else tf.cast(found, dtype)
+        return arrived(total, here)
 
 
 def broadcast(vector: tf.Tensor, root: int) -> tf.Tensor:

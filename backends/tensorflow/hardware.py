@@ -44,7 +44,12 @@ def native(device: Device) -> str:
 
 def as_device(native: tf.DeviceSpec | tf.config.LogicalDevice | tf.config.PhysicalDevice) -> Device:
     if isinstance(native, tf.config.PhysicalDevice):
-        return _first_logical(native)
+        before = 0  # logical devices of others
+        for visible in tf.config.get_visible_devices(native.device_type):
+            if visible == native:
+                return Device(native.device_type, before)
+            before += _splits(visible)
+        raise DeviceNotFoundError(f"{native.name} is hidden by tf.config.set_visible_devices; name one that is visible")
     if native.device_type is None:
         hint = "write tf.DeviceSpec(device_type='GPU', device_index=0)"
         raise DeviceTypeError(f"{native!r} names no device type; {hint}")
@@ -113,12 +118,3 @@ def _word(kind: str) -> str:
 
 def _splits(physical: tf.config.PhysicalDevice) -> int:
     return len(tf.config.get_logical_device_configuration(physical) or [physical])
-
-
-def _first_logical(physical: tf.config.PhysicalDevice) -> Device:
-    before = 0
-    for visible in tf.config.get_visible_devices(physical.device_type):
-        if visible == physical:
-            return Device(physical.device_type, before)
-        before += _splits(visible)
-    raise DeviceNotFoundError(f"{physical.name} is hidden by tf.config.set_visible_devices; name one that is visible")

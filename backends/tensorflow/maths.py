@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,13 @@ from xdevice.kit.standard.widening import Widening
 
 _numpy: Any = tf.experimental.numpy
 _ALIGNED = 64
+_ORDERS = "ASCENDING", "DESCENDING"
 _REFUSALS = ("list of allowed values", "Could not find device for node", "not support", "Unsupported", "not implement")
 dtype = creation.dtype
 dtypes: Any = sys.modules[__name__]  # this module has what the kit asks of `Dtypes`
 
 
 def namespace() -> Mapping[str, Any]:
-    """Every function of the standard, over the operations below."""
     return {**standard(_widened(_RAW), dtypes), "from_dlpack": _from_dlpack}
 
 
@@ -45,9 +45,8 @@ def name_of(dtype: Any) -> str:
 
 
 def dtype_name(x: Any) -> str | None:
-    if isinstance(x, (tf.Tensor, tf.Variable)) or variable_of(x) is not None:
-        return name_of(x.dtype)
-    return None
+    is_own = isinstance(x, (tf.Tensor, tf.Variable)) or variable_of(x) is not None
+    return name_of(x.dtype) if is_own else None
 
 
 def _beside(operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,16 +92,9 @@ def _from_dlpack(x: Any, /) -> Any:
     return tf.experimental.dlpack.from_dlpack(x.__dlpack__())
 
 
-def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
-    def call(x: Any, axis: int, keepdims: bool) -> Any:
-        found = op(x, axis, tf.int64)
-        return tf.expand_dims(found, axis) if keepdims else found
-
-    return call
-
-
-def _direction(descending: bool) -> str:
-    return "DESCENDING" if descending else "ASCENDING"
+def _extreme(op: Callable[..., Any], x: Any, axis: int, keepdims: bool) -> Any:
+    found = op(x, axis, tf.int64)
+    return tf.expand_dims(found, axis) if keepdims else found
 
 
 def _take(x: Any, indices: Any, axis: int) -> Any:
@@ -112,8 +104,7 @@ def _take(x: Any, indices: Any, axis: int) -> Any:
 
 
 def _searchsorted(ordered: Any, values: Any, right: bool) -> Any:
-    flat = tf.reshape(values, [-1])
-    found = tf.searchsorted(ordered, flat, "right" if right else "left", tf.int64)
+    found = tf.searchsorted(ordered, tf.reshape(values, [-1]), "right" if right else "left", tf.int64)
     return tf.reshape(found, tf.shape(values))
 
 
@@ -122,12 +113,10 @@ def _like(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _triangle(cut: Callable[..., Any]) -> Callable[..., Any]:
-    def call(x: Any, /, *, k: int = 0) -> Any:
-        if x.dtype != tf.bool:
-            return cut(x, k)
-        return tf.cast(cut(tf.cast(x, tf.uint8), k), tf.bool)  # 2.21 has none of booleans
+    def of_booleans(x: Any, k: int) -> Any:  # 2.21 has none
+        return tf.cast(cut(tf.cast(x, tf.uint8), k), tf.bool)
 
-    return call
+    return lambda x, /, *, k=0: (of_booleans if x.dtype == tf.bool else cut)(x, k)
 
 
 _SAME = (
@@ -160,11 +149,11 @@ _RAW: dict[str, Callable[..., Any]] = {
     "trunc": lambda x: tf.where(x < 0, tf.math.ceil(x), tf.floor(x)),
     # along axes
     **{name: getattr(tf, f"reduce_{name}") for name in ("all", "any", "max", "mean", "min", "prod", "sum")},
-    **{name: _extreme(getattr(tf, name)) for name in ("argmax", "argmin")},
+    **{name: partial(_extreme, getattr(tf, name)) for name in ("argmax", "argmin")},
     "cumulative_prod": tf.math.cumprod,
     "cumulative_sum": tf.cumsum,
-    "sort": lambda x, axis, descending: tf.sort(x, axis, _direction(descending)),
-    "argsort": lambda x, axis, descending: tf.cast(tf.argsort(x, axis, _direction(descending), True), tf.int64),
+    "sort": lambda x, axis, descending: tf.sort(x, axis, _ORDERS[bool(descending)]),
+    "argsort": lambda x, axis, descending: tf.cast(tf.argsort(x, axis, _ORDERS[bool(descending)], True), tf.int64),
     # of shapes
     **{name: getattr(tf, name) for name in ["broadcast_to", "concat", "expand_dims", "repeat", "reshape"]},
     **{name: getattr(tf, name) for name in ["roll", "squeeze", "stack", "tile", "matmul"]},

@@ -64,7 +64,13 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
         check_values(tensor)
         # tf.identity leaves int32 and strings on the host, and raises under the "explicit" device policy
         name = native(device).removeprefix("/")
-        return _moved_apart(tensor, device) if _on_host(tensor.backing_device, name) else tensor._copy(None, name)
+        if not _on_host(tensor.backing_device, name):
+            return tensor._copy(None, name)
+        here = device_of(tensor)
+        with record.stop_recording(), scope(here):
+            moved = _deep_copy(tensor)._copy(None, name)
+        _record_move(moved, tensor, here)
+        return moved
     return _with_variable(tensor, lambda variable: new_variable(variable, value_apart(variable, device), device))
 
 
@@ -144,9 +150,9 @@ def placed(name: str) -> Device:
 
 def _common(what: str, parts: Any) -> Device:
     found = {device_of(part) for part in parts}
-    if len(found) == 1:
-        return found.pop()
-    raise MixedDeviceError(f"{what} is spread over {' and '.join(map(str, sorted(found)))}; ask devices_of", found)
+    if len(found) != 1:
+        raise MixedDeviceError(f"{what} is spread over {' and '.join(map(str, sorted(found)))}; ask devices_of", found)
+    return found.pop()
 
 
 def _parts(tensor: Any) -> list[Any]:
@@ -172,7 +178,13 @@ def _with_variable(tensor: Any, fn: Callable[[tf.Variable], tf.Variable]) -> Any
 
 def _record_move(moved: Any, origin: Any, here: Device) -> None:
     """Let the tape hand the gradient of what was moved on to its origin, which is here."""
-    record.record_operation("Move", [moved], [origin], lambda gradient: [_brought(gradient, here)])
+
+    def bring(gradient: Any) -> list[Any]:
+        # a tf.function is traced with the backward pass in it: nothing has a place yet
+        there = not tf.executing_eagerly() or (isinstance(gradient, Eager) and device_of(gradient) is here)
+        return [gradient if there else move(gradient, here, False)]
+
+    record.record_operation("Move", [moved], [origin], bring)
 
 
 def described(tensor: Any) -> str:
@@ -192,22 +204,6 @@ def check_values(tensor: Any) -> None:
 def _on_host(*names: str) -> bool:
     """Whether all of these are CPUs: TensorFlow's copies from one to another share memory."""
     return all("CPU:" in name for name in names) or virtual.number > 0
-
-
-def _moved_apart(tensor: Any, device: Device) -> Any:
-    """The tensor in memory of its own on another of TensorFlow's CPUs; its gradient is moved back."""
-    here = device_of(tensor)
-    with record.stop_recording(), scope(here):
-        moved = _deep_copy(tensor)._copy(None, native(device).removeprefix("/"))
-    _record_move(moved, tensor, here)
-    return moved
-
-
-def _brought(gradient: Any, device: Device) -> Any:
-    if not tf.executing_eagerly():
-        return gradient  # a tf.function is traced with the backward pass in it: nothing has a place yet
-    is_there = isinstance(gradient, Eager) and device_of(gradient) is device
-    return gradient if is_there else move(gradient, device, False)
 
 
 def _deep_copy(tensor: Any) -> Any:

@@ -23,13 +23,9 @@ def kind(tensor: torch.Tensor) -> str:
         raise ArgumentTypeError(f"a plain array is needed, and this is {described(tensor)}")
     if tensor.is_quantized:
         raise ArgumentTypeError(f"a plain array is needed, and this is of {dtype}; take its dequantize() first")
-    if dtype.is_floating_point:
-        return "f"
-    if dtype.is_complex:
-        return "c"
-    if dtype is torch.bool:
-        return "b"
-    return "u" if dtype in _UNSIGNED else "i" if dtype in _SIGNED else "O"
+    if dtype.is_floating_point or dtype.is_complex:
+        return "f" if dtype.is_floating_point else "c"
+    return "b" if dtype is torch.bool else "u" if dtype in _UNSIGNED else "i" if dtype in _SIGNED else "O"
 
 
 def split(tensor: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:

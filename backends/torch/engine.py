@@ -18,13 +18,8 @@ _LATER = 60.0
 
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 _OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
-_SUMMED_AS = {  # gloo has no sum of them
-    torch.int16: torch.int32,
-    torch.uint16: torch.int32,
-    torch.uint32: torch.int64,
-    torch.float8_e4m3fn: torch.float32,
-    torch.float8_e5m2: torch.float32,
-}
+_SUMMED_AS = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64}  # gloo has no sums
+_SUMMED_AS |= dict.fromkeys((torch.float8_e4m3fn, torch.float8_e5m2), torch.float32)
 
 
 def start(job: Job, timeout: float) -> None:

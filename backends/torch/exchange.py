@@ -44,14 +44,11 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     host = host.clone() if host.device.type == "cpu" else host.cpu()
     try:
         array: np.ndarray[Any, Any] = host.numpy()
-    except TypeError as error:
-        raise NotSupportedError(
-            f"NumPy cannot hold this {host.dtype} tensor ({error}); convert it first, for example with .float()"
-        ) from error
-    except RuntimeError as error:  # a subclass without memory of its own
-        raise NotSupportedError(
-            f"NumPy cannot hold this {type(tensor).__name__} ({error}); give an ordinary tensor, which has values"
-        ) from error
+    except (TypeError, RuntimeError) as error:
+        what, hint = f"{host.dtype} tensor", "convert it first, for example with .float()"
+        if isinstance(error, RuntimeError):  # a subclass without memory of its own
+            what, hint = type(tensor).__name__, "give an ordinary tensor, which has values"
+        raise NotSupportedError(f"NumPy cannot hold this {what} ({error}); {hint}") from error
     return array
 
 

@@ -76,12 +76,9 @@ def properties(device: Device) -> dict[str, object]:
     if device.kind == "cpu" or kind == "mps":
         return {}
     found = runtime(kind, device).get_device_properties(device.index)
-    return {
-        "name": found.name,
-        "total_memory": found.total_memory,
-        "compute_capability": f"{found.major}.{found.minor}" if hasattr(found, "major") else None,
-        "uuid": str(found.uuid) if hasattr(found, "uuid") else None,
-    }
+    capability = f"{found.major}.{found.minor}" if hasattr(found, "major") else None
+    uuid = str(found.uuid) if hasattr(found, "uuid") else None
+    return {"name": found.name, "total_memory": found.total_memory, "compute_capability": capability, "uuid": uuid}
 
 
 def gpus() -> tuple[str, int]:
@@ -92,13 +89,10 @@ def gpus() -> tuple[str, int]:
 @constant  # torch.compile cannot trace the questions
 def _real_gpus() -> tuple[str, int]:
     seen = torch.cuda.device_count()
-    if seen:
-        return "cuda", seen
-    if torch.backends.mps.is_available():
+    if not seen and torch.backends.mps.is_available():
         return "mps", 1
-    if hasattr(torch, "xpu") and torch.xpu.device_count():
-        return "xpu", torch.xpu.device_count()
-    return "cuda", 0
+    others = torch.xpu.device_count() if not seen and hasattr(torch, "xpu") else 0
+    return ("xpu", others) if others else ("cuda", seen)
 
 
 def runtime(kind: str, device: Device) -> Any:

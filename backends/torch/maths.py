@@ -31,16 +31,13 @@ class UniqueAll(NamedTuple):
     counts: torch.Tensor
 
 
-def _take(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int | None = None) -> torch.Tensor:
+def _take(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int | None = None) -> Any:
     narrow = indices.dtype not in (torch.int32, torch.int64)  # torch 2.13 takes no others
-    found: torch.Tensor = xp.take(x, indices.long() if narrow else indices, axis=axis)
-    return found
+    return xp.take(x, indices.long() if narrow else indices, axis=axis)
 
 
-def _repeat(x: torch.Tensor, repeats: int | torch.Tensor, /, *, axis: int | None = None) -> torch.Tensor:
-    counts = repeats.long() if isinstance(repeats, torch.Tensor) else repeats
-    found: torch.Tensor = xp.repeat(x, counts, axis=axis)
-    return found
+def _repeat(x: torch.Tensor, repeats: int | torch.Tensor, /, *, axis: int | None = None) -> Any:
+    return xp.repeat(x, repeats.long() if isinstance(repeats, torch.Tensor) else repeats, axis=axis)
 
 
 def _take_along_axis(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int = -1) -> torch.Tensor:

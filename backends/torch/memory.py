@@ -27,15 +27,10 @@ def memory_stats(device: Device) -> MemoryStats:
             "allocated": torch.mps.current_allocated_memory(),
             "reserved": torch.mps.driver_allocated_memory(),
         }
-    module = runtime(kind, device)
-    free, total = module.mem_get_info(device.index)
-    return {
-        "total": total,
-        "free": free,
-        "allocated": module.memory_allocated(device.index),
-        "reserved": module.memory_reserved(device.index),
-        "peak": module.max_memory_allocated(device.index),
-    }
+    module, i = runtime(kind, device), device.index
+    free, total = module.mem_get_info(i)
+    used: MemoryStats = {"allocated": module.memory_allocated(i), "reserved": module.memory_reserved(i)}
+    return {"total": total, "free": free, **used, "peak": module.max_memory_allocated(i)}
 
 
 def empty_cache(device: Device | None) -> None:

@@ -39,7 +39,7 @@ _COPIES = re.compile(r"\.(?:to|cuda|cpu|copy_|load_state_dict)\(")
 @contextmanager
 def watch(watcher: Watcher) -> Generator[None]:
     def see(copy: Copy) -> None:
-        steps.find_keras()  # which may be imported later
+        find_keras()  # which may be imported later
         caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # inspect's is slower
         if copy.kind == "copy" and _is_autograds(caller):
             copy = copy._replace(kind="gradient")
@@ -47,7 +47,7 @@ def watch(watcher: Watcher) -> Generator[None]:
         watcher.see(copy, None if stashed is None or stashed.thread == get_ident() else stashed.here)
 
     with ExitStack() as stack:
-        steps = stack.enter_context(_Steps(watcher))
+        find_keras = _tell_of_steps(watcher, stack)
         stack.callback(_Watched(watcher).end)
         copies.watch(see, watcher)
         stack.callback(copies.watch, None)
@@ -66,31 +66,28 @@ def unseen() -> Iterable[str]:
         yield f"copies on {kind}, of which torch does not tell"
 
 
-class _Steps(ExitStack):
-    """A context in which the watcher is told of the steps of torch's optimizers, and Keras's where it runs on torch."""
+def _tell_of_steps(watcher: Watcher, stack: ExitStack) -> Callable[[], None]:
+    """Tell of the steps of torch's optimizers, and of Keras's once the function that comes back finds it on torch."""
+    hook = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: watcher.stepped(optimizer))
+    stack.callback(hook.remove)
+    homes: list[type] = []
 
-    def __init__(self, watcher: Watcher) -> None:
-        super().__init__()
-        self._watcher, self._found = watcher, False
-        hook = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: watcher.stepped(optimizer))
-        self.callback(hook.remove)
-        self.find_keras()
-
-    def find_keras(self) -> None:
-        """Tell of Keras's steps, too, once it is imported."""
-        module = None if self._found else keras.running_on("torch")
-        if module is not None:
-            self._found = True
-            home = next(cls for cls in module.optimizers.Optimizer.__mro__ if "apply" in vars(cls))
-            self.enter_context(replaced(home, "apply", self._telling))
-
-    def _telling(self, apply: Callable[..., Any]) -> Callable[..., Any]:
+    def telling(apply: Callable[..., Any]) -> Callable[..., Any]:
         def applied(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             result = apply(optimizer, *args, **kwargs)
-            self._watcher.stepped(optimizer)
+            watcher.stepped(optimizer)
             return result
 
         return applied
+
+    def find_keras() -> None:
+        module = None if homes else keras.running_on("torch")
+        if module is not None:
+            homes.extend(cls for cls in module.optimizers.Optimizer.__mro__ if "apply" in vars(cls))
+            stack.enter_context(replaced(homes[0], "apply", telling))
+
+    find_keras()
+    return find_keras
 
 
 @dataclass

@@ -83,7 +83,8 @@ class _Seen:
         source = placed(tensor.backing_device)
         if source is not HOST and not _is_kept(tensor):
             calls = reasons.calls_of_libraries()
-            if not (tensor.dtype == tf.bool and reasons.is_between_batches(calls)):
+            # a boolean may say that there is another batch, which is known on the host
+            if not (tensor.dtype == tf.bool and any(module.startswith(reasons.LOOPS) for module, _ in calls)):
                 kind: Kind = "copy" if reasons.is_asked(calls) else "number"
                 self._see(kind, calls[0][1].strip("_") if calls else "numpy", _size(tensor), source, HOST)
         return read(tensor)
@@ -101,8 +102,8 @@ class _Seen:
         if target is not HOST and isinstance(value, (np.ndarray, np.generic, list, tuple)):
             nbytes = _size_made(value, dtype)
             calls = reasons.calls_of_libraries() if nbytes else []
-            # an array's copy is told when its operation takes the short way
-            if not (type(value) is np.ndarray and reasons.is_long_way(calls)):
+            # told when its operation took the short way, if the long one makes tensors of its arguments
+            if not (type(value) is np.ndarray and any("_eager_fallback" in name for _, name in calls)):
                 self._see(reasons.kind_of_made(calls), "convert_to_tensor", nbytes, HOST, target, value)
         return make(value, ctx, dtype)
 

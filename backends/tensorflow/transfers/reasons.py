@@ -24,7 +24,7 @@ _MAKES = frozenset({"cast", "constant", "convert_to_tensor_v2_with_dispatch", "i
 """Functions of TensorFlow by which a program asks for a tensor, and so for its copy."""
 _FEEDS = ("tensorflow.python.data.", "tensorflow.python.ops.variables")
 _COMPUTES = ("keras.src.ops", "xdevice.backends.tensorflow.maths", "xdevice.kit.standard")
-_LOOPS = ("keras.src.backend.tensorflow.trainer", "tensorflow.python.data.", "tf_keras.src.engine.")
+LOOPS = ("keras.src.backend.tensorflow.trainer", "tensorflow.python.data.", "tf_keras.src.engine.")
 
 _optimizers: dict[str, list[weakref.ref[Any]]] = {}  # by function, those whose steps it makes
 
@@ -59,16 +59,6 @@ def is_backward(calls: Calls) -> bool:
 def is_asked(calls: Calls) -> bool:
     """Whether the program asks xdevice for a copy, and not for computing."""
     return _outermost(calls)[0].startswith("xdevice.") and not any(m.startswith(_COMPUTES) for m, _ in calls)
-
-
-def is_between_batches(calls: Calls) -> bool:
-    """Whether a boolean that is read says that there is another batch, which is known on the host."""
-    return any(module.startswith(_LOOPS) for module, _ in calls)
-
-
-def is_long_way(calls: Calls) -> bool:
-    """Whether an operation makes tensors of its arguments, which it could not take as they are."""
-    return any("_eager_fallback" in name for _, name in calls)
 
 
 def kind_of_made(calls: Calls) -> Kind:
