@@ -25,18 +25,17 @@ def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
     return _made(lambda: tf.raw_ops.Empty(shape=shape, dtype=dtype or tf.float32), device)
 
 
-def _of_shape(make: Callable[..., Any], checked: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda shape, dtype, device: _made(lambda: make(_sizes(shape), dtype=checked(dtype)), device)
+def _of_shape(make: Callable[..., Any], is_random: bool = False) -> Callable[..., Any]:
+    def made(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+        if is_random and dtype is not None and not dtype.is_floating:
+            raise TypeError(f"random numbers are real, not {dtype.name}")
+        return _made(lambda: make(_sizes(shape), dtype=dtype or tf.float32), device)
+
+    return made
 
 
-def _floating(dtype: Any) -> Any:
-    if dtype is not None and not dtype.is_floating:
-        raise TypeError(f"random numbers are real, not {dtype.name}")
-    return dtype or tf.float32
-
-
-zeros, ones = (_of_shape(make, lambda dtype: dtype or tf.float32) for make in (tf.zeros, tf.ones))
-rand, randn = (_of_shape(draw, _floating) for draw in (tf.random.uniform, tf.random.normal))
+zeros, ones = map(_of_shape, (tf.zeros, tf.ones))
+rand, randn = map(_of_shape, (tf.random.uniform, tf.random.normal), (True, True))
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:

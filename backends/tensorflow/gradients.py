@@ -47,7 +47,10 @@ def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tupl
 
 
 def _differentiated(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[Any]]:
-    variables = [_watched_apart(p) for p in parameters]
+    variables: list[Any] = []
+    for value in map(tf.convert_to_tensor, parameters):
+        with tf.device(value.device):
+            variables.append(tf.identity(value))  # an object of its own: one tensor given twice has two gradients
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         value, aux = call(variables)
@@ -67,13 +70,6 @@ def _compiled(call: Call) -> Callable[..., Any]:
     if how not in known:
         known[how] = tf.function(compiled, autograph=False)  # which would wrap errors in its own words
     return known[how]
-
-
-def _watched_apart(parameter: Any) -> Any:
-    """The parameter's value as a tensor object of its own: one tensor given twice has two gradients."""
-    value = tf.convert_to_tensor(parameter)
-    with tf.device(value.device):
-        return tf.identity(value)
 
 
 def _beside(parameter: Any, gradient: Any) -> Any:

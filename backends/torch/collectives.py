@@ -45,7 +45,8 @@ def leaf(tensor: Any) -> Any:
 
 def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
-        return torch.cat([_dense(plain(tensor)).reshape(-1) for tensor in tensors])
+        flat = map(plain, tensors)  # the gradient of an embedding may be sparse
+        return torch.cat([(x if x.layout is torch.strided else x.to_dense()).reshape(-1) for x in flat])
 
 
 def is_packable(tensor: torch.Tensor, nbytes: int) -> bool:
@@ -84,8 +85,3 @@ def threads() -> Callable[[], AbstractContextManager[Any]] | None:
         return stack
 
     return entered
-
-
-def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or all numbers of one that is sparse, as the gradient of an embedding may be."""
-    return tensor if tensor.layout is torch.strided else tensor.to_dense()

@@ -24,24 +24,19 @@ _SUMMED_AS |= dict.fromkeys((torch.float8_e4m3fn, torch.float8_e5m2), torch.floa
 
 def start(job: Job, timeout: float) -> None:
     patience = timedelta(seconds=timeout + _LATER)
-    store = _store(job, patience)
-    by = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
-    # by default gloo uses the network interface of the host's name
-    at = {} if job.interface is None or _INTERFACE in os.environ else {_INTERFACE: job.interface}
-    with environment(at):
-        dist.init_process_group(by, store=store, rank=job.rank, world_size=job.world_size, timeout=patience)
-        dist.all_reduce(torch.zeros(1))  # gloo connects the processes when they first compute
-
-
-def _store(job: Job, patience: timedelta) -> Any:
-    """The store at which the processes meet: rank 0's, on loopback where all processes are on one host."""
     host, _, port = job.master.rpartition(":")
     options: dict[str, Any] = {"is_master": job.rank == 0, "timeout": patience}
     if job.rank == 0 and is_loopback(host):
         # torch's own socket would listen on all interfaces; the store closes this one
         options["master_listen_fd"] = socket.create_server((host, int(port)), backlog=job.world_size).detach()
     tcp_store: Any = vars(dist)["TCPStore"]  # public, and not among what torch's types export
-    return tcp_store(host, int(port), job.world_size, **options)
+    store = tcp_store(host, int(port), job.world_size, **options)  # at which the processes meet
+    by = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+    # by default gloo uses the network interface of the host's name
+    at = {} if job.interface is None or _INTERFACE in os.environ else {_INTERFACE: job.interface}
+    with environment(at):
+        dist.init_process_group(by, store=store, rank=job.rank, world_size=job.world_size, timeout=patience)
+        dist.all_reduce(torch.zeros(1))  # gloo connects the processes when they first compute
 
 
 def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:

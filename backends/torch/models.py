@@ -134,13 +134,11 @@ def keep(model: Any) -> Callable[[], None]:
 
 
 def _keep_keras(model: Any) -> Callable[[], None]:
-    kept: dict[torch.device, list[Any]] = {}
-    for variable in keras.variables(model):
-        kept.setdefault(keras.value_of(variable).device, []).append(variable)
+    kept = [(variable, keras.value_of(variable).device) for variable in keras.variables(model)]
 
     def put_back() -> None:
-        for there, variables in kept.items():
-            _bring(variables, there)
+        for variable, there in kept:
+            _bring([variable], there)
 
     return put_back
 

@@ -30,7 +30,13 @@ _instead = Instead()
 def start() -> None:
     """Place them."""
     _instead.put()
-    ops.EagerTensor.device = _device_of_text(ops.EagerTensor.device)
+    shown = ops.EagerTensor.device.fget
+
+    def device(tensor: Any) -> Any:
+        where = shown(tensor)
+        return where if tensor.dtype != tf.string else where.rpartition("device:")[0] + f"device:{_HOST}"
+
+    ops.EagerTensor.device = property(device)
 
 
 def is_lacking(operation: str, arguments: Sequence[Any]) -> bool:
@@ -135,14 +141,3 @@ def _refuse(operation: str) -> None:
 
 def _full(device: str) -> str:
     return device if "/job:" in device else f"/job:localhost/replica:0/task:0{device}"
-
-
-def _device_of_text(shown: property) -> property:
-    """A property that says CPU 0 for text."""
-    name: Any = shown.fget
-
-    def device(self: Any) -> Any:
-        where = name(self)
-        return where if self.dtype != tf.string else where.rpartition("device:")[0] + f"device:{_HOST}"
-
-    return property(device)
