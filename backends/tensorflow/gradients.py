@@ -47,10 +47,7 @@ def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tupl
 
 
 def _differentiated(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[Any]]:
-    variables: list[Any] = []
-    for value in map(tf.convert_to_tensor, parameters):
-        with tf.device(value.device):
-            variables.append(tf.identity(value))  # an object of its own: one tensor given twice has two gradients
+    variables = [_apart(tf.convert_to_tensor(p)) for p in parameters]
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         value, aux = call(variables)
@@ -70,6 +67,11 @@ def _compiled(call: Call) -> Callable[..., Any]:
     if how not in known:
         known[how] = tf.function(compiled, autograph=False)  # which would wrap errors in its own words
     return known[how]
+
+
+def _apart(value: Any) -> Any:
+    with tf.device(value.device):
+        return tf.identity(value)  # an object of its own: one tensor given twice has two gradients
 
 
 def _beside(parameter: Any, gradient: Any) -> Any:

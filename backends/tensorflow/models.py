@@ -119,8 +119,8 @@ def _check_untraced(handles: list[Any]) -> None:
     """
     if not _traced(handles):
         return
-    wanted = set(map(id, handles))
-    for found in [found for found in gc.get_objects() if issubclass(type(found), tf.keras.Model)]:
+    wanted, model = set(map(id, handles)), tf.keras.Model
+    for found in [found for found in gc.get_objects() if issubclass(type(found), model)]:
         # of other models that share these variables, drop what Keras has compiled; it compiles that anew
         if any(id(variable_of(variable)._handle) in wanted for variable in keras.variables(found)):
             keras.forget_compiled(found)
