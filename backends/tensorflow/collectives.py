@@ -8,7 +8,7 @@ memory with their whole.
 import functools
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import Any
 
 import numpy as np
@@ -69,9 +69,8 @@ def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
     device, shapes = device_of(vector), [tensor.shape for tensor in like]
     with apart(device):
         parts = tf.split(vector, [shape.num_elements() for shape in shapes]) if len(shapes) > 1 else [copy(vector)]
-        return [
-            arrived(_reshaped(part, tuple(shape), device), device) for part, shape in zip(parts, shapes, strict=True)
-        ]
+        shaped = map(_reshaped, parts, map(tuple, shapes), repeat(device))
+        return [arrived(part, device) for part in shaped]
 
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:

@@ -101,10 +101,8 @@ def _join(job: Job) -> None:
     # TensorFlow 2.21 listens on all interfaces, and has no setting for it
     here_only = loopback_only(_LIBRARY) if all(map(is_loopback, job.hosts)) else nullcontext()
     try:
-        workers = tf.train.ClusterSpec({"worker": list(job.addresses)})
-        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-            workers, task_type="worker", task_id=job.rank, rpc_layer="grpc"
-        )
+        cluster = tf.train.ClusterSpec({"worker": list(job.addresses)}), "worker", job.rank
+        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(*cluster, rpc_layer="grpc")
         with here_only:
             tf.distribute.MultiWorkerMirroredStrategy(resolver)
     finally:

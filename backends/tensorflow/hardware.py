@@ -77,11 +77,8 @@ def properties(device: Device) -> dict[str, object]:
         return {}
     behind = [p for p in tf.config.get_visible_devices(_word(device.kind)) for _ in range(_splits(p))]
     details = tf.config.experimental.get_device_details(behind[device.index])  # which does not tell the memory
-    capability = details.get("compute_capability", ())
-    return {
-        "name": details.get("device_name", device.kind),
-        "compute_capability": ".".join(map(str, capability)) or None,
-    }
+    name, capability = details.get("device_name", device.kind), details.get("compute_capability", ())
+    return {"name": name, "compute_capability": ".".join(map(str, capability)) or None}
 
 
 def named(name: str) -> Device:

@@ -72,13 +72,9 @@ def _all_local_devices(every: Any, num_gpus: int | None = None) -> list[Any]:
 
 def _cpu(n: int) -> tf.config.PhysicalDevice:
     """The CPU, if it is visible and not split already."""
+    why = "is hidden; leave out tf.config.set_visible_devices"
     for cpu in tf.config.get_visible_devices("CPU"):
         if tf.config.get_logical_device_configuration(cpu) is None:
             return cpu
-        raise VirtualDeviceError(
-            f"{n} virtual GPUs were asked for, but tensorflow's CPU is split already, by "
-            f"tf.config.set_logical_device_configuration; leave that out"
-        )
-    raise VirtualDeviceError(
-        f"{n} virtual GPUs were asked for, but tensorflow's CPU is hidden; leave out tf.config.set_visible_devices"
-    )
+        why = "is split already, by tf.config.set_logical_device_configuration; leave that out"
+    raise VirtualDeviceError(f"{n} virtual GPUs were asked for, but tensorflow's CPU {why}")

@@ -62,12 +62,10 @@ def _gpus() -> list[Any]:
 @_instead("tensorflow.python.client.device_lib:list_local_devices")
 def _list_local(listed: Any, session_config: Any = None) -> list[Any]:
     found = [device for device in listed(session_config) if device.name.endswith("CPU:0")]
-    make = type(found[0])
+    make, kind = type(found[0]), {"device_type": "GPU"}
     said = "device: {}, name: xdevice virtual GPU, compute capability: 8.0"
-    return found + [
-        make(name=f"/device:GPU:{i}", device_type="GPU", physical_device_desc=said.format(i))
-        for i, _ in enumerate(_gpus())
-    ]
+    numbers = range(len(_gpus()))
+    return found + [make(name=f"/device:GPU:{i}", physical_device_desc=said.format(i), **kind) for i in numbers]
 
 
 @_instead("tensorflow.python.eager.context:Context.get_memory_info")
