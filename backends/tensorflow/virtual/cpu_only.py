@@ -131,12 +131,16 @@ def _refuse(operation: str) -> None:
     running = context.context()
     device = _full(running.device_spec.to_string())
     if "GPU" in device and not is_soft(running):
-        listed = ", ".join(_full(each.name) for each in running.list_logical_devices())
-        said = (
-            f"Could not satisfy device specification '{device}'. enable_soft_placement=0. Supported device types "
-            f"[CPU]. All available devices [{listed}]. [Op:{operation}]"
-        )
-        raise errors.InvalidArgumentError(None, None, said)
+        listed = [_full(each.name) for each in running.list_logical_devices()]
+        raise unsatisfied(device, "CPU", listed, f" [Op:{operation}]")
+
+
+def unsatisfied(device: str, kinds: str, listed: list[str], end: str = "") -> Exception:
+    """TensorFlow's error for a device that cannot be had."""
+    said = f"Could not satisfy device specification '{device}'. enable_soft_placement=0. Supported device types"
+    return errors.InvalidArgumentError(
+        None, None, f"{said} [{kinds}]. All available devices [{', '.join(listed)}].{end}"
+    )
 
 
 def _full(device: str) -> str:

@@ -19,7 +19,6 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute import collective_util
-from tensorflow.python.framework import errors
 
 from xdevice.backends.tensorflow import hardware
 from xdevice.backends.tensorflow.private_names import Instead, context, ops
@@ -141,12 +140,7 @@ def _existing(running: Any, name: Any) -> Any:
         return name
     if cpu_only.is_soft(running):
         return names.GPU.sub("GPU:0", name)
-    listed = ", ".join(device.name for device in running.list_logical_devices())
-    said = (
-        f"Could not satisfy device specification '{name}'. enable_soft_placement=0. Supported device types [GPU, CPU]. "
-        f"All available devices [{listed}]."
-    )
-    raise errors.InvalidArgumentError(None, None, said)
+    raise cpu_only.unsatisfied(name, "GPU, CPU", [device.name for device in running.list_logical_devices()])
 
 
 @_instead("tensorflow.python.distribute.device_util:current")
