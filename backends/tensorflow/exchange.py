@@ -36,9 +36,9 @@ def adopt(exporter: Any, writable: bool) -> Any:
     return tf.experimental.dlpack.from_dlpack(exporter.__dlpack__())  # it takes capsules only
 
 
-def to_bits(tensor: Any) -> Array:
+def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
     return to_numpy(tensor).reshape(-1).view(np.uint8)
 
 
-def from_bits(bits: Array, shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
     return creation.tensor(bits.view(tf.as_dtype(dtype).as_numpy_dtype).reshape(shape), dtype, device)
