@@ -38,13 +38,13 @@ def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
     if tensor.dtype.is_quantized:
         raise NotSupportedError(f"tensorflow cannot split {tensor.dtype.name}; tf.bitcast it to integers first")
     device = device_of(tensor)
+    others = tensor.shape[1:]
     with scope(device):
         if not isinstance(tensor, COMPOSITES):
             return [arrived(part, device) for part in tf.split(tensor, list(sizes))]
         rows = [(end - n, n) for n, end in zip(sizes, accumulate(sizes), strict=True)]
         if isinstance(tensor, tf.RaggedTensor):
             return [tensor[start : start + n] for start, n in rows]
-        others = tensor.shape[1:]
         return [tf.sparse.slice(tensor, [start, *[0] * len(others)], [n, *others]) for start, n in rows]
 
 

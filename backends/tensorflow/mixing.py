@@ -1,4 +1,4 @@
-"""Each operation that TensorFlow runs eagerly, as it is about to run, with its operands and where they are.
+"""Each operation that TensorFlow runs eagerly, as it is about to run, with its operands and where they are and go.
 
 Every operation, those of the backward pass and calls of a `tf.function` included, goes through three functions of
 TensorFlow, in every thread. While anything looks, these are replaced. Operations inside a `tf.function` are placed
@@ -166,6 +166,14 @@ class Operand(NamedTuple):
         """Whether it is a variable's handle, whose operations run beside the variable."""
         return type(self.value) is Eager and self.value.dtype == tf.resource
 
+    @property
+    def is_small(self) -> bool:
+        """Whether it is an integer, or a shape, that TensorFlow's kernels take from the host."""
+        if self.name in INDICES:
+            return False
+        kept = self.is_kept and not isinstance(self.value, np.ndarray)
+        return kept or self.is_shape or (not self.shape and self.dtype in (tf.int32, tf.int64))
+
 
 def operands(operation: str, arguments: Any) -> Iterator[tuple[int, Operand]]:
     """Each operand with the number of its argument."""
@@ -229,3 +237,36 @@ def spoken(operation: str) -> str:
     """The operation for a message, a function by the name that its author gave it."""
     gradient = "the gradient of " * ("backward_" in operation)
     return _FUNCTION.sub(lambda function: f"{gradient}tf.function {function[1]!r}", operation)
+
+
+def targets_of(function: str, argument: int, scope: Device) -> set[Device]:
+    """The devices on which the function needs the argument: the scope's, where its author has named none."""
+    return {placed(name) if name else scope for name in _needed(function)[argument]}
+
+
+@lru_cache(maxsize=1024)
+def _needed(function: str) -> list[set[str]]:
+    """TensorFlow's names of the devices of the operations that take each argument; empty where none is named."""
+    definition = context.context().get_function_def(function)
+    needed: dict[str, set[str]] = {argument.name: set() for argument in definition.signature.input_arg}
+    for node in definition.node_def:
+        for given in node.input:
+            needed.get(given.partition(":")[0], set()).add(node.device)
+    return list(needed.values())
+
+
+@lru_cache(maxsize=1024)
+def assigned_by(function: str) -> frozenset[int]:
+    """The numbers of the arguments that are variables to which it assigns, in the functions that it calls too."""
+    definition = context.context().get_function_def(function)
+    numbers = {argument.name: i for i, argument in enumerate(definition.signature.input_arg)}
+    found: set[int | None] = set()
+    for node in definition.node_def:
+        given = [numbers.get(name.partition(":")[0]) for name in node.input if not name.startswith("^")]
+        if node.op in ("AssignAddVariableOp", "AssignVariableOp"):
+            found.add(given[0])
+        for attribute in node.attr.values():
+            for called in filter(None, (each.name for each in (attribute.func, *attribute.list.func))):
+                inputs = context.context().get_function_def(called).signature.input_arg
+                found |= {given[i - len(inputs)] for i in assigned_by(called)}  # behind a condition is one more
+    return frozenset(i for i in found if i is not None)

@@ -5,11 +5,14 @@ elsewhere than the operation runs, and what a `tf.function` is given. TensorFlow
 long as the operand lives, so that it is told once.
 """
 
+import gc
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial, wraps
+from inspect import currentframe
 from math import prod
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -17,10 +20,8 @@ import tensorflow as tf
 
 from xdevice.backends.tensorflow import mixing
 from xdevice.backends.tensorflow.mixing import HOST, Operand, here
-from xdevice.backends.tensorflow.placement import Eager, placed
+from xdevice.backends.tensorflow.placement import Eager, placed, variable_of
 from xdevice.backends.tensorflow.private_names import constants, iterators, ops
-from xdevice.backends.tensorflow.transfers import reasons
-from xdevice.backends.tensorflow.transfers.reasons import counter_of, steps_of, targets_of
 from xdevice.backends.tensorflow.virtual import cpu_only
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
@@ -29,6 +30,20 @@ from xdevice.kit.private_names import replaced
 _SIZES = frozenset({"DynamicPartition", "SegmentSum", "Unique", "UniqueWithCounts", "Where"})
 """Operations whose results' sizes depend on values: on a GPU they read the size back."""
 _DTYPES = {int: tf.int32, float: tf.float32, bool: tf.bool, complex: tf.complex128}
+
+_Calls = list[tuple[str, str]]
+"""The module and the name of each function of a library that is running, the innermost first."""
+
+_LIBRARIES = frozenset({"contextlib", "functools", "keras", "numpy", "tensorflow", "tf_keras", "xdevice"})
+_HOOKS = tuple(f"xdevice.backends.tensorflow.{module}" for module in ("compiling", "mixing", "transfers"))
+_BETWEEN = frozenset({"error_handler", "new_func", "op_dispatch_handler", "wrapped", "wrapper"})  # decorators'
+_MAKES = frozenset({"cast", "constant", "convert_to_tensor_v2_with_dispatch", "identity", "identity_n", "read_value"})
+"""Functions of TensorFlow by which a program asks for a tensor, and so for its copy."""
+_FEEDS = ("tensorflow.python.data.", "tensorflow.python.ops.variables")
+_COMPUTES = ("keras.src.ops", "xdevice.backends.tensorflow.maths", "xdevice.kit.standard")
+_LOOPS = ("keras.src.backend.tensorflow.trainer", "tensorflow.python.data.", "tf_keras.src.engine.")
+
+_optimizers: dict[str, list[weakref.ref[Any]]] = {}  # by function, those whose steps it makes
 
 
 @contextmanager
@@ -82,16 +97,16 @@ class _Seen:
         """``EagerTensor._numpy``, by which TensorFlow reads values."""
         source = placed(tensor.backing_device)
         if source is not HOST and not _is_kept(tensor):
-            calls = reasons.calls_of_libraries()
+            calls = _calls_of_libraries()
             # a boolean may say that there is another batch, which is known on the host
-            if not (tensor.dtype == tf.bool and any(module.startswith(reasons.LOOPS) for module, _ in calls)):
-                kind: Kind = "copy" if reasons.is_asked(calls) else "number"
+            if not (tensor.dtype == tf.bool and any(module.startswith(_LOOPS) for module, _ in calls)):
+                kind: Kind = "copy" if _is_asked(calls) else "number"
                 self._see(kind, calls[0][1].strip("_") if calls else "numpy", _size(tensor), source, HOST)
         return read(tensor)
 
     def copying(self, copy: Callable[..., Any], tensor: Any, ctx: Any = None, device_name: Any = None) -> Any:
         """``EagerTensor._copy_nograd``, by which we copy, and TensorFlow's gradient of a copy."""
-        kind: Kind = "gradient" if reasons.is_backward(reasons.calls_of_libraries()) else "copy"
+        kind: Kind = "gradient" if _is_backward(_calls_of_libraries()) else "copy"
         target = placed(device_name) if device_name else here()
         self._see(kind, "copy", _size(tensor), placed(tensor.backing_device), target)
         return copy(tensor, ctx, device_name)
@@ -101,10 +116,10 @@ class _Seen:
         target = here()
         if target is not HOST and isinstance(value, (np.ndarray, np.generic, list, tuple)):
             nbytes = _size_made(value, dtype)
-            calls = reasons.calls_of_libraries() if nbytes else []
+            calls = _calls_of_libraries() if nbytes else []
             # told when its operation took the short way, if the long one makes tensors of its arguments
             if not (type(value) is np.ndarray and any("_eager_fallback" in name for _, name in calls)):
-                self._see(reasons.kind_of_made(calls), "convert_to_tensor", nbytes, HOST, target, value)
+                self._see(_kind_of_made(calls), "convert_to_tensor", nbytes, HOST, target, value)
         return make(value, ctx, dtype)
 
     def feeding(self, give: Callable[..., Any], iterator: Any) -> Any:
@@ -136,22 +151,22 @@ class _Seen:
         elif special == "count":
             self._counted(arguments)
         elif special == "function":
-            for optimizer in steps_of(operation, arguments):
+            for optimizer in _steps_of(operation, arguments):
                 self._watcher.stepped(optimizer)
 
     def _operands(self, operation: str, arguments: Any, scope: Device) -> None:
         """Tell of the operands that are elsewhere than the operation runs."""
         given, calls_function = list(mixing.operands(operation, arguments)), _special(operation) == "function"
         if calls_function:
-            crossing = [(o, t) for i, o in given if not o.is_handle for t in targets_of(operation, i, scope)]
+            crossing = [(o, t) for i, o in given if not o.is_handle for t in mixing.targets_of(operation, i, scope)]
         else:  # it runs beside a variable that it is given
             target = next((o.place for _, o in given if o.is_handle), scope)
             crossing = [(o, target) for _, o in given]
         for operand, target in crossing:
             value, key = operand.value, (id(operand.value), target)
-            if operand.place is target or _is_small(operand) or key in self._copies:
+            if operand.place is target or operand.is_small or key in self._copies:
                 continue
-            kind = reasons.kind_of_operand(operation, operand, target, reasons.calls_of_libraries())
+            kind = _kind_of_operand(operation, operand, target, _calls_of_libraries())
             nbytes = prod(operand.shape, start=int(operand.dtype.size))
             self._see(kind, mixing.spoken(operation), nbytes, operand.place, target, value)
             if type(value) is Eager and not calls_function:  # which copies it in each call; else until the tensor goes
@@ -162,9 +177,9 @@ class _Seen:
         handle, value = arguments[:2]
         if getattr(value, "dtype", None) != tf.int64 or value.shape.rank:
             return
-        for frame in reasons.frames():
+        for frame in _frames():
             owner = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
-            if counter_of(owner) is handle:
+            if _counter_of(owner) is handle:
                 self._watcher.stepped(owner)
                 return
 
@@ -202,15 +217,81 @@ def _size_made(value: Any, dtype: Any) -> int:
     return 0 if made == tf.string else count * int(made.size)
 
 
-def _is_small(operand: Operand) -> bool:
-    """Whether it is an integer, or a shape, that TensorFlow's kernels take from the host."""
-    if operand.name in mixing.INDICES:
-        return False
-    kept = operand.is_kept and not isinstance(operand.value, np.ndarray)
-    return kept or operand.is_shape or (operand.shape == () and operand.dtype in (tf.int32, tf.int64))
-
-
 def _is_kept(tensor: Any) -> bool:
     """Whether values read are few int32, which most of a GPU's kernels keep in the host's memory."""
     shape = tensor.shape
     return bool(tensor.dtype == tf.int32 and (not shape.rank or (shape.rank == 1 and shape[0] <= mixing.DIMENSIONS)))
+
+
+def _frames() -> Iterator[FrameType]:
+    """The frames of libraries, the innermost first and our hooks' left out, to the program's own."""
+    frame = currentframe()
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in _LIBRARIES or module.startswith("xdevice.testing"):
+            return
+        if not module.startswith(_HOOKS):
+            yield frame
+        frame = frame.f_back
+
+
+def _calls_of_libraries() -> _Calls:
+    """The functions of libraries that are running."""
+    return [(frame.f_globals["__name__"], frame.f_code.co_name) for frame in _frames()]
+
+
+def _outermost(calls: _Calls) -> tuple[str, str]:
+    """The function that the program called, without its decorators."""
+    return next((call for call in reversed(calls) if call[1] not in _BETWEEN), ("", ""))
+
+
+def _is_backward(calls: _Calls) -> bool:
+    """Whether a tape computes gradients."""
+    return any(name == "imperative_grad" for _, name in calls)
+
+
+def _is_asked(calls: _Calls) -> bool:
+    """Whether the program asks xdevice for a copy, and not for computing."""
+    return _outermost(calls)[0].startswith("xdevice.") and not any(m.startswith(_COMPUTES) for m, _ in calls)
+
+
+def _kind_of_made(calls: _Calls) -> Kind:
+    """Of the copy of an array or a list of which a tensor is made."""
+    if _is_backward(calls):
+        return "gradient"
+    module, name = _outermost(calls)
+    is_keras = module.startswith(("keras.", "tf_keras.")) and not module.startswith(_COMPUTES)
+    return "copy" if name in _MAKES or is_keras or module.startswith(_FEEDS) or _is_asked(calls) else "index"
+
+
+def _kind_of_operand(operation: str, operand: Operand, target: Device, calls: _Calls) -> Kind:
+    """Of the copy of an operand to where the operation runs."""
+    if _is_backward(calls):
+        return "gradient"
+    is_made = operation == "Identity" and _outermost(calls)[1] in _MAKES
+    if operation == "AssignVariableOp" or is_made or _is_asked(calls):
+        return "copy"
+    if operation == "Identity" and target is HOST:
+        return "number"
+    return "print" if operation == "StringFormat" else "index" if operand.is_kept else "operand"
+
+
+def _steps_of(function: str, arguments: Any) -> Iterator[object]:
+    """The optimizers that make a step in the function: they count it in a variable to which it assigns."""
+    if function not in _optimizers:
+        handles = {id(arguments[i]) for i in mixing.assigned_by(function) if i < len(arguments)}
+        found = gc.get_objects() if handles else []
+        kinds = {kind for kind in {type(each) for each in found} if _is_optimizer(kind)}
+        ours = [each for each in found if type(each) in kinds and id(_counter_of(each)) in handles]
+        _optimizers[function] = [weakref.ref(each) for each in ours]
+    yield from (optimizer for known in _optimizers[function] if (optimizer := known()) is not None)
+
+
+def _counter_of(optimizer: object) -> Any:
+    """The handle of the variable in which an optimizer of Keras counts its steps; None for any other object."""
+    counter = getattr(optimizer, "_iterations", None) if _is_optimizer(type(optimizer)) else None
+    return getattr(variable_of(counter), "_handle", None)
+
+
+def _is_optimizer(cls: type) -> bool:
+    return all(any(name in vars(each) for each in cls.__mro__) for name in ("iterations", "apply_gradients"))
