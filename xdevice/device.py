@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-
 MAX_INDEX = 2**31 - 1
 """The largest index: DLPack's ``device_id`` is a signed 32-bit integer."""
 
-# What each maker calls its GPU. Any other word stands for itself.
-_GPU_WORDS = {"cuda", "rocm", "hip", "mps", "metal", "xpu"}
+_GPU_WORDS = {"cuda", "rocm", "hip", "mps", "metal", "xpu"}  # what each maker calls its GPU
 _VIRTUAL = "vgpu"  # what a framework calls a virtual GPU, where it needs a word of its own
 _COMMON = frozenset({"cpu", "gpu", "tpu"})  # words that mean the same in every framework
 
@@ -179,11 +177,8 @@ def _read(spelling: str) -> tuple[str, int]:
         import re  # 5 ms on a bare interpreter: not at import
 
         _patterns.extend(re.compile(p, re.IGNORECASE | re.ASCII) for p in _SPELLINGS)
-    for pattern in _patterns:
-        match = pattern.fullmatch(spelling)
-        if match:
-            break
-    else:
+    match = next(filter(None, (pattern.fullmatch(spelling) for pattern in _patterns)), None)
+    if match is None:
         raise DeviceSpellingError(
             f"{shortened(spelling)} is not a device; write 'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
         )

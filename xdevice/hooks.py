@@ -7,7 +7,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 
@@ -37,12 +36,11 @@ class Hooks:
         return bool(_function("tensors.transfers.callers.is_users")(file))
 
 
-def _function(path: str) -> Callable[..., Any]:
+def _function(path: str) -> Any:
     from importlib import import_module
 
     module, _, name = path.rpartition(".")
-    found: Callable[..., Any] = getattr(import_module(f"xdevice.{module}"), name)
-    return found
+    return getattr(import_module(f"xdevice.{module}"), name)
 
 
 _hooks: Hooks | None = None

@@ -65,6 +65,7 @@ Shape: TypeAlias = int | Sequence[int]
 Sizes: TypeAlias = Sequence[int] | None
 Place: TypeAlias = DeviceLike | None
 Flag = bool  # within a namespace, `bool` is the standard's dtype
+_dtype: Any = None
 
 
 class LinearAlgebra:
@@ -118,21 +119,10 @@ class Namespace:
     pi: float
     __array_api_version__: str
     __name__: str
-    bool: Any
-    int8: Any
-    int16: Any
-    int32: Any
-    int64: Any
-    uint8: Any
-    uint16: Any
-    uint32: Any
-    uint64: Any
-    float32: Any
-    float64: Any
-    complex64: Any
-    complex128: Any
     linalg: LinearAlgebra
     fft: FourierTransforms
+    bool = int8 = int16 = int32 = int64 = uint8 = uint16 = uint32 = uint64 = _dtype
+    float32 = float64 = complex64 = complex128 = _dtype
 
     def astype(self, x: Tensor, dtype: Any, /, *, copy: Flag = True, device: Place = None) -> Any: ...
     def can_cast(self, from_: Any, to: Any, /) -> Flag: ...

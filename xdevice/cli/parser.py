@@ -16,8 +16,6 @@ from xdevice.errors import ArgumentError
 
 N = TypeVar("N", int, float)
 
-USAGE_ERROR = 2
-
 
 class _Parser(argparse.ArgumentParser):
     """argparse with the errors of the rest of the command line."""
@@ -258,7 +256,7 @@ def _script_position(arguments: list[str]) -> int:
 
 def fail(message: str) -> int:
     print(f"xdevice: error: {message}", file=sys.stderr)
-    return USAGE_ERROR
+    return 2
 
 
 # the values of options: what argparse calls with the text that was typed

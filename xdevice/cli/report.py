@@ -1,21 +1,33 @@
-"""The result of a run, as tables and as JSON."""
+"""The result of a run, as tables and as JSON, and where outputs differ.
 
+Two lines are equal if their words are, and their numbers are within a tolerance; whole numbers are compared exactly.
+"""
+
+import math
+import re
 import shlex
-from collections.abc import Iterator
-from typing import Any
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from itertools import islice, takewhile
+from typing import Any, NamedTuple
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from xdevice.cli.compare import Differ, Same, compare
+from xdevice.device import parse
+from xdevice.errors import DeviceSpellingError
 from xdevice.kit.units import duration, size
 from xdevice.launcher.children import Child
 from xdevice.launcher.terminal import ending, printable, signal_name, table
 
-COMPARED_LINES = 2000
-"""Lines of each output that are compared: aligning takes the square of it at worst."""
+COMPARED_LINES = 2000  # of each output: aligning takes the square of it at worst
+TOLERANCE = 1e-5  # the largest relative difference of equal numbers; a thousandth of it is the largest absolute one
 
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w|\.\w)")
+_DEVICE = re.compile(r"(?<![\w.-])[A-Za-z/][\w/:]*(?:\([^()\s]*\))?(?![\w-])")
+_KINDS = frozenset({"cpu", "gpu", "tpu"})  # any word is a device's kind to the parser: not to a reader
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
@@ -43,6 +55,7 @@ class Report:
         outputs = {run.child.name: run.compared() for run in runs if run.child.status == "ok"}
         self.compared, self.view = list(outputs), compare(outputs, tolerance, normalize)
         self.agree = not any(isinstance(part, Differ) for part in self.view)
+        self.them = " and ".join(filter(None, (", ".join(self.compared[:-1]), *self.compared[-1:])))
 
 
 def as_json(report: Report, interrupted: bool) -> dict[str, Any]:
@@ -69,7 +82,7 @@ def rendered(report: Report) -> Iterator[RenderableType]:
         yield ""
         yield _unified(report)
     elif report.compared:
-        yield Text(f"\n{_them(report)} {'prints' if len(report.compared) == 1 else 'print'} nothing", style="bold")
+        yield Text(f"\n{report.them} {'prints' if len(report.compared) == 1 else 'print'} nothing", style="bold")
     for run in report.runs:
         if run.child.status not in ("ok", "stopped"):
             yield from _transcript(run)
@@ -86,21 +99,17 @@ def _run_as_json(run: Run) -> dict[str, Any]:
 def _table(runs: list[Run]) -> Table:
     found = table("framework", "result", "wall time", "peak memory", right=("wall time", "peak memory"))
     for child in (run.child for run in runs):
-        style, sign = ("green", "✓") if child.status == "ok" else ("red", "✗")
+        style, sign, result = ("green", "✓", "exit 0") if child.status == "ok" else ("red", "✗", ending(child))
         used = (duration(child.seconds), size(child.peak_memory)) if child.seconds > 0 else ("–", "–")
-        found.add_row(Text(f"{sign} {child.name}", style=style), Text(_result(child), style=style), *used)
+        found.add_row(Text(f"{sign} {child.name}", style=style), Text(result, style=style), *used)
     return found
-
-
-def _result(child: Child) -> str:
-    return "exit 0" if child.status == "ok" else ending(child)
 
 
 def _transcript(run: Run) -> Iterator[RenderableType]:
     """What it has printed on both streams, in order, without what is between the first lines and the last."""
     first, left_out, last = run.printed
     said = any(line.text.strip() for line in (*first, *last))
-    heading = f"\n{run.child.name}: {_result(run.child)}; it has printed {'this:' if said else 'nothing'}"
+    heading = f"\n{run.child.name}: {ending(run.child)}; it has printed {'this:' if said else 'nothing'}"
     yield Text(heading, style="bold red")
     for lines, between in ((first, left_out), (last, 0)) if said else ():
         for line in lines:
@@ -114,11 +123,11 @@ def _headline(report: Report) -> str:
     lines = sum(isinstance(part, Same) for part in report.view)
     differ = len(report.view) - lines
     if len(report.compared) == 1:
-        return f"{shlex.join([report.script, *report.args])} prints under {report.compared[0]}"
+        return f"{shlex.join([report.script, *report.args])} prints under {report.them}"
     if report.agree:
-        return f"{_them(report)} agree"
+        return f"{report.them} agree"
     places = "1 place" if differ == 1 else f"{differ} places"
-    return f"{_them(report)} differ in {places}; {lines} {'line is' if lines == 1 else 'lines are'} the same everywhere"
+    return f"{report.them} differ in {places}; {lines} {'line is' if lines == 1 else 'lines are'} the same everywhere"
 
 
 def _notes(report: Report) -> Iterator[Text]:
@@ -153,14 +162,137 @@ def _unified(report: Report) -> Table:
     return view
 
 
-def _them(report: Report) -> str:
-    names = report.compared
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def _is_text(data: bytes, cut: bool) -> bool:
     """Whether it is UTF-8 without NUL; a character that is cut at the end is allowed."""
     try:
         return b"\0" not in data.decode().encode()
     except UnicodeDecodeError as error:
         return cut and error.start > len(data) - 4 and b"\0" not in data
+
+
+class Same(NamedTuple):
+    """A line that all have; ``close`` says that some wrote it slightly differently."""
+
+    line: str
+    close: bool = False
+
+
+class Differ(NamedTuple):
+    """Lines between two common ones, by who printed them; those that agree stand together."""
+
+    groups: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]  # (names, lines), lines maybe none
+
+
+def compare(outputs: Mapping[str, str], tolerance: float = TOLERANCE, normalize: bool = False) -> list[Same | Differ]:
+    """The unified view of the outputs, in the order in which they were given.
+
+    ``normalize`` takes all spellings of a device for one: ``cuda:0``, ``Place(gpu:0)`` and ``gpu(0)``.
+    """
+    classes, left = _Classes(tolerance), dict[str, list[_Line]]()
+    for name, output in outputs.items():
+        lines = output.removesuffix("\n").split("\n") if output else []
+        spelled = map(with_devices_spelled_alike, lines) if normalize else lines
+        left[name] = [_Line(classes.of(line), line) for line in spelled]
+    view: list[Same | Differ] = []
+    for mark in (*_common([[line.mark for line in lines] for lines in left.values()]), None):
+        before, here = dict[str, list[_Line]](), list[str]()
+        for name, lines in left.items():
+            end = next((i for i, line in enumerate(lines) if line.mark == mark), len(lines))
+            here += [line.text for line in lines[end : end + 1]]
+            before[name], left[name] = lines[:end], lines[end + 1 :]
+        view += _between(before)
+        if mark is not None:
+            view.append(_same(here))
+    return view
+
+
+class _Line(NamedTuple):
+    mark: int  # the number of its class
+    text: str
+
+
+def with_devices_spelled_alike(text: str) -> str:
+    """The text with every device in it spelled ``gpu:0``, whichever framework wrote it."""
+    return _DEVICE.sub(lambda match: _respelled(match[0]), text)
+
+
+class _Classes:
+    """Numbers lines so that equal ones get one number: the first line of a class represents it."""
+
+    def __init__(self, tolerance: float) -> None:
+        self.relative, self.absolute = tolerance, tolerance / 1000
+        self._exact: dict[tuple[str, tuple[str, ...]], int] = {}
+        # by the words of a line: its representatives, sorted by their first number
+        self._alike: dict[str, list[tuple[float, int, tuple[str, ...]]]] = {}
+
+    def of(self, line: str) -> int:
+        numbers = tuple(_NUMBER.findall(line))
+        words = " ".join(_NUMBER.sub("\0", line).split())
+        known = self._exact.get((words, numbers))
+        if known is None and numbers:
+            known = self._close_one(words, numbers)
+        if known is None:
+            known = len(self._exact)
+            if numbers:
+                insort(self._alike.setdefault(words, []), (_first(numbers), known, numbers))
+        return self._exact.setdefault((words, numbers), known)
+
+    def _close_one(self, words: str, numbers: tuple[str, ...]) -> int | None:
+        first, alike = _first(numbers), self._alike.get(words, [])
+        reach = 2 * self.relative * abs(first) + self.absolute
+        near = takewhile(lambda one: one[0] <= first + reach, islice(alike, bisect_left(alike, (first - reach,)), None))
+        return next((known for _, known, others in near if all(map(self._equal, numbers, others))), None)
+
+    def _equal(self, a: str, b: str) -> bool:
+        if a == b:
+            return True
+        if a.lstrip("+-").isdigit() and b.lstrip("+-").isdigit():
+            return a.lstrip("+") == b.lstrip("+")
+        return math.isclose(float(a), float(b), rel_tol=self.relative, abs_tol=self.absolute)
+
+
+def _first(numbers: tuple[str, ...]) -> float:
+    return min(max(float(numbers[0]), -1e300), 1e300)  # within what can be added to
+
+
+def _common(sequences: Sequence[list[int]]) -> list[int]:
+    """A long sequence that is part of each of these, in order."""
+    common = sequences[0] if sequences else []
+    for other in sequences[1:]:
+        shorter = min(len(common), len(other))
+        start = next((i for i in range(shorter) if common[i] != other[i]), shorter)
+        matcher = SequenceMatcher(None, common[start:], other[start:], autojunk=False)
+        rest = [common[start + b.a + i] for b in matcher.get_matching_blocks() for i in range(b.size)]
+        common = common[:start] + rest
+    return common
+
+
+def _between(before: Mapping[str, list[_Line]]) -> list[Same | Differ]:
+    """What stands before the next common line: line by line where all have equally many."""
+    parts = list(before.values())
+    alike = len({len(lines) for lines in parts}) <= 1
+    steps = [[[line] for line in row] for row in zip(*parts, strict=True)] if alike else [parts]
+    found: list[Same | Differ] = []
+    for step in steps:
+        groups: dict[tuple[int, ...], list[tuple[str, list[_Line]]]] = {}
+        for name, lines in zip(before, step, strict=True):
+            groups.setdefault(tuple(line.mark for line in lines), []).append((name, lines))
+        if len(groups) == 1:  # as good as a common line: only the order of the lines around it hid that
+            found.append(_same([lines[0].text for lines in step]))
+        else:
+            named = ((tuple(name for name, _ in g), tuple(line.text for line in g[0][1])) for g in groups.values())
+            found.append(Differ(tuple(named)))
+    return found
+
+
+def _same(texts: list[str]) -> Same:
+    return Same(texts[0], close=len({*texts}) > 1)
+
+
+def _respelled(token: str) -> str:
+    try:
+        device = parse(token)
+    except DeviceSpellingError:
+        head, bracket, rest = token.partition("(")
+        return _respelled(head) + bracket + with_devices_spelled_alike(rest) if bracket else token
+    return str(device) if device.kind in _KINDS else token

@@ -1,8 +1,7 @@
 """What an adapter must provide: one Protocol per capability, in a module of that name or the one in `MODULES`.
 
-An adapter is a package of plain functions. It translates; the core decides. The core validates all
-arguments first: a device exists, a shape is a tuple of ints, a move is needed. A function that the
-framework cannot provide is left out, and the adapter's ``CANNOT`` gives the reason.
+An adapter is a package of plain functions. It translates; the core decides. The core validates all arguments first: a
+device exists, a move is needed. What the framework cannot provide is left out; the adapter's ``CANNOT`` says why.
 """
 
 # ruff: noqa: F403, F405  (what the modules have in their `__all__`)
@@ -47,11 +46,10 @@ class Capabilities:
     engine: Engine
 
 
-def _methods(protocol: type) -> tuple[str, ...]:
-    return tuple(name for each in protocol.__mro__ for name in vars(each) if not name.startswith("_"))
-
-
-CAPABILITIES = {name: _methods(protocol) for name, protocol in Capabilities.__annotations__.items()}
+CAPABILITIES: dict[str, tuple[str, ...]] = {
+    name: tuple(function for each in protocol.__mro__ for function in vars(each) if not function.startswith("_"))
+    for name, protocol in Capabilities.__annotations__.items()
+}
 """Each capability with the functions that it may have."""
 
 PREPARING = frozenset(name for name, p in Capabilities.__annotations__.items() if Preparation in p.__mro__)

@@ -134,9 +134,8 @@ Kind = Literal["copy", "number", "size", "index", "operand", "gradient", "print"
 
 ``number``: Python reads values (``float(x)``, ``if x``, ``.item()``, ``tolist``, ``np.asarray``). ``size``: the
 result's shape, or a yes or no, depends on values, so the CPU waits (a mask as an index, ``nonzero``). ``index``: an
-index, or a value to write, from the host, sent each time. ``operand``: copied by the framework because another
-operand is elsewhere.
-``gradient``: in the backward pass. ``print``: a tensor is shown.
+index, or a value to write, from the host, sent each time. ``operand``: copied by the framework because another operand
+is elsewhere. ``gradient``: in the backward pass. ``print``: a tensor is shown.
 """
 
 

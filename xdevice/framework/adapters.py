@@ -41,9 +41,7 @@ _WITHOUT_ADAPTER = frozenset({"mlx", "tinygrad", "dask", "sparse", "ndonnx", "mi
 """Frameworks, and no misspelt names of others, for which xdevice brings no adapter."""
 
 _PACKAGES = {"paddle": "paddlepaddle", "cupy": "cupy-cuda12x"}  # packages that are not named like the import
-
-# where a plain one does harm: it would downgrade NumPy
-_COMMANDS = {"mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz"}
+_COMMANDS = {"mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz"}  # or NumPy gets old
 
 _NOUNS = {
     "virtual": "virtual GPUs", "sharing": "memory to share", "mixing": "devices to mix",
@@ -103,8 +101,8 @@ class Backend(str, contract.Capabilities):
         hooks().before_loading(self, name)
         reasons = getattr(self.adapter, "CANNOT", {})
         loaded = None if name in reasons else _module(self, name)  # this version of the framework may lack it
-        made = Capability(name, self, self.module, loaded, reasons)
-        opened: Capability = self.__dict__.setdefault(name, made)  # threads agree on one
+        # threads agree on one
+        opened: Capability = self.__dict__.setdefault(name, Capability(name, self, self.module, loaded, reasons))
         hooks().after_loading(self, name)
         return opened
 
@@ -119,10 +117,7 @@ class Backend(str, contract.Capabilities):
 
 
 class Capability:
-    """One capability of one adapter: its functions, and a reason for each that it lacks.
-
-    ``reasons`` is the adapter's ``CANNOT``.
-    """
+    """One capability of one adapter: its functions; ``reasons``, the adapter's ``CANNOT``, says why it lacks others."""
 
     def __init__(self, name: str, backend: str, adapter: str, module: Any, reasons: dict[str, str]) -> None:
         self._name, self._backend, self._adapter, self._reasons = name, backend, adapter, reasons

@@ -147,7 +147,7 @@ def _guessed() -> Backend:
 
 @constant
 def _best_guess() -> str:
-    found = _only_one_imported() or next((b for b in registered().values() if is_installed(b)), None)
+    found = _only_one_imported() or next(filter(is_installed, registered().values()), None)
     if found is None:
         raise BackendNotInstalledError(
             f"no framework is installed; xdevice knows {', '.join(registered()) or 'none'}; pip install numpy"

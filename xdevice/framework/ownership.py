@@ -76,16 +76,16 @@ def _found(cls: type) -> tuple[str, Role | None]:
             owner.open("models" if role == "model" else "data")
             return str(owner), role
     # not before all have been asked, and can know the class
-    if asked + sum(b in _unusable for b in here) == len(here) and not _is_being_imported(cls):
+    package = sys.modules.get(cls.__module__.partition(".")[0])
+    if asked + sum(b in _unusable for b in here) == len(here) and not _is_being_imported(package):
         if len(_unowned) >= _MOST_UNOWNED:
             _unowned.clear()  # a program may make classes without end
         _unowned[cls] = here
     return "", None
 
 
-def _is_being_imported(cls: type) -> bool:
-    package = sys.modules.get(cls.__module__.partition(".")[0])
-    return bool(getattr(getattr(package, "__spec__", None), "_initializing", False))
+def _is_being_imported(module: ModuleType | None) -> bool:
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 def where_in_tree(cls: type) -> Callable[[Any], Device] | None:
@@ -134,8 +134,7 @@ def _unless_data(owner: Backend) -> Callable[[Any], Device]:
 
 def _remember(cls: type, owned: Ownership) -> Ownership:
     if owned.is_tensor:
-        where_by_type[cls] = owned.backend.placement.device_of
-        where_in_trees[cls] = where_by_type[cls]
+        where_by_type[cls] = where_in_trees[cls] = owned.backend.placement.device_of
         if owned.backend.open("data").has("is_data"):
             sometimes_data.add(cls)
             where_in_trees[cls] = _unless_data(owned.backend)
@@ -161,8 +160,7 @@ def usable(cls: type) -> Iterator[Backend]:
         except (BrokenBackendError, NotSupportedError, VirtualDeviceError) as error:
             if cls.__module__.partition(".")[0] == owner:
                 raise  # the framework's own object: the caller has to know
-            half_imported = getattr(getattr(module, "__spec__", None), "_initializing", False)
-            if isinstance(error, BrokenBackendError) and not half_imported:
+            if isinstance(error, BrokenBackendError) and not _is_being_imported(module):
                 _unusable[owner] = module  # a user's own file of that name, say
         else:
             yield owner

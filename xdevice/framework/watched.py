@@ -88,12 +88,11 @@ _mixing = Watched(lambda owner: owner.mixing.forbid())
 class strict:  # noqa: N801  (reads as a verb: `with strict():`)
     """Within a ``with`` block, or a decorated function, no operation may mix devices.
 
-    An operation on tensors of two devices raises `MixedDeviceError`, which names the operation and
-    the devices, also under frameworks that otherwise copy without an error. It holds for every framework,
-    in the forward and the backward pass, and in every thread of the process while a block is open
-    anywhere (in threads that cannot be watched, the framework's own error is raised). `to_device` and the
-    framework's own functions that copy are allowed. A scalar on the CPU counts as a number where the
-    framework treats it as one.
+    An operation on tensors of two devices raises `MixedDeviceError`, which names the operation and the devices, also
+    under frameworks that otherwise copy without an error. It holds for every framework, in the forward and the backward
+    pass, and in every thread of the process while a block is open anywhere (in threads that cannot be watched, the
+    framework's own error is raised). `to_device` and the framework's own functions that copy are allowed. A scalar on
+    the CPU counts as a number where the framework treats it as one.
 
     Blocks may be nested and reused. Nothing is watched while no block is open.
 

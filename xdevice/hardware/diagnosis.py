@@ -29,10 +29,9 @@ MINIMUM_DRIVER = {
     "13": "580", "12": "525.60.13", "11.1": "450.80.02", "11.0": "450.36.06", "10.2": "440.33", "10.1": "418.39",
     "10.0": "410.48", "9.2": "396.26", "9.1": "390.46", "9.0": "384.81", "8.0": "375.26",
 }  # fmt: skip
-"""The oldest Linux driver that each CUDA runs on. From 11.1 on the first driver of a major version serves
-all its minor ones. From the CUDA Toolkit Release Notes, table "CUDA Toolkit and Corresponding Driver
-Versions", and NVIDIA's "CUDA Compatibility", chapter "Minor Version Compatibility". Windows asks for
-slightly newer ones."""
+"""The oldest Linux driver that each CUDA runs on. From 11.1 on the first driver of a major version serves all its minor
+ones. From the CUDA Toolkit Release Notes, table "CUDA Toolkit and Corresponding Driver Versions", and NVIDIA's "CUDA
+Compatibility", chapter "Minor Version Compatibility". Windows asks for slightly newer ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,8 @@ def _instead(chosen: Backend, wanted: Device, seen: int = 0) -> Device:
     """The CPU, if the framework has one; a warning if it sees no GPU although there is one."""
     if not has_cpu(chosen):
         require(chosen, wanted)
-    if not seen:
+    if not seen and chosen not in _warned:
+        _warned.add(chosen)
         _warn_if_hidden(chosen)
     return cpu()
 
@@ -68,9 +69,6 @@ def _instead(chosen: Backend, wanted: Device, seen: int = 0) -> Device:
 def _warn_if_hidden(chosen: Backend) -> None:
     from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only when no GPU is seen
 
-    if chosen in _warned:
-        return
-    _warned.add(chosen)
     facts = facts_of(chosen)
     problem = diagnose(facts)
     if problem is not None:

@@ -41,10 +41,9 @@ _NOT_RUN = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 def memory_stats(device: DeviceLike) -> MemoryStats:
     """The device's memory in bytes, as far as the chosen framework knows; ``None`` where it does not.
 
-    ``total`` and ``free`` are of the device; ``allocated`` is in live tensors of this process,
-    ``reserved`` is held by the framework's allocator, ``peak`` is the most that was ever allocated.
-    ``holders``, of a real GPU only: what each process holds of it, this one and others, all frameworks together.
-    Asking frees nothing.
+    ``total`` and ``free`` are of the device; ``allocated`` is in live tensors of this process, ``reserved`` is held by
+    the framework's allocator, ``peak`` is the most that was ever allocated. ``holders``, of a real GPU only: what each
+    process holds of it, this one and others, all frameworks together. Asking frees nothing.
 
     Raises
     ------
@@ -193,7 +192,9 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
                     ) from error
             # outside the except: there, the traceback keeps the tensors of the failed try alive
             size = max(size // 2, minimum)
-            _free_memory()
+            gc.collect()
+            for owner in imported():
+                _ask(owner, "empty_cache", None)
 
     return run
 
@@ -214,12 +215,6 @@ def _runs_later(fn: Any) -> ArgumentTypeError:
         f"{getattr(fn, '__name__', 'fn')} is asynchronous or a generator, so its errors come after its call; "
         "pass a plain function that runs it to the end"
     )
-
-
-def _free_memory() -> None:
-    gc.collect()
-    for owner in imported():
-        _ask(owner, "empty_cache", None)
 
 
 def _ask(owner: Backend, function: str, *args: Any) -> Any:

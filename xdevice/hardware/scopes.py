@@ -1,10 +1,8 @@
 """``scope(device)``: where new tensors go, within a block.
 
-The scope itself is an entry on a stack in a ``ContextVar``, so it belongs to one thread or task, and
-xdevice's own factories always follow it. The framework's native scope is entered as well, so that the
-framework's own factories follow too. A native scope is state of the *thread*: held across an ``await``
-it would leak into other tasks. So a new one is entered each time, and none is entered where the ``with``
-block is in a coroutine or generator, which may be suspended inside it.
+It is an entry on a stack in a ``ContextVar``, which xdevice's own factories follow. The framework's native scope is
+entered as well, for its own factories. That is state of the *thread*: held across an ``await`` it would leak into other
+tasks. So a new one is entered each time, and none where the ``with`` block is in a coroutine or generator.
 """
 
 import sys

@@ -34,8 +34,8 @@ TUPLES = ("broadcast_arrays", "meshgrid", "unstack")
 """Functions that return a tuple of tensors."""
 
 
-def _declared(protocol: type) -> tuple[str, ...]:
-    found = (*protocol.__annotations__, *(name for name, value in vars(protocol).items() if callable(value)))
+def _declared(cls: type) -> tuple[str, ...]:
+    found = (*cls.__annotations__, *vars(cls))
     return tuple(name for name in found if not name.startswith("_") or name.startswith("__array_"))
 
 
