@@ -36,7 +36,6 @@ sometimes_data: set[type] = set()
 
 _owners: dict[type, Ownership] = {}  # each type seen so far that a framework owns
 _unowned: dict[type, list[Backend]] = {}  # types that no framework owns, and the frameworks that have said so
-_MOST_UNOWNED = 4096
 _unusable: dict[Backend, ModuleType] = {}  # modules with a framework's name that cannot be used as one
 
 
@@ -78,7 +77,7 @@ def _found(cls: type) -> tuple[str, Role | None]:
     # not before all have been asked, and can know the class
     package = sys.modules.get(cls.__module__.partition(".")[0])
     if asked + sum(b in _unusable for b in here) == len(here) and not _is_being_imported(package):
-        if len(_unowned) >= _MOST_UNOWNED:
+        if len(_unowned) >= 4096:
             _unowned.clear()  # a program may make classes without end
         _unowned[cls] = here
     return "", None
