@@ -18,8 +18,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from xdevice.testing import words_in
 from xdevice.testing.frameworks import backends_of
-from xdevice.testing.native import words_in
 
 HERE = Path(__file__).parent
 

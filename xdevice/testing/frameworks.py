@@ -1,7 +1,5 @@
 """The frameworks that a run of pytest is for: those named, or all that have a device on this machine."""
 
-from collections.abc import Sequence
-
 import pytest
 
 from xdevice.framework.adapters import available, has_device, is_installed, is_optional, registered
@@ -28,37 +26,28 @@ def why_unusable(name: str) -> str | None:
 
 def _found(config: pytest.Config) -> tuple[list[str], list[str]]:
     if _asked not in config.stash:
-        given = config.getoption("--xdevice-backend") or "installed"
-        config.stash[_asked] = _all(given) if given in ("all", "installed") else (_named(given), [])
+        config.stash[_asked] = _named(config.getoption("--xdevice-backend") or "installed")
     return config.stash[_asked]
 
 
-def _named(given: str) -> list[str]:
-    names = [name.strip() for name in given.split(",") if name.strip()]
-    _check_installed(given, names)
-    return list(dict.fromkeys(names))
-
-
-def _all(given: str) -> tuple[list[str], list[str]]:
-    wanted = list(registered()) if given == "all" else available()
-    missing = [name for name in wanted if is_optional(name) and not is_installed(name)]
+def _named(given: str) -> tuple[list[str], list[str]]:
+    """The frameworks of the option's value, and what to say of those that it leaves out."""
+    several = {"all": list(registered()), "installed": available()}.get(given)
+    wanted = dict.fromkeys(filter(None, map(str.strip, given.split(",")))) if several is None else several
+    missing = [name for name in several or () if is_optional(name) and not is_installed(name)]
     names = [name for name in wanted if name not in missing]
-    _check_installed(given, names, may_be_none=given == "installed")
-    idle = [name for name in names if not has_device(registered()[name])]
-    out = [*map(_why_not, idle), *(f"{name}: not installed" for name in missing)]
-    return [name for name in names if name not in idle], out
-
-
-def _check_installed(given: str, names: Sequence[str], may_be_none: bool = False) -> None:
-    unknown = [name for name in names if name not in registered()]
-    missing = [name for name in names if name not in unknown and not is_installed(name)]
-    if not unknown and not missing and (names or may_be_none):
-        return
-    wrong = [f"{name!r} is not a backend" for name in unknown] + [f"{name} is not installed" for name in missing]
-    raise pytest.UsageError(
-        f"--xdevice-backend={given}: {', '.join(wrong) or 'no framework is named'}; "
-        f"installed are {', '.join(available()) or 'none'}"
-    )
+    wrong = [f"{name!r} is not a backend" for name in names if name not in registered()]
+    wrong += [f"{name} is not installed" for name in names if name in registered() and not is_installed(name)]
+    if wrong or not (names or given == "installed"):
+        raise pytest.UsageError(
+            f"--xdevice-backend={given}: {', '.join(wrong) or 'no framework is named'}; "
+            f"installed are {', '.join(available()) or 'none'}"
+        )
+    idle = [name for name in several or () if name in names and not has_device(registered()[name])]
+    return [name for name in names if name not in idle], [
+        *map(_why_not, idle),
+        *(f"{n}: not installed" for n in missing),
+    ]
 
 
 def _why_not(name: str) -> str:

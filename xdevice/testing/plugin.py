@@ -7,7 +7,8 @@ here only return ``xdevice_backend`` and ``xdevice_device``, the ones that are p
 import argparse
 import os
 from collections.abc import Generator, Iterator
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, NoReturn
 
 import pytest
 
@@ -48,8 +49,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         f"N:{STAND_IN}: they also answer to the framework's own names for its GPUs; "
         f"N:{STAND_IN},lenient: and compute what real GPUs refuse",
     )
-    require = "a test that needs more GPUs than there are fails, not skips"
-    group.addoption("--xdevice-require", action="store_true", help=require)
+    fails = "a test that needs more GPUs than there are fails, not skips"
+    group.addoption("--xdevice-require", action="store_true", help=fails)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -102,7 +103,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out a class's own framework where others were asked for, and promises that need what it has not got."""
-    kept = [item for item in items if _is_asked_for(config, item) and _is_promised(item) and not _is_waived(item)]
+    kept = [item for item in items if _is_asked_for(item) and _is_promised(item) and not _is_waived(item)]
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=list(set(items) - set(kept)))
         items[:] = kept
@@ -135,9 +136,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Choose a class's own framework, also for those of its tests that do not take the fixture."""
     own = _own_backend(item)
-    if own is None:
-        return (yield)
-    with using(own):
+    with using(own) if own else nullcontext():
         return (yield)
 
 
@@ -238,31 +237,27 @@ def _is_ours(config: pytest.Config, mark: str) -> bool:
     return [line for line in lines if line.partition(":")[0].partition("(")[0].strip() == mark] == [MARKS[mark]]
 
 
-def _is_asked_for(config: pytest.Config, item: pytest.Item) -> bool:
+def _is_asked_for(item: pytest.Item) -> bool:
     name = _backend_of(item)
-    return not name or config.getoption("--xdevice-backend") is None or name in backends_of(config)
+    return not name or item.config.getoption("--xdevice-backend") is None or name in backends_of(item.config)
 
 
 def _is_promised(item: pytest.Item) -> bool:
     promised = getattr(getattr(item, "cls", None), "xdevice_promised", None)  # a part of the contract suite
     name, callspec = _backend_of(item), getattr(item, "callspec", None)
-    if promised is None or not name or callspec is None:
-        return True
-    return bool(promised(name, getattr(item, "function", None), callspec.params))
+    return not (promised and name and callspec) or promised(name, getattr(item, "function", None), callspec.params)
 
 
 def _is_waived(item: pytest.Item) -> bool:
     """Whether the class waives the promise; then the summary says so."""
-    waived: dict[str, str] = getattr(getattr(item, "cls", None), "waived", None) or {}
-    unknown = [name for name in waived if not hasattr(item.cls, name)]  # type: ignore[attr-defined]  # a function's
-    if unknown:
-        raise pytest.UsageError(f"{item.cls.__name__}.waived names {unknown[0]}, which is not a promise")  # type: ignore[attr-defined]
+    cls: Any = getattr(item, "cls", None)
+    waived: dict[str, str] = getattr(cls, "waived", None) or {}
+    for unknown in [name for name in waived if not hasattr(cls, name)]:
+        raise pytest.UsageError(f"{cls.__name__}.waived names {unknown}, which is not a promise")
     name = getattr(item, "originalname", item.name)
-    if name not in waived:
-        return False
-    line = f"xdevice: {item.cls.__name__} waives {name}: {waived[name]}"  # type: ignore[attr-defined]
-    item.config.stash.setdefault(_waived, {})[line] = None
-    return True
+    if name in waived:
+        item.config.stash.setdefault(_waived, {})[f"xdevice: {cls.__name__} waives {name}: {waived[name]}"] = None
+    return name in waived
 
 
 def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:
@@ -274,22 +269,19 @@ def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:
     seen = f"{len(there)} {'virtual' if virtual else 'real'}" if there else "none"
     what = f"needs {wanted} {'real ' if real else ''}GPU{'s' if wanted > 1 else ''}, {choosing.backend()} sees {seen}"
     if real:
-        hint = "virtual GPUs do not count" if virtual else "xdevice doctor says why a GPU is not seen"
-    else:
-        hint = _virtual_hint(wanted, "CUDA_VISIBLE_DEVICES= " if there and not virtual else "")
-    _lack(config, f"{what}; {hint}")
+        _lack(
+            config, f"{what}; {'virtual GPUs do not count' if virtual else 'xdevice doctor says why a GPU is not seen'}"
+        )
+    hiding = "CUDA_VISIBLE_DEVICES= " if there and not virtual else ""
+    try:
+        _ = choosing.backend().virtual.enable
+    except NotSupportedError as error:
+        _lack(config, f"{what}; {error}")
+    _lack(config, f"{what}; {hiding}pytest --xdevice-virtual-gpus={wanted} gives it virtual ones")
 
 
-def _lack(config: pytest.Config, what: str) -> None:
+def _lack(config: pytest.Config, what: str) -> NoReturn:
     """Skip the test, or fail it with --xdevice-require."""
     if config.getoption("--xdevice-require"):
         pytest.fail(what, pytrace=False)
     raise pytest.skip.Exception(what, _use_item_location=True)  # as pytest does for its own marks
-
-
-def _virtual_hint(wanted: int, hiding: str) -> str:
-    try:
-        _ = choosing.backend().virtual.enable
-    except NotSupportedError as error:
-        return str(error)
-    return f"{hiding}pytest --xdevice-virtual-gpus={wanted} gives it virtual ones"

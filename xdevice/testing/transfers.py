@@ -58,11 +58,9 @@ def _read(level: Level = "forbid", *, max_copies: Any = None, max_bytes: Any = N
     """The level, and what may be copied; empty where nothing may."""
     from xdevice.tensors.transfers.guard import checked_level
 
-    budget: dict[str, int] = {}
-    for name, given in (("max_copies", max_copies), ("max_bytes", max_bytes)):
-        if given is not None:
-            budget[name] = whole_number(given, f"{name}={given!r} is not a whole number of 0 or more")
-    return checked_level(level), budget
+    budget = {"max_copies": max_copies, "max_bytes": max_bytes}
+    words = "{}={!r} is not a whole number of 0 or more"
+    return checked_level(level), {k: whole_number(n, words.format(k, n)) for k, n in budget.items() if n is not None}
 
 
 def _hold(report: Report, level: Level, budget: dict[str, int]) -> None:

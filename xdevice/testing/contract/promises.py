@@ -11,7 +11,7 @@ from xdevice import Device, XDeviceError, devices, gpu, to_numpy
 from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend
 from xdevice.hardware.devices import has_cpu
-from xdevice.testing.native import words_in
+from xdevice.testing import words_in
 
 FIRST, SECOND = gpu(0), gpu(1)
 on_several = pytest.mark.multi_device(2)
