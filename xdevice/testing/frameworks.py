@@ -44,10 +44,8 @@ def _named(given: str) -> tuple[list[str], list[str]]:
             f"installed are {', '.join(available()) or 'none'}"
         )
     idle = [name for name in several or () if name in names and not has_device(registered()[name])]
-    return [name for name in names if name not in idle], [
-        *map(_why_not, idle),
-        *(f"{n}: not installed" for n in missing),
-    ]
+    out = [*map(_why_not, idle), *(f"{name}: not installed" for name in missing)]
+    return [name for name in names if name not in idle], out
 
 
 def _why_not(name: str) -> str:

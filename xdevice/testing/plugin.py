@@ -269,9 +269,8 @@ def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:
     seen = f"{len(there)} {'virtual' if virtual else 'real'}" if there else "none"
     what = f"needs {wanted} {'real ' if real else ''}GPU{'s' if wanted > 1 else ''}, {choosing.backend()} sees {seen}"
     if real:
-        _lack(
-            config, f"{what}; {'virtual GPUs do not count' if virtual else 'xdevice doctor says why a GPU is not seen'}"
-        )
+        why = "virtual GPUs do not count" if virtual else "xdevice doctor says why a GPU is not seen"
+        _lack(config, f"{what}; {why}")
     hiding = "CUDA_VISIBLE_DEVICES= " if there and not virtual else ""
     try:
         _ = choosing.backend().virtual.enable

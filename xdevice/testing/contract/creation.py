@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -9,23 +10,10 @@ import numpy as np
 import pytest
 
 import xdevice
-from xdevice import (
-    arange,
-    backend_of,
-    convert,
-    device_of,
-    full,
-    ones,
-    rand,
-    randn,
-    seed,
-    tensor,
-    to_numpy,
-    using,
-    zeros,
-)
+from xdevice import arange, backend_of, device_of, full, ones, rand, randn, seed, tensor, using, zeros
 from xdevice.errors import ArgumentError, NotATensorError
 from xdevice.hardware import devices as hardware
+from xdevice.tensors.exchange import convert, to_numpy
 from xdevice.tensors.placement import to_device
 from xdevice.testing import Native
 from xdevice.testing.contract.promises import FIXED, Promises, at_home, home, needs, values
@@ -53,9 +41,11 @@ NAN, INF = math.nan, math.inf
 DTYPE_NAMES = ["float33", "text", "object", "float", "int", "half", "", 0, False, [], (), np.zeros, str, object()]
 SMALL = [-1, [-1], [[1], [256]], [NAN], [1, [NAN, 2.0]], INF, [1.0, -INF], 1e10, 2 + 1j, np.array([-1])]
 WIDE = [np.array([NAN]), [np.float64(NAN)], [1j], np.array([2**31]), 2.0**31, [[1], [NAN, 3.0]]]
+WITHIN_RANGE = [([[0, 255], [1.9, True]], "uint8", [[0, 255], [1, 1]]), ([NAN, 2.0], "bool", [True, True])]
+WITHIN_RANGE += [([-(2**31), 2**31 - 1], "int32", [-(2**31), 2**31 - 1])]
 RANGES = [(0, INF), (0, 5, NAN), (1j,), ("5",), (0, None, 0), (0, 3, 0)]
 HUGE = [2**63 - 1, (2**31,) * 3, 2**64 + 3, 2**70]
-REFUSED: list[tuple[str, Callable[[Any], Any], str, list[Any]]] = [
+REFUSALS: list[tuple[str, Callable[[Any], Any], str, list[Any]]] = [
     ("zeros", zeros, "shape", ["23", 2.5, (2, 3.0), None, (True, 2), (-1, 2), object()]),
     ("ones", lambda dtype: ones(2, dtype=dtype), "dtype", [*DTYPE_NAMES, np.array([1])]),
     ("tensor", tensor, "cannot be made", ["text", [[1, 2], [3]], object(), [1, "a"], None]),
@@ -71,6 +61,7 @@ REFUSED: list[tuple[str, Callable[[Any], Any], str, list[Any]]] = [
     ("seed", seed, "out of range", [-1, 2**32, 1.5, "one", None, True]),
 ]
 """What factories refuse: the call, the words of the error, and what it is called with."""
+REFUSED = [(name, call, says, given) for name, call, says, several in REFUSALS for given in several]
 
 
 class Creation(Promises):
@@ -80,8 +71,7 @@ class Creation(Promises):
         written = f"/{place.kind.upper()}:{place.index}", f"cuda:{place.index}" if place.kind == "gpu" else place.kind
         for device in (place, str(place), hardware.native(place), *written):
             made = FACTORIES[name](device=device)
-            assert type(made) is type(native.ones())
-            assert device_of(made) == place
+            assert (device_of(made), type(made)) == (place, type(native.ones()))
             assert tuple(made.shape) == ((6,) if name == "arange" else (2, 3))
 
     @needs("creation.{name}")
@@ -124,22 +114,13 @@ class Creation(Promises):
         assert tuple(getattr(xdevice, name)(2, 3).shape) == (2, 3)
 
     @needs("creation.{name}")
-    @pytest.mark.parametrize(
-        ("name", "call", "says", "given"), [(*row[:3], given) for row in REFUSED for given in row[3]]
-    )
+    @pytest.mark.parametrize(("name", "call", "says", "given"), REFUSED)
     def test_a_bad_argument_is_an_error(self, backend: str, name: str, call: Any, says: str, given: Any) -> None:
         with pytest.raises(ArgumentError, match=says):
             call(given)
 
     @needs("creation.tensor", "exchange.to_numpy")
-    @pytest.mark.parametrize(
-        ("data", "dtype", "expected"),
-        [
-            ([[0, 255], [1.9, True]], "uint8", [[0, 255], [1, 1]]),
-            ([-(2**31), 2**31 - 1], "int32", [-(2**31), 2**31 - 1]),
-            ([NAN, 2.0], "bool", [True, True]),
-        ],
-    )
+    @pytest.mark.parametrize(("data", "dtype", "expected"), WITHIN_RANGE)
     def test_numbers_within_range_are_kept(self, backend: str, data: Any, dtype: str, expected: Any) -> None:
         assert values(tensor(data, dtype=dtype)) == expected
 
@@ -157,27 +138,21 @@ class Creation(Promises):
     def test_overflow_never_changes_the_dtype(self, backend: str) -> None:
         makers: list[Callable[[], Any]] = [lambda: full((2,), 300, dtype="uint8"), lambda: tensor([300], dtype="uint8")]
         for make in makers:
-            try:
-                made = make()
-            except ArgumentError:
-                continue
-            assert to_numpy(made).dtype == np.uint8
+            with suppress(ArgumentError):
+                assert to_numpy(make()).dtype == np.uint8
 
     @needs("creation.tensor", "exchange.to_numpy")
     @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8", "int8", "bool"])
     def test_numpy_values_and_dtypes_are_kept(self, backend: str, dtype: Any) -> None:
-        data = np.array([[0, 1], [1, 0]], dtype=dtype)
-        back = to_numpy(tensor(data))
-        assert back.dtype == data.dtype
-        assert np.array_equal(back, data)
+        back = to_numpy(tensor(np.array([[0, 1], [1, 0]], dtype=dtype)))
+        assert (back.dtype, back.tolist()) == (np.dtype(dtype), [[0, 1], [1, 0]])
 
     @needs("creation.tensor", "exchange.to_numpy")
     @pytest.mark.parametrize("layout", LAYOUTS)
     def test_numpy_arrays_of_any_layout_work(self, backend: str, layout: Any) -> None:
         data = LAYOUTS[layout]
         back = to_numpy(tensor(data))
-        assert (back.dtype, back.shape) == (np.float32, data.shape)
-        assert np.array_equal(back, data)
+        assert (back.dtype, back.shape, back.tolist()) == (np.float32, data.shape, data.tolist())
 
     @needs("creation.arange", "creation.tensor", "exchange.to_numpy")
     def test_whole_numbers_stay_whole(self, backend: str) -> None:
@@ -195,8 +170,7 @@ class Creation(Promises):
     def test_a_tensor_of_a_tensor_is_a_copy(self, backend: str, native: Native) -> None:
         x = native.ones()
         y = tensor(x)
-        assert native.address(x) != native.address(y)
-        assert type(y) is type(x)
+        assert native.address(x) != native.address(y) and type(y) is type(x)
 
     @pytest.mark.parametrize("name", ["rand", "randn"])
     @needs("creation.{name}", "creation.seed", "exchange.to_numpy")
@@ -252,8 +226,8 @@ class Creation(Promises):
 class Exchange(Promises):
     def test_to_numpy_returns_host_values(self, backend: str, x: Any) -> None:
         array = to_numpy(x)
-        assert type(array) is np.ndarray
         assert array.ravel().tolist() == [1, 1, 1, 1, 1, 1]
+        assert type(array) is np.ndarray
 
     def test_to_numpy_shares_no_memory(self, backend: str, x: Any, place: Any) -> None:
         x = to_device(x, place)
@@ -282,8 +256,6 @@ class Exchange(Promises):
         array = convert(x, "numpy", device="cpu")
         assert type(array) is np.ndarray
         back = convert(array, backend, device=home(), copy=True)
-        assert type(back) is type(x)
-        assert device_of(back) == home()
-        assert to_numpy(back).dtype == "float32"
+        assert (type(back), device_of(back), to_numpy(back).dtype) == (type(x), home(), "float32")
         assert values(back) == np.ones(shape).tolist()
         assert convert(x, backend) is x

@@ -52,11 +52,22 @@ def program(folder: Path, line: str, **names: Any) -> Any:
     return names.get("y")
 
 
-@needs("creation.ones")
+@needs("creation.ones", "exchange.to_numpy")
 class OneDevice(Promises):
-    """`strict` where nothing can be mixed, or the framework cannot tell."""
+    """Where nothing can be mixed or copied, or the framework cannot tell."""
 
-    @needs("exchange.to_numpy")
+    def test_a_program_on_one_device_copies_nothing(self, backend: str) -> None:
+        if len(devices()) > 1 and not self.has(backend, "transfers.watch"):
+            with pytest.raises(NotSupportedError, match=f"{backend} has no "), watch_transfers():
+                pass
+            return
+        for device in {home(), devices()[-1]}:
+            x = square(device)
+            with device, watch_transfers() as report, transfer_guard("forbid"):
+                y = to_device((x + x) * x, device)
+            assert (len(report), report.copies) == (0, 0)
+            assert values(y) == [[2, 2]] * 2
+
     def test_strict_allows_one_device_or_refuses(self, backend: str) -> None:
         expected = square(None) @ square(None) * 2 + 1
         if len(devices()) > 1 and not self.has(backend, "mixing.forbid"):
@@ -179,24 +190,8 @@ class Mixing(OneDevice):
                 native.output(model, x)
 
 
-@needs("creation.ones")
-class OnOneDevice(Promises):
-    @needs("exchange.to_numpy")
-    def test_a_program_on_one_device_copies_nothing(self, backend: str) -> None:
-        if len(devices()) > 1 and not self.has(backend, "transfers.watch"):
-            with pytest.raises(NotSupportedError, match=f"{backend} has no "), watch_transfers():
-                pass
-            return
-        for device in {home(), devices()[-1]}:
-            x = square(device)
-            with device, watch_transfers() as report, transfer_guard("forbid"):
-                y = to_device((x + x) * x, device)
-            assert (len(report), report.copies) == (0, 0)
-            assert values(y) == [[2, 2]] * 2
-
-
 @needs("creation.ones", "transfers.watch", gpus=2)
-class Transfers(OnOneDevice):
+class Transfers(OneDevice):
     """Copies under `watch_transfers` and `transfer_guard`."""
 
     def test_a_copy_is_seen_with_its_line_its_devices_and_its_bytes(self, backend: str, tmp_path: Path) -> None:
@@ -229,11 +224,8 @@ class Transfers(OnOneDevice):
     @pytest.mark.parametrize("direction", ["host_to_device", "device_to_host", "device_to_device"])
     def test_each_direction_has_a_level(self, backend: str, direction: str, tmp_path: Path) -> None:
         host, first = square(home()), square(FIRST)
-        moves = {
-            "host_to_device": (host, FIRST),
-            "device_to_host": (first, home()),
-            "device_to_device": (first, SECOND),
-        }
+        moves = {"host_to_device": (host, FIRST), "device_to_host": (first, home())}
+        moves["device_to_device"] = (first, SECOND)
         forbidden, device = moves.pop(direction)
         with transfer_guard("allow", **{direction: "forbid"}):  # type: ignore[arg-type]  # one of its parameters
             assert all(device_of(to_device(*move)) == move[1] for move in moves.values())

@@ -128,10 +128,9 @@ class DataParallel(StepRefusals):
             assert values(tree["in"]) == values(gradients[0]["in"])
 
     def test_a_sum_over_rows_is_added_up(self, backend: str) -> None:
-        params, data = parameters(), batch(7)
-        expected = value_and_grad(lambda p, x, y: loss(p, x, y) * 7)(params, *data)
+        given = parameters(), *batch(7)
         step = data_parallel(lambda p, x, y: loss(p, x, y) * x.shape[0], [home()] * 3, reduction="sum")
-        check_equal(step(params, *data), expected)
+        check_equal(step(*given), value_and_grad(lambda p, x, y: loss(p, x, y) * 7)(*given))
 
     def test_step_arguments_may_be_trees(self, backend: str) -> None:
         def of_tree(params: Any, both: Any, factor: float) -> Any:
@@ -165,7 +164,7 @@ class DataParallel(StepRefusals):
     def test_a_step_leaves_its_arguments_unchanged(self, backend: str) -> None:
         params, data = parameters(), batch()
         before = values([params, data])
-        data_parallel(loss, twice())(params, *data)
+        step_on_two(params, *data)
         assert values([params, data]) == before
         assert value_and_grad(loss)(params, *data)[1].keys() == params.keys()
 
@@ -215,16 +214,14 @@ class DataParallel(StepRefusals):
     def test_steps_run_in_several_threads(self, backend: str) -> None:
         if choosing.backend().collectives.threads() is None:
             return  # it says that it cannot
-        params, data = parameters(), batch()
-        step = data_parallel(loss, twice())
-        expected = number(step(params, *data)[0])
+        params, data, step = parameters(), batch(), data_parallel(loss, twice())
 
-        def take(i: int) -> Any:
+        def take(_: int) -> Any:
             with using(backend):
                 return number(step(params, *data)[0])
 
         with ThreadPoolExecutor(3) as pool:
-            assert list(pool.map(take, range(6))) == [pytest.approx(expected)] * 6
+            assert list(pool.map(take, range(6))) == [pytest.approx(take(0))] * 6
 
     def test_a_nested_step_is_refused(self, backend: str) -> None:
         step = data_parallel(lambda w, x: total(x @ w), twice())

@@ -9,24 +9,14 @@ from typing import Any
 
 import pytest
 
-from xdevice import (
-    Device,
-    device_of,
-    empty_cache,
-    memory_stats,
-    scope,
-    to_device,
-    to_numpy,
-    try_all_gpus,
-    try_gpu,
-    using,
-)
+from xdevice import Device, device_of, empty_cache, memory_stats, scope, to_device, try_all_gpus, try_gpu, using
 from xdevice.errors import DeviceNotFoundError, DeviceSpellingError, DeviceTypeError, VirtualDeviceError
 from xdevice.framework import choosing
 from xdevice.hardware import devices as hardware
 from xdevice.hardware.devices import as_device, count, cpu, devices, gpu, num_gpus, properties, synchronize
 from xdevice.hardware.virtual import virtual_gpus
 from xdevice.tensors.creation import ones, tensor, zeros
+from xdevice.tensors.exchange import to_numpy
 from xdevice.testing import Native
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs
 
@@ -100,8 +90,7 @@ class Hardware(Promises):
 
     @needs("creation.ones", "creation.zeros", "memory.empty_cache", "memory.memory_stats")
     def test_a_missing_device_error_lists_devices(self, backend: str) -> None:
-        missing = f"gpu:{count('gpu')}"
-        x = ones(2)
+        missing, x = f"gpu:{count('gpu')}", ones(2)
         for use in (hardware.native, properties, synchronize, memory_stats, empty_cache):
             with pytest.raises(DeviceNotFoundError, match=rf"{backend}.*{home()}"):
                 use(missing)
@@ -124,8 +113,7 @@ class Hardware(Promises):
             zeros(3, device=nonsense)
 
     def test_properties_are_known_or_none(self, backend: str) -> None:
-        for device in devices():
-            found = properties(device)
+        for device, found in zip(devices(), map(properties, devices()), strict=True):
             assert isinstance(found["name"], str) and found["name"]
             assert found["total_memory"] is None or found["total_memory"] > 0
             assert found["virtual"] is False or (found["virtual"] is True and device.kind == "gpu")

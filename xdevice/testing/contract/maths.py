@@ -275,7 +275,6 @@ class Standard(Promises):
         if function not in dir(getattr(xp, extension, None) if extension else xp):
             return  # that it says why is a promise of its own
         expected, found = list(flat(CALLS[name](strict, arrays(strict)))), list(flat(CALLS[name](xp, arrays(xp))))
-        assert len(found) == len(expected)
         for ours, theirs in zip(found, expected, strict=True):
             if not hasattr(theirs, "dtype"):
                 assert ours == theirs

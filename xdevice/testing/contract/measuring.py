@@ -48,6 +48,7 @@ def fit(size: int, limit: int) -> int:
 CAUSED, HANDLED = RuntimeError("training failed"), KeyError("mine")
 CAUSED.__cause__ = HANDLED.__context__ = MemoryError()
 OUT_OF_MEMORY = [MemoryError(), CAUSED, Group(ValueError(), Group(CAUSED))]
+IMPOSSIBLE = [{"start": 0}, {"start": 1.5}, {"start": True}, {"start": 2, "minimum": 4}, {"minimum": -1}]
 OTHERS = [ValueError("out of range"), RuntimeError("out of cheese"), HANDLED, Group(ValueError())]
 
 
@@ -155,9 +156,7 @@ class Memory(Promises):
             find_batch_size(raises, start=8, minimum=3)(MemoryError("no"))
         assert isinstance(error.value, MemoryError) and isinstance(error.value.__cause__, MemoryError)
 
-    @pytest.mark.parametrize(
-        "sizes", [{"start": 0}, {"start": 1.5}, {"start": True}, {"start": 2, "minimum": 4}, {"minimum": -1}], ids=str
-    )
+    @pytest.mark.parametrize("sizes", IMPOSSIBLE, ids=str)
     def test_impossible_batch_sizes_are_errors(self, sizes: Any) -> None:
         with pytest.raises(ArgumentError):
             find_batch_size(lambda size: size, **sizes)

@@ -21,6 +21,9 @@ from xdevice.testing.contract.trees import shape_of, trees
 
 WAYS = [(a, b) for a in (cpu(), FIRST, SECOND) for b in (cpu(), FIRST, SECOND) if a is not b]
 EACH_WAY = pytest.mark.parametrize(("source", "target"), WAYS, ids=[f"{a}-{b}" for a, b in WAYS])
+QUESTIONS: list[Any] = [devices_of, to_numpy, lambda x: device_of(x).kind, lambda x: {device_of(x)}]
+QUESTIONS += [lambda x: device_of(x) == home(), lambda x: is_same_device(x, x)]
+QUESTIONS += [lambda x: to_device(x, home()), lambda x: to_device([x], home())]
 
 
 class Placement(Promises):
@@ -39,8 +42,7 @@ class Placement(Promises):
     def test_device_of_follows_the_tensor(self, backend: str, x: Any) -> None:
         here = home()
         with using("numpy"):
-            assert device_of(x) == here
-            assert type(to_device(x, here, copy=True)) is type(x)
+            assert (device_of(x), type(to_device(x, here, copy=True))) == (here, type(x))
 
     def test_is_same_device_takes_trees_and_devices(self, backend: str, x: Any, native: Native, spelling: str) -> None:
         y = at_home(native.ones)
@@ -50,10 +52,9 @@ class Placement(Promises):
 
     @needs("cpu")
     def test_two_frameworks_can_share_a_device(self, backend: str, x: Any) -> None:
-        assert is_same_device(x, np.ones(3))
-        assert device_of({"theirs": x, "ours": np.ones(3)}) == cpu()
-        moved = to_device({"theirs": x, "ours": np.ones(3)}, cpu(), copy=True)
-        assert [type(each) for each in moved.values()] == [type(x), np.ndarray]
+        assert is_same_device(x, np.ones(3)) and device_of({"theirs": x, "ours": np.ones(3)}) == cpu()
+        moved = to_device([x, np.ones(3)], cpu(), copy=True)
+        assert [type(each) for each in moved] == [type(x), np.ndarray]
 
     def test_mixed_devices_error_names_arguments(self, backend: str, x: Any) -> None:
         with pytest.raises(MixedDeviceError, match=rf"{home()}: argument 0\['a'\]\[1\].*gpu:1: argument 1") as error:
@@ -75,11 +76,7 @@ class Placement(Promises):
         asked: list[Any] = []
 
         def ask(symbol: Any) -> None:
-            for question in (
-                *(lambda s: device_of(s).kind, lambda s: device_of(s) == home(), lambda s: {device_of(s)}, devices_of),
-                *(lambda s: is_same_device(s, s), lambda s: to_device(s, home()), lambda s: to_device([s], home())),
-                to_numpy,
-            ):
+            for question in QUESTIONS:
                 with pytest.raises(UnknownPlacementError):
                     question(symbol)
                 asked.append(question)
@@ -94,9 +91,9 @@ class Placement(Promises):
 
     @needs("exchange.to_numpy")
     def test_asking_changes_nothing(self, backend: str, x: Any) -> None:
-        before = to_numpy(x)
+        before = values(x)
         _ = device_of(x), devices_of([x]), is_same_device(x, x)
-        assert np.array_equal(to_numpy(x), before)
+        assert values(x) == before
 
     def test_a_tensor_already_there_is_returned(self, backend: str, x: Any, spelling: str) -> None:
         for device in (spelling, home(), hardware.native(home(), backend)):
@@ -154,9 +151,8 @@ class Models(Promises):
     @needs("exchange.to_numpy")
     def test_a_copied_model_has_own_parameters(self, backend: str, native: Native, model: Any) -> None:
         copied = to_device(model, home(), copy=True)
-        assert copied is not model
-        pairs = zip(native.parameters(model), native.parameters(copied), strict=True)
-        assert all(a is not b and same_values(a, b) for a, b in pairs)
+        pairs = [(model, copied), *zip(native.parameters(model), native.parameters(copied), strict=True)]
+        assert all(a is not b for a, b in pairs) and all(same_values(a, b) for a, b in pairs[1:])
 
     def test_a_copied_tree_keeps_model_and_parameters(self, backend: str, native: Native, model: Any) -> None:
         copied = to_device({"net": model, "parameters": native.parameters(model)}, home(), copy=True)
@@ -190,7 +186,7 @@ class SeveralPlacements(Promises):
         moved = to_device(x, target)
         copied = to_device(moved, target, copy=True)
         assert device_of(copied) == target
-        assert len({native.address(tensor) for tensor in (x, moved, copied)}) == 3
+        assert len({native.address(each) for each in (x, moved, copied)}) == 3
 
     @EACH_WAY
     @needs("write")
@@ -200,8 +196,7 @@ class SeveralPlacements(Promises):
         native.write(x, 3)
         assert to_numpy(moved).sum() == 64
         native.write(moved, 2)
-        assert [to_numpy(tensor).sum() for tensor in (x, moved)] == [3 * 64, 2 * 64]
-        assert (device_of(x), device_of(moved)) == (source, target)
+        assert [(to_numpy(each).sum(), device_of(each)) for each in (x, moved)] == [(3 * 64, source), (2 * 64, target)]
 
     def test_already_on_the_gpu_is_returned(self, backend: str) -> None:
         x = ones(3, device=SECOND)
@@ -296,8 +291,7 @@ class SeveralPlacements(Promises):
             model = to_device(model, device)
             with device:
                 made = native.output(model, tensor(data))
-            assert device_of(made) == device
-            assert np.allclose(to_numpy(made), expected, atol=1e-5)
+            assert device_of(made) == device and np.allclose(to_numpy(made), expected, atol=1e-5)
 
     @needs("model")
     def test_a_copied_model_stays_in_place(self, backend: str, native: Native, model: Any) -> None:

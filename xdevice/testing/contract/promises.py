@@ -87,11 +87,9 @@ class Promises:
         """Whether the framework's words, or its adapter's capabilities, have what a promise needs."""
         capability, _, function = need.rpartition(".")
         try:
-            if need == "cpu":
-                return has_cpu(choosing.backend(backend))
-            if not capability:
-                return hasattr(cls.words(backend), need)
-            return function in vars(getattr(choosing.backend(backend), capability))
+            if capability:
+                return function in vars(getattr(choosing.backend(backend), capability))
+            return has_cpu(choosing.backend(backend)) if need == "cpu" else hasattr(cls.words(backend), need)
         except XDeviceError:
             return True  # the promise fails with the error
 

@@ -2,16 +2,16 @@
 
 import json
 import os
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, namedtuple
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
 from xdevice import device_of, load, ones, save, tensor, to_device, zeros
 from xdevice.errors import ArgumentError, ArgumentTypeError, DeviceNotFoundError, FileFormatError, NotSupportedError
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, values
+from xdevice.testing.contract.promises import Promises, home, needs, values
 
 DTYPES = (
     *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "bool"),
@@ -34,11 +34,7 @@ INCONSISTENT = [
 """Structures in a file's header that cannot be read, and why not."""
 
 
-class Pair(NamedTuple):
-    """A container that a file cannot keep."""
-
-    x: Any
-    y: Any
+Pair = namedtuple("Pair", "x y")  # which a file cannot keep
 
 
 def made(data: Any, dtype: str) -> Any:
@@ -148,8 +144,7 @@ class Storage(Promises):
     def test_a_foreign_file_is_a_dict(self, backend: str, tmp_path: Path) -> None:
         numbers = np.array([1, 2], "float32")
         (tmp_path / "file").write_bytes(written({"w.0": ("F32", numbers)}, __metadata__={"format": "pt"}))
-        back = load(tmp_path / "file")
-        assert values(back) == {"w.0": [1, 2]}
+        assert values(load(tmp_path / "file")) == {"w.0": [1, 2]}
 
     @pytest.mark.parametrize(("words", "says"), INCONSISTENT)
     def test_an_inconsistent_file_is_an_error(self, backend: str, tmp_path: Path, words: str, says: str) -> None:
@@ -164,26 +159,18 @@ class Storage(Promises):
         if made([1], "float8_e8m0fnu") is None:
             with pytest.raises(NotSupportedError, match=r"'b\.c' in .* is of float8_e8m0fnu, which "):
                 load(tmp_path / "file")
-        wide = made([1], "complex128")
-        if wide is not None:
+        if (wide := made([1], "complex128")) is not None:
             with pytest.raises(NotSupportedError, match=r"'a\.0' is of complex128, which safetensors does not"):
                 save({"a": [wide]}, tmp_path / "file")
 
-    def test_load_follows_device_and_scope(self, backend: str, tmp_path: Path) -> None:
-        save(ones(2), tmp_path / "file")
-        with home():
-            assert device_of(load(tmp_path / "file")) == home()
+    def test_load_follows_device_and_scope(self, backend: str, tmp_path: Path, place: Any) -> None:
+        numbers = {"a": ones(2, device=home()), "b": tensor([1, 2], device=place)}
+        half = made([1.0, 2.5], "bfloat16")
+        for tree in (numbers, numbers if half is None else to_device(half, place)):
+            save(tree, tmp_path / "file")
+            assert device_of(load(tmp_path / "file", place)) == place
+            with place:
+                assert device_of(load(tmp_path / "file")) == place
+            assert str(load(tmp_path / "file", home())) == str(to_device(tree, home()))
         with pytest.raises(DeviceNotFoundError, match="gpu:77"):
             load(tmp_path / "file", device="gpu:77")
-
-    def test_a_file_knows_no_device(self, backend: str, two_gpus: Any, tmp_path: Path) -> None:
-        save({"a": ones(2, device=FIRST), "b": tensor([1, 2], device=SECOND)}, tmp_path / "file")
-        assert device_of(load(tmp_path / "file", device=SECOND)) == SECOND
-        assert device_of(load(tmp_path / "file", device=home())) == home()
-        with FIRST:
-            assert device_of(load(tmp_path / "file")) == FIRST
-        half = made([1.0, 2.5], "bfloat16")
-        if half is not None:
-            save(to_device(half, FIRST), tmp_path / "file")
-            assert device_of(load(tmp_path / "file", SECOND)) == SECOND
-            assert str(load(tmp_path / "file", home())) == str(half)
