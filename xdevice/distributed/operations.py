@@ -146,15 +146,11 @@ def _collective(
             if group.membership is None:
                 send()
             else:  # an engine may send the bytes of all processes to each
-                extra = numbers * _width(pack) * group.job.world_size / WORST_BANDWIDTH
+                bits = re.search(r"\d+", dtype_name(pack.tensors[0].dtype))
+                width = max(1, int(bits[0]) // 8) if bits else 1
+                extra = numbers * width * group.job.world_size / WORST_BANDWIDTH
                 group.membership.work(name, send, extra)
     return [flat.rebuild([new.get(id(leaf), leaf) for leaf in flat.leaves]) for new in found]
-
-
-def _width(pack: Pack) -> int:
-    """Bytes of each number."""
-    bits = re.search(r"\d+", dtype_name(pack.tensors[0].dtype))
-    return max(1, int(bits[0]) // 8) if bits else 1
 
 
 def _places(group: Group, name: str, flat: Flat, allowed: Callable[[str], str]) -> list[tuple[Any, str]]:

@@ -117,7 +117,7 @@ class Follower:
     """A process that is not the leader of its host."""
 
     def __init__(self, pipes: Pipes, channel: int) -> None:
-        self._pipes, self.number = pipes, 0
+        self._pipes, self.number, self.close = pipes, 0, pipes.close
         self._polls = [_poll(channel, pipes.answers(number)) for number in range(2)]
 
     def ask(self, digest: bytes, _: Wait) -> None:
@@ -132,9 +132,6 @@ class Follower:
                 return os.read(self._pipes.answers(self.number), 1) == ENTER
             except BlockingIOError:
                 continue
-
-    def close(self) -> None:
-        self._pipes.close()
 
 
 class Leader:

@@ -90,11 +90,11 @@ def _outcome(group: WorkerGroup) -> tuple[int, bytes]:
     if received is not None:
         return _on_signal(received)
     if group.frozen:
-        those, verb = _named(group.frozen), "is" if len(group.frozen) == 1 else "are"
-        return STOPPED, f"xdevice: {those} {verb} stopped, as by SIGSTOP, and the others have ended\n".encode()
+        those, verb = ", ".join(map(str, group.frozen)), "is" if len(group.frozen) == 1 else "are"
+        return STOPPED, f"xdevice: rank {those} {verb} stopped, as by SIGSTOP, and the others have ended\n".encode()
     if group.out_of_time and len(group.ended) < len(group.ranks):
-        running = _named([rank.rank for rank in group.ranks if rank not in group.ended])
-        return _on_time_limit(group, f"still at work: {running}")
+        running = ", ".join(str(rank.rank) for rank in group.ranks if rank not in group.ended)
+        return _on_time_limit(group, f"still at work: rank {running}")
     return 0, b""
 
 
@@ -105,10 +105,6 @@ def _on_signal(received: int) -> tuple[int, bytes]:
 def _on_time_limit(group: WorkerGroup, what: str) -> tuple[int, bytes]:
     limit = duration(group.plan.time_limit or 0.0)
     return TIMED_OUT, f"xdevice: stopped after the time limit of {limit}; {what}\n".encode()
-
-
-def _named(ranks: list[int]) -> str:
-    return f"rank {', '.join(map(str, ranks))}"
 
 
 def _on_failure(failing: Rank) -> tuple[int, bytes]:

@@ -72,18 +72,15 @@ def printable(text: str) -> str:
     return "\n".join(lines).translate(_CONTROL)
 
 
-def newest_line(child: Child) -> str:
-    return printable(child.newest.decode(errors="replace")).strip()
-
-
 class Progress:
     """Each child's state and newest line of output on stderr: a live table on a terminal, else a line now and then."""
 
-    def __init__(self, title: str, quiet: bool = False, newest: Callable[[Child], str] = newest_line) -> None:
+    def __init__(self, title: str, quiet: bool = False, newest: Callable[[Child], str] | None = None) -> None:
         from rich.live import Live
 
         out = console(stderr=True)
-        self._title, self._quiet, self._newest, self._due = title, quiet, newest, dict[str, float]()
+        self._title, self._quiet, self._due = title, quiet, dict[str, float]()
+        self._newest = newest or (lambda child: printable(child.newest.decode(errors="replace")).strip())
         self._live = Live(console=out, transient=True, auto_refresh=False) if out.is_terminal else None
         self._next = 0.0
 

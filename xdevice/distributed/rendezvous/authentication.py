@@ -171,13 +171,10 @@ class Connection:
     """A connection that is not authenticated yet."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self.socket, self.challenge, self.received = connection, challenge(), b""
+        self.socket, self.fileno, self.challenge, self.received = connection, connection.fileno, challenge(), b""
         self.deadline = time.monotonic() + HANDSHAKE
         connection.setblocking(False)
         connection.send(self.challenge)  # its buffer is empty, so this does not block
-
-    def fileno(self) -> int:
-        return self.socket.fileno()
 
 
 class Acceptor:

@@ -55,8 +55,11 @@ class Coordinator(threading.Thread):
             ready = [key.fileobj for key, _ in self._selector.select(self._select_timeout())]
             channels = [found for found in ready if isinstance(found, Channel)]
             connections = [found for found in ready if isinstance(found, Connection)]
-            for connection in connections:
-                self._authenticate(connection)
+            for connected in filter(None, map(self._acceptor.authenticated, connections)):
+                connected.settimeout(HANDSHAKE)
+                channel = Channel(connected)
+                self._unknown[channel] = time.monotonic() + HANDSHAKE
+                self._selector.register(channel, selectors.EVENT_READ)
             if len(ready) > len(channels) + len(connections):  # the listener; after the connections that wait already
                 self._acceptor.accept()
             # control channels first: the reason for which a process ends comes before its end
@@ -86,15 +89,6 @@ class Coordinator(threading.Thread):
         ends = [self.deadline, self._acceptor.next_deadline(), next(iter(self._unknown.values()), None)]
         times = [t for t in (*ends, *(t and t + ANSWER for t in (self.asked, expected))) if t]
         return max(0.0, min(times) - time.monotonic()) if times else None
-
-    def _authenticate(self, connection: Connection) -> None:
-        connected = self._acceptor.authenticated(connection)
-        if connected is None:
-            return
-        channel = Channel(connected)
-        connected.settimeout(HANDSHAKE)
-        self._unknown[channel] = time.monotonic() + HANDSHAKE
-        self._selector.register(channel, selectors.EVENT_READ)
 
     def _receive(self, channel: Channel) -> None:
         if channel not in self._owners and channel not in self._unknown:
@@ -162,7 +156,8 @@ class Coordinator(threading.Thread):
             peer.channels["barrier"].send(**self.failure)
             return
         if "passed" in message:
-            self._have_passed(message["passed"])
+            if type(message["passed"]) is int:
+                self._have_passed(message["passed"])
             return
         request = Request.read(message)
         if 0 < request.number <= self._passed:
@@ -177,9 +172,9 @@ class Coordinator(threading.Thread):
             self.deadline = self.asked = None
             self._let_in(self.peers[0].request or request)
 
-    def _have_passed(self, number: Any) -> None:
+    def _have_passed(self, number: int) -> None:
         """All processes have passed the tree barrier of this number."""
-        self._passed = max(number if type(number) is int else 0, self._passed)
+        self._passed = max(number, self._passed)
         for peer in self.peers.values():
             if peer.request is not None and 0 < peer.request.number <= self._passed:
                 peer.request = None
@@ -193,17 +188,17 @@ class Coordinator(threading.Thread):
             if request.fingerprint != zero.fingerprint:
                 self.fail(f"{self.peers[rank]} {request.fingerprint.difference(zero.fingerprint)}", rank)
                 return
-        all_ready = all(request.payload for request in requests.values())
+        name, payloads = zero.fingerprint.name, {rank: request.payload for rank, request in requests.items()}
         if zero.payload is None:
-            self.have_entered(zero.name)
+            self.have_entered(name)
         for peer in self.peers.values():
-            peer.request, peer.done = None, zero.name == "shutdown"
+            peer.request, peer.done = None, name == "shutdown"
         for peer in self._own_last():
             request = requests[peer.rank]
-            answer: dict[str, Any] = {} if request.payload is None else {"all_ready": all_ready}
+            answer: dict[str, Any] = {} if request.payload is None else {"all_ready": all(payloads.values())}
             if request.payloads_of:
-                answer["payloads"] = [requests[r].payload if r in requests else None for r in request.payloads_of]
-            peer.channels["barrier"].send(entered=zero.name, **answer)
+                answer["payloads"] = list(map(payloads.get, request.payloads_of))
+            peer.channels["barrier"].send(entered=name, **answer)
 
     def have_entered(self, name: str) -> None:
         """All have entered; rank 0's main thread calls this where they have a tree barrier."""
@@ -267,9 +262,8 @@ class Coordinator(threading.Thread):
             self.deadline = min(waiting, default=None)  # the work that was extended has ended
         else:
             message, rank = diagnose(peers, self.timeout, self.last, self.entered)
-            self.fail(message if rank is not None else message + self._ports_between_hosts(), rank, late=True)
-
-    def _ports_between_hosts(self) -> str:
-        hosts = dict.fromkeys(self.peers[rank].joined["host"] for rank in sorted(self.peers))
-        ports = f"; {block(self._port, self.world_size)}, and any that the engine opens, must be reachable"
-        return f"{ports} between {', '.join(hosts)}" if len(hosts) > 1 else ""
+            hosts = dict.fromkeys(self.peers[rank].joined["host"] for rank in sorted(self.peers))
+            if rank is None and len(hosts) > 1:
+                ports = f"{block(self._port, self.world_size)}, and any that the engine opens"
+                message += f"; {ports}, must be reachable between {', '.join(hosts)}"
+            self.fail(message, rank, late=True)

@@ -23,13 +23,10 @@ _AT_ONCE = 1 << 16  # bytes that are read
 
 class Channel:
     def __init__(self, connection: socket.socket) -> None:
-        self.socket = connection
+        self.socket, self.fileno, self.close = connection, connection.fileno, connection.close
         self.is_barrier = False  # at rank 0, once the process at the other end has said so
         self._rest = bytearray()  # the beginning of a message that is not complete
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def fileno(self) -> int:
-        return self.socket.fileno()
 
     def send(self, **message: Any) -> None:
         """Send a message; it is lost if the other end has closed, which the next read reports."""
@@ -62,9 +59,6 @@ class Channel:
         while found == []:
             found = self.read()
         return found[0] if found else None
-
-    def close(self) -> None:
-        self.socket.close()
 
 
 def parsed(text: bytes) -> dict[str, Any]:
@@ -134,10 +128,6 @@ class Request:
     number: int = 0  # of the collective, where rank 0 is only told that a process waits in a tree barrier
     payload: Any = None  # what other processes are to be told, during barrier setup; true if it goes well here
     payloads_of: tuple[int, ...] = ()  # the ranks whose payloads it is to be told
-
-    @property
-    def name(self) -> str:
-        return self.fingerprint.name
 
     @classmethod
     def read(cls, message: dict[str, Any]) -> Request:

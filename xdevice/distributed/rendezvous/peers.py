@@ -6,13 +6,8 @@ from typing import Any
 from xdevice.distributed.failures import ANSWER
 from xdevice.distributed.rendezvous.messages import Channel, JoinMessage, Request
 
-_MUST_AGREE = {
-    "world_size": "world size",
-    "timeout": "timeout",
-    "backend": "backend",
-    "engine": "engine",
-    "version": "xdevice version",
-}  # on which all processes must agree, with the words for it
+_MUST_AGREE = ("world_size", "timeout", "backend", "engine", "version")
+_WORDS = {"world_size": "world size", "version": "xdevice version"}
 
 
 class Peer:
@@ -46,9 +41,10 @@ class Peer:
 def refusal(joining: JoinMessage, own: JoinMessage, here: Peer | None) -> str | None:
     """Why a process cannot join the job of rank 0; ``here`` is the one that has joined with the same rank."""
     rank, size = joining["rank"], own["world_size"]
-    for key, word in _MUST_AGREE.items():
+    for key in _MUST_AGREE:
         if joining.get(key) != own[key]:
-            return f"rank {rank} has {word} {joining.get(key)!r}, and rank 0 has {own[key]!r}; start all alike"
+            theirs = f"{_WORDS.get(key, key)} {joining.get(key)!r}"
+            return f"rank {rank} has {theirs}, and rank 0 has {own[key]!r}; start all alike"
     if not 0 <= rank < size:
         return f"a process has rank {rank} in a job of {size} processes; ranks count from 0"
     if here is not None and here.joined["id"] != joining.get("id"):
@@ -65,7 +61,7 @@ def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> 
     No rank has failed where all answer, and those that are missing are in the engine: it waits for the network.
     """
     peers = sorted(peers, key=lambda peer: peer.rank)
-    waiting = [(peer, peer.request.name) for peer in peers if peer.request is not None]
+    waiting = [(peer, peer.request.fingerprint.name) for peer in peers if peer.request is not None]
     late = [peer for peer in peers if peer.is_late]
     silent = [peer for peer in late if peer.where is None]
     elsewhere = [peer for peer in late if peer.engine is None]
