@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -119,8 +120,8 @@ class BarrierSetup:
 
 
 class Barrier:
-    def __init__(self, channel: Channel, info: ProcessInfo, job: Job, entered: Callable[[str], None] | None) -> None:
-        self.channel, self._info, self._job, self._have_entered = channel, info, job, entered
+    def __init__(self, channel: Channel, info: ProcessInfo, job: Job, entered: Callable[[str], None]) -> None:
+        self.channel, self._info, self._job, self._entered = channel, info, job, entered
         self._node: Follower | Leader | None = None  # None where the coordinator lets all in
         self._is_set_up = False
 
@@ -148,12 +149,8 @@ class Barrier:
         def tell() -> None:
             self.channel.send(**Request(fingerprint, waited=first, number=node.number).message())
 
-        def count() -> None:
-            if self._have_entered is not None:  # at rank 0
-                self._have_entered(fingerprint.name)
-
-        first = min(PATIENCE, timeout / 4)
-        wait = Wait(self.channel.fileno(), first, timeout + BARRIER_MARGIN, tell, count)
+        first, entered = min(PATIENCE, timeout / 4), partial(self._entered, fingerprint.name)
+        wait = Wait(self.channel.fileno(), first, timeout + BARRIER_MARGIN, tell, entered)
         try:
             node.ask(_digest(fingerprint), wait)
             may_enter = node.answer(wait)

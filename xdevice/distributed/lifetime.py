@@ -26,8 +26,6 @@ _joined: set[ProcessInfo] = set()  # with which this process has joined: engines
 
 @dataclass(frozen=True)
 class InitOptions:
-    """The parameters of `init`, as they were given."""
-
     timeout: float | None = None
     _: KW_ONLY
     start: float | None = None

@@ -11,18 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
+from xdevice.distributed import failures
 from xdevice.distributed.barriers import Barrier
-from xdevice.distributed.failures import (
-    ANSWER,
-    DIAGNOSIS,
-    LEAVING,
-    REPORT,
-    Work,
-    error_of_rank,
-    exit_after_failed_rank,
-    reported,
-    undiagnosed,
-)
+from xdevice.distributed.failures import Work, error_of_rank, exit_after_failed_rank, reported, undiagnosed
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.joining import join
 from xdevice.distributed.rendezvous.messages import Channel, Fingerprint
@@ -42,8 +33,8 @@ class Membership:
         self.last = "nothing yet"
         self._reported = threading.Event()  # the failure of the job
         self._coordinator, channel, self._control, self.job = join(info, agreed, timeout)
-        have_entered = self._coordinator.have_entered if self._coordinator else None
-        self._barrier = Barrier(channel, info, self.job, have_entered)
+        entered = self._coordinator.have_entered if self._coordinator else None
+        self._barrier = Barrier(channel, info, self.job, entered or (lambda name: None))
         try:
             self._watchdog = Watchdog(self, self._control)
             self._watchdog.start()
@@ -93,8 +84,7 @@ class Membership:
         """From now on the engine works; the watchdog ends the process if it takes ``extra`` beyond the timeout."""
         self.inside, self._extra = Work(what, extra), extra
         if self.failure is not None:  # reported since the barrier, when the watchdog saw no work to end
-            self.inside = None
-            self._check()
+            self.engine_returned()
 
     def engine_returned(self) -> None:
         self.inside = None
@@ -114,7 +104,7 @@ class Membership:
     def _tell(self, **message: Any) -> None:
         if self.failure is None:
             self._control.send(**message)
-            self._reported.wait(REPORT)
+            self._reported.wait(failures.REPORT)
 
     def interrupted(self, error: BaseException) -> None:
         """This process has left a collective in the middle: the job cannot go on."""
@@ -125,11 +115,11 @@ class Membership:
     def explained(self, error: Exception, what: str) -> DistributedError:
         """Why the engine's work has failed: because of another process, if one is reported."""
         inside, self.inside = self.inside, None
-        if not self._reported.wait(LEAVING):
+        if not self._reported.wait(failures.LEAVING):
             if inside is not None and inside.seconds > self.timeout:  # because of a process that rank 0 finds, or of it
                 self.gave_up = inside
                 self._control.send(stuck=True, **self._watchdog.report())
-                if not self._reported.wait(DIAGNOSIS) and self.info.rank:
+                if not self._reported.wait(failures.DIAGNOSIS) and self.info.rank:
                     self.fail(undiagnosed(self.info, inside))
             self.raised(error)
         failure, self.told = self.failure, True
@@ -185,11 +175,11 @@ class Watchdog(threading.Thread):
             rank = self._membership.info.rank
             self._control.send(raised=f"{error!r} in the thread that watches the job")
             self._membership.fail(error_of_rank(f"rank {rank} can no longer watch the job: {error!r}", rank))
-            self._leave_engine(LEAVING)
+            self._leave_engine(failures.LEAVING)
         finally:
             self._selector.close()
 
-    def _receive(self, seconds: float, patience: float = LEAVING) -> bool:
+    def _receive(self, seconds: float, patience: float = failures.LEAVING) -> bool:
         """Wait so long for messages and act on them, with that patience for the engine; whether the channel is open."""
         if not self._selector.select(seconds):
             return True
@@ -216,7 +206,7 @@ class Watchdog(threading.Thread):
         if work is None or work.seconds < membership.timeout + (work.extra if work is self._extended else 0.0):
             return
         self._control.send(stuck=True, **self.report())
-        deadline = time.monotonic() + DIAGNOSIS
+        deadline = time.monotonic() + failures.DIAGNOSIS
         while time.monotonic() < deadline and membership.inside is work and self._extensions == before:
             if not self._receive(0.2, patience=0):
                 break
@@ -247,7 +237,7 @@ class Watchdog(threading.Thread):
             # in a thread of its own: stderr may be a full pipe, or closed, or locked by a thread that never releases it
             printing = threading.Thread(target=_print_why, args=(error,), daemon=True)
             printing.start()
-            printing.join(ANSWER)
+            printing.join(failures.ANSWER)
         exit_after_failed_rank(self._membership.info)
 
 

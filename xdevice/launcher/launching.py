@@ -78,7 +78,7 @@ def _paused(group: WorkerGroup, seconds: float) -> tuple[int, bytes] | None:
 def _can_restart(group: WorkerGroup) -> bool:
     """Whether a process has failed, other than by a mistake in the command, which would fail again."""
     failing, stopped = group.failing, group.signals.received is not None or group.screen.broken is not None
-    failed = bool(group.frozen) or (failing is not None and failing.status != USAGE)
+    failed = bool(group.frozen) or (failing is not None and failing.process.returncode != USAGE)
     return failed and not stopped and not group.out_of_time
 
 
@@ -109,7 +109,7 @@ def _on_time_limit(group: WorkerGroup, what: str) -> tuple[int, bytes]:
 
 def _on_failure(failing: Rank) -> tuple[int, bytes]:
     """As `_outcome`: which rank has failed and how, and the end of its stderr."""
-    status, tail = failing.status or 0, failing.streams["err"].last_lines(_SHOWN)
+    status, tail = failing.process.returncode or 0, failing.streams["err"].last_lines(_SHOWN)
     if status == PEER_FAILED:
         how = "ended because the job failed"
     elif status > 0:

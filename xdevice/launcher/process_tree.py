@@ -104,10 +104,9 @@ def _marks(process: psutil.Process) -> str:
 
 
 def _session(pid: int) -> int | None:
-    """The session that the process is in; none on a system without sessions, or where it has just ended."""
     try:
         return os.getsid(pid)
-    except (AttributeError, OSError):
+    except (AttributeError, OSError):  # on a system without sessions, or where it has just ended
         return None
 
 

@@ -73,16 +73,9 @@ class Rank:
     process: subprocess.Popen[bytes]
     streams: dict[str, Stream]
 
-    @property
-    def status(self) -> int | None:
-        """As subprocess's, once it has been waited for: negative is a signal."""
-        return self.process.returncode
-
 
 @dataclass(eq=False)
 class WorkerGroup:
-    """The processes of this host, from the first start to the last end."""
-
     plan: Plan
     screen: Screen
     tree: ProcessTree
@@ -142,20 +135,20 @@ class WorkerGroup:
 
     def _look_for_frozen(self) -> None:
         """Find out whether all that are left are stopped: after shutdown() no other process waits for them."""
-        left = [rank for rank in self.ranks if rank.status is None]
+        left = [rank for rank in self.ranks if rank.process.returncode is None]
         self._next_look = time.monotonic() + _LOOKING
         self._looks = self._looks + 1 if left and all(map(_is_stopped, left)) else 0
         if self._looks == _LOOKS:
             self.frozen = [rank.rank for rank in left]
 
     def _reaped(self) -> list[Rank]:
-        found = [rank for rank in self.ranks if rank.status is None and rank.process.poll() is not None]
+        found = [rank for rank in self.ranks if rank.process.returncode is None and rank.process.poll() is not None]
         for rank in found:
             self.tree.ended(rank.process.pid)
         return found
 
     def _decided(self) -> bool:
-        statuses = [rank.status for rank in self.ended if rank.status]
+        statuses = [rank.process.returncode for rank in self.ended if rank.process.returncode]
         if statuses and self.first_failure is None:
             self.first_failure = time.monotonic()
         settled = self.first_failure is not None and time.monotonic() > self.first_failure + SETTLING
@@ -177,8 +170,8 @@ class WorkerGroup:
     @property
     def failing(self) -> Rank | None:
         """The first that failed by itself; one that ended because of another's failure comes second."""
-        bad = [rank for rank in self.ended if rank.status]
-        return min(bad, key=lambda rank: rank.status == PEER_FAILED, default=None)
+        bad = [rank for rank in self.ended if rank.process.returncode]
+        return min(bad, key=lambda rank: rank.process.returncode == PEER_FAILED, default=None)
 
     def _stop(self) -> None:
         """Stop the processes that are left, with their process trees: ask first, and kill those that do not end."""

@@ -21,8 +21,6 @@ from xdevice.distributed.rendezvous.peers import Peer, after, diagnose, diagnose
 
 
 class Coordinator(threading.Thread):
-    """Serves the channels of all processes until the last has left."""
-
     def __init__(self, listener: socket.socket, token: bytes, joining: JoinMessage, timeout: float) -> None:
         super().__init__(name="xdevice.distributed.coordinator", daemon=True)
         self.joining, self.timeout = joining, timeout  # rank 0's own
