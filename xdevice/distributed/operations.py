@@ -59,8 +59,7 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
     {'w': array([1., 2.])}
     """
     check_operation(op)
-    allowed = partial(not_reducible, op=op)
-    return _collective(f"all_reduce({op!r})", tree, lambda engine, vector: [engine.all_reduce(vector, op)], allowed)[0]
+    return _collective(f"all_reduce({op!r})", tree, lambda engine, vector: [engine.all_reduce(vector, op)], op)[0]
 
 
 def broadcast(tree: Any, root: int = 0) -> Any:
@@ -117,17 +116,13 @@ def barrier() -> None:
 
 
 def _collective(
-    name: str,
-    tree: Any,
-    act: Callable[[Engine, Any], list[Any]],
-    allowed: Callable[[str], str] = lambda kind: "",
-    copies: int = 1,
+    name: str, tree: Any, act: Callable[[Engine, Any], list[Any]], op: str | None = None, copies: int = 1
 ) -> list[Any]:
-    """The trees, ``copies`` in number, of the vectors that the engine makes of each vector."""
+    """The trees, ``copies`` in number, of the vectors that the engine makes of each vector; ``op`` if it reduces."""
     group, flat = current(), flatten(tree)
     if differentiating():
         raise NotSupportedError(f"{name} has no gradient; call it outside value_and_grad, on the gradients")
-    places = _places(group, name, flat, allowed)
+    places = _places(group, name, flat, op)
     packs = packs_of([leaf for leaf, _ in places])
     found: list[dict[int, Any]] = [{} for _ in range(copies)]  # by the id of the tensor in this tree
 
@@ -153,7 +148,7 @@ def _collective(
     return [flat.rebuild([new.get(id(leaf), leaf) for leaf in flat.leaves]) for new in found]
 
 
-def _places(group: Group, name: str, flat: Flat, allowed: Callable[[str], str]) -> list[tuple[Any, str]]:
+def _places(group: Group, name: str, flat: Flat, op: str | None) -> list[tuple[Any, str]]:
     """The tensors of the tree, each once, with where it is as the end of a sentence."""
     found: dict[int, tuple[Any, str]] = {}
     if flat.unordered:
@@ -162,7 +157,8 @@ def _places(group: Group, name: str, flat: Flat, allowed: Callable[[str], str]) 
         if id(leaf) in found or isinstance(leaf, PASSING):
             continue
         where = f" at {path}" if path else ""
-        wrong = allowed(_owner(group, leaf, name, where).collectives.kind(leaf))
+        kind = _owner(group, leaf, name, where).collectives.kind(leaf)  # which raises for what is not a plain tensor
+        wrong = not_reducible(kind, op) if op else ""
         if wrong:
             raise ArgumentTypeError(f"{name} of {dtype_name(leaf.dtype)}{where}: {wrong}")
         found[id(leaf)] = leaf, where

@@ -12,16 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from xdevice import errors
 from xdevice.device import Device
-from xdevice.errors import (
-    ArgumentError,
-    BackendNotInstalledError,
-    FileFormatError,
-    MixedDeviceError,
-    NotSupportedError,
-    OutOfMemoryError,
-    XDeviceError,
-)
 from xdevice.files.outline import Outline, rebuilt
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import check_arrival
@@ -47,12 +39,12 @@ def library() -> ModuleType:
     try:
         import safetensors
     except ModuleNotFoundError as error:
-        raise BackendNotInstalledError(
+        raise errors.BackendNotInstalledError(
             "files are written and read by the package safetensors, which is not installed; pip install safetensors",
             name="safetensors",
         ) from error
     if not hasattr(safetensors, "TensorSpec"):
-        raise BackendNotInstalledError(
+        raise errors.BackendNotInstalledError(
             f"files need safetensors 0.8 or later, and {safetensors.__version__} is installed; "
             "pip install -U safetensors",
             name="safetensors",
@@ -74,7 +66,7 @@ def read(path: str, owner: Backend, where: Device) -> Any:
         except Exception as error:  # of NumPy, the frameworks or the system
             if not is_out_of_memory(error):
                 raise
-            raise OutOfMemoryError(
+            raise errors.OutOfMemoryError(
                 f"{sized} does not fit in memory ({error}); load it on a machine or a device with more"
             ) from error
     return tensors if reader.words is None else _structured(reader.words, tensors, path)
@@ -91,7 +83,7 @@ class _Reader:
                 pass  # it checks the header and that the tensors cover the file, and reads none of them
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         except (safetensors.SafetensorError, OSError, ValueError) as error:
-            raise FileFormatError(
+            raise errors.FileFormatError(
                 f"{sized} is not a complete safetensors file ({error}); write it again with xdevice.save"
             ) from error
         self._start = file.tell()
@@ -103,7 +95,7 @@ class _Reader:
         dtype = DTYPES.get(word)
         native = None if dtype is None else self._owner.creation.dtype(dtype)
         if native is None:
-            raise NotSupportedError(
+            raise errors.NotSupportedError(
                 f"{name!r} in {self._path!r} is of {dtype or word}, which {self._owner} does not have; load it under "
                 "another framework, or convert it there first"
             )
@@ -115,15 +107,19 @@ class _Reader:
         bits: Array = np.empty(end - first, np.uint8)
         self._file.seek(self._start + first)
         if self._file.readinto(bits.data) < bits.size:
-            raise FileFormatError(f"{self._path!r} was cut off while it was read; load it when it is whole again")
+            raise errors.FileFormatError(
+                f"{self._path!r} was cut off while it was read; load it when it is whole again"
+            )
         stand_in = f"u{1 + ('16' in dtype)}" if dtype.startswith(NOT_NUMPYS) else dtype
         try:
             numbers = bits.view(np.dtype(stand_in).newbyteorder("<")).reshape(shape)
             if stand_in == dtype:
                 return make(owner, "tensor", native, where, numbers)
         except ValueError as error:  # an empty tensor may have an absurd shape, and some dtypes must be enabled first
-            why = error.__cause__ if isinstance(error, ArgumentError) and error.__cause__ else error
-            raise NotSupportedError(f"{name!r} in {self._path!r} is of {dtype} and {list(shape)}: {why}") from error
+            why = error.__cause__ if isinstance(error, errors.ArgumentError) and error.__cause__ else error
+            raise errors.NotSupportedError(
+                f"{name!r} in {self._path!r} is of {dtype} and {list(shape)}: {why}"
+            ) from error
         return check_arrival(owner.storage.from_bits(bits, shape, native, where), owner, where)
 
 
@@ -132,7 +128,7 @@ def _structured(words: str, tensors: dict[str, Any], path: str) -> Any:
     try:
         return rebuilt(json.loads(words), tensors)
     except (KeyError, ValueError, TypeError, RecursionError) as error:
-        raise FileFormatError(
+        raise errors.FileFormatError(
             f"{path!r} has a structure that xdevice cannot read ({error!r}): another program has changed it, or a "
             "later xdevice wrote it; the package safetensors reads its tensors by name"
         ) from error
@@ -145,7 +141,7 @@ def write(tree: Any, path: str) -> None:
     for name, (owner, tensor) in outline.tensors.items():
         try:
             dtype, array = _on_host(owner, tensor, name)
-        except XDeviceError as error:
+        except errors.XDeviceError as error:
             raise error if repr(name) in str(error) else at_path(error, name) from error.__cause__
         arrays.append(array)  # of which the library is told the address
         specs[name] = safetensors.TensorSpec(
@@ -204,7 +200,7 @@ def _unwritable(error: Exception, path: str) -> OSError:
 
 def _on_host(owner: Backend, tensor: Any, name: str) -> tuple[str, Array]:
     """The dtype's name, and the values in the host's memory."""
-    with suppress(MixedDeviceError):  # they can be gathered
+    with suppress(errors.MixedDeviceError):  # they can be gathered
         owner.placement.device_of(tensor)  # raises where there are no values
     if owner.open("collectives").has("kind"):
         owner.collectives.kind(tensor)  # raises for one that is not a plain array, and would be saved as another
@@ -213,6 +209,6 @@ def _on_host(owner: Backend, tensor: Any, name: str) -> tuple[str, Array]:
         own = (name for name in DTYPES.values() if owner.creation.dtype(name) == tensor.dtype)
         dtype = next(own, dtype)  # the framework has words of its own: half, double
     if dtype not in DTYPES.values():
-        raise NotSupportedError(f"{name!r} is of {dtype}, which safetensors does not have; convert it first")
+        raise errors.NotSupportedError(f"{name!r} is of {dtype}, which safetensors does not have; convert it first")
     array = owner.storage.to_bits(tensor) if dtype.startswith(NOT_NUMPYS) else owner.exchange.to_numpy(tensor)
     return dtype, np.asarray(array, array.dtype.newbyteorder("<"), order="C")
