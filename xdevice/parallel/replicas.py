@@ -193,12 +193,12 @@ def _columns(flats: list[Flat], op: str) -> list[Column]:
 
     for n, column in enumerate(columns):
         if not isinstance(column[0], PASSING):
-            _check_reducible(column[0], op, n, flats)
+            _check_reducible(flats[0], n, op)
         first = _described(column[0])
         for i, leaf in enumerate(column):
             if _described(leaf) != first:
                 raise ArgumentError(
-                    f"all_reduce was given {_said(column[0])}{_at(n, flats)} in tree 0, and {_said(leaf)} in "
+                    f"all_reduce was given {_said(column[0])}{flats[0].at(n)} in tree 0, and {_said(leaf)} in "
                     f"tree {i}; give trees of the same shapes, dtypes and framework"
                 )
     if all(isinstance(column[0], PASSING) for column in columns):
@@ -207,16 +207,17 @@ def _columns(flats: list[Flat], op: str) -> list[Column]:
     return columns
 
 
-def _check_reducible(leaf: Any, op: str, n: int, flats: list[Flat]) -> None:
+def _check_reducible(flat: Flat, n: int, op: str) -> None:
+    leaf = flat.leaves[n]
     owner = tensor_owner(leaf)
     if owner is None:
-        raise NotATensorError(f"all_reduce got an object of type {type(leaf).__name__}{_at(n, flats)}; give tensors")
+        raise NotATensorError(f"all_reduce got an object of type {type(leaf).__name__}{flat.at(n)}; give tensors")
     try:
         why_not = not_reducible(owner.collectives.kind(leaf), op)
     except XDeviceError as error:
-        raise at_path(error, flats[0].paths[n]) from error.__cause__
+        raise at_path(error, flat.paths[n]) from error.__cause__
     if why_not:
-        raise ArgumentTypeError(f"all_reduce({op!r}) of {leaf.dtype}{_at(n, flats)}: {why_not}")
+        raise ArgumentTypeError(f"all_reduce({op!r}) of {leaf.dtype}{flat.at(n)}: {why_not}")
 
 
 def _described(leaf: Any) -> tuple[Any, ...]:
@@ -230,8 +231,3 @@ def _said(leaf: Any) -> str:
     if len(found) == 1:
         return f"an object of type {type(leaf).__name__}"
     return f"a tensor of {found[0]}, {found[1]} and shape {found[2:]}"
-
-
-def _at(n: int, flats: list[Flat]) -> str:
-    path = flats[0].paths[n]
-    return f" at {path}" if path else ""

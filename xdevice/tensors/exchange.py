@@ -54,8 +54,8 @@ def to_numpy(x: Any) -> np.ndarray[Any, Any]:
 def convert(x: Any, backend: str, *, device: DeviceLike | None = None, copy: bool | None = None) -> Any:
     """The same numbers as a tensor of another framework, or a tree of tensors.
 
-    Gradients stay behind. A tensor that is of the framework already is treated as by `to_device`. In a tree,
-    plain data passes through, and a tensor that appears twice is converted once.
+    Gradients stay behind. A tensor of that framework is treated as by `to_device`. In a tree, plain data passes
+    through, and a tensor that appears twice is converted once.
 
     Parameters
     ----------
@@ -118,16 +118,20 @@ class _Conversion:
 
     def __call__(self, tensor: Any, what: Ownership | SelfMoving) -> Any:
         if not isinstance(what, Ownership) or what.is_model:
-            raise NotSupportedError(
-                f"a {type(tensor).__name__} is not a tensor, and only tensors go from one framework to another; "
-                "convert its parameters"
-            )
+            what_not = f"a {type(tensor).__name__} is not a tensor, and only tensors go from one framework to another"
+            raise NotSupportedError(f"{what_not}; convert its parameters")
         source = what.backend
         here = device_of(tensor)
         there = here if self.device is None else self.device
         if source == self.owner:
             return to_device(tensor, there, copy=self.copy)
-        self._require(there, here)
+        try:
+            require(self.owner, there)
+        except DeviceNotFoundError as error:
+            if self.device is not None:
+                raise
+            missing = str(error).partition(";")[0]
+            raise DeviceNotFoundError(f"{missing}; the tensor is on {here}: say where to, with device=") from None
         dtype = dtype_name(tensor.dtype, source).removesuffix("_")  # bool_ under NumPy 1
         native = self.owner.creation.dtype(dtype)
         if native is None:  # or a framework might take it for another dtype of as many bits
@@ -137,24 +141,13 @@ class _Conversion:
             if shared is not None:
                 return shared
         if self.copy is False:
-            raise CopyNeededError(
-                f"copy=False, but {self.owner} cannot share the memory of this {source} tensor on {here}; "
-                "leave copy out"
-            )
+            why_not = f"{self.owner} cannot share the memory of this {source} tensor on {here}"
+            raise CopyNeededError(f"copy=False, but {why_not}; leave copy out")
         try:
             return self._copied(tensor, source, dtype, native, there)
         except ArgumentError as error:  # a dtype that must be enabled first
             why = error.__cause__ or error
             raise NotSupportedError(f"{self.owner} cannot have this {dtype} tensor: {why}") from error
-
-    def _require(self, there: Device, here: Device) -> None:
-        try:
-            require(self.owner, there)
-        except DeviceNotFoundError as error:
-            if self.device is not None:
-                raise
-            there_is = str(error).partition(";")[0]
-            raise DeviceNotFoundError(f"{there_is}; the tensor is on {here}: say where to, with device=") from None
 
     def _shared(self, tensor: Any, source: Backend, where: Device) -> Any:
         """The tensor on the same memory; ``None`` if that cannot be, or would not be the same numbers."""

@@ -140,31 +140,28 @@ def differentiating() -> bool:
 
 def parameters_in(flats: Sequence[Flat]) -> tuple[Backend, list[Any]]:
     """The tensors to differentiate for, in order, and the framework that owns them; ``None`` is passed by."""
-    named = [(path, leaf) for flat in flats for path, leaf in flat.named() if leaf is not None]
-    owners = {}
-    for path, leaf in named:
-        owner = tensor_owner(leaf)
+    places = [(flat, i) for flat in flats for i, leaf in enumerate(flat.leaves) if leaf is not None]
+    tensors = [flat.leaves[i] for flat, i in places]
+    owners: dict[Backend, None] = {}
+    for (flat, i), tensor in zip(places, tensors, strict=True):
+        owner = tensor_owner(tensor)
         if owner is None:
             raise NotATensorError(
-                f"gradients are of tensors, and{_at(path)} there is an object of type {type(leaf).__name__}; "
+                f"gradients are of tensors, and{flat.at(i)} there is an object of type {type(tensor).__name__}; "
                 "pass a tensor or a tree of tensors"
             )
-        owners[owner] = owner
+        owners[owner] = None
     if len(owners) != 1:
         found = " and ".join(owners) or "no tensor"
         raise NotATensorError(f"gradients are of one framework's tensors, and here is {found}; pass its parameters")
     owner = next(iter(owners))
-    for path, tensor in named:
+    for (flat, i), tensor in zip(places, tensors, strict=True):
         if not owner.gradients.is_floating(tensor):
             raise ArgumentTypeError(
-                f"gradients are of floating-point tensors, and a parameter{_at(path)} is of {tensor.dtype}; "
+                f"gradients are of floating-point tensors, and a parameter{flat.at(i)} is of {tensor.dtype}; "
                 "pass it as another argument, or convert it first"
             )
-    return owner, [leaf for _, leaf in named]
-
-
-def _at(path: str) -> str:
-    return f" at {path}" if path else ""
+    return owner, tensors
 
 
 def _is_pair(result: Any) -> bool:  # not in a line below, where pyright would take either of the pair for a tuple

@@ -214,6 +214,8 @@ def _imported(owner: Backend, share: Callable[[Any], Any], x: Any, device: Any, 
     ``copy=None`` shares memory only where both tensors can be written to, or neither: a write through one
     would otherwise change numbers that their framework takes for constant.
     """
+    import numpy as np
+
     source = tensor_owner(x)
     if source is None and not hasattr(x, "__dlpack__"):
         raise ArgumentTypeError(f"from_dlpack of a {type(x).__name__}, which has no __dlpack__; asarray takes numbers")
@@ -223,7 +225,8 @@ def _imported(owner: Backend, share: Callable[[Any], Any], x: Any, device: Any, 
         if copy is False and not (_same_memory(x, found) and where in (None, device_of(found))):
             raise CopyNeededError(f"copy=False, but {owner} has to copy the {type(x).__name__}; leave copy out")
         if found is None or (copy is None and not _alike(x, found)):
-            return creation.tensor(_numbers(x, source), device=where)  # at once: a framework's own copy may come later
+            numbers = np.array(np.from_dlpack(x)) if source is None else to_numpy(x)
+            return creation.tensor(numbers, device=where)  # at once: a framework's own copy may come later
         return found if where is None else to_device(found, where)
 
 
@@ -238,12 +241,6 @@ def _shared(share: Callable[[Any], Any], x: Any, source: Backend | None, copy: b
         if isinstance(error, BufferError) and source != "numpy":  # the tensor's own library refuses, and says why
             raise ArgumentError(f"the {type(x).__name__} cannot be shared: {what}") from error
         return None
-
-
-def _numbers(x: Any, source: Backend | None) -> Any:
-    import numpy as np
-
-    return to_numpy(x) if source is not None else np.array(np.from_dlpack(x))
 
 
 def _views(x: Any, found: Any) -> list[Any]:

@@ -68,11 +68,9 @@ def namespace(*xs: Any) -> typing.Namespace:
     array([0., 1.])
     """
     owner = owner_of(xs[0]) if len(xs) == 1 and xs[0] is not None else _common_owner(xs)
-    found: Any  # a checker is told the standard's names, which are looked up at run time
-    try:
-        found = _namespaces[owner]
-    except KeyError:
-        found = _namespaces.setdefault(owner, Namespace(owner))  # threads agree on one
+    if owner not in _namespaces:
+        _namespaces.setdefault(owner, Namespace(owner))  # threads agree on one
+    found: Any = _namespaces[owner]  # a checker is told the standard's names, which are looked up at run time
     return found  # type: ignore[no-any-return]
 
 

@@ -4,7 +4,6 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import Any, TypeVar
 
 from xdevice.contract import Copy, Kind
@@ -109,7 +108,8 @@ class Recorder(Listener):
             if not isinstance(mark, _Mark):
                 begun = around
             elif frame.f_lasti == mark.instruction:
-                begun = around[: _is_new(inner)]
+                is_new = inner is None or not isinstance(inner.f_trace, _Mark)  # another call; one in C always is
+                begun = around[:is_new]
             else:
                 shared = [loop for loop in around if loop[1] <= mark.line <= loop[2]]
                 has_gone_round = frame.f_lasti < mark.instruction
@@ -134,8 +134,3 @@ class _Mark:
 
     def __call__(self, *event: object) -> None:
         """A debugger that begins later calls it, once."""
-
-
-def _is_new(inner: FrameType | None) -> bool:
-    """Whether a call is another one than at the last copy; one of a function in C always is."""
-    return inner is None or not isinstance(inner.f_trace, _Mark)

@@ -168,8 +168,7 @@ class MappingContainer(Container):
     def names(self, node: Any) -> list[Any]:
         return list(node)
 
-    def fixed(self, node: Any) -> list[Any]:
-        return list(node)
+    fixed = names
 
     def made(self, node: Any, items: list[Any]) -> Any:
         try:

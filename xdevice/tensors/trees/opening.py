@@ -15,16 +15,8 @@ from typing import Any
 
 from xdevice.errors import ArgumentError
 from xdevice.framework.ownership import ATOMS, ownership_of, usable
-from xdevice.tensors.trees.containers import (
-    Container,
-    DictContainer,
-    MappingContainer,
-    PartialContainer,
-    SequenceContainer,
-    SetContainer,
-    TupleContainer,
-    copied,
-)
+from xdevice.tensors.trees import containers
+from xdevice.tensors.trees.containers import Container, copied
 
 _WITH_FIELDS = ("__dataclass_fields__", "__attrs_attrs__", "__pydantic_fields__", "__struct_fields__")
 _WEAK = (weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet)  # what moves would be lost at once
@@ -139,17 +131,17 @@ def _opened_by_optree(entry: Any, node: Any) -> Opened:
 
 
 _KINDS: dict[type, type[Container]] = {
-    OrderedDict: DictContainer,
-    dict: DictContainer,
-    tuple: TupleContainer,
-    list: SequenceContainer,
-    deque: SequenceContainer,
-    set: SetContainer,
-    frozenset: SetContainer,
+    OrderedDict: containers.DictContainer,
+    dict: containers.DictContainer,
+    tuple: containers.TupleContainer,
+    list: containers.SequenceContainer,
+    deque: containers.SequenceContainer,
+    set: containers.SetContainer,
+    frozenset: containers.SetContainer,
     UserDict: UserContainer,
     UserList: UserContainer,
-    partial: PartialContainer,
-    Mapping: MappingContainer,
+    partial: containers.PartialContainer,
+    Mapping: containers.MappingContainer,
     SimpleNamespace: Container,
 }
 

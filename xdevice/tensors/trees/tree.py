@@ -108,6 +108,10 @@ class Flat:
         """Whether it contains a set with several parts: their order differs between equal sets."""
         return any(item and isinstance(item[1], (set, frozenset)) and len(item[2]) > 1 for item in self._items)
 
+    def at(self, i: int) -> str:
+        """Where a leaf is, for a message: `` at ['batch'][0].mask``."""
+        return f" at {self.paths[i]}" if self.paths[i] else ""
+
     def named(self) -> Iterator[tuple[str, Any]]:
         return zip(self.paths, self.leaves, strict=True)
 
