@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from xdevice.parallel.data_parallel import data_parallel
     from xdevice.parallel.prefetch import prefetch
     from xdevice.parallel.replicas import Replicas, all_reduce, replicate
-    from xdevice.tensors.array_api.namespace import namespace
     from xdevice.tensors.creation import arange, empty, full, ones, rand, randn, seed, tensor, zeros
     from xdevice.tensors.exchange import convert, to_numpy
     from xdevice.tensors.gradients import value_and_grad
+    from xdevice.tensors.namespacepace import namespace
     from xdevice.tensors.placement import (
         backend_of,
         check_same_device,
@@ -66,7 +66,7 @@ _HOMES = {
     "tensors.creation": "arange empty full ones rand randn seed tensor zeros",
     "tensors.exchange": "convert to_numpy",
     "tensors.gradients": "value_and_grad",
-    "tensors.array_api.namespace": "namespace",
+    "tensors.namespace": "namespace",
     "tensors.transfers.guard": "transfer_guard",
     "tensors.transfers.report": "watch_transfers",
     "parallel.batches": "split_batch",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.tensors.array_api.names import FFT, LINALG, NAMES
+from xdevice.tensors.namespace import FFT, LINALG, NAMES
 
 cupy = pytest.importorskip("cupy", reason="cupy is not installed: tox run -e cupy")
 

@@ -7,7 +7,7 @@ import pytest
 
 import xdevice
 from xdevice import CopyNeededError, device_of, to_numpy
-from xdevice.tensors.array_api.namespace import namespace
+from xdevice.tensors.namespacepace import namespace
 
 
 def array(dtype, shape, offset, writeable):

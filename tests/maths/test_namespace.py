@@ -10,8 +10,8 @@ import pytest
 
 import xdevice
 from xdevice import ArgumentError, to_numpy
-from xdevice.tensors.array_api.names import DTYPE_NAMES, EXTENSIONS, NAMES
-from xdevice.tensors.array_api.namespace import namespace
+from xdevice.tensors.namespace import DTYPE_NAMES, EXTENSIONS, NAMES
+from xdevice.tensors.namespacepace import namespace
 
 BY_NATURE = ("broadcast_arrays", "broadcast_shapes", "meshgrid", "result_type")
 """Functions that take any number of arguments by the standard."""

@@ -5,7 +5,7 @@ import inspect
 import array_api_strict as strict
 import pytest
 
-from xdevice.tensors.array_api.names import CONSTANTS, DTYPE_NAMES, FFT, LINALG, NAMES
+from xdevice.tensors.namespace import CONSTANTS, DTYPE_NAMES, FFT, LINALG, NAMES
 from xdevice.typing import FourierTransforms, LinearAlgebra, Namespace
 
 OF_THE_IMPLEMENTATION = {"__version__", "ArrayAPIStrictFlags", "Device"}

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import xdevice
-from xdevice.tensors.array_api.names import CONSTANTS, DTYPE_NAMES, EXTENSIONS, FFT, LINALG, NAMES
-from xdevice.tensors.array_api.namespace import namespace
+from xdevice.tensors.namespace import CONSTANTS, DTYPE_NAMES, EXTENSIONS, FFT, LINALG, NAMES
+from xdevice.tensors.namespacepace import namespace
 
 FLOATS, INTS = ("float32", "float64"), ("int32", "int64")
 NARROW = ("int8", "int16", "uint8")

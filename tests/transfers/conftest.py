@@ -12,8 +12,8 @@ from xdevice.device import Device
 from xdevice.framework.adapters import find
 from xdevice.hardware.bus import DEFAULT
 from xdevice.tensors.transfers import watching
-from xdevice.tensors.transfers.recording import Recorder
 from xdevice.tensors.transfers.report import Report
+from xdevice.tensors.transfers.rules import Recorder
 
 HOST, GPU = Device("cpu", 0), Device("gpu", 0)
 

@@ -240,7 +240,7 @@ class Maths(Protocol):
     """The framework's arrays under the array API standard's names."""
 
     def namespace(self) -> Mapping[str, Any]:
-        """Each of `xdevice.tensors.array_api.names.NAMES` that the framework has, with what it stands for."""
+        """Each of `xdevice.tensors.namespace.NAMES` that the framework has, with what it stands for."""
 
     def module(self) -> ModuleType:
         """The framework's module with the functions that are not in that list."""

@@ -156,7 +156,7 @@ def arange(  # noqa: PLR0913  (a range has three numbers)
 
 
 def rand(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
-    """A tensor of that shape, uniform random in [0, 1), as `seed` says. Shapes and errors are those of `empty`.
+    """A tensor of that shape, uniform random in [0, 1), repeatable by `seed`. Shapes and errors are those of `empty`.
 
     Examples
     --------

@@ -92,14 +92,13 @@ class How(NamedTuple):
         return Call(fn, args, kwargs, self, [flatten(args[i]) for i in self.chosen])
 
 
-class Call(NamedTuple):
+class Call:
     """A function with its arguments, called with variables in place of the tensors in the chosen ones."""
 
-    fn: Callable[..., Any]
-    args: Sequence[Any]
-    kwargs: dict[str, Any]
-    how: How
-    flats: list[Flat]
+    def __init__(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], how: How, flats: list[Flat]
+    ) -> None:
+        self.fn, self.args, self.kwargs, self.how, self.flats = fn, args, kwargs, how, flats
 
     def paths(self) -> list[str]:
         return [path for flat in self.flats for path in flat.paths]

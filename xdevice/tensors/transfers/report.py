@@ -12,8 +12,7 @@ from xdevice.errors import BrokenBackendError, NotSupportedError
 from xdevice.framework.adapters import imported
 from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.kit.units import size
-from xdevice.tensors.transfers.recording import Recorder, Site
-from xdevice.tensors.transfers.rules import Facts, advice
+from xdevice.tensors.transfers.rules import Facts, Recorder, Site, advice
 from xdevice.tensors.transfers.syntax import shown
 from xdevice.tensors.transfers.watching import WORDS, close_for, open_for, watched
 
@@ -139,9 +138,10 @@ class Report:
 
     def _finding(self, site: Site) -> Finding:
         at, place = Facts(site, self._recorder, self.bus), site.place
-        where = (place.file, place.line, place.source) if place else ("", 0, "")
-        what = site.owner, at.copies, site.nbytes, at.source, at.to, at.kind
-        return Finding(*where, *what, *advice(at), at.per_step, at.often, self.bus.seconds(at.copies, site.nbytes))
+        file, line, source = (place.file, place.line, place.source) if place else ("", 0, "")
+        rule, instead = advice(at)
+        what = site.owner, at.copies, site.nbytes, at.source, at.to, at.kind, rule, instead
+        return Finding(file, line, source, *what, at.per_step, at.often, self.bus.seconds(at.copies, site.nbytes))
 
     def __len__(self) -> int:
         return len(self.findings)

@@ -61,7 +61,7 @@ def _nodes(file: str) -> list[Any]:
         return []
 
 
-def _at(place: Place, kinds: type | tuple[type, ...]) -> Iterator[Any]:
+def _at(place: Place, kinds: type[Any] | tuple[type[Any], ...]) -> Iterator[Any]:
     """What is of these kinds and has the line in it."""
     return (n for n in _nodes(place.file) if isinstance(n, kinds) and n.lineno <= place.line <= (n.end_lineno or 0))
 
@@ -170,7 +170,7 @@ def follows_loop(place: Place) -> bool:
     return any("param" not in ast.unparse(getattr(loop, "iter", loop)).lower() for loop in ended)
 
 
-def _before(place: Place, kinds: type | tuple[type, ...]) -> Iterator[Any]:
+def _before(place: Place, kinds: type[Any] | tuple[type[Any], ...]) -> Iterator[Any]:
     """What is of these kinds and begins before the line, in the same function, and in the innermost loop if any."""
     inside = _function(place)
     first, _ = next(iter(loops(place)), inside)

@@ -18,10 +18,50 @@ from xdevice.errors import ArgumentError, MissingNameError, NotPortableWarning, 
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend, using
 from xdevice.hardware.devices import devices
-from xdevice.tensors.array_api.factories import Factories
-from xdevice.tensors.array_api.names import CONSTANTS, DTYPE_NAMES, DTYPES, EXTENSIONS, MADE_WITH, NAMES, TUPLES
+from xdevice.tensors.namespace_factories import Factories
 from xdevice.tensors.placement import device_of, one_of, owner_of
-from xdevice.typing import DeviceLike
+from xdevice.typing import DeviceLike, FourierTransforms, LinearAlgebra
+
+CONSTANTS = {
+    "e": 2.718281828459045,
+    "inf": float("inf"),
+    "nan": float("nan"),
+    "newaxis": None,
+    "pi": 3.141592653589793,
+    "__array_api_version__": "2025.12",
+}
+
+DTYPES: dict[str, tuple[str, ...]] = {
+    "bool": ("bool",),
+    "signed integer": ("int8", "int16", "int32", "int64"),
+    "unsigned integer": ("uint8", "uint16", "uint32", "uint64"),
+    "real floating": ("float32", "float64"),
+    "complex floating": ("complex64", "complex128"),
+}
+"""The standard's dtypes, by their kind."""
+
+DTYPE_NAMES: tuple[str, ...] = tuple(name for names in DTYPES.values() for name in names)
+
+MADE_WITH = {
+    **{name: name for name in ("arange", "empty", "full", "ones", "zeros")},
+    **dict.fromkeys(("asarray", "eye", "linspace"), "tensor"),
+}
+"""What makes the tensors of a factory: a function of the capability `creation`. The others are the framework's own."""
+
+TUPLES = ("broadcast_arrays", "meshgrid", "unstack")
+"""Functions that return a tuple of tensors."""
+
+
+def _declared(cls: type) -> tuple[str, ...]:
+    found = (*cls.__annotations__, *vars(cls))
+    return tuple(name for name in found if not name.startswith("_") or name.startswith("__array_"))
+
+
+NAMES = _declared(typing.Namespace)
+"""Every name that means the same under every framework."""
+
+LINALG, FFT = _declared(LinearAlgebra), _declared(FourierTransforms)
+EXTENSIONS = {"fft": FFT, "linalg": LINALG}
 
 _DISPATCHING = frozenset({"array_api_compat", "array_api_extra", "scipy", "sklearn"})
 """Libraries that ask a namespace for its name, and use the framework's own functions where they know it."""

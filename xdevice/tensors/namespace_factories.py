@@ -16,11 +16,13 @@ from xdevice.hardware.devices import as_device
 from xdevice.hardware.scopes import innermost
 from xdevice.tensors import creation
 from xdevice.tensors.arguments import native_dtype, shape_of
-from xdevice.tensors.array_api.names import FACTORIES, FFT_FACTORIES, LIKE
 from xdevice.tensors.creation import Shape, make, place
 from xdevice.tensors.exchange import to_numpy
 from xdevice.tensors.placement import device_of, to_device
 
+FACTORIES = ("arange", "asarray", "empty", "eye", "from_dlpack", "full", "linspace", "ones", "zeros")
+LIKE = ("empty_like", "full_like", "ones_like", "zeros_like")
+FFT_FACTORIES = ("fftfreq", "rfftfreq")
 _OF_SHAPE = ("empty", "ones", "zeros")
 _SMALL = 2**20  # three such sizes together are not too many numbers for any framework
 _WRONG = (TypeError, ValueError, OverflowError, RuntimeError)  # what frameworks raise for arguments that they refuse

@@ -1,1 +1,0 @@
-"""The framework's arrays under the array API standard's names: what `namespace` returns."""
