@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from xdevice.tensors.creation import arange, empty, full, ones, rand, randn, seed, tensor, zeros
     from xdevice.tensors.exchange import convert, to_numpy
     from xdevice.tensors.gradients import value_and_grad
-    from xdevice.tensors.namespacepace import namespace
+    from xdevice.tensors.namespace import namespace
     from xdevice.tensors.placement import (
         backend_of,
         check_same_device,

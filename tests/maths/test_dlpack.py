@@ -7,7 +7,7 @@ import pytest
 
 import xdevice
 from xdevice import CopyNeededError, device_of, to_numpy
-from xdevice.tensors.namespacepace import namespace
+from xdevice.tensors.namespace import namespace
 
 
 def array(dtype, shape, offset, writeable):

@@ -10,7 +10,7 @@ import pytest
 from sklearn.utils import _array_api as dispatch
 
 from xdevice import to_numpy
-from xdevice.tensors.namespacepace import namespace
+from xdevice.tensors.namespace import namespace
 
 MATRIX, VECTOR, PLACES = [[1.0, 2.0], [3.0, 4.0]], [1.0, 5.0, 2.0, 2.0], [1, 0, 1]
 

@@ -7,7 +7,7 @@ import pytest
 
 import xdevice
 from xdevice import to_numpy, value_and_grad
-from xdevice.tensors.namespacepace import namespace
+from xdevice.tensors.namespace import namespace
 
 # without equal numbers, and where every function is smooth
 X = np.array([[0.3, 1.2, 0.7], [0.9, 0.4, 1.6]])

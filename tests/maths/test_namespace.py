@@ -10,8 +10,7 @@ import pytest
 
 import xdevice
 from xdevice import ArgumentError, to_numpy
-from xdevice.tensors.namespace import DTYPE_NAMES, EXTENSIONS, NAMES
-from xdevice.tensors.namespacepace import namespace
+from xdevice.tensors.namespace import DTYPE_NAMES, EXTENSIONS, NAMES, namespace
 
 BY_NATURE = ("broadcast_arrays", "broadcast_shapes", "meshgrid", "result_type")
 """Functions that take any number of arguments by the standard."""

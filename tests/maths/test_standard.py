@@ -19,8 +19,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import xdevice
-from xdevice.tensors.namespace import CONSTANTS, DTYPE_NAMES, EXTENSIONS, FFT, LINALG, NAMES
-from xdevice.tensors.namespacepace import namespace
+from xdevice.tensors.namespace import CONSTANTS, DTYPE_NAMES, EXTENSIONS, FFT, LINALG, NAMES, namespace
 
 FLOATS, INTS = ("float32", "float64"), ("int32", "int64")
 NARROW = ("int8", "int16", "uint8")

@@ -13,8 +13,7 @@ from xdevice.errors import ArgumentTypeError, CopyNeededError, NotATensorError, 
 from xdevice.framework import choosing
 from xdevice.hardware import scopes
 from xdevice.tensors.arguments import dtype_name
-from xdevice.tensors.namespace import NAMES
-from xdevice.tensors.namespacepace import namespace
+from xdevice.tensors.namespace import NAMES, namespace
 from xdevice.testing.contract.promises import FIRST, FIXED, SECOND, Promises, home, needs, number
 
 VALUES: dict[str, Any] = {
