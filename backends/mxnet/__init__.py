@@ -99,9 +99,7 @@ CANNOT: dict[str, str] = {
     "storage": "it is not needed: NumPy has all of MXNet's dtypes",
     "sharing": "its engine may still be writing to memory when a call has returned; leave copy out",
     "data": "every array is of numbers",
-    "fft": "it has no complex numbers; take to_numpy(x) to NumPy's",
-    "eig": "it has no complex numbers; take to_numpy(x) to NumPy's",
-    "eigvals": "it has no complex numbers; take to_numpy(x) to NumPy's",
+    **dict.fromkeys(("fft", "eig", "eigvals"), "it has no complex numbers; take to_numpy(x) to NumPy's"),
     "nextafter": "it has no operation on the bits of floats; take to_numpy(x) to NumPy's",
 }
 """What this framework cannot do, and why."""

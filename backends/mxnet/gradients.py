@@ -1,6 +1,5 @@
 """Gradients, by mxnet.autograd."""
 
-from collections.abc import Callable
 from typing import Any
 
 import mxnet as mx
@@ -9,6 +8,7 @@ from mxnet import autograd
 
 from xdevice.backends.mxnet.collectives import dense
 from xdevice.backends.mxnet.placement import arrays
+from xdevice.contract import Call
 from xdevice.errors import NotSupportedError
 
 
@@ -16,13 +16,10 @@ def is_floating(tensor: Any) -> bool:
     return bool(np.dtype(arrays(tensor)[0].dtype).kind == "f")
 
 
-def value_and_gradients(
-    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any], nested: bool
-) -> tuple[Any, Any, list[Any]]:
+def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
     if nested:
-        raise NotSupportedError(
-            "mxnet has no gradients of gradients for most operations; call value_and_grad outside another's function"
-        )
+        hint = "call value_and_grad outside another's function"
+        raise NotSupportedError(f"mxnet has no gradients of gradients for most operations; {hint}")
     with mx.util.np_shape(True):  # or MXNet takes a single number for an array of unknown shape
         variables = [arrays(p)[0].detach() for p in parameters]
         # which makes them variables; the gradients are returned, not left there, so nothing is to be filled with zeros
@@ -32,10 +29,9 @@ def value_and_gradients(
         with autograd.record(training):
             value, aux = call(variables)
         found = _gradients(value, variables, training)
-    in_np = [
-        dense(g).as_np_ndarray() if isinstance(v, mx.np.ndarray) else g for v, g in zip(variables, found, strict=True)
-    ]
-    return value.detach(), aux, in_np
+    pairs = zip(variables, found, strict=True)
+    found = [dense(g).as_np_ndarray() if isinstance(v, mx.np.ndarray) else g for v, g in pairs]
+    return value.detach(), aux, found
 
 
 def _gradients(value: Any, variables: list[Any], training: bool) -> list[Any]:

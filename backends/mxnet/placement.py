@@ -44,9 +44,8 @@ def device_of(tensor: Any) -> Device:
 def holder(context: mx.Context) -> Device:
     """The device whose memory an array is in, as its context tells."""
     if virtual.number and context.device_type == "gpu" and not virtual.stand_in:
-        raise UnknownPlacementError(
-            f"an array on {context} is on a real GPU, which virtual ones hide; copy it with .as_in_ctx(mx.cpu())"
-        )
+        hidden = "is on a real GPU, which virtual ones hide; copy it with .as_in_ctx(mx.cpu())"
+        raise UnknownPlacementError(f"an array on {context} {hidden}")
     return as_device(context)
 
 
@@ -88,10 +87,8 @@ def arrays(tensor: Any) -> list[NDArray]:
     try:
         return list(tensor.list_data())
     except RuntimeError as error:  # and DeferredInitializationError, which is one
-        raise UnknownPlacementError(
-            f"parameter {tensor.name!r} has no values yet; initialize() it, and give its layer one batch "
-            f"if its shape is not known"
-        ) from error
+        hint = "initialize() it, and give its layer one batch if its shape is not known"
+        raise UnknownPlacementError(f"parameter {tensor.name!r} has no values yet; {hint}") from error
 
 
 def copy_parameters(holder: Any, parameters: Iterable[Parameter], memo: dict[int, Any]) -> Any:
@@ -113,9 +110,8 @@ def _device_of_parameter(parameter: Any) -> Device:
     try:
         found = {holder(context) for context in parameter.list_ctx()}
     except RuntimeError as error:
-        raise UnknownPlacementError(
-            f"parameter {parameter.name!r} has no device yet; call initialize(ctx=…) on it or its model first"
-        ) from error
+        hint = "call initialize(ctx=…) on it or its model first"
+        raise UnknownPlacementError(f"parameter {parameter.name!r} has no device yet; {hint}") from error
     if len(found) == 1:
         return found.pop()
     where = f"has a copy on each of {', '.join(map(str, sorted(found)))}"
@@ -124,6 +120,5 @@ def _device_of_parameter(parameter: Any) -> Device:
 
 def _check_not_symbolic(tensor: Any) -> None:
     if isinstance(tensor, mx.sym.Symbol):
-        raise UnknownPlacementError(
-            f"symbol {tensor.name!r} is a node of a graph and has no device; ask about the arrays it is bound to"
-        )
+        hint = "ask about the arrays it is bound to"
+        raise UnknownPlacementError(f"symbol {tensor.name!r} is a node of a graph and has no device; {hint}")

@@ -15,7 +15,8 @@ _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 def main(library: str, parent: int) -> int:
-    _be_killed_with_parent()
+    if sys.platform == "linux":  # let it kill this process, even if it is stopped, when the thread that started it ends
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     mxnet = ctypes.CDLL(library)
     mxnet.MXGetLastError.restype = ctypes.c_char_p
@@ -25,12 +26,6 @@ def main(library: str, parent: int) -> int:
         print(mxnet.MXGetLastError().decode(errors="replace"), file=sys.stderr)
         return 1
     return 0
-
-
-def _be_killed_with_parent() -> None:
-    """Let Linux kill this process, even if it is stopped, when the thread that has started it ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _end_with(parent: int) -> None:

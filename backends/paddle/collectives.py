@@ -1,5 +1,6 @@
 """Splitting, packing and reducing PaddlePaddle tensors."""
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -67,10 +68,9 @@ def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> 
     with paddle.no_grad():
         wider = _WIDER.get(dtype_name(vectors[0]))
         wide = [vector.astype(wider) for vector in vectors] if wider else vectors
-        first, *others = wide if weights is None else [v * w for v, w in zip(wide, weights, strict=True)]
-        found = first.clone() if first is vectors[0] else first
-        for vector in others:
-            found = _ELEMENTWISE[op](found, vector)
+        weighted = wide if weights is None else [v * w for v, w in zip(wide, weights, strict=True)]
+        found = functools.reduce(_ELEMENTWISE[op], weighted)
+        found = found.clone() if found is vectors[0] else found
         return found.astype(vectors[0].dtype) if wider else found
 
 

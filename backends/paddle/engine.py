@@ -9,7 +9,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import paddle
@@ -117,7 +117,10 @@ def _wait_for_master(job: Job, timeout: float) -> None:
 @contextmanager
 def _quietly() -> Generator[None]:
     """Without the reports of connections and of changed flags that Paddle prints on every start."""
-    levels = list(_log_levels())
+    levels: list[ctypes.c_int] = []
+    for library in (_core.libpaddle.__file__, _LIBRARY):
+        with suppress(OSError, ValueError):  # another version keeps it elsewhere, and prints its reports
+            levels.append(ctypes.c_int.in_dll(ctypes.CDLL(library), _LOG_LEVEL))
     before = [level.value for level in levels]
     for level in levels:
         level.value = max(level.value, 1)  # warnings are shown
@@ -127,14 +130,6 @@ def _quietly() -> Generator[None]:
     finally:
         for level, value in zip(levels, before, strict=True):
             level.value = value
-
-
-def _log_levels() -> Generator[ctypes.c_int]:
-    for library in (_core.libpaddle.__file__, _LIBRARY):
-        try:
-            yield ctypes.c_int.in_dll(ctypes.CDLL(library), _LOG_LEVEL)
-        except (OSError, ValueError):  # another version keeps it elsewhere, and prints its reports
-            continue
 
 
 def _patiently(collective: Callable[..., Any], *args: Any, **options: Any) -> None:

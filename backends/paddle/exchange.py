@@ -24,9 +24,8 @@ def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     try:
         import ml_dtypes
     except ModuleNotFoundError as error:
-        raise NotSupportedError(
-            f"NumPy has no {dtype}; convert it first with .astype('float32'), or pip install ml_dtypes"
-        ) from error
+        hint = "convert it first with .astype('float32'), or pip install ml_dtypes"
+        raise NotSupportedError(f"NumPy has no {dtype}; {hint}") from error
     return array.view(getattr(ml_dtypes, dtype))
 
 

@@ -1,12 +1,12 @@
 """Gradients, by Paddle's autograd."""
 
-from collections.abc import Callable
 from typing import Any
 
 import paddle
 from paddle.autograd.py_layer import once_differentiable
 
 from xdevice.backends.paddle import placement
+from xdevice.contract import Call
 from xdevice.errors import NotSupportedError
 
 _marked: Any = once_differentiable
@@ -18,9 +18,7 @@ def is_floating(tensor: Any) -> bool:
     return bool(paddle.is_floating_point(tensor))
 
 
-def value_and_gradients(
-    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[Any], nested: bool
-) -> tuple[Any, Any, list[Any]]:
+def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
     with paddle.enable_grad():
         variables = [_variable(p, nested) for p in parameters]
         value, aux = call(variables)

@@ -120,9 +120,8 @@ def widen(symbol: Any, known: Mapping[str, Any]) -> Any:
             there[k, j] = cast(f"{name}{j or ''}", entry, "float16")[:2] if k in wide else entry[:2]
     arguments = [k for k, node in enumerate(nodes) if node["op"] == "null"]
     heads = [moved(head) for head in graph["heads"]]
-    made = public.sym.load_json(
-        json.dumps({"nodes": nodes, "arg_nodes": arguments, "heads": heads, "attrs": graph["attrs"]})
-    )
+    text = json.dumps({"nodes": nodes, "arg_nodes": arguments, "heads": heads, "attrs": graph["attrs"]})
+    made = public.sym.load_json(text)
     return made if type(symbol) is mx.sym.Symbol else made.as_np_ndarray()
 
 

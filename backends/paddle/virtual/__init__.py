@@ -46,10 +46,9 @@ def in_place(n: int, force: bool) -> Generator[None]:
     try:  # first, and for all to see: it defines symbols that are to be found before PaddlePaddle's own
         _loaded.append(ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL))
     except OSError as error:
-        raise NotSupportedError(
-            f"virtual GPUs under paddle were compiled, and cannot be loaded: {error}; delete {path.parent.parent}, and "
-            "compile them on this machine"
-        ) from error
+        what = f"virtual GPUs under paddle were compiled, and cannot be loaded: {error}"
+        hint = f"delete {path.parent.parent}, and compile them on this machine"
+        raise NotSupportedError(f"{what}; {hint}") from error
     with environment(settings):
         yield
 
@@ -66,10 +65,8 @@ def watch_copies(see: Callable[[int, int, int, int], int] | None) -> None:
 def recipe() -> plugins.Recipe:
     """What the plug-in is compiled from. PaddlePaddle looks at all files in its folder."""
     if sys.platform != "linux":
-        raise NotSupportedError(
-            f"virtual GPUs under paddle are a plug-in that is built on Linux only, and this is {platform.system()}; "
-            "choose another framework with use('torch')"
-        )
+        why = f"are a plug-in that is built on Linux only, and this is {platform.system()}"
+        raise NotSupportedError(f"virtual GPUs under paddle {why}; choose another framework with use('torch')")
     spec = find_spec("paddle")  # does not import it
     assert spec is not None and spec.submodule_search_locations
     package = Path(next(iter(spec.submodule_search_locations)))

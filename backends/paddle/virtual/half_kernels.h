@@ -14,6 +14,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -97,12 +98,7 @@ class Widened {
   }
 
  private:
-  struct Known {
-    Tensor* tensor;
-    DataType type;
-    Holder memory;
-  };
-  std::vector<Known> inputs_, outputs_;
+  std::vector<std::tuple<Tensor*, DataType, Holder>> inputs_, outputs_;  // as they were
 };
 
 // An optimizer's kernel of float32 knows nothing of a master, the parameter in float32: it is given that to change.

@@ -113,10 +113,8 @@ def _make_places(n: int) -> None:
     class CUDAPlace(_finding(core.CustomPlace, _is_ours)):  # type: ignore[misc]  # known at run time
         def __init__(self, index: int) -> None:
             if not 0 <= index < n:
-                raise ValueError(
-                    f"(InvalidArgument) Invalid CUDAPlace({index}), must inside [0, {n}), because GPU number on your "
-                    f"machine is {n}."
-                )
+                why = f"must inside [0, {n}), because GPU number on your machine is {n}."
+                raise ValueError(f"(InvalidArgument) Invalid CUDAPlace({index}), {why}")
             super().__init__(WORD, index)
 
     class CUDAPinnedPlace(core.CPUPlace):  # type: ignore[misc]  # likewise
