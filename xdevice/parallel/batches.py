@@ -85,8 +85,6 @@ def split_arguments(batch: Sequence[Any], devices: Sequence[Device]) -> tuple[li
 class _Rows:
     """A tensor of a batch, with its shape; text and dates stay where they are."""
 
-    __slots__ = ("owner", "place", "shape", "stays", "tensor")
-
     def __init__(self, tensor: Any, owner: Backend, stays: bool) -> None:
         self.tensor, self.owner, self.stays = tensor, owner, stays
         self.place = owner.placement.device_of(tensor)
@@ -111,10 +109,8 @@ def _rows_in(_: int, leaf: Any) -> _Rows | None:
         return None if is_data and not len(leaf.shape) else _Rows(leaf, what.backend, is_data)
     if what is None or not (isinstance(what, Ownership) or places(leaf, what)):
         return None
-    raise NotATensorError(
-        f"an object of type {type(leaf).__name__} holds tensors, and has no rows to split; pass the tensors in "
-        "it, or let the function know it from outside"
-    )
+    kind = f"an object of type {type(leaf).__name__} holds tensors, and has no rows to split"
+    raise NotATensorError(f"{kind}; pass the tensors in it, or let the function know it from outside")
 
 
 def _sizes(flat: Flat, found: list[_Rows | None], k: int) -> list[int]:
@@ -124,9 +120,8 @@ def _sizes(flat: Flat, found: list[_Rows | None], k: int) -> list[int]:
         raise _not_a_batch(flat, found)
     rows = int(shapes[0][0])
     if rows < k:
-        raise ArgumentError(
-            f"a batch of {rows} rows is too small for {k} devices; give each one row at least, or name fewer devices"
-        )
+        too_small = f"a batch of {rows} rows is too small for {k} devices"
+        raise ArgumentError(f"{too_small}; give each one row at least, or name fewer devices")
     return [rows // k + (i < rows % k) for i in range(k)]
 
 

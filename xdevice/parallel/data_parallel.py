@@ -105,10 +105,10 @@ class _Step:
             found = self._compute(calls, here, owner)
         except (TypeError, LookupError, AttributeError) as error:
             if not replicated and _may_be_replicas(params, len(self._devices)):
-                what = f"a plain {type(params).__name__} of {len(params)}: {error}"
                 raise ArgumentTypeError(
-                    f"the loss cannot be computed with params, which is {what}; if it has a replica for each device, "
-                    "pass Replicas(params), or make them with replicate(tree, devices)"
+                    f"the loss cannot be computed with params, which is a plain {type(params).__name__} of "
+                    f"{len(params)}: {error}; if it has a replica for each device, pass Replicas(params), or make them "
+                    "with replicate(tree, devices)"
                 ) from error
             raise
         tell_ended(self._fn)
@@ -167,15 +167,12 @@ def _may_be_replicas(params: Any, devices: int) -> bool:
 
 def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Flat]:
     """The replicas, if there is one of a structure on each device."""
+    make_them = "make them with replicate(params, devices)"
     if len(replicas) != len(devices):
-        raise ArgumentError(
-            f"there are {len(replicas)} replicas for {len(devices)} devices; make them with replicate(params, devices)"
-        )
+        raise ArgumentError(f"there are {len(replicas)} replicas for {len(devices)} devices; {make_them}")
     for i, (place, device) in enumerate(zip(map(device_of, replicas), devices, strict=True)):
         if place is not device:
-            raise ArgumentError(
-                f"replica {i} is on {place}, and was to be on {device}; make them with replicate(params, devices)"
-            )
+            raise ArgumentError(f"replica {i} is on {place}, and was to be on {device}; {make_them}")
     flats = [flatten(tree) for tree in replicas]
     if len(flats) == 1:
         return flats
@@ -183,5 +180,5 @@ def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Flat]:
     for leaves_alike in zip(*[flat.leaves for flat in flats], strict=True):
         if len({(str(leaf.dtype), tuple(leaf.shape)) for leaf in leaves_alike if hasattr(leaf, "dtype")}) > 1:
             found = " and ".join(dict.fromkeys(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves_alike))
-            raise ArgumentError(f"a parameter is {found} in the replicas; make them with replicate(params, devices)")
+            raise ArgumentError(f"a parameter is {found} in the replicas; {make_them}")
     return flats

@@ -177,10 +177,8 @@ def check_operation(op: Any, known: tuple[str, ...] = OPERATIONS) -> None:
 
 def _flattened(tensors: Any) -> list[Flat]:
     if owned_by(tensors) is not None or not isinstance(tensors, (list, tuple)):
-        raise ArgumentTypeError(
-            f"all_reduce got an object of type {type(tensors).__name__}; "
-            "give a list, with one tensor or tree of them for each device"
-        )
+        got = f"all_reduce got an object of type {type(tensors).__name__}"
+        raise ArgumentTypeError(f"{got}; give a list, with one tensor or tree of them for each device")
     if not tensors:
         raise ArgumentError("all_reduce was given an empty list; give one tensor, or tree of them, for each device")
     return [flatten(tree) for tree in tensors]

@@ -145,10 +145,8 @@ def parameters_in(flats: Sequence[Flat]) -> tuple[Backend, list[Any]]:
     for (flat, i), tensor in zip(places, tensors, strict=True):
         owner = tensor_owner(tensor)
         if owner is None:
-            raise NotATensorError(
-                f"gradients are of tensors, and{flat.at(i)} there is an object of type {type(tensor).__name__}; "
-                "pass a tensor or a tree of tensors"
-            )
+            what = f"{flat.at(i)} there is an object of type {type(tensor).__name__}"
+            raise NotATensorError(f"gradients are of tensors, and{what}; pass a tensor or a tree of tensors")
         owners[owner] = None
     if len(owners) != 1:
         found = " and ".join(owners) or "no tensor"
@@ -156,10 +154,8 @@ def parameters_in(flats: Sequence[Flat]) -> tuple[Backend, list[Any]]:
     owner = next(iter(owners))
     for (flat, i), tensor in zip(places, tensors, strict=True):
         if not owner.gradients.is_floating(tensor):
-            raise ArgumentTypeError(
-                f"gradients are of floating-point tensors, and a parameter{flat.at(i)} is of {tensor.dtype}; "
-                "pass it as another argument, or convert it first"
-            )
+            what = f"gradients are of floating-point tensors, and a parameter{flat.at(i)} is of {tensor.dtype}"
+            raise ArgumentTypeError(f"{what}; pass it as another argument, or convert it first")
     return owner, tensors
 
 

@@ -9,18 +9,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from xdevice.device import Device
-from xdevice.errors import (
-    CopyNeededError,
-    DeviceNotFoundError,
-    MixedDeviceError,
-    NotATensorError,
-    listed,
-    misplaced,
-)
+from xdevice.errors import CopyNeededError, DeviceNotFoundError, MixedDeviceError, NotATensorError, listed, misplaced
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership, where_in_trees
 from xdevice.hardware.devices import require
-from xdevice.tensors.trees.leaves import SelfMoving, is_weak, moved_by_itself, owner_of_self_moving, places, what_is
+from xdevice.tensors.trees.leaves import SelfMoving, framework_of, is_weak, moved_by_itself, places, what_is
 from xdevice.tensors.trees.tree import Flat, flatten, not_a_tensor
 
 
@@ -77,11 +70,9 @@ class Move:
         if isinstance(what, SelfMoving):
             if not here or (here == {self.target} and not self.copy):
                 return None
-            owner = owner_of_self_moving(obj)
         elif not flat.is_leaf and is_weak(obj, what) and several:  # alone, an array of objects is an array
             return None
-        else:
-            owner = what.backend
+        owner = framework_of(obj, what)
         if here and here != {self.target} and self.copy is False:
             where = f"is on {listed(here)} and only a copy gets it to {self.target}"
             raise CopyNeededError(f"copy=False, but the {what.role} {where}; leave copy out")

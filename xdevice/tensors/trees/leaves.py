@@ -108,7 +108,7 @@ def moved_by_itself(leaf: Any, device: Device, copy: bool) -> Any:
     source = leaf
     if copy:
         source = leaf.clone() if callable(getattr(leaf, "clone", None)) else deepcopy(leaf)
-    target = native_of(owner_of_self_moving(leaf), device)
+    target = native_of(framework_of(leaf, SELF_MOVING), device)
     try:
         moved = source.to(target)
     except TypeError as error:  # a method of another meaning, or of other arguments
@@ -120,8 +120,10 @@ def moved_by_itself(leaf: Any, device: Device, copy: bool) -> Any:
     return source if moved is None else moved
 
 
-def owner_of_self_moving(leaf: Any) -> Backend:
-    """The framework of the tensors in it, else of its device, else the chosen one."""
+def framework_of(leaf: Any, what: Ownership | SelfMoving) -> Backend:
+    """The framework of a tensor or model; of what moves itself its tensors', else its device's, or the chosen."""
+    if isinstance(what, Ownership):
+        return what.backend
     for _, _, owned in tensors_in(leaf):
         return owned.backend
     by_device = ownership_of(type(getattr(leaf, "device", None)))

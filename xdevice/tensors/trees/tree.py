@@ -1,7 +1,6 @@
 """Trees: nested containers with tensors as leaves, flattened once and rebuilt from the result; where the tensors are.
 
-A tensor or model is never opened, even where it happens to be a tuple. Containers keep their types; what
-nothing has changed in is not rebuilt. Errors name a leaf by its path.
+A tensor or model is never opened, even where it happens to be a tuple. Errors name a leaf by its path.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import ATOMS, Ownership, owned_by, places_of, where_by_type
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.tensors.trees.containers import Container
-from xdevice.tensors.trees.leaves import SelfMoving, check_fixed, is_weak, owner_of_self_moving, places, what_is
+from xdevice.tensors.trees.leaves import SelfMoving, check_fixed, framework_of, is_weak, places, what_is
 from xdevice.tensors.trees.opening import container_of
 
 T = TypeVar("T")
@@ -176,18 +175,14 @@ def devices_in(tree: Any, skip: Collection[str]) -> set[Device]:
 
 def frameworks_in(tree: Any) -> dict[Backend, str]:
     """Each framework of the tree's tensors, with the path of one; `NotATensorError` if there is none."""
-
-    def owner(leaf: Any, what: Ownership | SelfMoving) -> set[Backend]:
-        return {what.backend if isinstance(what, Ownership) else owner_of_self_moving(leaf)}
-
     flat = flatten(tree)
-    return {owner: flat.paths[i] for owner, i in _answers(flat, owner).items()}
+    found = _answers(flat, lambda leaf, what: {framework_of(leaf, what)})
+    return {owner: flat.paths[i] for owner, i in found.items()}
 
 
 def _answers(flat: Flat, question: Callable[[Any, Ownership | SelfMoving], set[T]]) -> dict[T, int]:
     """What is answered for the tensors, with the first's number; for plain data where there is nothing else."""
-    found: dict[T, int] = {}
-    weak: dict[T, int] = {}
+    found, weak = dict[T, int](), dict[T, int]()
 
     def look(i: int, leaf: Any) -> None:
         what = what_is(leaf)
