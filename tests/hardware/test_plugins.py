@@ -15,7 +15,7 @@ import pytest
 
 import xdevice
 from xdevice.kit import plugins
-from xdevice.kit.plugins import Recipe, building, places
+from xdevice.kit.plugins import Recipe, building
 
 CODE = 'extern "C" int answer() { return ANSWER; }\n'
 RECIPE = Recipe("answer", "answers", Path("answer.cc"), "a framework", "c++17", defines=("ANSWER=42",))
@@ -35,7 +35,7 @@ def recipe(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.delenv(places.ENV, raising=False)
+    monkeypatch.delenv(plugins.ENV, raising=False)
     monkeypatch.delenv("CXX", raising=False)
     source = tmp_path / "source" / "answer.cc"
     source.parent.mkdir()
@@ -106,7 +106,7 @@ def test_a_killed_process_leaves_nothing(recipe, tmp_path, monkeypatch):
         env=os.environ | {"CXX": str(compiler)},
         start_new_session=True,
     )
-    (folder,) = places.own()[:1]
+    (folder,) = plugins.own()[:1]
     while not list(folder.rglob("cc.o")):
         time.sleep(0.01)
     os.killpg(job.pid, signal.SIGKILL)
@@ -141,7 +141,7 @@ def test_a_wrong_cxx_refuses_what_was_compiled(recipe, value, monkeypatch, tmp_p
     monkeypatch.setenv("CXX", value)
     with pytest.raises(xdevice.NotSupportedError, match=re.escape(f"CXX={value} names no C++ compiler; unset it")):
         plugins.library(recipe)
-    monkeypatch.setenv(places.ENV, str(places.own()[0]))
+    monkeypatch.setenv(plugins.ENV, str(plugins.own()[0]))
     assert answer(plugins.library(recipe)) == 42, "a folder that is named is used"
 
 
@@ -158,7 +158,7 @@ def test_found_in_folders_of_xdevice_plugins(recipe, no_compiler, monkeypatch, t
     made = plugins.build(recipe, folder)
     folder.chmod(0o555)
     no_compiler()
-    monkeypatch.setenv(places.ENV, os.pathsep.join([str(tmp_path / "absent"), str(folder)]))
+    monkeypatch.setenv(plugins.ENV, os.pathsep.join([str(tmp_path / "absent"), str(folder)]))
     assert plugins.library(recipe) == made and answer(made) == 42
     assert not (tmp_path / "cache").exists(), "what is found is not written"
     with pytest.raises(xdevice.NotSupportedError, match=f"; {folder} in XDEVICE_PLUGINS has none that fits$"):
@@ -195,7 +195,7 @@ def test_what_stops_the_compiler_is_said(recipe, tmp_path, monkeypatch):
 
 
 def test_what_is_in_its_place_is_named(recipe):
-    (cache, *_) = places.own()
+    (cache, *_) = plugins.own()
     made = cache / recipe.folder / recipe.file
     made.mkdir(parents=True)
     cache.chmod(0o700)
@@ -208,8 +208,8 @@ def test_what_is_in_its_place_is_named(recipe):
 
 
 def test_a_link_for_the_lock_is_not_followed(recipe, tmp_path):
-    (cache, *_) = places.own()
-    assert places.prepare(cache) is None
+    (cache, *_) = plugins.own()
+    assert plugins.prepare(cache) is None
     precious = tmp_path / "precious"
     precious.write_text("precious")
     lock = cache / "answer.lock"
@@ -228,7 +228,7 @@ def test_a_full_disk_is_said(recipe, tmp_path, option, reason, monkeypatch):
         pytest.skip("this user cannot mount a small disk")
     try:
         monkeypatch.setenv("XDG_CACHE_HOME", str(disk))
-        assert places.prepare(disk / "xdevice") is None
+        assert plugins.prepare(disk / "xdevice") is None
         recipe.source.write_text(CODE + "char large[1 << 20] = {1};\n")
         with pytest.raises(xdevice.NotSupportedError, match=f"the disk of {disk}/xdevice {reason}; delete something"):
             plugins.library(recipe)
@@ -315,8 +315,8 @@ def test_a_read_only_cache_is_read(as_user, shared, recipe, mode, monkeypatch):
 
 
 CARELESS = """
-from xdevice.kit.plugins import places
-places.unsafe = lambda path: None
+from xdevice.kit import plugins
+plugins.unsafe = lambda path: None
 """
 
 
@@ -336,7 +336,7 @@ def test_anothers_plug_in_is_not_loaded(as_user, recipe, mode, shared, monkeypat
     said = capfd.readouterr().err
     assert f"; {planted} belongs to another user (54321)" in said, said
     assert f"; {cache}" in said.partition(planted)[2], said  # nor is anything written there
-    monkeypatch.setenv(places.ENV, str(cache / "xdevice"))
+    monkeypatch.setenv(plugins.ENV, str(cache / "xdevice"))
     assert plugins.find(recipe) == made
 
 
@@ -345,7 +345,7 @@ def test_which_folders_others_can_change(tmp_path):
         pytest.skip("only root can give files to others")
     inner = tmp_path / "outer" / "inner"
     inner.mkdir(parents=True)
-    assert places.unsafe(inner) is None
+    assert plugins.unsafe(inner) is None
     for mode, owner, group, reason in (
         (0o777, 0, 0, "can be written by other users (mode 777)"),
         (0o775, 0, 0, None),
@@ -355,20 +355,20 @@ def test_which_folders_others_can_change(tmp_path):
     ):
         os.chown(inner.parent, owner, group)
         inner.parent.chmod(mode)
-        found = places.unsafe(inner)
+        found = plugins.unsafe(inner)
         assert found == (reason and f"{inner.parent} {reason}")
     os.chown(inner.parent, 0, 0)
     inner.chmod(0o1777)
-    assert places.unsafe(inner) == f"{inner} can be written by other users (mode 1777)", "sticky helps what is inside"
+    assert plugins.unsafe(inner) == f"{inner} can be written by other users (mode 1777)", "sticky helps what is inside"
     inner.chmod(0o755)
     link = tmp_path / "link"
     link.symlink_to(inner)
-    assert places.unsafe(link) is None
+    assert plugins.unsafe(link) is None
     os.chown(link, 12345, 12345, follow_symlinks=False)
-    assert places.unsafe(link) == f"{link} belongs to another user (12345)"
+    assert plugins.unsafe(link) == f"{link} belongs to another user (12345)"
 
 
 def test_a_relative_cache_folder_is_not_used(recipe, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert places.own()[0] == Path("/home/somebody/.cache/xdevice")
+    assert plugins.own()[0] == Path("/home/somebody/.cache/xdevice")

@@ -12,7 +12,7 @@ from typing import Any
 from xdevice.cli import probe
 from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.framework.adapters import available, find, is_installed, not_installed
-from xdevice.kit.plugins import places
+from xdevice.kit import plugins
 from xdevice.kit.virtual_request import ENV
 from xdevice.machine import usable_threads
 
@@ -79,7 +79,7 @@ def _build(asked: list[str], to: str | None) -> int:
     if without:
         print(f"no plug-in is needed for {', '.join(without)}")
     if folder is not None and not failed:
-        print(f"set {places.ENV}={folder} where they are to be used")
+        print(f"set {plugins.ENV}={folder} where they are to be used")
     return int(failed)
 
 
@@ -87,7 +87,7 @@ def _prepared(folder: Path) -> Path:
     folder = folder.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        reason = places.unsafe(folder)
+        reason = plugins.unsafe(folder)
     except OSError as error:
         raise ArgumentError(f"--to {folder} cannot be made ({error.strerror}); name another folder") from error
     if reason is not None:

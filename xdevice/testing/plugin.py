@@ -30,6 +30,8 @@ pytest.register_assert_rewrite("xdevice.testing.contract")
 MARKS = {
     "gpu": "gpu(n=1): needs n real GPUs under the framework; else it is skipped, or fails with --xdevice-require",
     "multi_device": "multi_device(n=2): needs n GPUs, real or virtual; else as gpu",
+    "no_transfers": "no_transfers(level='forbid', max_copies=0, max_bytes=None): the test copies nothing between "
+    "devices, with 'forbid_implicit' nothing that it does not ask for; or at most so many copies and bytes",
 }
 
 

@@ -17,16 +17,6 @@ if TYPE_CHECKING:
     from xdevice.tensors.transfers.guard import Level
     from xdevice.tensors.transfers.report import Report
 
-MARK = (
-    "no_transfers(level='forbid', max_copies=0, max_bytes=None): the test copies nothing between devices, with "
-    "'forbid_implicit' nothing that it does not ask for; or at most so many copies and bytes"
-)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark."""
-    config.addinivalue_line("markers", MARK)
-
 
 @pytest.fixture
 def transfers() -> Generator[Report, None, None]:

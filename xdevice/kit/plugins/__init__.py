@@ -1,14 +1,23 @@
-"""Plug-ins: shared libraries that are found where they were put, or compiled once and kept."""
+"""Plug-ins: shared libraries that are found where they were put, or compiled once and kept.
 
+A library that is loaded can do whatever the user can, so no folder counts in which another user could put one.
+"""
+
+import os
+import stat
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from xdevice.errors import NotSupportedError
-from xdevice.kit.plugins import places
 from xdevice.kit.plugins.building import Recipe, build, compiler, hint, is_refused, is_whole
 
 __all__ = ["NotCompiledError", "Recipe", "build", "compiler", "find", "library", "only_find"]
+
+ENV = "XDEVICE_PLUGINS"
+GROUP = "xdevice.plugins"
+"""The entry-point group of distributions that carry plug-ins; the value is the package that holds them."""
 
 _compiles = True
 
@@ -28,10 +37,10 @@ def find(recipe: Recipe, refused: list[str] | None = None) -> Path | None:
 
     Why another is not used is added to ``refused``.
     """
-    for place in _readable():
+    for place in readable():
         made = place / recipe.folder / recipe.file
         try:
-            reason = places.unsafe(made)
+            reason = unsafe(made)
             if reason is None and is_whole(made):
                 return made
         except (FileNotFoundError, NotADirectoryError):
@@ -49,7 +58,7 @@ def library(recipe: Recipe) -> Path:
     found = find(recipe, refused)
     if found is not None:
         return found
-    refused += [f"{place} in {places.ENV} has none that fits" for place in places.named()]
+    refused += [f"{place} in {ENV} has none that fits" for place in named()]
     if compiler() is None:
         raise NotSupportedError(_in_words(recipe, hint(), refused))
     if not _compiles:
@@ -61,8 +70,8 @@ def library(recipe: Recipe) -> Path:
 
 def writable(recipe: Recipe, refused: list[str]) -> Path:
     """The folder of the user that plug-ins are compiled into; why another is not used is added to ``refused``."""
-    for place in places.own():
-        reason = places.prepare(place)
+    for place in own():
+        reason = prepare(place)
         if reason is None:
             return place
         refused.append(reason)
@@ -70,19 +79,83 @@ def writable(recipe: Recipe, refused: list[str]) -> Path:
     raise NotSupportedError(_in_words(recipe, reason, refused))
 
 
-def _readable() -> Iterator[Path]:
-    yield from places.named()
-    if not is_refused():
-        yield from places.own()
-        yield from places.installed()
-
-
 def _in_words(recipe: Recipe, reason: str, refused: list[str]) -> str:
     return (
         f"{recipe.purpose} are compiled when they are first used, and {reason}, or name a folder that "
-        f"xdevice virtual build --to FOLDER has filled in {places.ENV}{_listed(refused)}"
+        f"xdevice virtual build --to FOLDER has filled in {ENV}{_listed(refused)}"
     )
 
 
 def _listed(refused: list[str]) -> str:
     return "".join(f"; {each}" for each in dict.fromkeys(refused))
+
+
+def readable() -> Iterator[Path]:
+    """The folders that plug-ins are read from; none is looked for before it is needed."""
+    yield from named()
+    if not is_refused():
+        yield from own()
+        yield from installed()
+
+
+def named() -> list[Path]:
+    """The folders in ``XDEVICE_PLUGINS``, separated as in ``PATH``."""
+    return [Path(folder).absolute() for folder in os.environ.get(ENV, "").split(os.pathsep) if folder]
+
+
+def installed() -> Iterator[Path]:
+    """The folders of the distributions that carry plug-ins; none is imported."""
+    from importlib.metadata import entry_points  # 20 ms: only where nothing was found before
+    from importlib.util import find_spec
+
+    for entry in entry_points(group=GROUP):
+        try:
+            spec = find_spec(entry.value)
+        except ImportError:  # the rest of a distribution that was removed by hand
+            continue
+        yield from map(Path, (spec.submodule_search_locations if spec else None) or ())
+
+
+def own() -> list[Path]:
+    """The user's cache folder, if there is a home, then the user's folder among the temporary ones."""
+    home = os.path.expanduser("~")  # "~" where there is neither HOME nor an entry in the system's list of users
+    named = [os.environ.get("XDG_CACHE_HOME", ""), os.path.join(home, ".cache")]
+    cache = [Path(folder, "xdevice") for folder in named if os.path.isabs(folder)][:1]
+    user = os.getuid() if os.name != "nt" else os.environ.get("USERNAME", "user")
+    try:
+        temporary = [Path(tempfile.gettempdir(), f"xdevice-{user}")]
+    except FileNotFoundError:  # no folder for temporary files can be written
+        temporary = []
+    return [*cache, *temporary]
+
+
+def prepare(folder: Path) -> str | None:
+    """Make the folder if it is missing, for this user alone; why it cannot be written is returned."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        return f"{folder} cannot be made ({error.strerror})"
+    return unsafe(folder) or (None if os.access(folder, os.W_OK | os.X_OK) else f"{folder} cannot be written")
+
+
+def unsafe(path: Path, *, inside: bool = False) -> str | None:
+    """Why another user could change what is at the path, if one could: who owns it, and each folder and link above.
+
+    A group of the same number as the owner is the owner's own, as ``useradd`` makes them. ``inside`` is for a folder
+    of which only what it contains matters.
+    """
+    if os.name == "nt":
+        return None  # folders there have lists of who may write, and a user's profile is the user's own
+    trusted = {os.getuid(), 0, os.stat("/").st_uid}  # in a user namespace root has another number
+    for each in (path, *path.parents):
+        found, above = os.lstat(each), inside or each != path
+        if found.st_uid not in trusted:
+            return f"{each} belongs to another user ({found.st_uid})"
+        if stat.S_ISLNK(found.st_mode):
+            target = Path(each.parent, os.readlink(each))
+            return unsafe(each.parent, inside=True) or unsafe(target, inside=above)
+        shared = found.st_mode & (stat.S_IWOTH if found.st_gid in (0, found.st_uid) else stat.S_IWOTH | stat.S_IWGRP)
+        if shared and not (above and found.st_mode & stat.S_ISVTX):  # there only owners rename and remove
+            return f"{each} can be written by other users (mode {stat.S_IMODE(found.st_mode):o})"
+    return None
