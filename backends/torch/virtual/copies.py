@@ -87,7 +87,8 @@ def _of_indices(
     """Those of the host are sent, and a mask's number of elements is waited for."""
     values = others[-1] if "put" in operation else None
     indices = [each for each in (others if values is None else others[:-1]) if each is not None]
-    if values is not None and not accumulate and len(indices) == 1 and _is_mask(indices[0]) and _is_scalar(values):
+    by_number = values is not None and values.numel() == 1 and (values.is_cpu or values.device.type == NAME)
+    if by_number and not accumulate and len(indices) == 1 and _is_mask(indices[0]):
         indices = [each for each in indices if each.is_cpu]  # CUDA fills it, without waiting
     for index in indices:
         if index.is_cpu and not tensor.is_cpu:
@@ -99,8 +100,3 @@ def _of_indices(
 
 def _is_mask(index: torch.Tensor) -> bool:
     return index.dtype in (torch.bool, torch.uint8)
-
-
-def _is_scalar(values: torch.Tensor) -> bool:
-    """Whether it is a number of the program's. For CUDA, torch leaves one on the CPU."""
-    return values.numel() == 1 and (values.is_cpu or values.device.type == NAME)

@@ -1,9 +1,8 @@
 """Virtual GPUs by the compiled plug-in, ``virtual_gpu.cc``."""
 
 import ctypes
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -46,16 +45,9 @@ COPIES, LATE = 1, 2
 class Compiled(Runtime):
     """Virtual GPUs by the functions of the library."""
 
-    begin: Callable[[int, bool, int, bool], None]
-    cover: Callable[[], None]
-    resize_storage: Callable[[int, int], None]
-    show: Callable[[int], None]
-    check: Callable[[int, bool], None]
-    pending: Callable[[], int]
-    pin: Callable[[int, int], int]
-    alert: Callable[[bytes, bytes, bytes, bytes], None]
-    differ: Callable[[bytes, bytes, bytes, int, int], None]
-    limit: Callable[[int, int], None]
+    if TYPE_CHECKING:  # functions of the table, beside those of `Runtime`
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, path: Path, name: str, count: int, capacity: int, limited: bool) -> None:
         super().__init__(name, count, capacity, limited)

@@ -16,10 +16,6 @@ from xdevice.backends.torch.virtual.runtime import exchange, in_use
 from xdevice.kit.private_names import resolved
 
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    """Does nothing: an operation is done when its call returns, and freed memory is the host's at once."""
-
-
 def _zero(*args: Any) -> int:
     return 0
 
@@ -77,13 +73,13 @@ _NOTHING = """
     cudaCachingAllocator_enable sleep emptyCache ipc_collect clearCublasWorkspaces set_sync_debug_mode
     record_memory_history record_memory_history_legacy
 """
-"""What does nothing."""
+"""What does nothing: an operation is done when its call returns, and freed memory is the host's at once."""
 
 
 def _answers() -> dict[str, Callable[..., Any]]:
     virtual = compiled()
     return {
-        **dict.fromkeys(_NOTHING.split(), _nothing),
+        **dict.fromkeys(_NOTHING.split(), lambda *args, **kwargs: None),
         **dict.fromkeys(("setDevice", "exchangeDevice", "maybeExchangeDevice"), exchange),
         **dict.fromkeys(("getCompiledVersion", "get_sync_debug_mode"), _zero),
         **dict.fromkeys(("isHistoryEnabled", "isCurrentStreamCapturing"), lambda: False),
@@ -112,10 +108,6 @@ def _answers() -> dict[str, Callable[..., Any]]:
     }
 
 
-_NCCL = 2, 29, 7
-"""The version that PyTorch 2.13 for CUDA requires: programs ask whether it is new enough for what they do."""
-
-
 def _own(word: Callable[..., Any]) -> Callable[..., Any]:
     """A function of its own: torch.compile keeps one handler for each, and refuses a second."""
     return lambda *args, **kwargs: word(*args, **kwargs)
@@ -129,7 +121,8 @@ def replace() -> None:
                 replace_name(f"torch._C:_cuda_{name}", _refused(f"torch.cuda {name}", "it needs CUDA's driver"))
     for name, word in answers.items():
         replace_name(f"torch._C:_cuda_{name}", word)
-    replace_name("torch._C:_nccl_version", lambda: _NCCL[0] << 32 | _NCCL[1] << 16 | _NCCL[2])
+    # 2.29.7, which PyTorch 2.13 for CUDA requires: programs ask whether it is new enough for what they do
+    replace_name("torch._C:_nccl_version", lambda: 2 << 32 | 29 << 16 | 7)
     replace_name("torch._C:_nccl_version_suffix", bytes)
     replace_name("torch:version.cuda", own.version.cuda or "0.0")  # which programs split into numbers
     _replace_python(answers)
@@ -142,20 +135,6 @@ class _Error(int):
     """``torch.cuda.cudart().cudaError``, an enumeration."""
 
     success = 0
-
-
-def _runtime() -> SimpleNamespace:
-    """What ``torch.cuda.cudart()`` returns."""
-    return SimpleNamespace(
-        cudaError=_Error,
-        cudaGetErrorString=lambda error: _ERRORS.get(error, "unrecognized error code"),
-        cudaMemGetInfo=_memory_info,
-        cudaHostRegister=lambda pointer, size, flags=0: compiled().pin(pointer, size),
-        cudaHostUnregister=lambda pointer: compiled().pin(pointer, 0),
-        cudaDeviceSynchronize=lambda: core._accelerator_synchronizeDevice(in_use().current()) or 0,
-        cudaProfilerStart=_zero,
-        cudaProfilerStop=_zero,
-    )
 
 
 _MARKS = "rangePushA", "rangePop", "rangeStartA", "rangeEnd", "markA", "deviceRangeStart", "deviceRangeEnd"
@@ -175,7 +154,16 @@ def _replace_python(answers: dict[str, Callable[..., Any]]) -> None:
         "_cached_device_count": None,
         "default_generators": tuple(in_use().generators),
         "graphs._cuda_isCurrentStreamCapturing": answers["isCurrentStreamCapturing"],
-        "_cudart": _runtime(),
+        "_cudart": SimpleNamespace(
+            cudaError=_Error,
+            cudaGetErrorString=lambda error: _ERRORS.get(error, "unrecognized error code"),
+            cudaMemGetInfo=_memory_info,
+            cudaHostRegister=lambda pointer, size, flags=0: compiled().pin(pointer, size),
+            cudaHostUnregister=lambda pointer: compiled().pin(pointer, 0),
+            cudaDeviceSynchronize=lambda: core._accelerator_synchronizeDevice(in_use().current()) or 0,
+            cudaProfilerStart=_zero,
+            cudaProfilerStop=_zero,
+        ),
         "nvtx._nvtx": SimpleNamespace(**dict.fromkeys(_MARKS, _zero)),
     }.items():
         replace_name(f"torch.cuda:{name}", value)

@@ -37,7 +37,10 @@ def begin() -> None:
 
 
 def rows(lenient: bool) -> Iterator[Row]:
-    for line in _table().read_text(encoding="utf-8").splitlines()[1:]:
+    mine = _number(torch.__version__)
+    tables = Path(__file__).parent.glob("dtypes_*.txt")  # of a version each: of that in use, or the nearest
+    table = min(tables, key=lambda path: abs(_number(path.stem.partition("_")[2]) - mine))
+    for line in table.read_text(encoding="utf-8").splitlines()[1:]:
         where, key, dtypes, *words = re.split(" {2,}", line)
         name, _, reduce = key.partition(" ")
         if where == "CPU":
@@ -47,13 +50,6 @@ def rows(lenient: bool) -> Iterator[Row]:
                 yield name, reduce, words[0], _mask(dtypes), 0
             else:  # for this overload alone
                 yield name if "." in name else f"{name}.", "", _NO_KERNEL.format(name=name), _ALL, 0
-
-
-def _table() -> Path:
-    """That of the version in use, or of the nearest that has one."""
-    mine = _number(torch.__version__)
-    tables = Path(__file__).parent.glob("dtypes_*.txt")
-    return min(tables, key=lambda path: abs(_number(path.stem.partition("_")[2]) - mine))
 
 
 def _mask(dtypes: str) -> int:

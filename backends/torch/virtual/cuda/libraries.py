@@ -13,9 +13,20 @@ from xdevice.backends.torch.virtual.compiled.plug_in import compiled
 
 def replace() -> None:
     _profile()
-    _without_cudnn()
-    _libraries()
     _share()
+    for kind in ("linalg", "blas"):
+        _prefer(kind)
+
+    @in_place_of("torch:ops.load_library")
+    def load_library(load: Any, path: str) -> None:
+        load(path)
+        compiled().cover()  # it may have kernels for real GPUs, as torchvision's: let the CPU's replace them
+
+    replace_name("torch._C:_has_cudnn", False)  # who asks gets the truth, also on a build that has it
+    core._jit_override_can_fuse_on_gpu(False)
+    # what cuDNN's functions read is behind a PropModule
+    for name, value in (("_cudnn", None), ("_init", lambda: False), ("is_acceptable", lambda tensor: False)):
+        replace_name(f"torch.backends.cudnn:m.{name}", value)
     os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton's kernels run in its interpreter, which reads this first
 
 
@@ -39,27 +50,6 @@ def _profile() -> None:
     replace_name("torch.autograd.profiler:emit_nvtx.__exit__", lambda self, *error: None)
 
 
-def _without_cudnn() -> None:
-    """cuDNN is not there: who asks gets the truth, also on a build that has it."""
-    replace_name("torch._C:_has_cudnn", False)
-    core._jit_override_can_fuse_on_gpu(False)
-    # what its functions read is behind a PropModule
-    for name, value in (("_cudnn", None), ("_init", lambda: False), ("is_acceptable", lambda tensor: False)):
-        replace_name(f"torch.backends.cudnn:m.{name}", value)
-
-
-def _libraries() -> None:
-    """A library with operations, such as torchvision's, may have kernels for real GPUs: let the CPU's replace them."""
-
-    @in_place_of("torch:ops.load_library")
-    def load_library(load: Any, path: str) -> None:
-        load(path)
-        compiled().cover()
-
-    for kind in ("linalg", "blas"):
-        _prefer(kind)
-
-
 def _prefer(kind: str) -> None:
     """Remember which library a program prefers: torch refuses those that its build does not have."""
     chosen = [getattr(core, f"_get_{kind}_preferred_backend")()]
@@ -73,14 +63,9 @@ def _share() -> None:
 
     def reduce_tensor(tensor: Any) -> Any:
         whole = tensor.layout == torch.strided and not tensor.is_nested  # torch takes others apart, and sends the parts
-        if not whole or not tensor.is_cuda or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        refused = tensor.requires_grad and not tensor.is_leaf  # by torch
+        if refused or not whole or not tensor.is_cuda or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
             return plain(tensor)
-        if tensor.requires_grad and not tensor.is_leaf:
-            raise RuntimeError(
-                "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
-                "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor "
-                "before serializing (e.g., putting it on the queue)."
-            )
         with torch.no_grad():
             host = _shared(tensor)
         return _received, (host, tensor.get_device(), type(tensor) is torch.nn.Parameter, tensor.requires_grad)

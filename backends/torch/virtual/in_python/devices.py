@@ -97,7 +97,8 @@ def _register_operations() -> None:
     kernels.register_fallbacks(kernels_of("_"))
     ours = kernels_of("aten")
     by_name = {**kernels.kernels(), **memory.kernels(), **nn.kernels()}
-    by_name |= {("_pin_memory", "CPU"): _pin, ("is_pinned", "CPU"): _is_pinned}
+    by_name["_pin_memory", "CPU"] = lambda tensor, device=None: _marked(tensor.clone())
+    by_name["is_pinned", "CPU"] = lambda tensor, device=None: storage_of(tensor)._cdata in _pinned
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch says that its own kernels are replaced
         for (name, key), kernel in by_name.items():
@@ -131,14 +132,6 @@ def _stats(index: int) -> dict[str, dict[str, dict[str, int]]]:
 
 
 _pinned: WeakValueDictionary[int, Any] = WeakValueDictionary()  # storages, by address
-
-
-def _pin(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
-    return _marked(tensor.clone())
-
-
-def _is_pinned(tensor: torch.Tensor, device: Any = None) -> bool:
-    return storage_of(tensor)._cdata in _pinned
 
 
 def _marked(tensor: torch.Tensor) -> torch.Tensor:

@@ -60,11 +60,6 @@ def _planned(op: Any) -> Plan:
     )
 
 
-@cache
-def _planned_by_name(name: str) -> Plan:
-    return _planned(overload_of(name))
-
-
 def _fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Run any operation without a kernel of its own."""
     return Call(_planned(op)).run(args, kwargs)
@@ -72,7 +67,8 @@ def _fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _direct(name: str) -> Callable[..., Any]:
     """A kernel for an operation that torch would otherwise compose itself, without calling the fallback."""
-    return lambda *args, **kwargs: Call(_planned_by_name(name)).run(args, kwargs)
+    plan = cache(lambda: _planned(overload_of(name)))
+    return lambda *args, **kwargs: Call(plan()).run(args, kwargs)
 
 
 def on_host(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -182,13 +178,14 @@ class Call:
     def _adopt_changes(self) -> None:
         for alias, tensor in self.aliases:
             if alias.shape != tensor.shape:  # it has shrunk
-                memory.reshape(tensor, alias.shape, alias.stride())
+                memory.place(tensor, storage_of(tensor), tensor.storage_offset(), alias.shape, alias.stride())
         for alias, tensor in self.fresh:
             if alias.shape == tensor.shape:
                 memory.to_host(tensor).copy_(alias)
             else:
                 memory.check_unshared(tensor)
-                memory.adopt(tensor, memory.to_virtual(alias, tensor.device.index))
+                made = memory.to_virtual(alias, tensor.device.index)
+                memory.place(tensor, storage_of(made), made.storage_offset(), made.shape, made.stride())
         self.aliases += self.fresh
 
     def _virtual(self, value: Any) -> Any:
@@ -281,7 +278,7 @@ def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
     """By name and dispatch key: operations for which torch has another way than a kernel and the fallback."""
     # without a kernel, torch would compose these from other operations, which round differently from the CPU's,
     # or from their out= variant, in three calls instead of one
-    names = {"silu_backward", "mish_backward", "mode.values"}  # the last one rejects other devices
+    names = {"_convolution", "convolution_backward", "silu_backward", "mish_backward", "mode.values"}
     for composed in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
         for full in core._dispatch_get_registrations_for_dispatch_key(composed):
             if full.startswith("aten::") and core._dispatch_has_kernel_for_dispatch_key(full, "CPU"):

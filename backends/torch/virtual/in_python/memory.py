@@ -75,17 +75,8 @@ def lazy_like(host: Tensor, tensor: Tensor) -> Tensor:
     return host._neg_view() if tensor.is_neg() else host
 
 
-def adopt(tensor: Tensor, source: Tensor) -> None:
-    """Give the virtual tensor the memory, sizes and strides of another."""
-    _set(tensor, storage_of(source), source.storage_offset(), source.shape, source.stride())
-
-
-def reshape(tensor: Tensor, size: Sequence[int], strides: Sequence[int]) -> None:
-    """Give the virtual tensor other sizes and strides in the same memory."""
-    _set(tensor, storage_of(tensor), tensor.storage_offset(), size, strides)
-
-
-def _set(tensor: Tensor, storage: Any, offset: Any, size: Sequence[int], strides: Sequence[int]) -> Tensor:
+def place(tensor: Tensor, storage: Any, offset: Any, size: Sequence[int], strides: Sequence[int]) -> Tensor:
+    """Give the virtual tensor that memory, and those sizes and strides."""
     overload = aten.set_.source_Storage_storage_offset
     changed: Tensor = overload.redispatch(ON_CPU, tensor, storage, offset, size, strides)
     return changed
@@ -118,22 +109,18 @@ def _resize(tensor: Tensor, size: Sequence[int], memory_format: torch.memory_for
     needed = (math.prod(size) + tensor.storage_offset()) * tensor.element_size()
     storage = storage_of(tensor)
     if math.prod(size) and needed > storage.nbytes():
-        storage = _grown(tensor, storage, needed)
-    return _set(tensor, storage, tensor.storage_offset(), size, strides)
-
-
-def _grown(tensor: Tensor, storage: Any, needed: Any) -> Any:
-    check_unshared(tensor)
-    grown = torch.empty(needed, dtype=torch.uint8, device="cpu")
-    grown[: storage.nbytes()] = whole(tensor)
-    return storage_of(to_virtual(grown, tensor.device.index))
+        check_unshared(tensor)
+        grown = torch.empty(needed, dtype=torch.uint8, device="cpu")
+        grown[: storage.nbytes()] = whole(tensor)
+        storage = storage_of(to_virtual(grown, tensor.device.index))
+    return place(tensor, storage, tensor.storage_offset(), size, strides)
 
 
 def whole(tensor: Tensor) -> Tensor:
     """A CPU tensor over all bytes of the virtual tensor's storage."""
     storage = storage_of(tensor)
     view = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return to_host(_set(view, storage, 0, (storage.nbytes(),), (1,)))
+    return to_host(place(view, storage, 0, (storage.nbytes(),), (1,)))
 
 
 def check_unshared(tensor: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Convolution, dropout and softmax, which torch calls by other names, or with options, on GPUs alone; LSTM and GRU.
+"""Dropout and softmax, which torch calls by other names, or with options, on GPUs alone; LSTM and GRU.
 
 For PrivateUse1 torch calls the fused cells of GPUs, which the CPU lacks. Here they are composed of ordinary operations;
 shapes are (batch, features), with the gates concatenated along the features.
@@ -13,13 +13,6 @@ from xdevice.backends.torch.private_names import aten
 from xdevice.backends.torch.virtual.in_python.kernels import on_host
 
 Tensor = torch.Tensor
-
-
-def _convolution_backward(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    transposed, groups, mask = rest[3], rest[5], rest[6]
-    bias = [weight.shape[1] * groups if transposed else weight.shape[0]] if mask[2] else None
-    found: tuple[Tensor, ...] = aten.convolution_backward.default(grad, x, weight, bias, *rest)
-    return found
 
 
 def _dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
@@ -72,10 +65,8 @@ def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
         "_log_softmax": _widened(aten._log_softmax.default),
         "_softmax_backward_data": _narrowed(aten._softmax_backward_data.default),
         "_log_softmax_backward_data": _narrowed(aten._log_softmax_backward_data.default),
-        "convolution_overrideable": aten.convolution.default,
-        "convolution_backward_overrideable": _convolution_backward,
     }
-    ours = {name: on_host(f"aten::{name.removesuffix('_overrideable')}", call) for name, call in on_cpu.items()}
+    ours = {name: on_host(f"aten::{name}", call) for name, call in on_cpu.items()}
     cells = {"_thnn_fused_lstm_cell": _lstm, "_thnn_fused_gru_cell": _gru}
     ours |= {"native_dropout": _dropout, **cells}
     # TransformerEncoder shall not build a nested tensor, which these virtual GPUs lack

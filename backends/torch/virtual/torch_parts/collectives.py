@@ -41,7 +41,8 @@ def replace(check: Check | None) -> None:
 def _kernel(name: str, check: Check | None) -> Callable[..., Any]:
     """The collective on CPU tensors in the virtual ones' memory."""
     plain: Any = getattr(_operations, name).default
-    run, returns_tensors = _BY_HAND.get(name, plain), len(plain._schema.returns) > 1
+    run: Any = _BY_HAND.get(name, plain)
+    returns_tensors = len(plain._schema.returns) > 1
     names = [argument.name for argument in plain._schema.arguments]
     at = names.index("process_group")
 

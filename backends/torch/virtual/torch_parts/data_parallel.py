@@ -3,7 +3,7 @@
 Inputs of the latter are (batch, channel, ...), and statistics of single precision where the input is of half.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,8 +16,8 @@ Maybe = torch.Tensor | None
 
 
 def replace() -> None:
-    for ours in (_scatter, _gather, _broadcast, _broadcast_coalesced, _scatter_out, _gather_out, _broadcast_out):
-        replace_name(f"torch._C:{ours.__name__}", ours)
+    for name, ours in _FUNCTIONS.items():
+        replace_name(f"torch._C:{name}", ours)
 
     @in_place_of("torch.cuda.nccl:is_available")
     def is_available(ask: Any, tensors: Any) -> bool:  # which warns where torch was built without NCCL
@@ -61,22 +61,6 @@ def _scatter(
     return [part.to(_device(target)) for part, target in zip(parts, targets, strict=False)]  # fewer rows than devices
 
 
-def _broadcast(tensor: Tensor, targets: Sequence[int]) -> list[Tensor]:
-    return [tensor.to(_device(target)) for target in targets]  # the first is where it is: itself, as on CUDA
-
-
-def _broadcast_coalesced(tensors: Sequence[Tensor], targets: Sequence[int], size: int) -> list[list[Tensor]]:
-    return [[tensor.to(_device(target)) for tensor in tensors] for target in targets]
-
-
-def _gather(tensors: Sequence[Tensor], dim: int, target: int | None) -> Tensor:
-    return _joined(tensors, dim, _device(in_use().current() if target is None else target))
-
-
-def _gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
-    return out.copy_(_joined(tensors, dim, out.device))
-
-
 def _joined(tensors: Sequence[Tensor], dim: int, where: torch.device) -> Tensor:
     _check(len(tensors) > 0, "Expected at least one tensor to gather from")
     first = tensors[0]
@@ -114,6 +98,17 @@ def _broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
         same = made.shape == tensor.shape
         _check(same, f"Expected all output tensors to have same shape as the source tensor {shapes}")
     return [made.copy_(tensor) for made in out]
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "_scatter": _scatter,
+    "_scatter_out": _scatter_out,
+    "_gather": lambda xs, dim, to: _joined(xs, dim, _device(in_use().current() if to is None else to)),
+    "_gather_out": lambda xs, out, dim: out.copy_(_joined(xs, dim, out.device)),
+    "_broadcast": lambda x, targets: [x.to(_device(to)) for to in targets],  # the first to where it is: itself
+    "_broadcast_coalesced": lambda xs, targets, size: [[x.to(_device(to)) for x in xs] for to in targets],
+    "_broadcast_out": _broadcast_out,
+}
 
 
 # ---------------------------------------------------------------- SyncBatchNorm
