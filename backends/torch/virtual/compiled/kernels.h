@@ -89,9 +89,7 @@ inline void no(const c10::OperatorHandle& op, Stack* stack) {
 // Shapes are (batch, features), with the gates concatenated along the features.
 using MaybeTensor = std::optional<Tensor>;
 
-inline Tensor biased(const Tensor& gates, const MaybeTensor& bias) {
-  return bias && bias->defined() ? gates.add(*bias) : gates;
-}
+inline Tensor biased(const Tensor& x, const MaybeTensor& bias) { return bias && bias->defined() ? x.add(*bias) : x; }
 
 // The last result is what a fused backward would need.
 inline std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& cell,

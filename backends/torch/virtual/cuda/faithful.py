@@ -10,7 +10,7 @@ from traceback import StackSummary
 from types import FrameType
 from typing import Any
 
-from xdevice.backends.torch.private_names import kernels_of, replace_name, untraced
+from xdevice.backends.torch.private_names import in_place_of, kernels_of, replace_name, untraced
 from xdevice.backends.torch.virtual.compiled.plug_in import LATE, compiled
 from xdevice.hooks import hooks
 
@@ -91,18 +91,13 @@ def find_races() -> None:
     """
     from torch.cuda import _sanitizer  # pyright: ignore[reportPrivateUsage]  # its import begins to trace
 
-    class CUDASanitizerErrors(_sanitizer.CUDASanitizerErrors):
-        """Races, in a line each."""
+    @in_place_of("torch.cuda._sanitizer:CUDASanitizerErrors.__init__")
+    def init(make: Any, self: Any, errors: list[Any]) -> None:
+        make(self, errors)
+        _races.append(str(self))
 
-        def __str__(self) -> str:
-            return "\n".join(map(_described, self.errors))
-
-        def __init__(self, errors: list[Any]) -> None:
-            super().__init__(errors)
-            _races.append(str(self))
-
-    CUDASanitizerErrors.__module__, CUDASanitizerErrors.__qualname__ = _sanitizer.__name__, CUDASanitizerErrors.__name__
-    replace_name("torch.cuda._sanitizer:CUDASanitizerErrors", CUDASanitizerErrors)
+    described = "torch.cuda._sanitizer:CUDASanitizerErrors.__str__"
+    replace_name(described, lambda self: "\n".join(map(_described, self.errors)))  # in a line each
     if not _sanitizer.cuda_sanitizer.enabled:  # by TORCH_CUDA_SANITIZER
         sanitizer: Any = _sanitizer.cuda_sanitizer  # untyped
         sanitizer.enable()

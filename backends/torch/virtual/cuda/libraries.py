@@ -1,6 +1,7 @@
 """What stands on ``torch.cuda`` and is replaced whole: profilers, cuDNN, libraries, sharing tensors."""
 
 import os
+from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -14,8 +15,10 @@ from xdevice.backends.torch.virtual.compiled.plug_in import compiled
 def replace() -> None:
     _profile()
     _share()
-    for kind in ("linalg", "blas"):
-        _prefer(kind)
+    preferred = {kind: getattr(core, f"_get_{kind}_preferred_backend")() for kind in ("linalg", "blas")}
+    for kind in preferred:  # which a program prefers: torch refuses those that its build does not have
+        replace_name(f"torch._C:_get_{kind}_preferred_backend", partial(preferred.get, kind))
+        replace_name(f"torch._C:_set_{kind}_preferred_backend", partial(preferred.__setitem__, kind))
 
     @in_place_of("torch:ops.load_library")
     def load_library(load: Any, path: str) -> None:
@@ -48,13 +51,6 @@ def _profile() -> None:
     replace_name("torch.profiler.profiler:supported_activities", lambda: {ProfilerActivity.CPU})
     replace_name("torch.autograd.profiler:emit_nvtx.__enter__", lambda self: self)
     replace_name("torch.autograd.profiler:emit_nvtx.__exit__", lambda self, *error: None)
-
-
-def _prefer(kind: str) -> None:
-    """Remember which library a program prefers: torch refuses those that its build does not have."""
-    chosen = [getattr(core, f"_get_{kind}_preferred_backend")()]
-    replace_name(f"torch._C:_get_{kind}_preferred_backend", lambda: chosen[0])
-    replace_name(f"torch._C:_set_{kind}_preferred_backend", lambda library: chosen.__setitem__(0, library))
 
 
 def _share() -> None:

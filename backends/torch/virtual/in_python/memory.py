@@ -25,6 +25,7 @@ import torch
 from xdevice.backends.torch.private_names import ON_CPU, aten, core, kernels_of, overload_of, storage_of
 from xdevice.backends.torch.virtual import copies
 from xdevice.backends.torch.virtual.runtime import NAME, in_use, index_of
+from xdevice.kit import units
 
 Tensor = torch.Tensor
 
@@ -65,7 +66,7 @@ def _relabelled(tensor: Tensor, kind: int, index: int) -> Tensor:
 
 @cache
 def _label(kind: int, index: int) -> int:
-    return int.from_bytes(struct.pack("=ii", kind, index), sys.byteorder)
+    return int.fromsize(struct.pack("=ii", kind, index), sys.byteorder)
 
 
 def lazy_like(host: Tensor, tensor: Tensor) -> Tensor:
@@ -194,13 +195,13 @@ def _enter(tensor: Tensor, index: int) -> None:
     """Count the memory of a new tensor."""
     in_use().use(True)
     storage = tensor.untyped_storage()
-    size = storage.nbytes()
+    added = storage.nbytes()
     with _lock:
         _settle()
-        if in_use().limited and _held[index] + size > in_use().capacity:
-            _out_of_memory(index, size)
-        finalize(storage, _freed.append, (index, size)).atexit = False
-        _held[index] += size
+        if in_use().limited and _held[index] + added > in_use().capacity:
+            _out_of_memory(index, added)
+        finalize(storage, _freed.append, (index, added)).atexit = False
+        _held[index] += added
         _most[index] = max(_most[index], _held[index])
 
 
@@ -208,9 +209,9 @@ def _out_of_memory(index: int, wanted: int) -> NoReturn:
     capacity = in_use().capacity
     free = max(capacity - _held[index], 0)
     raise torch.OutOfMemoryError(
-        f"{NAME} out of memory. Tried to allocate {_bytes(wanted)}. GPU {index} has a total capacity of "
-        f"{_bytes(capacity)} of which {_bytes(free)} is free. It is virtual, in the host's "
-        f"memory, and {_bytes(_held[index])} are allocated by PyTorch"
+        f"{NAME} out of memory. Tried to allocate {units.size(wanted)}. GPU {index} has a total capacity of "
+        f"{units.size(capacity)} of which {units.size(free)} is free. It is virtual, in the host's "
+        f"memory, and {units.size(_held[index])} are allocated by PyTorch"
     )
 
 
@@ -221,17 +222,10 @@ def check_host(error: RuntimeError, index: int) -> None:
         _out_of_memory(index, int(wanted[1]))
 
 
-def _bytes(size: int) -> str:
-    for bits, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if size >= 1 << bits:
-            return f"{size / (1 << bits):.2f} {unit}"
-    return f"{size} bytes"
-
-
 def _settle() -> None:
     while _freed:
-        index, size = _freed.popleft()
-        _held[index] -= size
+        index, freed = _freed.popleft()
+        _held[index] -= freed
 
 
 def allocated(index: int) -> int:

@@ -13,6 +13,7 @@ from xdevice.backends.torch.private_names import aten
 from xdevice.backends.torch.virtual.in_python.kernels import on_host
 
 Tensor = torch.Tensor
+Maybe = torch.Tensor | None
 
 
 def _dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
@@ -38,23 +39,22 @@ def _narrowed(call: Any) -> Callable[..., Tensor]:
     return lambda grad, output, dim, dtype: call(grad, output, dim, grad.dtype).to(dtype)
 
 
-def _lstm(input_gates: Tensor, hidden_gates: Tensor, cx: Tensor, *biases: Tensor | None) -> tuple[Tensor, ...]:
-    gates = _biased(input_gates, biases[:1]) + _biased(hidden_gates, biases[1:])
+def _lstm(x: Tensor, h: Tensor, cx: Tensor, x_bias: Maybe = None, h_bias: Maybe = None) -> tuple[Tensor, ...]:
+    gates = _biased(x, x_bias) + _biased(h, h_bias)
     i, f, g, o = gates.chunk(4, 1)
     cy = f.sigmoid() * cx + i.sigmoid() * g.tanh()
     return o.sigmoid() * cy.tanh(), cy, gates.new_empty(0)  # the last is what a fused backward would need
 
 
-def _gru(input_gates: Tensor, hidden_gates: Tensor, hx: Tensor, *biases: Tensor | None) -> tuple[Tensor, Tensor]:
-    input_r, input_z, input_n = _biased(input_gates, biases[:1]).chunk(3, 1)
-    hidden_r, hidden_z, hidden_n = _biased(hidden_gates, biases[1:]).chunk(3, 1)
-    r, z = (hidden_r + input_r).sigmoid(), (hidden_z + input_z).sigmoid()
-    n = (input_n + hidden_n * r).tanh()
+def _gru(x: Tensor, h: Tensor, hx: Tensor, x_bias: Maybe = None, h_bias: Maybe = None) -> tuple[Tensor, Tensor]:
+    (x_r, x_z, x_n), (h_r, h_z, h_n) = _biased(x, x_bias).chunk(3, 1), _biased(h, h_bias).chunk(3, 1)
+    r, z = (h_r + x_r).sigmoid(), (h_z + x_z).sigmoid()
+    n = (x_n + h_n * r).tanh()
     return (hx - n) * z + n, hx.new_empty(0)
 
 
-def _biased(gates: Tensor, bias: tuple[Tensor | None, ...]) -> Tensor:
-    return gates + bias[0] if bias and bias[0] is not None else gates
+def _biased(gates: Tensor, bias: Maybe) -> Tensor:
+    return gates if bias is None else gates + bias
 
 
 def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
@@ -67,11 +67,9 @@ def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
         "_log_softmax_backward_data": _narrowed(aten._log_softmax_backward_data.default),
     }
     ours = {name: on_host(f"aten::{name}", call) for name, call in on_cpu.items()}
-    cells = {"_thnn_fused_lstm_cell": _lstm, "_thnn_fused_gru_cell": _gru}
-    ours |= {"native_dropout": _dropout, **cells}
     # TransformerEncoder shall not build a nested tensor, which these virtual GPUs lack
-    ours["_nested_tensor_from_mask_left_aligned"] = lambda *args: False
-    # autograd differentiates the cells as what they are composed of
-    return {(name, "PrivateUse1"): call for name, call in ours.items()} | {
-        (name, "AutogradPrivateUse1"): call for name, call in cells.items()
-    }
+    ours |= {"native_dropout": _dropout, "_nested_tensor_from_mask_left_aligned": lambda *args: False}
+    cells = {"_thnn_fused_lstm_cell": _lstm, "_thnn_fused_gru_cell": _gru}
+    both = ("PrivateUse1", "AutogradPrivateUse1")  # autograd differentiates the cells as what they are composed of
+    by_key = {(name, key): cell for name, cell in cells.items() for key in both}
+    return by_key | {(name, "PrivateUse1"): call for name, call in ours.items()}
