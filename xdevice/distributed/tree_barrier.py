@@ -18,8 +18,8 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import Any
 
 RECORD = struct.Struct("=I16s")  # what a process asks: the collective's number, and a digest of what it calls
@@ -39,9 +39,11 @@ class Pipes:
         if processes > MAX_PROCESSES:
             raise OSError("too many processes for one pipe")
         owned: list[int] = []
-        with _closed_on_error(owned):
+        with ExitStack() as undo:
+            undo.callback(_close, owned)
             for _ in range(3):
                 owned += os.pipe()
+            undo.pop_all()
         readers, writers = owned[::2], owned[1::2]
         return cls([readers[0], *writers[1:]], owned)
 
@@ -54,31 +56,27 @@ class Pipes:
     def opened(cls, offer: dict[str, Any]) -> Pipes:
         """The pipes of the leader that has made this offer; `OSError` on another host, or in another container."""
         owned: list[int] = []
-        with _closed_on_error(owned):
+        with ExitStack() as undo:
+            undo.callback(_close, owned)
             for number, inode in zip(offer["pipes"], offer["inodes"], strict=True):
                 # read-write: opening does not wait for the other end, and a leader that ends leaves no end of file
                 owned.append(os.open(f"/proc/{offer['pid']:d}/fd/{number:d}", os.O_RDWR | os.O_NONBLOCK))
                 if os.fstat(owned[-1]).st_ino != inode:  # where a process has the same number in another container
                     raise OSError("another process's file")
+            undo.pop_all()
         return cls(owned, owned)
 
     def answers(self, number: int) -> int:
         return self._answers[number % 2]
 
     def close(self) -> None:
-        while self._owned:
-            with suppress(OSError):
-                os.close(self._owned.pop())
+        _close(self._owned)
 
 
-@contextmanager
-def _closed_on_error(descriptors: list[int]) -> Generator[None, None, None]:
-    try:
-        yield
-    except OSError:
-        for descriptor in descriptors:
-            os.close(descriptor)
-        raise
+def _close(descriptors: list[int]) -> None:
+    while descriptors:
+        with suppress(OSError):
+            os.close(descriptors.pop())
 
 
 class InterruptedByRank0Error(Exception):

@@ -25,7 +25,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from xdevice.distributed.failures import HANDSHAKE
@@ -58,8 +58,7 @@ def checked(token: str, source: str) -> str:
 
 def create_token(info: ProcessInfo, env: Mapping[str, str] = os.environ) -> bytes:
     """The token of rank 0: the one that it was given, or a new one for the processes of this host."""
-    given = _given(info, env)
-    if given is not None:
+    if (given := _given(info, env)) is not None:
         return given
     path, token = _path(info), new_token()
     new = path.with_suffix(f".{os.getpid()}")
@@ -125,12 +124,10 @@ def response(token: bytes, role: bytes, process: bytes, rank_0: bytes) -> bytes:
 
 def connected(address: tuple[str, int], token: bytes, deadline: float) -> socket.socket:
     """A connection to that address on which both ends are authenticated; errors are those of `authenticate`."""
-    connection = socket.create_connection(address, max(0.1, deadline - time.monotonic()))
-    try:
+    with ExitStack() as undo:
+        connection = undo.enter_context(socket.create_connection(address, max(0.1, deadline - time.monotonic())))
         authenticate(connection, token, deadline)
-    except BaseException:
-        connection.close()
-        raise
+        undo.pop_all()
     return connection
 
 

@@ -4,7 +4,7 @@ import errno
 import random
 import socket
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from xdevice.distributed.process_info import FIRST_PORT
@@ -14,7 +14,7 @@ LOWEST = 10_000  # lower ports are those of well-known services
 _EPHEMERAL = "32768 60999"  # Linux's own choice; other systems' begins higher
 _ATTEMPTS = 200
 _CELL = 16  # ports; a block begins at a multiple of it
-_reserved: list[socket.socket] = []  # until this process ends
+_reserved: list[ExitStack] = []  # until this process ends
 _SIOCGIFADDR = 0x8915  # Linux: ask for an interface's address
 
 
@@ -38,18 +38,14 @@ def free_block(count: int) -> int:
 
 def _reserve(cells: Iterable[int]) -> bool:
     """Take these ports of UDP, which no job uses: so two jobs that start at once do not choose the same block."""
-    taken: list[socket.socket] = []
-    for port in cells:
-        mark = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        taken.append(mark)
-        try:
-            mark.bind(("127.0.0.1", port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                for other in taken:
-                    other.close()
-                return False
-    _reserved.extend(taken)
+    with ExitStack() as taken:
+        for port in cells:
+            try:
+                taken.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)).bind(("127.0.0.1", port))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    return False
+        _reserved.append(taken.pop_all())
     return True
 
 
@@ -104,14 +100,12 @@ def check_ports(rank: int, world_size: int, port: int) -> None:
 def listening(host: str, port: int) -> socket.socket:
     """A socket that listens at the address; recently closed connections do not prevent it."""
     family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
-    listener = socket.socket(family)
-    try:
+    with ExitStack() as undo:
+        listener = undo.enter_context(socket.socket(family))
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(1024)
-    except OSError:
-        listener.close()
-        raise
+        undo.pop_all()
     return listener
 
 
