@@ -88,8 +88,7 @@ def _as_bytes(op: Callable[..., Any]) -> Callable[..., Any]:
     def call(x: Any, *args: Any, **options: Any) -> Any:
         if x.dtype != np.bool_:
             return op(x, *args, **options)
-        found = op(x.astype("uint8"), *args, **options)
-        return [part.astype("bool") for part in found] if isinstance(found, list) else found.astype("bool")
+        return op(x.astype("uint8"), *args, **options).astype("bool")
 
     return call
 
@@ -117,11 +116,7 @@ def _remainder(x1: Any, x2: Any) -> Any:
 
 
 def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
-    def call(x: Any, axis: int, keepdims: bool) -> Any:
-        found = op(x, axis=axis)
-        return _np.expand_dims(found, axis) if keepdims else found
-
-    return call
+    return lambda x, axis, keep: _np.expand_dims(op(x, axis=axis), axis) if keep else op(x, axis=axis)
 
 
 def _argsort(x: Any, axis: int, descending: bool) -> Any:

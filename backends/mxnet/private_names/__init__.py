@@ -27,8 +27,7 @@ TEXT = (
 ADDED = ("str",)
 """What those modules have of their own under NumPy 2, and under NumPy 1 only where virtual GPUs stand in."""
 
-_texts = " ".join(f"{module}:str" for module in TEXT)
-_lists = private_names.listed(__file__, DEVICE_AT=" ".join(DEVICE_AT), TEXT=_texts)
+_lists = private_names.listed(__file__, DEVICE_AT=" ".join(DEVICE_AT), TEXT=" ".join(f"{name}:str" for name in TEXT))
 VIRTUAL, STAND_IN = _lists["VIRTUAL"], _lists["STAND_IN"]  # the first is empty: they replace nothing
 NAMES = [*STAND_IN, *_lists["OTHERS"]]
 
