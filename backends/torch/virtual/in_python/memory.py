@@ -66,7 +66,7 @@ def _relabelled(tensor: Tensor, kind: int, index: int) -> Tensor:
 
 @cache
 def _label(kind: int, index: int) -> int:
-    return int.fromsize(struct.pack("=ii", kind, index), sys.byteorder)
+    return int.from_bytes(struct.pack("=ii", kind, index), sys.byteorder)
 
 
 def lazy_like(host: Tensor, tensor: Tensor) -> Tensor:
