@@ -32,7 +32,6 @@ _REDUCED = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32,
 """What the ring can add up; other integers are sent as 64 bits."""
 
 _MERGE = {"sum": "Add", "max": "Max", "min": "Min"}
-_GROUPS = {"cpu": 1905, "gpu": 1906}  # any numbers that no strategy of the user's counts up to
 _CPU = Device("cpu", 0)
 _LIBRARY = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_cc.so.2")
 _WORD = tf.int64  # bits travel in these: TensorFlow keeps int32 on the host
@@ -47,7 +46,8 @@ class _Ring:
         self._keys: dict[Any, tf.Tensor] = {}
         with scope(_CPU):
             self._size = tf.constant(job.world_size)
-            self._groups = {kind: tf.constant(number) for kind, number in _GROUPS.items()}
+            # any numbers that no strategy of the user's counts up to
+            self._groups = {"cpu": tf.constant(1905), "gpu": tf.constant(1906)}
 
     @cached_property
     def device(self) -> Device:

@@ -79,8 +79,7 @@ def _beside(parameter: Any, gradient: Any) -> Any:
     dense = tf.convert_to_tensor(gradient)  # that of a gather is a tf.IndexedSlices
     if not tf.executing_eagerly():
         return dense  # in a graph nothing has a place yet
-    device = placement.device_of(parameter)
-    return dense if placement.device_of(dense) is device else placement.move(dense, device, False)
+    return placement.arrived(dense, placement.device_of(parameter))
 
 
 @contextmanager

@@ -24,20 +24,18 @@ _DENSE: dict[type, str] = {
 COMPOSITES = tuple(_DENSE)
 """Tensors that are made of several."""
 
-_TENSORS = (tf.Tensor, tf.Variable, *COMPOSITES)
-_DEVICES = (tf.DeviceSpec, tf.compat.v1.DeviceSpec, tf.config.LogicalDevice, tf.config.PhysicalDevice)
-_DATA = (tf.DType, tf.TensorShape, tf.TypeSpec)
+_ROLES: dict[Role, Any] = {
+    "tensor": (tf.Tensor, tf.Variable, *COMPOSITES),
+    "model": tf.Module,
+    "data": (tf.DType, tf.TensorShape, tf.TypeSpec),
+    "device": (tf.DeviceSpec, tf.compat.v1.DeviceSpec, tf.config.LogicalDevice, tf.config.PhysicalDevice),
+}
 _known: dict[str, Device] = {}
 
 
 def role(cls: type) -> Role | None:
-    if issubclass(cls, _TENSORS):
-        return "tensor"
-    if issubclass(cls, tf.Module):
-        return "model"
-    if issubclass(cls, _DATA):
-        return "data"
-    return "device" if issubclass(cls, _DEVICES) else keras.role(cls, "tensorflow")
+    own = (role for role, kinds in _ROLES.items() if issubclass(cls, kinds))
+    return next(own, None) or keras.role(cls, "tensorflow")
 
 
 def device_of(tensor: Any) -> Device:

@@ -80,11 +80,7 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 def _remove(mode: TorchFunctionMode) -> None:
     """Remove the mode from anywhere in this thread's stack; modes entered later stay."""
-    above: list[TorchFunctionMode] = []
-    while core._len_torch_function_stack():
-        top: Any = core._pop_torch_function_stack()
-        if top is mode:
-            break
-        above.append(top)
-    for other in reversed(above):
-        core._push_on_torch_function_stack(other)
+    stack = [core._pop_torch_function_stack() for _ in range(core._len_torch_function_stack())]
+    for other in reversed(stack):
+        if other is not mode:
+            core._push_on_torch_function_stack(other)

@@ -12,19 +12,19 @@ from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit import keras
 
 _CPU = Device("cpu", 0)
-_DATA = torch.dtype, torch.layout, torch.memory_format, torch.Size, torch.finfo, torch.iinfo
 _TOOLS = torch.Stream, torch.Event, torch.Generator
+_ROLES: dict[Role, Any] = {
+    "tensor": torch.Tensor,
+    "model": (torch.nn.Module, PackedSequence),
+    "data": (torch.dtype, torch.layout, torch.memory_format, torch.Size, torch.finfo, torch.iinfo, *_TOOLS),
+    "device": torch.device,
+}
 _known: dict[torch.device, Device] = {}
 
 
 def role(cls: type) -> Role | None:
-    if issubclass(cls, torch.Tensor):
-        return "tensor"
-    if issubclass(cls, (torch.nn.Module, PackedSequence)):
-        return "model"
-    if issubclass(cls, (*_DATA, *_TOOLS)):
-        return "data"
-    return "device" if issubclass(cls, torch.device) else keras.role(cls, "torch")
+    own = (role for role, kinds in _ROLES.items() if issubclass(cls, kinds))
+    return next(own, None) or keras.role(cls, "torch")
 
 
 def plain(tensor: Any) -> torch.Tensor:

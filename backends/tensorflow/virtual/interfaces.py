@@ -15,9 +15,7 @@ from inspect import signature
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.protobuf import config_pb2
 from tensorflow.dtensor.python import config as mesh_config
-from tensorflow.dtensor.python import layout
 from tensorflow.python.client import session
 from tensorflow.python.framework import test_util
 from tensorflow.python.platform import test
@@ -29,10 +27,8 @@ from xdevice.backends.tensorflow.virtual.names import to_real, to_shown
 from xdevice.kit.dlpack import CPU, CUDA, device_in, labelled
 
 _tf: Any = tf
-_configs: Any = config_pb2
 _sessions: Any = session
-_layouts: Any = layout
-_meshes = signature(_layouts.Mesh.__init__)
+_meshes = signature(_tf.experimental.dtensor.Mesh.__init__)
 _peaks: dict[str, int] = {}
 _instead = Instead()
 
@@ -99,7 +95,7 @@ def _home(thing: Any) -> str:
 
 def _counted(config: Any) -> Any:
     """The configuration with CPUs for the GPUs; a program that asks for none, or for fewer, gets so many."""
-    made = _configs.ConfigProto()
+    made = _tf.compat.v1.ConfigProto()
     made.CopyFrom(config)
     there, asked = hardware.count("gpu"), config.device_count
     gpus = min(asked["GPU"], there) if "GPU" in asked else there
@@ -109,7 +105,7 @@ def _counted(config: Any) -> Any:
 
 @_instead("tensorflow.python.client.session:BaseSession.__init__")
 def _begin_session(begin: Any, self: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
-    here = not target and isinstance(config, _configs.ConfigProto)
+    here = not target and isinstance(config, _tf.compat.v1.ConfigProto)
     begin(self, target, graph, _counted(config) if here else config)
 
 
