@@ -25,6 +25,7 @@ from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback, loopback_only
+from xdevice.kit.private_names import replaced
 from xdevice.kit.reducing import summed_in
 from xdevice.kit.shared_memory import SharedMemory
 
@@ -96,17 +97,12 @@ def _join(job: Job) -> None:
     process's end by half a minute. xdevice itself notices which process has gone.
     """
     context.context().configure_coordination_service(service_type="")
-    strategies: Any = CollectiveAllReduceExtended
-    checks, strategies._enable_check_health = strategies._enable_check_health, False
     # TensorFlow 2.21 listens on all interfaces, and has no setting for it
     here_only = loopback_only(_LIBRARY) if all(map(is_loopback, job.hosts)) else nullcontext()
-    try:
-        cluster = tf.train.ClusterSpec({"worker": list(job.addresses)}), "worker", job.rank
-        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(*cluster, rpc_layer="grpc")
-        with here_only:
-            tf.distribute.MultiWorkerMirroredStrategy(resolver)
-    finally:
-        strategies._enable_check_health = checks
+    cluster = tf.train.ClusterSpec({"worker": list(job.addresses)}), "worker", job.rank
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(*cluster, rpc_layer="grpc")
+    with replaced(CollectiveAllReduceExtended, "_enable_check_health", lambda _: False), here_only:
+        tf.distribute.MultiWorkerMirroredStrategy(resolver)
 
 
 def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:

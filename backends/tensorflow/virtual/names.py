@@ -22,13 +22,9 @@ def start() -> None:
     """Translate them, from now on."""
     import_module("tensorflow.python.data.ops.multi_device_iterator_ops")  # it keeps references to `gen_dataset_ops`
     _instead.put()
-    for kind, word in (
-        (ops.EagerTensor, "device"),
-        (ops.EagerTensor, "backing_device"),
-        (ops.SymbolicTensor, "device"),
-        (ops.Operation, "device"),
-    ):
-        setattr(kind, word, _shown_by(vars(kind)[word] if word in vars(kind) else getattr(kind, word)))
+    _show(ops.EagerTensor, "device", "backing_device")
+    _show(ops.SymbolicTensor, "device")
+    _show(ops.Operation, "device")
 
 
 def to_real(name: Any) -> Any:
@@ -50,8 +46,10 @@ def _shown(host: re.Match[str]) -> str:
     return f"GPU:{index}" if index >= 0 else host[0]
 
 
-def _shown_by(getter: Any) -> property:
-    return property(lambda self: to_shown(getter.__get__(self)))
+def _show(kind: Any, *words: str) -> None:
+    for word in words:
+        getter = vars(kind)[word] if word in vars(kind) else getattr(kind, word)
+        setattr(kind, word, property(lambda self, getter=getter: to_shown(getter.__get__(self))))
 
 
 @_instead("tensorflow.python.framework.ops:_EagerTensorBase._copy_nograd")
