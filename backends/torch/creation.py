@@ -7,9 +7,10 @@ import torch
 
 from xdevice.backends.torch.exchange import described
 from xdevice.backends.torch.hardware import native
-from xdevice.backends.torch.placement import plain, role
+from xdevice.backends.torch.placement import plain
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
+from xdevice.kit import keras
 
 # Messages about arguments, which torch raises as RuntimeError.
 _ABOUT_ARGUMENTS = (
@@ -24,7 +25,7 @@ def dtype(name: str) -> Any:
 
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
-    if type(data) is not list and role(type(data)) == "tensor":
+    if isinstance(data, torch.Tensor) or (type(data) is not list and keras.role(type(data), "torch") == "tensor"):
         source = plain(data).detach()
         if source.is_mkldnn:
             raise NotSupportedError(f"torch makes plain tensors, and this is {described(source)}")

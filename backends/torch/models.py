@@ -228,8 +228,6 @@ def is_node(cls: type) -> bool:
 def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
     definition = _pytree.SUPPORTED_NODES[type(node)]
     parts, context = definition.flatten_fn(node)
-    if definition.flatten_with_keys_fn is None:
-        keys = [f"[{i}]" for i in range(len(parts))]
-    else:
-        keys = [_pytree.keystr((key,)) for key, _ in definition.flatten_with_keys_fn(node)[0]]
+    named = definition.flatten_with_keys_fn
+    keys = [_pytree.keystr((k,)) for k, _ in named(node)[0]] if named else [f"[{i}]" for i in range(len(parts))]
     return list(parts), keys, lambda new: definition.unflatten_fn(new, context), context
