@@ -135,7 +135,7 @@ def _refuse(operation: str) -> None:
         raise unsatisfied(device, "CPU", listed, f" [Op:{operation}]")
 
 
-def unsatisfied(device: str, kinds: str, listed: list[str], end: str = "") -> Exception:
+def unsatisfied(device: str, kinds: str, listed: list[str], end: str = "") -> Any:
     """TensorFlow's error for a device that cannot be had."""
     said = f"Could not satisfy device specification '{device}'. enable_soft_placement=0. Supported device types"
     return errors.InvalidArgumentError(

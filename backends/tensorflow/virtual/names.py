@@ -49,7 +49,11 @@ def _shown(host: re.Match[str]) -> str:
 def _show(kind: Any, *words: str) -> None:
     for word in words:
         getter = vars(kind)[word] if word in vars(kind) else getattr(kind, word)
-        setattr(kind, word, property(lambda self, getter=getter: to_shown(getter.__get__(self))))
+
+        def shown(self: Any, getter: Any = getter) -> Any:
+            return to_shown(getter.__get__(self))
+
+        setattr(kind, word, property(shown))
 
 
 @_instead("tensorflow.python.framework.ops:_EagerTensorBase._copy_nograd")
