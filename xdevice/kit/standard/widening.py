@@ -34,8 +34,7 @@ class Widening:
     """A framework's operations, each for every dtype.
 
     An operation that refuses a dtype, by one of the ``errors`` with some of the ``words``, is tried with wider ones,
-    and its result has the first dtype again.
-    Which one it took is remembered. If it takes none, the error is ours and names the operation and the dtype.
+    and its result has the first dtype again. Which one it took is remembered. If it takes none, the error names both.
     """
 
     def __init__(
@@ -66,7 +65,10 @@ class Widening:
                 else:
                     taken[dtype] = wider
                     return found
-            raise self._error(name, dtype) from error
+            wider = "float32" if bits_of(dtype) < bits_of("int64") else "float64"
+            raise NotSupportedError(
+                f"{self._backend} has no {name} of {dtype}; convert the tensor, for example with astype(x, xp.{wider})"
+            ) from error
 
         @wraps(op)
         def call(*args: Any, **options: Any) -> Any:
@@ -92,9 +94,3 @@ class Widening:
         if isinstance(x, (list, tuple)) and any(self._dtypes.dtype_name(each) is not None for each in x):
             return [self._to(each, given, wanted) for each in x]
         return self._dtypes.cast(x, wanted) if self._dtypes.dtype_name(x) == given else x
-
-    def _error(self, name: str, dtype: str) -> NotSupportedError:
-        wider = "float32" if bits_of(dtype) < bits_of("int64") else "float64"
-        return NotSupportedError(
-            f"{self._backend} has no {name} of {dtype}; convert the tensor, for example with astype(x, xp.{wider})"
-        )
