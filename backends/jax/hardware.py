@@ -159,6 +159,6 @@ def _position(native: Any) -> int:
 
 
 @cache
-def _token(native: Any) -> jax.Array:
+def _token(native: Any) -> Any:
     """A number on each device, for `synchronize` to compute with."""
     return jax.device_put(0, native)
