@@ -81,9 +81,8 @@ def process_info_in(env: Mapping[str, str]) -> ProcessInfo:
             f"{found.launcher} says rank {found.rank} of {found.world_size}; ranks count from 0 to one below the number"
         )
     if found.world_size > 1 and not has_room(found.port, found.world_size):
-        raise ArgumentError(
-            f"port {found.port} ({found.launcher}) leaves no room for the job's block of ports; set XDEVICE_MASTER_PORT"
-        )
+        port = f"port {found.port} ({found.launcher})"
+        raise ArgumentError(f"{port} leaves no room for the job's block of ports; set XDEVICE_MASTER_PORT")
     return found
 
 

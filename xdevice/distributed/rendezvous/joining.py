@@ -5,6 +5,7 @@ import os
 import socket
 import time
 import uuid
+from contextlib import ExitStack, closing
 from typing import Any
 
 from xdevice.contract import Job
@@ -30,24 +31,18 @@ def join(info: ProcessInfo, agreed: dict[str, Any], timeout: float) -> tuple[Coo
         **agreed,
     }
     coordinator = _opened(info, joining, timeout) if info.rank == 0 else None
-    deadline, channels = time.monotonic() + timeout, list[Channel]()
-    try:
-        for _ in range(2):
-            channels.append(_connected(info, timeout, deadline))
-        barrier, control = channels
+    deadline = time.monotonic() + timeout
+    with ExitStack() as always, ExitStack() as undo:
+        if coordinator is not None:
+            always.callback(authentication.discard_token, info)
+            undo.callback(coordinator.join, 1)
+        barrier, control = (undo.enter_context(closing(_connected(info, timeout, deadline))) for _ in range(2))
         own = os.environ.get("XDEVICE_HOST") or barrier.socket.getsockname()[0]
         for channel, kind in ((barrier, "barrier"), (control, "control")):
             channel.send(channel=kind, host=info.host if info.rank == 0 else own, **joining)
-        return coordinator, barrier, control, _joined(info, barrier, timeout, deadline)
-    except BaseException:
-        for channel in channels:
-            channel.close()
-        if coordinator is not None:
-            coordinator.join(1)
-        raise
-    finally:
-        if coordinator is not None:
-            authentication.discard_token(info)
+        job = _joined(info, barrier, timeout, deadline)
+        undo.pop_all()
+    return coordinator, barrier, control, job
 
 
 def _opened(info: ProcessInfo, joining: JoinMessage, timeout: float) -> Coordinator:
