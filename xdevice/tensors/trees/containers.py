@@ -215,8 +215,9 @@ class PartialContainer(Container):
 
 def attributes(node: Any) -> dict[str, Any]:
     """The values in the object's ``__dict__`` and slots, by the names under which they are kept."""
-    found = dict(dict_of(node))
-    for name, member in slots_of(type(node)).items():
+    cls = type(node)
+    found = {} if cls.__dictoffset__ == 0 else dict(_dict_of(node, "__dict__"))
+    for name, member in slots_of(cls).items():
         try:
             found.setdefault(name, member.__get__(node))
         except AttributeError:  # it has no value

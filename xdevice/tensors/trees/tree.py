@@ -189,7 +189,8 @@ def _answers(flat: Flat, question: Callable[[Any, Ownership | SelfMoving], set[T
         if what is not None:
             kind = weak if is_weak(leaf, what) else found
             for answer in question(leaf, what):
-                kind.setdefault(answer, i)
+                if answer not in kind:
+                    kind[answer] = i
 
     flat.each(look)
     if not found and not weak:
