@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-MAX_INDEX = 2**31 - 1
-"""The largest index: DLPack's ``device_id`` is a signed 32-bit integer."""
-
+MAX_INDEX = 2**31 - 1  # the largest index: DLPack's ``device_id`` is a signed 32-bit integer
 _GPU_WORDS = {"cuda", "rocm", "hip", "mps", "metal", "xpu"}  # what each maker calls its GPU
 _VIRTUAL = "vgpu"  # what a framework calls a virtual GPU, where it needs a word of its own
 _COMMON = frozenset({"cpu", "gpu", "tpu"})  # words that mean the same in every framework

@@ -71,8 +71,8 @@ def host(root: str = "/") -> Host:
     total, available = host_memory()
     psutil = _optional("psutil")
     cores = None if psutil is None else psutil.cpu_count(logical=False)
-    found = {"name": _cpu_name(root), "cores": cores, "threads": usable_threads()}
-    return {**found, "total_memory": total, "available_memory": available}
+    threads, name = usable_threads(), _cpu_name(root)
+    return {"name": name, "cores": cores, "threads": threads, "total_memory": total, "available_memory": available}
 
 
 def _optional(package: str) -> Any:
@@ -142,8 +142,9 @@ def bare_uuid(uuid: str) -> str:
 
 
 def _gpu(maker: str, index: int, **known: Any) -> Gpu:
-    found: Any = dict.fromkeys(("name", "uuid", "total_memory", "free_memory"))
-    return {"maker": maker, "index": index, **found, **known}
+    found: Any = {"maker": maker, "index": index, "name": None, "uuid": None, "total_memory": None, "free_memory": None}
+    gpu: Gpu = found | known
+    return gpu
 
 
 def _nvml() -> tuple[Any, str | None]:

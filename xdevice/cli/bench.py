@@ -26,7 +26,6 @@ from xdevice.launcher.children import Child, run_all
 from xdevice.launcher.terminal import Progress, table, write
 from xdevice.machine import gpus, host
 
-PICTURES = (".png", ".svg", ".pdf")
 Bar = tuple[int, dict[str, Any]]  # the framework's place, and the row of the result
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")
@@ -50,7 +49,8 @@ def main(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         files = {framework: Path(folder, framework) for framework in chosen}
         children = [_child(framework, names, options, file) for framework, file in files.items()]
-        with Progress("bench", newest=lambda child: _now(files[child.name], len(names))) as progress:
+        # such as ``2 of 9, tiny: 10 × 10 on the CPU``
+        with Progress("bench", newest=lambda child: now(_read(files[child.name]), len(names))) as progress:
             interrupted = run_all(children, 1, options.timeout, progress)  # one at a time, undisturbed
         found = [_answer(child, _read(files[child.name]), names) for child in children]
     write(*_rendered(found))
@@ -72,10 +72,8 @@ def _check(names: Sequence[str], options: argparse.Namespace) -> None:
         find(name)
     if options.device:
         parse(options.device)
-    if options.plot and options.plot.suffix not in PICTURES:
-        raise ArgumentError(
-            f"'{options.plot}' is not a picture; name a {', '.join(PICTURES[:-1])} or {PICTURES[-1]} file"
-        )
+    if options.plot and options.plot.suffix not in (".png", ".svg", ".pdf"):
+        raise ArgumentError(f"'{options.plot}' is not a picture; name a .png, .svg or .pdf file")
     if options.plot and find_spec("matplotlib") is None:
         raise ArgumentError("--plot needs matplotlib; pip install matplotlib")
     for file in filter(None, (options.json, options.plot)):
@@ -114,19 +112,14 @@ def _read(file: Path) -> list[Answer]:
     return [json.loads(line) for line in lines]
 
 
-def _now(file: Path, experiments: int) -> str:
-    """How far a process is: ``2 of 9, tiny: 10 × 10 on the CPU``."""
-    done, now = progress(_read(file))
-    return f"{done} of {experiments}, {now}"
-
-
-def progress(told: Sequence[Answer]) -> tuple[int, str]:
-    """How many experiments are done, and what runs now."""
+def now(told: Sequence[Answer], experiments: int) -> str:
+    """How far a process is: how many experiments are done, and what runs."""
     if not told:
-        return 0, "importing the framework"
+        return f"0 of {experiments}, importing the framework"
     done = sum(1 for answer in told if answer.keys() & {"done", "skipped"} or ("error" in answer and len(answer) > 1))
     last = told[-1]
-    return done, f"{last['experiment']}: {last['working']}" if "working" in last else last.get("experiment", "")
+    working = f"{last['experiment']}: {last['working']}" if "working" in last else last.get("experiment", "")
+    return f"{done} of {experiments}, {working}"
 
 
 def _answer(child: Child, told: Sequence[Answer], names: Sequence[str]) -> Answer:

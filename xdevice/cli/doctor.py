@@ -16,9 +16,7 @@ from xdevice.kit.units import size
 from xdevice.launcher.terminal import printable, write, write_json
 from xdevice.machine import gpus, holders
 
-_GREEDY = 0.7
-"""A part of a GPU's memory: JAX takes three quarters by default, and TensorFlow nearly all."""
-
+_GREEDY = 0.7  # a part of a GPU's memory: JAX takes three quarters by default, and TensorFlow nearly all
 _SIGNS = {"good": ("✓", "green"), "note": ("–", "dim"), "wrong": ("✗", "red")}
 
 

@@ -156,10 +156,9 @@ def _port(options: argparse.Namespace, nodes: Nodes, attempt: int) -> int:
     if nodes.port is None:
         return free_block(block)
     needed = block * (options.restarts + 1)
-    if nodes.port + needed > 2**16:
-        raise ArgumentError(
-            f"{needed} ports from {nodes.port} on do not exist; --master-port is {2**16 - needed} at most"
-        )
+    most = 2**16 - needed
+    if nodes.port > most:
+        raise ArgumentError(f"{needed} ports from {nodes.port} on do not exist; --master-port is {most} at most")
     return nodes.port + attempt * block
 
 
@@ -169,16 +168,15 @@ def _pinned(processes: int) -> list[list[int]]:
         raise NotSupportedError(f"--pin: {sys.platform} does not let a process choose its cores; leave it out")
     usable = sorted(os.sched_getaffinity(0), key=_place)
     share = len(usable) // processes
-    if not share:
-        return [[usable[rank % len(usable)]] for rank in range(processes)]
-    return [usable[rank * share : (rank + 1) * share] for rank in range(processes)]
+    parts = [usable[rank * share : (rank + 1) * share] for rank in range(processes)]
+    return parts if share else [[usable[rank % len(usable)]] for rank in range(processes)]
 
 
 def _place(cpu: int) -> tuple[int, ...]:
     """Where in the machine it is: package, core, thread."""
     folder = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
     try:
-        return (int((folder / "physical_package_id").read_text()), int((folder / "core_id").read_text()), cpu)
+        return *(int((folder / name).read_text()) for name in ("physical_package_id", "core_id")), cpu
     except (OSError, ValueError):
         return (0, cpu)
 
@@ -193,9 +191,8 @@ def _with_logs(plan: Plan, folder: Path) -> Plan:
     except OSError as error:
         raise ArgumentError(f"--log-dir {str(folder)!r} cannot be made: {error.strerror}") from error
     if chosen != folder:
-        print(
-            f"xdevice: {str(folder)!r} has files of an earlier job; this one's are in {str(chosen)!r}", file=sys.stderr
-        )
+        said = f"{str(folder)!r} has files of an earlier job; this one's are in {str(chosen)!r}"
+        print(f"xdevice: {said}", file=sys.stderr)
     return replace(plan, logs=chosen)
 
 

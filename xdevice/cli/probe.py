@@ -31,9 +31,7 @@ from xdevice.machine import usable_threads
 if TYPE_CHECKING:
     from xdevice.launcher.children import Child
 
-TIMEOUT = 120.0
-"""Seconds that a framework may take to answer, if the user does not say."""
-
+TIMEOUT = 120.0  # seconds that a framework may take to answer, if the user does not say
 PYTHON = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
 """Python for a process of its own, where no module of the current folder is taken for a framework."""
 
@@ -92,9 +90,9 @@ def _answer(child: Child, timeout: float) -> Answer:
             return {**row, **json.loads(child.output()[0])}
         except ValueError:  # a framework that ends the process by itself
             pass
-    if child.status in ("timed out", "stopped"):
-        error = f"no answer after {timeout:g} s" if child.status == "timed out" else "interrupted"
-        return {**row, "status": child.status, "error": error}
+    silent = {"timed out": f"no answer after {timeout:g} s", "stopped": "interrupted"}
+    if child.status in silent:
+        return {**row, "status": child.status, "error": silent[child.status]}
     return {**row, "status": "crashed", "error": failure(child, " without an answer"), "exit_status": child.exit_status}
 
 
@@ -102,9 +100,8 @@ def failure(child: Child, without: str = "") -> str:
     """How the child has ended, and the last line that it has printed on stderr."""
     from xdevice.launcher.terminal import exit_text, printable
 
-    said = printable(child.output()[1].decode(errors="replace")).splitlines()
-    lines = [line.strip() for line in said if line.strip()]
-    return exit_text(child.exit_status) + without + (f"; its last line: {lines[-1]}" if lines else "")
+    said = printable(child.output()[1].decode(errors="replace")).strip().splitlines()[-1:]
+    return exit_text(child.exit_status) + without + (f"; its last line: {said[0].strip()}" if said else "")
 
 
 def asked(ask: Callable[[Backend], Answer], name: str, *more: str, without: str = "") -> Answer:

@@ -190,8 +190,8 @@ def compare(outputs: Mapping[str, str], tolerance: float = TOLERANCE, normalize:
     """
     classes, left = _Classes(tolerance), dict[str, list[_Line]]()
     for name, output in outputs.items():
-        lines = output.removesuffix("\n").split("\n") if output else []
-        spelled = map(with_devices_spelled_alike, lines) if normalize else lines
+        written = output.removesuffix("\n").split("\n") if output else []
+        spelled = map(with_devices_spelled_alike, written) if normalize else written
         left[name] = [_Line(classes.of(line), line) for line in spelled]
     view: list[Same | Differ] = []
     for mark in (*_common([[line.mark for line in lines] for lines in left.values()]), None):

@@ -129,15 +129,10 @@ def _environments(asked: Sequence[str]) -> list[str]:
     chosen = [str(find(name)) for name in asked] or [name for name in registered() if name in there]
     listed = ", ".join(there) or "none"
     if not chosen:
-        raise ArgumentError(
-            f"no tox environment here is named like a framework; there are {listed}; "
-            "go to a folder whose tox.ini has some"
-        )
-    for name in chosen:
-        if name not in there:
-            raise ArgumentError(
-                f"no tox environment {name!r} here; there are {listed}; name these, or leave --env tox out"
-            )
+        none = f"no tox environment here is named like a framework; there are {listed}"
+        raise ArgumentError(f"{none}; go to a folder whose tox.ini has some")
+    for name in (name for name in chosen if name not in there):
+        raise ArgumentError(f"no tox environment {name!r} here; there are {listed}; name these, or leave --env tox out")
     return chosen
 
 

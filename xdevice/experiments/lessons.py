@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
@@ -25,7 +26,7 @@ def elementwise(setting: Setting) -> Iterator[Work]:
     shape, times = (depth, 1000, 1000), setting.sized(1000)
     for name, where in setting.sides():
         result, a, b = (random(shape, where) for _ in range(3))
-        yield Work(f"{depth} × 1000 × 1000 {name}", (where,), times, accumulation(result, a, b))
+        yield Work(f"{depth} × 1000 × 1000 {name}", (where,), times, partial(accumulation, result, a, b))
 
 
 def large(setting: Setting) -> Iterator[Work]:
@@ -55,30 +56,23 @@ def matrix(size: int, device: Device) -> Any:
     return random((size, size), device, mean=1 / size)
 
 
-def accumulation(result: Any, a: Any, b: Any) -> Run:
-    def step(result: Any) -> Any:
+def accumulation(result: Any, a: Any, b: Any, times: int) -> Any:
+    where = device_of(result)
+    for _ in range(times):
         result += a * b
-        return result
-
-    return in_sequence(step, result)
+    return arrived(result, where)
 
 
 def products(a: Any, b: Any = None) -> Run:
-    """a @ b, a @ a @ b and so on."""
-    return in_sequence(lambda product: a @ product, a if b is None else b)
+    return partial(product, a, a if b is None else b)
 
 
-def in_sequence(step: Callable[[Any], Any], first: Any) -> Run:
-    """Each step needs the one before, so that none is skipped and the last one ends last."""
-    where = device_of(first)
-
-    def run(times: int) -> Any:
-        found = first
-        for _ in range(times):
-            found = step(found)
-        return arrived(found, where)
-
-    return run
+def product(a: Any, b: Any, times: int) -> Any:
+    """a @ b, a @ a @ b and so on: each needs the one before, so that none is skipped and the last one ends last."""
+    where = device_of(a)
+    for _ in range(times):
+        b = a @ b
+    return arrived(b, where)
 
 
 def again(once: Callable[[], Any]) -> Run:
@@ -155,23 +149,20 @@ def prefetch(setting: Setting) -> Iterator[Work]:
     def sent_ahead(few: Iterable[Any]) -> Iterator[Any]:
         return iter(ahead(few, where))
 
-    yield Work("the batches and w on the CPU", (cpu(),), times, steps(batches, cpu(), iter))
+    # w's rows sum to about 1: the state neither grows nor vanishes
+    on_cpu, w = random((ROWS, n), cpu(), 1 / n), random((ROWS, n), where, 1 / n)
+    yield Work("the batches and w on the CPU", (cpu(),), times, partial(steps, on_cpu, batches, iter))
     for label, way in (("each sent, then computed with", sent), ("the next two sent meanwhile", sent_ahead)):
-        yield Work(label, (where,), times, steps(batches, where, way), n * n * BYTES)
+        yield Work(label, (where,), times, partial(steps, w, batches, way), n * n * BYTES)
 
 
-def steps(batches: list[Any], device: Device, way: Callable[[Iterable[Any]], Iterator[Any]]) -> Run:
+def steps(w: Any, batches: list[Any], way: Callable[[Iterable[Any]], Iterator[Any]], times: int) -> Any:
     """Half of ``w @ batch`` and half of what was there, so many times, each batch being got there in this way."""
-    n = batches[0].shape[0]
-    weights = random((ROWS, n), device, 1 / n)  # its rows sum to about 1: the state neither grows nor vanishes
-
-    def run(times: int) -> Any:
-        state = random((ROWS, n), device)
-        for batch in way(islice(cycle(batches), times)):
-            state = (weights @ batch + state) / 2
-        return arrived(state, device)
-
-    return run
+    device = device_of(w)
+    state = random(tuple(w.shape), device)
+    for batch in way(islice(cycle(batches), times)):
+        state = (w @ batch + state) / 2
+    return arrived(state, device)
 
 
 # two devices at once, and computing while results travel
@@ -183,12 +174,12 @@ def parallel(setting: Setting) -> Iterator[Work]:
     """products of 100 × 100 matrices on two devices, in turn and at once"""
     pair, times = setting.pair(), setting.sized(TIMES)
     yield Work("on the CPU", (cpu(),), times, products(matrix(SIZE, cpu())))
-    runs = [on(device, products(matrix(SIZE, device))) for device in pair]
+    runs = [partial(on, device, products(matrix(SIZE, device))) for device in pair]
     for device, run in zip(pair, runs, strict=True):
         yield Work(f"on {named(device)}", (device,), times, run)
     both = len(pair) * times
-    yield Work("as many on each, in turn", pair, both, in_turn(runs), warm_up=6)
-    yield Work("as many on each, at once", pair, both, at_once(runs), warm_up=6)
+    yield Work("as many on each, in turn", pair, both, partial(in_turn, runs), warm_up=6)
+    yield Work("as many on each, at once", pair, both, partial(at_once, runs), warm_up=6)
 
 
 def overlap(setting: Setting) -> Iterator[Work]:
@@ -199,59 +190,44 @@ def overlap(setting: Setting) -> Iterator[Work]:
     yield Work("computed on the CPU", (cpu(),), times, lambda n: [on_cpu @ on_cpu for _ in range(n)])
     yield Work(f"computed on {named(where)}", (where,), times, lambda n: [a @ a for _ in range(n)])
     yield Work("results fetched", (where,), times, again(lambda: fetched(a)), moved)
-    yield Work("computed, then fetched", (where,), times, apart(a, where), moved)
-    yield Work("computed and fetched, overlapped", (where,), times, overlapped(a), moved)
+    yield Work("computed, then fetched", (where,), times, partial(apart, a, where), moved)
+    yield Work("computed and fetched, overlapped", (where,), times, partial(overlapped, a), moved)
 
 
-def on(device: Device, run: Run) -> Run:
+def on(device: Device, run: Run, times: int) -> Any:
     """The work in the device's scope."""
-
-    def within(times: int) -> Any:
-        with device:
-            return run(times)
-
-    return within
+    with device:
+        return run(times)
 
 
-def in_turn(runs: Sequence[Run]) -> Run:
+def in_turn(runs: Sequence[Run], times: int) -> Any:
     """An equal share of the work for each, one after the other."""
-    return lambda times: [run(times // len(runs)) for run in runs]
+    return [run(times // len(runs)) for run in runs]
 
 
-def at_once(runs: Sequence[Run]) -> Run:
+def at_once(runs: Sequence[Run], times: int) -> Any:
     """An equal share of the work for each, in threads."""
-
-    def run_all(times: int) -> list[Any]:
-        with ThreadPoolExecutor(len(runs)) as threads:
-            # a new thread has no chosen framework and no scope: it runs in a copy of the context
-            begun = [threads.submit(copy_context().run, run, times // len(runs)) for run in runs]
-            return [one.result() for one in begun]
-
-    return run_all
+    with ThreadPoolExecutor(len(runs)) as threads:
+        # a new thread has no chosen framework and no scope: it runs in a copy of the context
+        begun = [threads.submit(copy_context().run, run, times // len(runs)) for run in runs]
+        return [one.result() for one in begun]
 
 
 def fetched(x: Any) -> Any:
     return to_device(x, cpu(), copy=True, non_blocking=True)
 
 
-def apart(a: Any, device: Device) -> Run:
-    def run(times: int) -> list[Any]:
-        results = [a @ a for _ in range(times)]
-        synchronize(device)
-        return [fetched(x) for x in results]
-
-    return run
+def apart(a: Any, device: Device, times: int) -> Any:
+    results = [a @ a for _ in range(times)]
+    synchronize(device)
+    return [fetched(x) for x in results]
 
 
-def overlapped(a: Any) -> Run:
+def overlapped(a: Any, times: int) -> Any:
     """Fetch each result while the next is computed."""
-
-    def run(times: int) -> list[Any]:
-        with ThreadPoolExecutor(1) as courier:
-            begun = [courier.submit(copy_context().run, fetched, a @ a) for _ in range(times)]
-            return [one.result() for one in begun]
-
-    return run
+    with ThreadPoolExecutor(1) as courier:
+        begun = [courier.submit(copy_context().run, fetched, a @ a) for _ in range(times)]
+        return [one.result() for one in begun]
 
 
 EXPERIMENTS: dict[str, Callable[[Setting], Iterator[Work]]] = {

@@ -29,19 +29,11 @@ class Row(TypedDict):
 
 Run = Callable[[int], Any]
 
-BYTES = 4
-"""Bytes of one number: all experiments compute in float32."""
-
-SHARE = 4
-"""An experiment's tensors may take one part in this many of the free memory."""
-
-LARGEST = 10.0
-
-TURNS = 5
-"""How many turns a work's number of times is divided into."""
-
-UNSTEADY = 2.0
-"""Times of the same work that differ by more than this factor say nothing."""
+BYTES = 4  # of one number: all experiments compute in float32
+SHARE = 4  # an experiment's tensors may take one part in this many of the free memory
+LARGEST = 10.0  # scale
+TURNS = 5  # how many turns a work's number of times is divided into
+UNSTEADY = 2.0  # times of the same work that differ by more than this factor say nothing
 
 
 @dataclass(frozen=True)
@@ -63,13 +55,9 @@ class Setting:
             return size
         return max(1, min(size, int((self.memory / SHARE / bytes_each) ** (1 / power))))
 
-    @property
-    def name(self) -> str:
-        return named(self.device)
-
     def sides(self) -> tuple[tuple[str, Device], ...]:
         """The CPU and the device, with words for them."""
-        return ("on the CPU", cpu()), (f"on {self.name}", self.device)
+        return ("on the CPU", cpu()), (f"on {named(self.device)}", self.device)
 
     def pair(self) -> tuple[Device, Device]:
         """The device and the second one; `NotSupportedError` if there is only one."""

@@ -21,8 +21,7 @@ from xdevice.errors import (
 from xdevice.hooks import hooks
 from xdevice.tracing import constant
 
-GROUP = "xdevice.backends"
-"""The entry-point group; our own adapters are registered in it like those of others."""
+GROUP = "xdevice.backends"  # the entry-point group; our own adapters are registered in it like those of others
 
 ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
 """Which installed framework is taken when none is chosen; others come after these, by name. All of these have a CPU."""

@@ -31,9 +31,7 @@ where_by_type: dict[type, Callable[[Any], Device]] = {}
 where_in_trees: dict[type, Callable[[Any], Device]] = {}
 """The same for a leaf of a tree, where plain data is an error: NumPy's arrays may be of text or objects."""
 
-sometimes_data: set[type] = set()
-"""The types of tensor that may be plain data."""
-
+sometimes_data: set[type] = set()  # the types of tensor that may be plain data
 _owners: dict[type, Ownership] = {}  # each type seen so far that a framework owns
 _unowned: dict[type, list[Backend]] = {}  # types that no framework owns, and the frameworks that have said so
 _unusable: dict[Backend, ModuleType] = {}  # modules with a framework's name that cannot be used as one

@@ -22,9 +22,7 @@ VARIABLES = {
 }
 """The environment variables that can hide a maker's GPUs; NVIDIA_VISIBLE_DEVICES acts on containers."""
 
-MAKERS = {"cuda": "nvidia", "rocm": "amd"}
-"""The maker whose GPUs a framework built for the toolkit can use."""
-
+MAKERS = {"cuda": "nvidia", "rocm": "amd"}  # the maker whose GPUs a framework built for the toolkit can use
 MINIMUM_DRIVER = {
     "13": "580", "12": "525.60.13", "11.1": "450.80.02", "11.0": "450.36.06", "10.2": "440.33", "10.1": "418.39",
     "10.0": "410.48", "9.2": "396.26", "9.1": "390.46", "9.0": "384.81", "8.0": "375.26",
