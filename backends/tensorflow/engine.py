@@ -100,7 +100,7 @@ def _join(job: Job) -> None:
     # TensorFlow 2.21 listens on all interfaces, and has no setting for it
     here_only = loopback_only(_LIBRARY) if all(map(is_loopback, job.hosts)) else nullcontext()
     workers = tf.train.ClusterSpec({"worker": list(job.addresses)})
-    place = {"task_type": "worker", "task_id": job.rank, "rpc_layer": "grpc"}
+    place: dict[str, Any] = {"task_type": "worker", "task_id": job.rank, "rpc_layer": "grpc"}
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(workers, **place)
     with replaced(CollectiveAllReduceExtended, "_enable_check_health", lambda _: False), here_only:
         tf.distribute.MultiWorkerMirroredStrategy(resolver)

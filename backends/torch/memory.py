@@ -37,9 +37,8 @@ def empty_cache(device: Device | None) -> None:
     kind, seen = gpus()
     if not seen or (device is not None and device.kind == "cpu"):
         return
-    one = kind == "cuda" and device is not None
     module = runtime(kind, device) if device is not None else getattr(torch, kind)
-    with module.device(device.index) if one else nullcontext():  # restored afterwards
+    with module.device(device.index) if kind == "cuda" and device is not None else nullcontext():  # restored afterwards
         module.empty_cache()
 
 

@@ -31,7 +31,8 @@ def is_forbidden() -> bool:
 @contextmanager
 def forbid() -> Generator[None]:
     global _forbidden
-    _forbidden, thread, mode = True, get_ident(), _Translate()
+    mode: Any = _Translate()
+    _forbidden, thread = True, get_ident()
     is_used = gpus()[1] > 0  # with one device there is nothing to mix
     if is_used:
         mode.__enter__()
