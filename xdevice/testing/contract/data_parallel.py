@@ -83,7 +83,7 @@ class StepRefusals(Promises):
         ArgumentError,
         {
             "no device in the list": lambda: data_parallel(loss, []),
-            "5 cannot be called": lambda: data_parallel(5, twice()),  # type: ignore[call-overload]  # what is tested
+            "5 cannot be called": lambda: data_parallel(5, twice()),  # type: ignore[arg-type]  # what is tested
             "no operation 'avg'; there are 'mean', 'sum'": lambda: data_parallel(loss, twice(), reduction="avg"),
         },
     )

@@ -89,18 +89,19 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "linalg.trace": lambda xp, a: xp.linalg.trace(a.square),
     "linalg.vector_norm": lambda xp, a: xp.linalg.vector_norm(a.x, axis=1, ord=1),
 }
-CALLS |= {name: lambda xp, a, name=name: getattr(xp, name)(a.x) for name in ONE_ARGUMENT}
-CALLS |= {name: lambda xp, a, name=name: getattr(xp, name)(a.y) for name in POSITIVE}
-CALLS |= {
-    name: lambda xp, a, name=name: (getattr(xp, name)(a.x, a.y), getattr(xp, name)(a.x, 2.0)) for name in TWO_ARGUMENTS
-}
-CALLS |= {
-    name: lambda xp, a, name=name: (
-        *(getattr(xp, name)(a.x, **given) for given in ({}, {"axis": (0, 1)}, {"axis": -1, "keepdims": True})),
-        getattr(xp, name)(a.x if name == "mean" else a.small, axis=0),
-    )
-    for name in REDUCTIONS
-}
+
+
+def called(name: str, *calls: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Several calls of the namespace's function of that name."""
+    return lambda xp, a: [call(getattr(xp, name), a) for call in calls]
+
+
+CALLS |= {name: called(name, lambda f, a: f(a.x)) for name in ONE_ARGUMENT}
+CALLS |= {name: called(name, lambda f, a: f(a.y)) for name in POSITIVE}
+CALLS |= {name: called(name, lambda f, a: f(a.x, a.y), lambda f, a: f(a.x, 2.0)) for name in TWO_ARGUMENTS}
+REDUCED = [lambda f, a: f(a.x), lambda f, a: f(a.x, axis=(0, 1)), lambda f, a: f(a.x, axis=-1, keepdims=True)]
+CALLS |= {name: called(name, *REDUCED, lambda f, a: f(a.small, axis=0)) for name in REDUCTIONS}
+CALLS["mean"] = called("mean", *REDUCED, lambda f, a: f(a.x, axis=0))
 
 
 def reference() -> Any:

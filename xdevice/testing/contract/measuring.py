@@ -98,9 +98,10 @@ class Memory(Promises):
                 call()
 
         for fn in (coroutine, generator, both, functools.partial(coroutine)):
-            refuses(lambda fn=fn: find_batch_size(fn))
-            refuses(find_batch_size(lambda size, fn=fn: fn(size)))
-            refuses(find_batch_size(type("Called", (), {"__call__": staticmethod(fn)})()))
+            refuses(functools.partial(find_batch_size, fn))
+            hidden: Any = lambda size, fn=fn: fn(size), type("Called", (), {"__call__": staticmethod(fn)})()
+            refuses(find_batch_size(hidden[0]))
+            refuses(find_batch_size(hidden[1]))
 
     def test_find_batch_size_needs_bound_methods(self, backend: str) -> None:
         class Trainer:

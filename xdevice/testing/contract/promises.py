@@ -34,7 +34,7 @@ def needs(*names: str, gpus: int = 0) -> Callable[[T], T]:
     """
 
     def keep(kept: T) -> T:
-        members = vars(kept).items() if isinstance(kept, type) else [("test_", kept)]
+        members: Any = vars(kept).items() if isinstance(kept, type) else [("test_", kept)]
         for promise in [member for name, member in members if name.startswith("test_")]:
             promise.xdevice_needs = (*getattr(promise, "xdevice_needs", ()), *names)
             if gpus:  # a mark on the class would hold for all of the suite
@@ -127,8 +127,7 @@ class Promises:
     @pytest.fixture(params=SPELLINGS)
     def spelling(self, xdevice_backend: Backend, request: pytest.FixtureRequest) -> str:
         """The device `home`, written in each of the `SPELLINGS`."""
-        kind = home().kind
-        return request.param.format(kind=kind, KIND=kind.upper())
+        return str(request.param).format(kind=home().kind, KIND=home().kind.upper())
 
 
 def home() -> Device:

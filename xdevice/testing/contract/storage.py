@@ -96,7 +96,7 @@ class Storage(Promises):
     def test_files_keep_containers_and_sharing(self, backend: str, tmp_path: Path) -> None:
         shared, data = ones((2, 3)), {"step": 7, "rate": 0.1, "name": "first"}
         layers = {"layer": {"weight": shared, "bias": zeros((0, 3))}, "layers": [shared, (tensor(2.5), None)]}
-        tree = {**layers, "layer.weight": ones(1), 3: OrderedDict(z=zeros(2), a=True), **data}
+        tree: Any = {**layers, "layer.weight": ones(1), 3: OrderedDict(z=zeros(2), a=True), **data}
         save(tree, tmp_path / "file")
         back = load(tmp_path / "file")
         assert list(back) == list(tree) and list(back[3]) == ["z", "a"] and type(back[3]) is OrderedDict
