@@ -140,8 +140,9 @@ class Report:
         at, place = Facts(site, self._recorder, self.bus), site.place
         file, line, source = (place.file, place.line, place.source) if place else ("", 0, "")
         rule, instead = advice(at)
-        what = site.owner, at.copies, site.nbytes, at.source, at.to, at.kind, rule, instead
-        return Finding(file, line, source, *what, at.per_step, at.often, self.bus.seconds(at.copies, site.nbytes))
+        what = site.owner, at.copies, site.nbytes, at.source, at.to
+        seconds = self.bus.seconds(at.copies, site.nbytes)
+        return Finding(file, line, source, *what, site.kind, rule, instead, at.per_step, at.often, seconds)
 
     def __len__(self) -> int:
         return len(self.findings)

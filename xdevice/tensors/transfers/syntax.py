@@ -88,14 +88,15 @@ def loops(place: Place, span: Span | None = None) -> tuple[Lines, ...]:
 
     A comprehension is around what is inside it: not around the call that it is an argument of.
     """
-    around = [n for n in _at(place, _LOOPS) if span is None or isinstance(n, ast.stmt) or _contains(n, span)]
+    around: list[Any] = [n for n in _at(place, _LOOPS) if span is None or _contains(n, span)]
     first, _ = _function(place)
     return tuple(sorted(((n.lineno, n.end_lineno) for n in around if n.lineno >= first), reverse=True))
 
 
-def _contains(node: ast.expr, span: Span) -> bool:
+def _contains(node: ast.stmt | ast.expr, span: Span) -> bool:
     first, last = span
-    return (node.lineno, node.col_offset) <= first and last <= (node.end_lineno or 0, node.end_col_offset or 0)
+    begin, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+    return isinstance(node, ast.stmt) or (begin <= first and last <= end)
 
 
 def _function(place: Place) -> Lines:

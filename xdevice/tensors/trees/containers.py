@@ -18,7 +18,7 @@ _dict_of: Any = object.__getattribute__
 _slots: dict[type, dict[str, MemberDescriptorType]] = {}  # of each class seen so far
 
 
-def _bracketed(_: Any, name: Any) -> str:
+def _bracketed(self: Any, name: Any) -> str:
     return f"[{shortened(name) if isinstance(name, int) else repr(name)}]"  # not every int has a repr
 
 
