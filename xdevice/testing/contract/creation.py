@@ -25,7 +25,7 @@ FACTORIES: dict[str, Callable[..., Any]] = {
     "tensor": lambda **k: tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], **k),
 }
 DTYPES = [(name, dtype) for name in FACTORIES for dtype in ("float32", "float16", np.float32, np.dtype("float16"))]
-DTYPES += [(name, "int32") for name in ("zeros", "ones", "arange", "full", "tensor")]
+DTYPES.extend((name, "int32") for name in ("zeros", "ones", "arange", "full", "tensor"))
 
 LAYOUTS: dict[str, Any] = {
     "negative strides": np.arange(4.0, dtype="float32")[::-1],
@@ -41,8 +41,8 @@ NAN, INF = math.nan, math.inf
 DTYPE_NAMES = ["float33", "text", "object", "float", "int", "half", "", 0, False, [], (), np.zeros, str, object()]
 SMALL = [-1, [-1], [[1], [256]], [NAN], [1, [NAN, 2.0]], INF, [1.0, -INF], 1e10, 2 + 1j, np.array([-1])]
 WIDE = [np.array([NAN]), [np.float64(NAN)], [1j], np.array([2**31]), 2.0**31, [[1], [NAN, 3.0]]]
-WITHIN_RANGE = [([[0, 255], [1.9, True]], "uint8", [[0, 255], [1, 1]]), ([NAN, 2.0], "bool", [True, True])]
-WITHIN_RANGE += [([-(2**31), 2**31 - 1], "int32", [-(2**31), 2**31 - 1])]
+WITHIN_RANGE: list[Any] = [([[0, 255], [1.9, True]], "uint8", [[0, 255], [1, 1]]), ([NAN, 2.0], "bool", [True, True])]
+WITHIN_RANGE.append(([-(2**31), 2**31 - 1], "int32", [-(2**31), 2**31 - 1]))
 RANGES = [(0, INF), (0, 5, NAN), (1j,), ("5",), (0, None, 0), (0, 3, 0)]
 HUGE = [2**63 - 1, (2**31,) * 3, 2**64 + 3, 2**70]
 REFUSALS: list[tuple[str, Callable[[Any], Any], str, list[Any]]] = [

@@ -96,11 +96,11 @@ def called(name: str, *calls: Callable[[Any, Any], Any]) -> Callable[[Any, Any],
     return lambda xp, a: [call(getattr(xp, name), a) for call in calls]
 
 
-CALLS |= {name: called(name, lambda f, a: f(a.x)) for name in ONE_ARGUMENT}
-CALLS |= {name: called(name, lambda f, a: f(a.y)) for name in POSITIVE}
-CALLS |= {name: called(name, lambda f, a: f(a.x, a.y), lambda f, a: f(a.x, 2.0)) for name in TWO_ARGUMENTS}
 REDUCED = [lambda f, a: f(a.x), lambda f, a: f(a.x, axis=(0, 1)), lambda f, a: f(a.x, axis=-1, keepdims=True)]
-CALLS |= {name: called(name, *REDUCED, lambda f, a: f(a.small, axis=0)) for name in REDUCTIONS}
+CALLS.update({name: called(name, lambda f, a: f(a.x)) for name in ONE_ARGUMENT})
+CALLS.update({name: called(name, lambda f, a: f(a.y)) for name in POSITIVE})
+CALLS.update({name: called(name, lambda f, a: f(a.x, a.y), lambda f, a: f(a.x, 2.0)) for name in TWO_ARGUMENTS})
+CALLS.update({name: called(name, *REDUCED, lambda f, a: f(a.small, axis=0)) for name in REDUCTIONS})
 CALLS["mean"] = called("mean", *REDUCED, lambda f, a: f(a.x, axis=0))
 
 

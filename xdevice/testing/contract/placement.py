@@ -22,8 +22,8 @@ from xdevice.testing.contract.trees import shape_of, trees
 WAYS = [(a, b) for a in (cpu(), FIRST, SECOND) for b in (cpu(), FIRST, SECOND) if a is not b]
 EACH_WAY = pytest.mark.parametrize(("source", "target"), WAYS, ids=[f"{a}-{b}" for a, b in WAYS])
 QUESTIONS: list[Any] = [devices_of, to_numpy, lambda x: device_of(x).kind, lambda x: {device_of(x)}]
-QUESTIONS += [lambda x: device_of(x) == home(), lambda x: is_same_device(x, x)]
-QUESTIONS += [lambda x: to_device(x, home()), lambda x: to_device([x], home())]
+QUESTIONS.extend([lambda x: device_of(x) == home(), lambda x: is_same_device(x, x)])
+QUESTIONS.extend([lambda x: to_device(x, home()), lambda x: to_device([x], home())])
 
 
 class Placement(Promises):

@@ -2,9 +2,9 @@
 
 import json
 import os
-from collections import OrderedDict, defaultdict, namedtuple
+from collections import OrderedDict, defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ DTYPES = (
 )
 
 FLOATS = {"BF16": ("bfloat16", 2), "F16": ("float16", 2), "F32": ("float32", 4), "F64": ("float64", 8)}
-FLOATS |= {"F8_E4M3": ("float8_e4m3fn", 1), "F8_E5M2": ("float8_e5m2", 1)}
+FLOATS.update({"F8_E4M3": ("float8_e4m3fn", 1), "F8_E5M2": ("float8_e5m2", 1)})
 """The format's words for floating-point numbers, with ours and their bytes: what may be NaN in many ways."""
 
 
@@ -34,7 +34,9 @@ INCONSISTENT = [
 """Structures in a file's header that cannot be read, and why not."""
 
 
-Pair = namedtuple("Pair", "x y")  # which a file cannot keep
+class Pair(NamedTuple):  # which a file cannot keep
+    x: Any
+    y: Any
 
 
 def made(data: Any, dtype: str) -> Any:
