@@ -1,6 +1,6 @@
 """Where TensorFlow's tensors are, and moving them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -34,7 +34,7 @@ _known: dict[str, Device] = {}
 
 
 def role(cls: type) -> Role | None:
-    own = (role for role, kinds in _ROLES.items() if issubclass(cls, kinds))
+    own: Iterator[Role] = (word for word, kinds in _ROLES.items() if issubclass(cls, kinds))
     return next(own, None) or keras.role(cls, "tensorflow")
 
 

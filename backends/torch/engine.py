@@ -18,8 +18,9 @@ _LATER = 60.0
 
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 _OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
-_SUMMED_AS = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64}  # gloo has no sums
-_SUMMED_AS |= dict.fromkeys((torch.float8_e4m3fn, torch.float8_e5m2), torch.float32)
+_FLOAT8 = dict.fromkeys((torch.float8_e4m3fn, torch.float8_e5m2), torch.float32)
+_SUMMED_AS = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64, **_FLOAT8}
+"""The dtypes that gloo cannot add up, and in which it adds up their numbers."""
 
 
 def start(job: Job, timeout: float) -> None:

@@ -159,9 +159,10 @@ def _exchange(parameter: Any, other: torch.Tensor) -> None:
     if parameter.requires_grad and not (is_lazy(parameter) or parameter.is_inference()):  # no graph knows these
         with torch.inference_mode(False):
             torch.autograd.graph.get_gradient_edge(parameter).node.register_prehook(_refuse)
-    backward, accumulated = parameter._backward_hooks, parameter._post_accumulate_grad_hooks
-    core._swap_tensor_impl(parameter, other)
-    parameter._backward_hooks, parameter._post_accumulate_grad_hooks = backward, accumulated
+    inside: Any = parameter
+    backward, accumulated = inside._backward_hooks, inside._post_accumulate_grad_hooks
+    core._swap_tensor_impl(inside, other)
+    inside._backward_hooks, inside._post_accumulate_grad_hooks = backward, accumulated
 
 
 def _refuse(gradients: Any) -> Any:

@@ -1,5 +1,6 @@
 """Where PyTorch's tensors are, and moving them."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ _known: dict[torch.device, Device] = {}
 
 
 def role(cls: type) -> Role | None:
-    own = (role for role, kinds in _ROLES.items() if issubclass(cls, kinds))
+    own: Iterator[Role] = (word for word, kinds in _ROLES.items() if issubclass(cls, kinds))
     return next(own, None) or keras.role(cls, "torch")
 
 
