@@ -1,7 +1,4 @@
-"""JAX arrays as NumPy arrays, and memory shared with other frameworks.
-
-JAX's own package ml_dtypes gives NumPy dtypes for the numbers that NumPy lacks.
-"""
+"""JAX arrays as NumPy arrays, and memory shared with other frameworks."""
 
 from typing import Any
 
@@ -9,9 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xdevice.backends.jax import creation
 from xdevice.backends.jax.placement import check_alive, described, is_sparse
-from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 Array = np.ndarray[Any, Any]
@@ -42,11 +37,3 @@ def export(tensor: Any) -> tuple[Any, bool] | None:
 
 def adopt(exporter: Any, writable: bool) -> Any:
     return None if writable else jnp.from_dlpack(exporter, copy=False)  # raises unless aligned to 64 bytes
-
-
-def to_bits(tensor: Any) -> Array:
-    return to_numpy(tensor).reshape(-1).view(np.uint8)
-
-
-def from_bits(bits: Array, shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
-    return creation.tensor(bits.view(np.dtype(dtype)).reshape(shape), dtype, device)

@@ -1,16 +1,13 @@
-"""Copies of NumPy arrays, and memory shared with other frameworks; ml_dtypes and others add dtypes to NumPy."""
+"""Copies of NumPy arrays, and memory shared with other frameworks."""
 
 from typing import Any
 
 import numpy as np
 
-from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 
-Array = np.ndarray[Any, Any]
 
-
-def to_numpy(tensor: Any) -> Array:
+def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     if np.ma.is_masked(tensor):
         raise NotSupportedError("the mask of a masked array would be lost; fill it first with x.filled()")
     return np.array(tensor)
@@ -27,11 +24,3 @@ def export(tensor: Any) -> tuple[Any, bool] | None:
 def adopt(exporter: Any, writable: bool) -> Any:
     made = np.from_dlpack(exporter)
     return made if made.flags.writeable or not writable else None  # read-only where the source never changes
-
-
-def to_bits(tensor: Any) -> Array:
-    return np.array(tensor).reshape(-1).view(np.uint8)
-
-
-def from_bits(bits: Array, shape: tuple[int, ...], dtype: Any, device: Device) -> Array:
-    return np.array(bits.view(np.dtype(dtype)).reshape(shape))

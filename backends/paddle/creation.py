@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from xdevice.backends.paddle.exchange import FOREIGN
 from xdevice.backends.paddle.hardware import native, scope
 from xdevice.backends.paddle.placement import dense, device_of, move, name_of
 from xdevice.device import Device
@@ -14,7 +15,6 @@ from xdevice.device import Device
 # Not uint16, uint32 and uint64: 3.3.1 has the names, but treats uint16 as bfloat16 and cannot fill any of them.
 _WHOLE = ("bool", "uint8", "int8", "int16", "int32", "int64")
 _NUMPY = (*_WHOLE, "float16", "float32", "float64", "complex64", "complex128")
-FOREIGN = ("bfloat16", "float8_e4m3fn", "float8_e5m2")  # NumPy lacks them: Paddle gives integers with the same bits
 _RANGED = ("int32", "int64", "float32", "float64")  # the dtypes that paddle.arange supports
 _FRACTION = {"float16": 11, "bfloat16": 8}  # fraction bits that are exact for every number in [0, 1)
 

@@ -17,9 +17,9 @@ import paddle.distributed as dist
 from paddle.base import core
 from paddle.distributed import parallel
 
-from xdevice.backends.paddle.exchange import views
 from xdevice.backends.paddle.hardware import native, real_gpus, virtual
 from xdevice.backends.paddle.placement import device_of, dtype_name
+from xdevice.backends.paddle.storage import views
 from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError

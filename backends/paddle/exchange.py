@@ -1,25 +1,22 @@
 """PaddlePaddle tensors as NumPy arrays, and memory shared with other frameworks."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import paddle
 
-from xdevice.backends.paddle import creation
-from xdevice.backends.paddle.placement import dense, device_of, dtype_name, move
-from xdevice.device import Device
+from xdevice.backends.paddle.placement import dense, device_of, dtype_name
 from xdevice.errors import NotSupportedError
 
-_STRIDES = "FLAGS_use_stride_kernel"
+FOREIGN = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+"""Dtypes that NumPy lacks. Paddle converts them to and from integers with the same bits."""
 
 
 def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     device_of(tensor)  # raises if there are no values
     array: np.ndarray[Any, Any] = dense(tensor).numpy()  # a copy
     dtype = dtype_name(tensor)
-    if dtype not in creation.FOREIGN:
+    if dtype not in FOREIGN:
         return array
     try:
         import ml_dtypes
@@ -49,29 +46,3 @@ def export(tensor: Any) -> tuple[Any, bool] | None:
 
 def adopt(exporter: Any, writable: bool) -> Any:
     return paddle.utils.dlpack.from_dlpack(exporter.__dlpack__()) if writable else None
-
-
-def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
-    array: np.ndarray[Any, Any] = dense(tensor).numpy()
-    return array.reshape(-1).view(np.uint8)
-
-
-def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
-    if not bits.size:
-        return creation.empty(shape, dtype, device)
-    width = "int16" if "16" in str(dtype) else "int8"
-    integers = creation.tensor(bits.view(width).reshape(shape), getattr(paddle, width), Device("cpu", 0))
-    with views():
-        made = paddle.view(integers, dtype).clone()
-    return made if device_of(made) is device else move(made, device, False)
-
-
-@contextmanager
-def views() -> Generator[None]:
-    """Allow views as another dtype, which need the strides that virtual GPUs turn off; on the CPU they work."""
-    before = paddle.get_flags([_STRIDES])
-    paddle.set_flags({_STRIDES: True})
-    try:
-        yield
-    finally:
-        paddle.set_flags(before)

@@ -1,16 +1,11 @@
-"""TensorFlow tensors as NumPy arrays, and memory shared with other frameworks.
-
-ml_dtypes, which TensorFlow brings, gives NumPy dtypes for the numbers that NumPy lacks.
-"""
+"""TensorFlow tensors as NumPy arrays, and memory shared with other frameworks."""
 
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from xdevice.backends.tensorflow import creation
 from xdevice.backends.tensorflow.placement import COMPOSITES, Eager, check_values, described, device_of
-from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 
@@ -34,11 +29,3 @@ def adopt(exporter: Any, writable: bool) -> Any:
     if writable or not exporter.shape:
         return None
     return tf.experimental.dlpack.from_dlpack(exporter.__dlpack__())  # it takes capsules only
-
-
-def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
-    return to_numpy(tensor).reshape(-1).view(np.uint8)
-
-
-def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
-    return creation.tensor(bits.view(tf.as_dtype(dtype).as_numpy_dtype).reshape(shape), dtype, device)

@@ -8,6 +8,7 @@ from xdevice.backends.cupy import hardware as cupy_hardware
 from xdevice.backends.cupy import maths as cupy_maths
 from xdevice.backends.cupy import memory as cupy_memory
 from xdevice.backends.cupy import placement as cupy_placement
+from xdevice.backends.cupy import storage as cupy_storage
 from xdevice.backends.cupy.maths import fft as cupy_fft
 from xdevice.backends.cupy.maths import linalg as cupy_linalg
 from xdevice.backends.jax import collectives as jax_collectives
@@ -22,6 +23,7 @@ from xdevice.backends.jax import memory as jax_memory
 from xdevice.backends.jax import mixing as jax_mixing
 from xdevice.backends.jax import models as jax_models
 from xdevice.backends.jax import placement as jax_placement
+from xdevice.backends.jax import storage as jax_storage
 from xdevice.backends.jax import transfers as jax_transfers
 from xdevice.backends.jax import virtual as jax_virtual
 from xdevice.backends.jax.maths import fft as jax_fft
@@ -47,6 +49,7 @@ from xdevice.backends.numpy import hardware as numpy_hardware
 from xdevice.backends.numpy import maths as numpy_maths
 from xdevice.backends.numpy import memory as numpy_memory
 from xdevice.backends.numpy import placement as numpy_placement
+from xdevice.backends.numpy import storage as numpy_storage
 from xdevice.backends.numpy.maths import fft as numpy_fft
 from xdevice.backends.numpy.maths import linalg as numpy_linalg
 from xdevice.backends.paddle import collectives as paddle_collectives
@@ -60,6 +63,7 @@ from xdevice.backends.paddle import memory as paddle_memory
 from xdevice.backends.paddle import mixing as paddle_mixing
 from xdevice.backends.paddle import models as paddle_models
 from xdevice.backends.paddle import placement as paddle_placement
+from xdevice.backends.paddle import storage as paddle_storage
 from xdevice.backends.paddle import transfers as paddle_transfers
 from xdevice.backends.paddle import virtual as paddle_virtual
 from xdevice.backends.paddle.maths import fft as paddle_fft
@@ -76,6 +80,7 @@ from xdevice.backends.tensorflow import memory as tensorflow_memory
 from xdevice.backends.tensorflow import mixing as tensorflow_mixing
 from xdevice.backends.tensorflow import models as tensorflow_models
 from xdevice.backends.tensorflow import placement as tensorflow_placement
+from xdevice.backends.tensorflow import storage as tensorflow_storage
 from xdevice.backends.tensorflow import transfers as tensorflow_transfers
 from xdevice.backends.tensorflow import virtual as tensorflow_virtual
 from xdevice.backends.tensorflow.maths import fft as tensorflow_fft
@@ -91,6 +96,7 @@ from xdevice.backends.torch import memory as torch_memory
 from xdevice.backends.torch import mixing as torch_mixing
 from xdevice.backends.torch import models as torch_models
 from xdevice.backends.torch import placement as torch_placement
+from xdevice.backends.torch import storage as torch_storage
 from xdevice.backends.torch import transfers as torch_transfers
 from xdevice.backends.torch import virtual as torch_virtual
 from xdevice.backends.torch.maths import fft as torch_fft
@@ -196,12 +202,12 @@ linalg: list[contract.Linalg] = [
     cupy_linalg,
 ]
 storage: list[contract.Storage] = [
-    torch_exchange,
-    tensorflow_exchange,
-    paddle_exchange,
-    jax_exchange,
-    numpy_exchange,
-    cupy_exchange,
+    torch_storage,
+    tensorflow_storage,
+    paddle_storage,
+    jax_storage,
+    numpy_storage,
+    cupy_storage,
 ]
 sharing: list[contract.Sharing] = [torch_exchange, tensorflow_exchange, paddle_exchange, jax_exchange, numpy_exchange]
 transfers: list[contract.Transfers] = [
