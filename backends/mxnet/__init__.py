@@ -6,10 +6,9 @@ for the call alone: `mxnet.npx.set_np` remains the user's choice. xdevice makes 
 whole numbers whole where MXNet makes floats of them, and moves Gluon parameters in place; a ``Trainer``
 made before such a move must be made again.
 
-MXNet 1.9.1 was written for NumPy before 1.24 and looks up names at import that are gone since. They
-are added to NumPy while MXNet is imported, and NumPy 2's numbers are written for its library as NumPy 1's
-were. What it needs later stays missing: with NumPy 2 ``mx.np.pad`` (``numpy.compat``) and some of the Gluon
-estimator's handlers (``numpy.Inf``) fail.
+MXNet 1.9.1 looks up names of NumPy before 1.24 at import. They are added to NumPy while MXNet is imported, and NumPy
+2's numbers are written for its library as NumPy 1's were. What it needs later stays missing: with NumPy 2
+``mx.np.pad`` (``numpy.compat``) and some of the Gluon estimator's handlers (``numpy.Inf``) fail.
 """
 
 import builtins
@@ -45,8 +44,7 @@ def _names_lent() -> Generator[list[str], None, None]:
     # apache/mxnet is archived: no release will mend this. What NumPy only answers with a warning
     # (`bool` in 1.23) is not in its namespace either, and is lent too.
     missing = [name for name in _LENT if name not in vars(np)]
-    for name in missing:
-        setattr(np, name, _LENT[name])
+    vars(np).update({name: _LENT[name] for name in missing})
     try:
         yield missing
     finally:
@@ -102,7 +100,5 @@ CANNOT: dict[str, str] = {
     **dict.fromkeys(("fft", "eig", "eigvals"), "it has no complex numbers; take to_numpy(x) to NumPy's"),
     "nextafter": "it has no operation on the bits of floats; take to_numpy(x) to NumPy's",
 }
-"""What this framework cannot do, and why."""
 
 GPU_BUILD = "pip install mxnet-cu112 in place of mxnet"
-"""What to type to get a build for GPUs."""

@@ -30,8 +30,7 @@ from xdevice.kit.reducing import reduced, summed_in
 _ELEMENTWISE = {"max": mx.np.maximum, "min": mx.np.minimum}
 _SMALL, _LENGTHS = 1024, 32
 """Every length up to the first has a key of its own, and so do as many longer ones as the second says."""
-_ONLY_OWN = 0o077
-"""The umask of Unix sockets to which only this user can connect."""
+_ONLY_OWN = 0o077  # the umask of Unix sockets to which only this user can connect
 _SOCKETS = Path("/tmp")  # where MXNet's library makes them, each with its port for a name
 _PROGRAM = Path(__file__).with_name("server_process.py")
 

@@ -24,8 +24,7 @@ from xdevice.device import Device
 from xdevice.errors import mixed
 from xdevice.kit.private_names import replaced
 
-Look = Callable[[str, Any], None]
-"""Given the name of a function of the library, and its arguments."""
+Look = Callable[[str, Any], None]  # given the name of a function of the library, and its arguments
 
 _base: Any = base
 _library: Any = _base._LIB

@@ -20,12 +20,10 @@ CANNOT: dict[str, str] = {
     "data": "every tensor counts as numbers",
     "trees": "PaddlePaddle keeps no registry of containers; register a class with optree",
 }
-"""What this framework cannot do, and why."""
 
 _BEFORE_3 = "PaddlePaddle 2.6 lacks operations of the array API standard; pip install 'paddlepaddle>=3'"
 
 GPU_BUILD = "install paddlepaddle-gpu in place of paddlepaddle; its install page has the command for each CUDA"
-"""What to type to get a build for GPUs."""
 
 
 def _import_safely() -> None:

@@ -27,8 +27,7 @@ from xdevice.backends.paddle.placement import device_of
 from xdevice.device import Device
 from xdevice.errors import UnknownPlacementError, mixed
 
-Look = Callable[[str, tuple[Any, ...], dict[str, Any]], None]
-"""Given the name of what is called, and its arguments."""
+Look = Callable[[str, tuple[Any, ...], dict[str, Any]], None]  # given the name of what is called, and its arguments
 _Reference = tuple[Any, str, Any, Any]
 """Who refers to a function, by which attribute; the function, and what takes its place."""
 
@@ -48,10 +47,8 @@ _COPYING = {
 }
 """Methods of a tensor that may copy it, with their names for the looks."""
 COPIES = frozenset(_COPYING.values())
-BACKWARD = "run_backward", "run_partial_grad"
-"""The names of the backward pass, whose outputs may be on several devices."""
-LEGACY = "legacy."
-"""Before the names of operations in ``paddle._legacy_C_ops``."""
+BACKWARD = "run_backward", "run_partial_grad"  # the names of the backward pass, whose outputs may be on several devices
+LEGACY = "legacy."  # before the names of operations in ``paddle._legacy_C_ops``
 _OPTIMIZERS = frozenset(
     {"adadelta_", "adagrad_", "adam_", "adamax_", "adamw_", "asgd_", "fused_adam_", "lamb_", "merged_adam_"}
     | {"merged_momentum_", "momentum_", "nadam_", "radam_", "rmsprop_", "rprop_", "sgd_"}

@@ -24,11 +24,9 @@ WIDER = frozenset({
 })  # fmt: skip
 """Operators with a kernel for float16 on GPUs and none on the CPU, MXNet 1.9.1."""
 
-HALF = re.compile('"float16"|"__dtype__": "2"')
-"""What a graph says that makes float16 by itself."""
+HALF = re.compile('"float16"|"__dtype__": "2"')  # what a graph says that makes float16 by itself
 
-Entry = tuple[int, int]
-"""A node's index, and which of its outputs."""
+Entry = tuple[int, int]  # a node's index, and which of its outputs
 
 public: Any = mx
 
@@ -38,9 +36,10 @@ def start() -> None:
     in_place_of("mxnet.ndarray.register:_imperative_invoke")(_rounding)
     in_place_of("mxnet.symbol:Symbol.simple_bind")(_simple_bind)
     in_place_of("mxnet.symbol:Symbol.bind")(_bind)
-    public.nd.CachedOp = _graph(public.nd.CachedOp)
-    operations = public.ndarray.numpy._op._api_internal
-    operations.tensordot = _rounding_function(operations.tensordot)
+    public.nd.CachedOp = _CachedOp
+    tensordot = public.ndarray.numpy._op._api_internal.tensordot
+    ours: Any = in_place_of("mxnet.ndarray.numpy._op:_api_internal.tensordot")(_rounding_function)
+    ours.handle = tensordot.handle  # by which an error finds its name
     for name, kernel in KERNELS.items():
         mx.operator.register(f"xdevice_{name}")(_properties(kernel))
         for home in (public.nd, public.sym):
@@ -76,12 +75,8 @@ def _rounding(  # noqa: PLR0913, PLR0917  (MXNet's signature)
     return out
 
 
-def _rounding_function(run: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*given: Any) -> Any:
-        return _cast(run(*_wide(given)), "float16") if any(map(_is_half, given)) else run(*given)
-
-    vars(call)["handle"] = run.handle  # type: ignore[attr-defined]  # by which an error finds its name
-    return call
+def _rounding_function(run: Callable[..., Any], *given: Any) -> Any:
+    return _cast(run(*_wide(given)), "float16") if any(map(_is_half, given)) else run(*given)
 
 
 def widen(symbol: Any, known: Mapping[str, Any]) -> Any:
@@ -168,39 +163,35 @@ def _bound(executor: Any, symbol: Any) -> Any:
     return executor
 
 
-def _graph(cached: Any) -> type:
-    class CachedOp(cached):  # type: ignore[misc]  # MXNet has no types
-        """A graph of its own for each set of types."""
+_Graph: Any = public.nd.CachedOp
 
-        def __init__(self, sym: Any, flags: Any = ()) -> None:
-            super().__init__(sym, flags)
-            self._made, self._graphs = (sym, flags), dict[Any, Any]()
 
-        def __call__(self, *args: Any, **options: Any) -> Any:
-            if not args or args[0].context.device_type != "gpu":
-                return super().__call__(*args, **options)
-            types = tuple(each.dtype for each in args)
-            if types not in self._graphs:
-                self._graphs[types] = self._widened(types)
-            graph = self._graphs[types]
-            return graph(*args, **options) if graph else super().__call__(*args, **options)
+class _CachedOp(_Graph):  # type: ignore[misc]  # MXNet has no types
+    """A graph of its own for each set of types."""
 
-        def _widened(self, types: Any) -> Any:
+    def __init__(self, sym: Any, flags: Any = ()) -> None:
+        super().__init__(sym, flags)
+        self._made, self._graphs = (sym, flags), dict[Any, Any]()
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if not args or args[0].context.device_type != "gpu":
+            return super().__call__(*args, **options)
+        types = tuple(each.dtype for each in args)
+        if types not in self._graphs:
             symbol, flags = self._made
             graph = widen(symbol, dict(zip(symbol.list_inputs(), types, strict=True)))
-            return None if graph is symbol else cached(graph, flags)
-
-    return CachedOp
+            self._graphs[types] = super().__call__ if graph is symbol else _Graph(graph, flags)
+        return self._graphs[types](*args, **options)
 
 
 class _Kernel(NamedTuple):
-    """The names of its arguments; the shape of its result by theirs, the result by their values, and the gradient.
+    """The names of its arguments; the length of its result's last axis by the first one's; the result, the gradient.
 
-    The last is given the result's gradient before the values.
+    These two are given the values, the gradient that of the result before them, and the length of the last axis.
     """
 
     arguments: list[str]
-    shape: Callable[[Any, int], Any]
+    length: Callable[[int, int], int]
     forward: Callable[[Any, int], Any]
     backward: Callable[[Any, int], Any]
 
@@ -214,12 +205,12 @@ def _ifft(given: Any, _: int) -> Any:
     return np.fft.ifft(given[0].view(np.complex64), norm="forward").real
 
 
-def _sketch(given: Any, out_dim: int) -> Any:
+def _sketch(given: Any, length: int) -> Any:
     """The columns of ``data``, times ``s``, summed where ``h`` says."""
     data, h, s = given
-    made = np.zeros((out_dim, *data.shape[:-1]), data.dtype)
-    np.add.at(made, h.ravel().astype(int), np.moveaxis(data * s.ravel(), -1, 0))
-    return np.moveaxis(made, 0, -1)
+    made = np.zeros((*data.shape[:-1], length), data.dtype)
+    np.add.at(made, (..., h.ravel().astype(int)), data * s.ravel())
+    return made
 
 
 def _of_sketch(given: Any, _: int) -> Any:
@@ -228,9 +219,9 @@ def _of_sketch(given: Any, _: int) -> Any:
 
 
 KERNELS = {
-    "fft": _Kernel(["data"], lambda given, _: [*given[0][:-1], given[0][-1] * 2], _fft, _ifft),
-    "ifft": _Kernel(["data"], lambda given, _: [*given[0][:-1], given[0][-1] // 2], _ifft, _fft),
-    "count_sketch": _Kernel(["data", "h", "s"], lambda given, n: [*given[0][:-1], n], _sketch, _of_sketch),
+    "fft": _Kernel(["data"], lambda length, _: length * 2, _fft, _ifft),
+    "ifft": _Kernel(["data"], lambda length, _: length // 2, _ifft, _fft),
+    "count_sketch": _Kernel(["data", "h", "s"], lambda _, out_dim: out_dim, _sketch, _of_sketch),
 }
 
 
@@ -247,22 +238,18 @@ def _custom(home: Any, name: str, on_cpu: Callable[..., Any]) -> Callable[..., A
 
 def _properties(kernel: _Kernel) -> type:
     class Operator(mx.operator.CustomOp):  # type: ignore[misc]  # MXNet has no types
-        def __init__(self, out_dim: int) -> None:
-            super().__init__()
-            self._out_dim = out_dim
-
         def forward(self, is_train: Any, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
-            made = kernel.forward([x.asnumpy() for x in in_data], self._out_dim)
-            self.assign(out_data[0], req[0], mx.nd.array(made, ctx=out_data[0].context))
+            self._give(kernel.forward, in_data, req[0], out_data[0])
 
         # MXNet gives everything by name
-        def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-            self, req: Any, in_grad: Any, **given: Any
-        ) -> None:
-            made = kernel.backward([x.asnumpy() for x in (*given["out_grad"], *given["in_data"])], self._out_dim)
-            self.assign(in_grad[0], req[0], mx.nd.array(made, ctx=in_grad[0].context))
+        def backward(self, req: Any, in_grad: Any, **given: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+            self._give(kernel.backward, (*given["out_grad"], *given["in_data"]), req[0], in_grad[0])
             for kind, gradient in zip(req[1:], in_grad[1:], strict=True):
                 self.assign(gradient, kind, mx.nd.zeros_like(gradient))
+
+        def _give(self, compute: Any, values: Any, kind: Any, there: Any) -> None:
+            made = compute([x.asnumpy() for x in values], there.shape[-1])
+            self.assign(there, kind, mx.nd.array(made, ctx=there.context))
 
     class Properties(mx.operator.CustomOpProp):  # type: ignore[misc]  # as above
         def __init__(self, out_dim: str = "0") -> None:
@@ -273,9 +260,10 @@ def _properties(kernel: _Kernel) -> type:
             return kernel.arguments
 
         def infer_shape(self, in_shape: Any) -> Any:
-            return in_shape, [kernel.shape(in_shape, self._out_dim)], []
+            *others, length = in_shape[0]
+            return in_shape, [[*others, kernel.length(length, self._out_dim)]], []
 
         def create_operator(self, ctx: Any, in_shapes: Any, in_dtypes: Any) -> Any:
-            return Operator(self._out_dim)
+            return Operator()
 
     return Properties
