@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import xdevice
 from xdevice import arange, backend_of, device_of, full, ones, rand, randn, seed, tensor, using, zeros
 from xdevice.errors import ArgumentError, NotATensorError
 from xdevice.hardware import devices as hardware
+from xdevice.tensors import creation
 from xdevice.tensors.exchange import convert, to_numpy
 from xdevice.tensors.placement import to_device
 from xdevice.testing import Native
 from xdevice.testing.contract.promises import FIXED, Promises, at_home, home, needs, values
 
 FACTORIES: dict[str, Callable[..., Any]] = {
-    **{name: partial(getattr(xdevice, name), (2, 3)) for name in ("empty", "zeros", "ones", "rand", "randn")},
+    **{name: partial(getattr(creation, name), (2, 3)) for name in ("empty", "zeros", "ones", "rand", "randn")},
     "full": lambda **k: full((2, 3), 7.5, **k),
     "arange": lambda **k: arange(6, **k),
     "tensor": lambda **k: tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], **k),
@@ -54,7 +54,7 @@ REFUSALS: list[tuple[str, Callable[[Any], Any], str, list[Any]]] = [
     ("full", lambda value: full((2,), value, dtype="int32"), "does not", [NAN]),
     ("arange", lambda ends: arange(*ends, dtype="uint8"), "does not", [(-1, 2), (250, 300)]),
     ("arange", lambda ends: arange(*ends), "never arrives|not a number", RANGES),
-    *((name, getattr(xdevice, name), "smaller", HUGE) for name in ("ones", "empty", "rand")),
+    *((name, getattr(creation, name), "smaller", HUGE) for name in ("ones", "empty", "rand")),
     ("rand", lambda dtype: rand((3,), dtype=dtype), "rand", ["int32", "bool"]),
     ("randn", lambda dtype: randn((3,), dtype=dtype), "randn", ["int32", "bool"]),
     ("full", lambda value: full((2,), value), "not a number", ["a", None, object(), [1]]),
@@ -105,13 +105,13 @@ class Creation(Promises):
     @needs("creation.{name}", "creation.full")
     def test_shapes_are_integers_or_sequences(self, backend: str, name: str, shape: Any) -> None:
         expected = tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),)
-        made = full(shape, 1.0) if name == "full" else getattr(xdevice, name)(shape)
+        made = full(shape, 1.0) if name == "full" else getattr(creation, name)(shape)
         assert tuple(made.shape) == expected
 
     @pytest.mark.parametrize("name", ["zeros", "rand"])
     @needs("creation.{name}")
     def test_shapes_may_be_separate_arguments(self, backend: str, name: str) -> None:
-        assert tuple(getattr(xdevice, name)(2, 3).shape) == (2, 3)
+        assert tuple(getattr(creation, name)(2, 3).shape) == (2, 3)
 
     @needs("creation.{name}")
     @pytest.mark.parametrize(("name", "call", "says", "given"), REFUSED)
@@ -176,7 +176,7 @@ class Creation(Promises):
     @needs("creation.{name}", "creation.seed", "exchange.to_numpy")
     def test_a_seed_repeats_random_numbers(self, backend: str, name: str, place: Any) -> None:
         def drawn() -> Any:
-            return values(getattr(xdevice, name)((50,), device=place))
+            return values(getattr(creation, name)((50,), device=place))
 
         seed(7)
         a, b = drawn(), drawn()
