@@ -56,10 +56,9 @@ class Outline:
             return [self._of(child, (*path, str(i))) for i, child in enumerate(node)]
         for key in node:
             if type(key) not in _PLAIN:
-                raise ArgumentTypeError(
-                    f"the key {shortened(key)}{_at(path)} is neither a string nor a number, so a file cannot keep it; "
-                    "write str(key)"
-                )
+                what = f"the key {shortened(key)}{_at(path)}"
+                hint = "so a file cannot keep it; write str(key)"
+                raise ArgumentTypeError(f"{what} is neither a string nor a number, {hint}")
             _check_length(key, path)
         return [[key, self._of(child, (*path, str(key)))] for key, child in node.items()]
 
@@ -72,8 +71,8 @@ class Outline:
 
 def rebuilt(words: Any, tensors: dict[str, Any]) -> Any:
     """The tree with this structure; ``ValueError`` if it is invalid, or leaves out one of the tensors."""
-    if not isinstance(words, dict) or words.get("version") != VERSION:
-        version = words.get("version") if isinstance(words, dict) else None
+    version = words.get("version") if isinstance(words, dict) else None
+    if version != VERSION:
         raise ValueError(f"version {version!r} of the structure, where this xdevice knows {VERSION}")
     left = set(tensors)
 

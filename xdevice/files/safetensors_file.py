@@ -39,16 +39,11 @@ def library() -> ModuleType:
     try:
         import safetensors
     except ModuleNotFoundError as error:
-        raise errors.BackendNotInstalledError(
-            "files are written and read by the package safetensors, which is not installed; pip install safetensors",
-            name="safetensors",
-        ) from error
+        why = "files are written and read by the package safetensors, which is not installed; pip install safetensors"
+        raise errors.BackendNotInstalledError(why, name="safetensors") from error
     if not hasattr(safetensors, "TensorSpec"):
-        raise errors.BackendNotInstalledError(
-            f"files need safetensors 0.8 or later, and {safetensors.__version__} is installed; "
-            "pip install -U safetensors",
-            name="safetensors",
-        )
+        there = f"safetensors 0.8 or later, and {safetensors.__version__} is installed"
+        raise errors.BackendNotInstalledError(f"files need {there}; pip install -U safetensors", name="safetensors")
     return safetensors
 
 
@@ -66,9 +61,8 @@ def read(path: str, owner: Backend, where: Device) -> Any:
         except Exception as error:  # of NumPy, the frameworks or the system
             if not is_out_of_memory(error):
                 raise
-            raise errors.OutOfMemoryError(
-                f"{sized} does not fit in memory ({error}); load it on a machine or a device with more"
-            ) from error
+            why = f"does not fit in memory ({error}); load it on a machine or a device with more"
+            raise errors.OutOfMemoryError(f"{sized} {why}") from error
     return tensors if reader.words is None else _structured(reader.words, tensors, path)
 
 
@@ -83,9 +77,8 @@ class _Reader:
                 pass  # it checks the header and that the tensors cover the file, and reads none of them
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         except (safetensors.SafetensorError, OSError, ValueError) as error:
-            raise errors.FileFormatError(
-                f"{sized} is not a complete safetensors file ({error}); write it again with xdevice.save"
-            ) from error
+            why = f"is not a complete safetensors file ({error}); write it again with xdevice.save"
+            raise errors.FileFormatError(f"{sized} {why}") from error
         self._start = file.tell()
         self.words: str | None = (header.pop("__metadata__", None) or {}).get(OURS)
         self.entries: dict[str, dict[str, Any]] = header
@@ -95,10 +88,8 @@ class _Reader:
         dtype = DTYPES.get(word)
         native = None if dtype is None else self._owner.creation.dtype(dtype)
         if native is None:
-            raise errors.NotSupportedError(
-                f"{name!r} in {self._path!r} is of {dtype or word}, which {self._owner} does not have; load it under "
-                "another framework, or convert it there first"
-            )
+            why = f"which {self._owner} does not have; load it under another framework, or convert it there first"
+            raise errors.NotSupportedError(f"{name!r} in {self._path!r} is of {dtype or word}, {why}")
         return native
 
     def tensor(self, name: str, native: Any, where: Device) -> Any:
@@ -107,9 +98,8 @@ class _Reader:
         bits: Array = np.empty(end - first, np.uint8)
         self._file.seek(self._start + first)
         if self._file.readinto(bits.data) < bits.size:
-            raise errors.FileFormatError(
-                f"{self._path!r} was cut off while it was read; load it when it is whole again"
-            )
+            cut = f"{self._path!r} was cut off while it was read"
+            raise errors.FileFormatError(f"{cut}; load it when it is whole again")
         stand_in = f"u{1 + ('16' in dtype)}" if dtype.startswith(NOT_NUMPYS) else dtype
         try:
             numbers = bits.view(np.dtype(stand_in).newbyteorder("<")).reshape(shape)
@@ -117,9 +107,8 @@ class _Reader:
                 return make(owner, "tensor", native, where, numbers)
         except ValueError as error:  # an empty tensor may have an absurd shape, and some dtypes must be enabled first
             why = error.__cause__ if isinstance(error, errors.ArgumentError) and error.__cause__ else error
-            raise errors.NotSupportedError(
-                f"{name!r} in {self._path!r} is of {dtype} and {list(shape)}: {why}"
-            ) from error
+            what = f"{name!r} in {self._path!r} is of {dtype} and {list(shape)}"
+            raise errors.NotSupportedError(f"{what}: {why}") from error
         return check_arrival(owner.storage.from_bits(bits, shape, native, where), owner, where)
 
 
@@ -128,10 +117,9 @@ def _structured(words: str, tensors: dict[str, Any], path: str) -> Any:
     try:
         return rebuilt(json.loads(words), tensors)
     except (KeyError, ValueError, TypeError, RecursionError) as error:
-        raise errors.FileFormatError(
-            f"{path!r} has a structure that xdevice cannot read ({error!r}): another program has changed it, or a "
-            "later xdevice wrote it; the package safetensors reads its tensors by name"
-        ) from error
+        unread = f"{path!r} has a structure that xdevice cannot read ({error!r})"
+        why = "another program has changed it, or a later xdevice wrote it"
+        raise errors.FileFormatError(f"{unread}: {why}; the package safetensors reads its tensors by name") from error
 
 
 def write(tree: Any, path: str) -> None:
@@ -144,12 +132,8 @@ def write(tree: Any, path: str) -> None:
         except errors.XDeviceError as error:
             raise error if repr(name) in str(error) else at_path(error, name) from error.__cause__
         arrays.append(array)  # of which the library is told the address
-        specs[name] = safetensors.TensorSpec(
-            dtype=dtype,
-            shape=list(tensor.shape),
-            data_ptr=array.ctypes.data if array.size else 0,
-            data_len=array.nbytes,
-        )
+        place = {"data_ptr": array.ctypes.data if array.size else 0, "data_len": array.nbytes}
+        specs[name] = safetensors.TensorSpec(dtype=dtype, shape=list(tensor.shape), **place)
     # a name of its own: two threads may save at the same time
     beside = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.part")
     try:
