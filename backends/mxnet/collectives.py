@@ -61,7 +61,9 @@ def pack(tensors: Sequence[Any]) -> Any:
 def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
     sizes = [math.prod(tensor.shape) for tensor in like]
     with plain():
-        return [_shaped(vector[a:b].copy(), tensor) for (a, b), tensor in zip(cuts(sizes), like, strict=True)]
+        parts = [vector[a:b].copy().reshape(tensor.shape) for (a, b), tensor in zip(cuts(sizes), like, strict=True)]
+    are_np = [isinstance(arrays(tensor)[0], mx.np.ndarray) for tensor in like]
+    return [part if is_np else part.as_nd_ndarray() for part, is_np in zip(parts, are_np, strict=True)]
 
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
@@ -117,9 +119,3 @@ def plain() -> Generator[None]:
     """Outside any graph, and with scalars and empty arrays, which MXNet otherwise takes for unknown ones."""
     with mx.util.np_shape(True), autograd.pause(autograd.is_training()):
         yield
-
-
-def _shaped(part: Any, tensor: Any) -> Any:
-    shaped = part.reshape(tensor.shape)
-    own = arrays(tensor)[0]
-    return shaped if isinstance(own, mx.np.ndarray) else shaped.as_nd_ndarray()

@@ -31,12 +31,8 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
         return cast if cast.ctx == there else cast.copyto(there)  # as_in_ctx is mx.np's, as_in_context deprecated
 
 
-def _of_shape(make: Callable[..., Any]) -> Callable[..., Any]:
-    def made(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-        with mx.util.np_shape(True):
-            return make(shape, dtype or _FLOAT, ctx=_context(device))
-
-    return made
+def _of_shape(make: Callable[..., Any]) -> Any:
+    return mx.util.use_np_shape(lambda shape, dtype, device: make(shape, dtype or _FLOAT, ctx=_context(device)))
 
 
 empty, zeros, ones = map(_of_shape, (mx.np.empty, mx.np.zeros, mx.np.ones))

@@ -21,13 +21,12 @@ import mxnet as mx
 import numpy as np
 from mxnet.libinfo import find_lib_path
 
-from xdevice.backends.mxnet.collectives import cuts, plain
+from xdevice.backends.mxnet.collectives import cuts, plain, reduce
 from xdevice.contract import Job
 from xdevice.kit.blocks import environment
 from xdevice.kit.loopback import is_loopback
-from xdevice.kit.reducing import reduced, summed_in
+from xdevice.kit.reducing import summed_in
 
-_ELEMENTWISE = {"max": mx.np.maximum, "min": mx.np.minimum}
 _SMALL, _LENGTHS = 1024, 32
 """Every length up to the first has a key of its own, and so do as many longer ones as the second says."""
 _ONLY_OWN = 0o077  # the umask of Unix sockets to which only this user can connect
@@ -186,7 +185,7 @@ def all_reduce(vector: Any, op: str) -> Any:
             return (total / _store.size).astype(dtype.name)
         if op == "sum":
             return _store.total(vector) if dtype.kind == "f" else _integers(vector)
-        found = reduced(all_gather(vector), _ELEMENTWISE[op], None)
+        found = reduce(all_gather(vector), op, None)
         found.wait_to_read()
         return found
 

@@ -9,7 +9,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
 import paddle
@@ -77,13 +77,13 @@ def _join(job: Job, timeout: float) -> None:
     _wait_for_master(job, timeout)
     # rank 0's store would listen on all interfaces, also where all processes are on one host (Paddle 3.3.1)
     here_only = loopback_only(_LIBRARY) if job.rank == 0 and is_loopback(job.hosts[0]) else nullcontext()
-    with environment(_settings(job, timeout)), _quietly(), here_only:
+    with environment(_settings(job)), _quietly(), here_only:
         dist.init_parallel_env()
         _hosts = _dist.new_group(backend="gloo") if by_nccl else None
     paddle.device.set_device(default)  # the engine has made its own the default
 
 
-def _settings(job: Job, timeout: float) -> dict[str, str]:
+def _settings(job: Job) -> dict[str, str]:
     host, _, port = job.master.rpartition(":")
     settings = {
         "MASTER_ADDR": host,  # goes before PADDLE_MASTER, if another launcher has set it
@@ -95,8 +95,8 @@ def _settings(job: Job, timeout: float) -> dict[str, str]:
         "PADDLE_CURRENT_ENDPOINT": job.addresses[job.rank],
         "PADDLE_DISTRI_BACKEND": "nccl" if _gpu else "gloo",
         "FLAGS_selected_gpus": str(job.local_rank),
-        "FLAGS_stop_check_timeout": str(round(timeout + _LATER)),
-        "PADDLE_PG_TIMEOUT": str(round(1000 * (timeout + _LATER))),
+        "FLAGS_stop_check_timeout": str(round(_patience)),
+        "PADDLE_PG_TIMEOUT": str(round(1000 * _patience)),
     }
     interface = os.environ.get("GLOO_SOCKET_IFNAME") or job.interface
     return {**settings, "GLOO_SOCKET_IFNAME": interface} if interface else settings
@@ -117,19 +117,13 @@ def _wait_for_master(job: Job, timeout: float) -> None:
 @contextmanager
 def _quietly() -> Generator[None]:
     """Without the reports of connections and of changed flags that Paddle prints on every start."""
-    levels: list[ctypes.c_int] = []
-    for library in (_core.libpaddle.__file__, _LIBRARY):
-        with suppress(OSError, ValueError):  # another version keeps it elsewhere, and prints its reports
-            levels.append(ctypes.c_int.in_dll(ctypes.CDLL(library), _LOG_LEVEL))
-    before = [level.value for level in levels]
-    for level in levels:
-        level.value = max(level.value, 1)  # warnings are shown
-    try:
-        with replaced(parallel, "_get_modified_flags", lambda _: list):
-            yield
-    finally:
-        for level, value in zip(levels, before, strict=True):
-            level.value = value
+    with replaced(parallel, "_get_modified_flags", lambda _: list), ExitStack() as stack:
+        for library in (_core.libpaddle.__file__, _LIBRARY):
+            with suppress(OSError, ValueError):  # another version keeps it elsewhere, and prints its reports
+                level = ctypes.c_int.in_dll(ctypes.CDLL(library), _LOG_LEVEL)
+                stack.callback(setattr, level, "value", level.value)
+                level.value = max(level.value, 1)  # warnings are shown
+        yield
 
 
 def _patiently(collective: Callable[..., Any], *args: Any, **options: Any) -> None:

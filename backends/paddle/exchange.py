@@ -1,5 +1,6 @@
 """PaddlePaddle tensors as NumPy arrays, and memory shared with other frameworks."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import paddle
 
 from xdevice.backends.paddle.placement import dense, device_of, dtype_name
 from xdevice.errors import NotSupportedError
+from xdevice.kit import dlpack
 
 FOREIGN = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 """Dtypes that NumPy lacks. Paddle converts them to and from integers with the same bits."""
@@ -26,22 +28,13 @@ def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     return array.view(getattr(ml_dtypes, dtype))
 
 
-class _Exporter:
-    """A tensor's memory; Paddle's own ``__dlpack_device__`` is ``(enum, None)``, which JAX does not take."""
-
-    def __init__(self, tensor: Any) -> None:
-        self._tensor, self.shape = tensor, tuple(tensor.shape)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0  # the CPU
-
-    def __dlpack__(self, **asked: Any) -> Any:
-        return self._tensor.__dlpack__(**asked)
-
-
 def export(tensor: Any) -> tuple[Any, bool] | None:
     device_of(tensor)  # raises if there are no values
-    return (_Exporter(tensor.detach()), True) if tensor.is_dense() and tensor.size else None
+    if not tensor.is_dense() or not tensor.size:
+        return None
+    # Paddle's own __dlpack_device__ is (enum, None), which JAX does not take
+    on_cpu = {"__dlpack__": tensor.detach().__dlpack__, "__dlpack_device__": lambda: (dlpack.CPU, 0)}
+    return SimpleNamespace(shape=tuple(tensor.shape), **on_cpu), True
 
 
 def adopt(exporter: Any, writable: bool) -> Any:

@@ -185,10 +185,8 @@ def _in_modules(wanted: dict[int, tuple[Any, Any]]) -> Iterator[_Reference]:
 def _in_the_library() -> Iterator[_Reference]:
     """Those of the tensor class, and of the engine's module, whose ``tensor_copy`` copies parameters."""
     methods = [(_Tensor, name, value) for name, value in vars(_Tensor).items()]
-    for holder, name, run in (
-        *methods,
-        *((_eager, name, getattr(_eager, name)) for name in (*BACKWARD, "tensor_copy")),
-    ):
+    methods += [(_eager, name, getattr(_eager, name)) for name in (*BACKWARD, "tensor_copy")]
+    for holder, name, run in methods:
         if id(run) in _calls:
             yield holder, name, *_calls[id(run)]
         elif name in _OPERATORS or name in _COPYING or holder is _eager:

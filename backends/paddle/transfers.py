@@ -39,13 +39,11 @@ def watch(watcher: Watcher) -> Generator[None]:
     with mixing.looking(told.look), ExitStack() as stack:
         for owner, name, make in list(_replacements(told, watcher)):
             stack.enter_context(replaced(owner, name, make))
+        stack.callback(atexit.unregister, virtual.watch_copies)
+        stack.callback(virtual.watch_copies, None)
         virtual.watch_copies(told.see)
         atexit.register(virtual.watch_copies, None)
-        try:
-            yield
-        finally:
-            virtual.watch_copies(None)
-            atexit.unregister(virtual.watch_copies)
+        yield
 
 
 def unseen() -> Iterable[str]:

@@ -15,10 +15,11 @@ what a layer of `paddle.jit.load` returns.
 import os
 import sys
 import time
+from collections import namedtuple
 from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import paddle
 from paddle.base import core as _core
@@ -50,12 +51,7 @@ _FLAGS: dict[str, Any] = {
 _FALLBACK = "FLAGS_enable_api_kernel_fallback"  # it stays on: all that virtual GPUs have is the CPU's kernels
 
 
-class _gpuDeviceProperties(NamedTuple):  # noqa: N801  (Paddle's name, which its repr shows)
-    name: str
-    major: int
-    minor: int
-    total_memory: int
-    multi_processor_count: int
+_Properties = namedtuple("_gpuDeviceProperties", "name major minor total_memory multi_processor_count")  # Paddle's
 
 
 def start(n: int) -> None:
@@ -164,13 +160,8 @@ def _answer_about_the_build() -> None:
 
 def _let_nccl_be_gloo() -> None:
     """Let ``paddle.distributed`` make gloo's groups, which the plug-in lets take GPUs, where it would make NCCL's."""
-
-    class ProcessGroupNCCL:
-        @staticmethod
-        def create(store: Any, rank: int, size: int, group: int, *_: Any) -> Any:
-            return core.ProcessGroupGloo.create(store, rank, size, group)
-
-    core.ProcessGroupNCCL = ProcessGroupNCCL
+    gloo = core.ProcessGroupGloo
+    core.ProcessGroupNCCL = SimpleNamespace(create=lambda *given: gloo.create(*given[:4]))  # store, rank, size, group
     core.NCCLConfig = SimpleNamespace(create=lambda **settings: SimpleNamespace(**settings))
     core.nccl_version = lambda: 2804  # the first that sends from one to another; it has no average, and nor has gloo
 
@@ -211,7 +202,7 @@ def _describe(total: int) -> None:
     def get_device_properties(properties: Any, *args: Any) -> Any:
         if len(args) == 1 or args[0] in (WORD, "gpu"):
             core.CUDAPlace(max(args[-1], 0))  # raises where there is no such GPU; -1 is the current one
-            return _gpuDeviceProperties("xdevice virtual GPU", 8, 0, total, 1)  # of 8.0 AMP asks for bfloat16
+            return _Properties("xdevice virtual GPU", 8, 0, total, 1)  # of 8.0 AMP asks for bfloat16
         return properties(*args)
 
     core.gpu_memory_available = lambda *_: total
@@ -274,18 +265,11 @@ def _make_streams() -> None:
         def query(self) -> bool:
             return True
 
-    def create_stream(device_id: Any = None, priority: int = 2, **_: Any) -> Any:
-        return Stream(device_id, priority)
-
-    def create_event(enable_timing: bool = False, blocking: bool = False, **_: Any) -> Any:
-        return Event(enable_timing, blocking)
-
-    def set_current(stream: Any) -> Any:
-        return core._set_current_custom_device_stream(WORD, stream.place.get_device_id(), stream)
-
     cuda: Any = sys.modules["paddle.device.cuda"]
     cuda.Stream, cuda.Event = Stream, Event
-    cuda.create_stream = _names["_create_stream_base"] = create_stream
-    cuda.create_event = _names["_create_event_base"] = create_event
-    core._get_current_stream = lambda index: core._get_current_custom_device_stream(WORD, _chosen(index))
-    core._set_current_stream = set_current
+    cuda.create_stream = lambda device_id=None, priority=2, **_: Stream(device_id, priority)
+    cuda.create_event = lambda enable_timing=False, blocking=False, **_: Event(enable_timing, blocking)
+    _names.update(_create_stream_base=cuda.create_stream, _create_event_base=cuda.create_event)
+    get, put = core._get_current_custom_device_stream, core._set_current_custom_device_stream
+    core._get_current_stream = lambda index: get(WORD, _chosen(index))
+    core._set_current_stream = lambda stream: put(WORD, stream.place.get_device_id(), stream)
