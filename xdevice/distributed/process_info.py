@@ -77,9 +77,8 @@ def process_info_in(env: Mapping[str, str]) -> ProcessInfo:
         return NO_LAUNCHER
     found = _LAUNCHERS[variables](env)
     if not 0 <= found.rank < found.world_size:
-        raise ArgumentError(
-            f"{found.launcher} says rank {found.rank} of {found.world_size}; ranks count from 0 to one below the number"
-        )
+        which = f"rank {found.rank} of {found.world_size}"
+        raise ArgumentError(f"{found.launcher} says {which}; ranks count from 0 to one below the number")
     if found.world_size > 1 and not has_room(found.port, found.world_size):
         port = f"port {found.port} ({found.launcher})"
         raise ArgumentError(f"{port} leaves no room for the job's block of ports; set XDEVICE_MASTER_PORT")
@@ -103,10 +102,9 @@ def check_rank(rank: int, size: int, env: Mapping[str, str]) -> None:
         return  # the variables do not say which process this is
     if there is not NO_LAUNCHER and (there.rank, there.world_size) != (rank, size):
         variables = _first_set(_LAUNCHERS, env).replace(" ", " and ")
-        raise ArgumentError(
-            f"init() was given rank {rank} of {size}, and {there.launcher} says rank {there.rank} of "
-            f"{there.world_size}; leave out rank and world_size, or unset {variables}"
-        )
+        says = f"{there.launcher} says rank {there.rank} of {there.world_size}"
+        hint = f"leave out rank and world_size, or unset {variables}"
+        raise ArgumentError(f"init() was given rank {rank} of {size}, and {says}; {hint}")
 
 
 def first_of(nodes: str) -> str:
@@ -156,10 +154,9 @@ def _slurm(env: Mapping[str, str]) -> ProcessInfo:
 def _kubeflow(env: Mapping[str, str]) -> ProcessInfo:
     """What torchrun would be started with, in a container that starts the script itself."""
     if env.get("PET_NPROC_PER_NODE", "1") != "1" or not env["PET_NNODES"].isdigit():
-        raise DistributedError(
-            f"PET_NNODES={env['PET_NNODES']!r} and PET_NPROC_PER_NODE={env.get('PET_NPROC_PER_NODE', '')!r} are for "
-            "torchrun; start the script with torchrun, or set PET_NNODES to one number and PET_NPROC_PER_NODE to 1"
-        )
+        given = f"PET_NNODES={env['PET_NNODES']!r} and PET_NPROC_PER_NODE={env.get('PET_NPROC_PER_NODE', '')!r}"
+        hint = "start the script with torchrun, or set PET_NNODES to one number and PET_NPROC_PER_NODE to 1"
+        raise DistributedError(f"{given} are for torchrun; {hint}")
     env = {"XDEVICE_LOCAL_RANK": "0", **env}
     names, host = "PET_NODE_RANK PET_NNODES XDEVICE_LOCAL_RANK", env.get("PET_MASTER_ADDR", "")
     return _process(env, "PET_NNODES", names, host, _beside_store(env, "PET_"))
@@ -168,10 +165,9 @@ def _kubeflow(env: Mapping[str, str]) -> ProcessInfo:
 def _kubernetes(env: Mapping[str, str]) -> ProcessInfo:
     """An indexed job: Kubernetes tells each pod its index, and not how many there are."""
     if "XDEVICE_WORLD_SIZE" not in env:
-        raise DistributedError(
-            "JOB_COMPLETION_INDEX is set, and Kubernetes does not tell the number of pods; set XDEVICE_WORLD_SIZE, 1 "
-            "for pods that work apart, and for more XDEVICE_MASTER_ADDR and XDEVICE_MASTER_PORT"
-        )
+        why = "JOB_COMPLETION_INDEX is set, and Kubernetes does not tell the number of pods"
+        hint = "1 for pods that work apart, and for more XDEVICE_MASTER_ADDR and XDEVICE_MASTER_PORT"
+        raise DistributedError(f"{why}; set XDEVICE_WORLD_SIZE, {hint}")
     env = {"XDEVICE_LOCAL_RANK": "0", **env}  # a pod of the job is a host of its own
     return _process(env, "Kubernetes", "JOB_COMPLETION_INDEX XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK", "", 0)
 
@@ -246,10 +242,8 @@ def _kubeflow_nodes(env: Mapping[str, str]) -> Nodes:
 def _slurm_nodes(env: Mapping[str, str]) -> Nodes:
     count, tasks = (_integer(env, f"SLURM_STEP_NUM_{what}", _NAME_NODES) for what in ("NODES", "TASKS"))
     if tasks != count:
-        raise ArgumentError(
-            f"srun starts {tasks} launchers, and SLURM_STEP_NUM_NODES={count}; start one on each node with srun "
-            "--ntasks-per-node=1, or the script itself without xdevice launch"
-        )
+        hint = "start one on each node with srun --ntasks-per-node=1, or the script itself without xdevice launch"
+        raise ArgumentError(f"srun starts {tasks} launchers, and SLURM_STEP_NUM_NODES={count}; {hint}")
     node, first = _integer(env, "SLURM_NODEID", _NAME_NODES), first_of(env["SLURM_STEP_NODELIST"])
     return Nodes(count, node, first, _slurm_port(env) or None, source="srun")
 

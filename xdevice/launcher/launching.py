@@ -77,9 +77,9 @@ def _paused(group: WorkerGroup, seconds: float) -> tuple[int, bytes] | None:
 
 def _can_restart(group: WorkerGroup) -> bool:
     """Whether a process has failed, other than by a mistake in the command, which would fail again."""
-    failing, stopped = group.failing, group.signals.received is not None or group.screen.broken is not None
+    failing = group.failing
     failed = bool(group.frozen) or (failing is not None and failing.process.returncode != USAGE)
-    return failed and not stopped and not group.out_of_time
+    return failed and not group.stopped and not group.out_of_time
 
 
 def _outcome(group: WorkerGroup) -> tuple[int, bytes]:

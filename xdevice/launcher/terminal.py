@@ -31,10 +31,8 @@ _STYLES = {"ok": "green", "waiting": "dim", "running": "cyan"}
 def console(stderr: bool = False) -> Console:
     """A console that writes colours and wraps lines only where it is a terminal."""
     stream = sys.stderr if stderr else sys.stdout
-    live = stream.isatty()
-    return Console(
-        file=stream, force_terminal=live, width=None if live else _ENDLESS, highlight=False, markup=False, emoji=False
-    )
+    width = None if stream.isatty() else _ENDLESS
+    return Console(file=stream, force_terminal=not width, width=width, highlight=False, markup=False, emoji=False)
 
 
 def write(*parts: RenderableType) -> None:
@@ -143,5 +141,4 @@ def signal_name(status: int | None) -> str | None:
     """The signal behind a negative exit status."""
     if status is None or status >= 0:
         return None
-    names = {number.value: number.name for number in signal.Signals}
-    return names.get(-status, f"signal {-status}")  # of a real-time signal
+    return next((each.name for each in signal.Signals if each == -status), f"signal {-status}")  # a real-time signal

@@ -148,19 +148,18 @@ class WorkerGroup:
         return found
 
     def _decided(self) -> bool:
+        if len(self.ended) == len(self.ranks) or self.frozen or self.stopped or self.out_of_time:
+            return True
         statuses = [rank.process.returncode for rank in self.ended if rank.process.returncode]
         if statuses and self.first_failure is None:
             self.first_failure = time.monotonic()
         settled = self.first_failure is not None and time.monotonic() > self.first_failure + SETTLING
-        return (
-            len(self.ended) == len(self.ranks)
-            or settled
-            or any(status != PEER_FAILED for status in statuses)
-            or self.signals.received is not None
-            or self.screen.broken is not None
-            or self.out_of_time
-            or bool(self.frozen)
-        )
+        return settled or any(status != PEER_FAILED for status in statuses)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal, or the end of the launcher's own output, stops the job."""
+        return self.signals.received is not None or self.screen.broken is not None
 
     @property
     def out_of_time(self) -> bool:

@@ -50,9 +50,8 @@ def new_token() -> str:
 
 def checked(token: str, source: str) -> str:
     if len(token) < SHORTEST:
-        raise ArgumentError(
-            f"{source} has {len(token)} characters; give at least {SHORTEST} random ones, as from openssl rand -hex 32"
-        )
+        hint = f"give at least {SHORTEST} random ones, as from openssl rand -hex 32"
+        raise ArgumentError(f"{source} has {len(token)} characters; {hint}")
     return token
 
 
@@ -88,10 +87,8 @@ def _given(info: ProcessInfo, env: Mapping[str, str]) -> bytes | None:
         return checked(env[TOKEN], TOKEN).encode()
     if is_loopback(info.host):
         return None
-    raise DistributedError(
-        f"{info.launcher} gives the processes of several hosts no secret; set {TOKEN} to the same random text for all "
-        "of them, as from openssl rand -hex 32"
-    )
+    hint = f"set {TOKEN} to the same random text for all of them, as from openssl rand -hex 32"
+    raise DistributedError(f"{info.launcher} gives the processes of several hosts no secret; {hint}")
 
 
 def _path(info: ProcessInfo) -> Path:

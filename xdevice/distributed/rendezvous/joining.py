@@ -23,13 +23,9 @@ _REFUSALS = 10  # so many failed handshakes mean a wrong token; a few may mean t
 
 def join(info: ProcessInfo, agreed: dict[str, Any], timeout: float) -> tuple[Coordinator | None, Channel, Channel, Job]:
     """Rank 0's coordinator, the barrier channel, the control channel and the job, once all processes have joined."""
-    joining = {
-        **{name: getattr(info, name) for name in ("rank", "world_size", "local_rank")},
-        "pid": os.getpid(),
-        "id": uuid.uuid4().hex,
-        "name": socket.gethostname(),
-        **agreed,
-    }
+    place = {name: getattr(info, name) for name in ("rank", "world_size", "local_rank")}
+    process = {"pid": os.getpid(), "id": uuid.uuid4().hex, "name": socket.gethostname()}
+    joining = {**place, **process, **agreed}
     coordinator = _opened(info, joining, timeout) if info.rank == 0 else None
     deadline = time.monotonic() + timeout
     with ExitStack() as always, ExitStack() as undo:

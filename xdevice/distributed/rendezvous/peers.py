@@ -23,12 +23,12 @@ class Peer:
 
     def answer(self, message: dict[str, Any]) -> None:
         """Take in where the process says that it is."""
-        self.where, self.engine = str(message["where"]), None
+        self.where = str(message["where"])
         match message.get("engine"):
             case [float(so_far), float(left)] if abs(so_far) < 1e9 and abs(left) < 1e9:
                 self.engine = so_far, left
             case _:
-                pass
+                self.engine = None
 
     @property
     def is_late(self) -> bool:
@@ -48,10 +48,8 @@ def refusal(joining: JoinMessage, own: JoinMessage, here: Peer | None) -> str | 
     if not 0 <= rank < size:
         return f"a process has rank {rank} in a job of {size} processes; ranks count from 0"
     if here is not None and here.joined["id"] != joining.get("id"):
-        return (
-            f"rank {rank} is there twice: process {here.joined['pid']} on {here.joined['name']} and process "
-            f"{joining.get('pid')} on {joining.get('name')}; give each process a rank of its own"
-        )
+        one, other = (f"process {each.get('pid')} on {each.get('name')}" for each in (here.joined, joining))
+        return f"rank {rank} is there twice: {one} and {other}; give each process a rank of its own"
     return None
 
 

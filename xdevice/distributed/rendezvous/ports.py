@@ -31,9 +31,8 @@ def free_block(count: int) -> int:
         block = range(first, first + count)
         if first_taken(block) is None and _reserve(block[::_CELL]):
             return first
-    raise DistributedError(
-        f"no {count} free ports in a row from {lowest} to {highest + count - 1}; name the first with --master-port"
-    )
+    where = f"from {lowest} to {highest + count - 1}"
+    raise DistributedError(f"no {count} free ports in a row {where}; name the first with --master-port")
 
 
 def _reserve(cells: Iterable[int]) -> bool:
@@ -110,7 +109,6 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def port_taken(rank: int, port: int, error: OSError) -> DistributedError:
-    return DistributedError(
-        f"rank {rank} needs port {port}, which is not available on {socket.gethostname()} ({error.strerror or error}); "
-        "choose another first port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"
-    )
+    why = f"which is not available on {socket.gethostname()} ({error.strerror or error})"
+    hint = "choose another first port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"
+    return DistributedError(f"rank {rank} needs port {port}, {why}; {hint}")
