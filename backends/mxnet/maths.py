@@ -17,20 +17,15 @@ from xdevice.kit.standard.widening import Widening
 
 _np: Any = mx.np
 _npx: Any = mx.npx
-_linalg: Any = mx.np.linalg
-_nd_linalg: Any = mx.nd.linalg
+_linalg, _nd_linalg = _np.linalg, mx.nd.linalg
 dtype = creation.dtype
 dtypes: Any = sys.modules[__name__]  # this module has what the kit asks of `Dtypes`
 _REFUSALS = ("Unknown type", "type enum", "not support", "ndarrays", "data type", "dtype")
+_widened = Widening("mxnet", dtypes, (mx.MXNetError, TypeError), _REFUSALS).all
 
 
 def namespace() -> Mapping[str, Any]:
     return _with_shapes({**standard(_widened(_RAW), dtypes), "from_dlpack": _from_dlpack})
-
-
-def _widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
-    """The operations, each for every dtype."""
-    return Widening("mxnet", dtypes, (mx.MXNetError, TypeError), _REFUSALS).all(raw)
 
 
 def module() -> Any:
@@ -84,13 +79,7 @@ def _axes(op: Callable[..., Any], of_nothing: float = 0) -> Callable[..., Any]:
 
 def _as_bytes(op: Callable[..., Any]) -> Callable[..., Any]:
     """An operation that MXNet has for every dtype but booleans."""
-
-    def call(x: Any, *args: Any, **options: Any) -> Any:
-        if x.dtype != np.bool_:
-            return op(x, *args, **options)
-        return op(x.astype("uint8"), *args, **options).astype("bool")
-
-    return call
+    return lambda x, *args: op(x.astype("uint8"), *args).astype("bool") if x.dtype == np.bool_ else op(x, *args)
 
 
 def _in_floats(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -199,8 +188,7 @@ def _like(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _triu(x: Any, /, *, k: int = 0) -> Any:
-    ones = _np.tril(_np.ones(x.shape, dtype="uint8", ctx=x.ctx), k - 1)
-    return _np.where(ones, _np.zeros_like(x), x)
+    return _np.where(_np.tril(_np.ones(x.shape, dtype="uint8", ctx=x.ctx), k - 1), _np.zeros_like(x), x)
 
 
 _SAME = (
@@ -262,12 +250,11 @@ def _turned(x: Any) -> Any:
     return _np.swapaxes(x, -1, -2)
 
 
-def _svd(x: Any, full: bool) -> tuple[Any, Any, Any]:
+def _svd(x: Any, full: bool) -> Any:
     if full:
         raise NotSupportedError("mxnet has no full matrices in svd; pass full_matrices=False")
     if x.shape[-2] <= x.shape[-1]:  # MXNet takes no others
-        u, s, vh = _linalg.svd(x)
-        return u, s, vh
+        return _linalg.svd(x)
     v, s, uh = _linalg.svd(_turned(x))
     return _turned(uh), s, _turned(v)
 

@@ -20,17 +20,12 @@ def namespace() -> Mapping[str, Any]:
     return {**standard(_widened(_RAW), dtypes), "from_dlpack": paddle.from_dlpack}
 
 
-def _widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
-    """The operations, each for every dtype."""
-    errors = (RuntimeError, TypeError, ValueError, NotImplementedError)
-    return Widening("paddle", dtypes, errors, _REFUSALS).all(raw)
-
-
 _copysign: Any = paddle.copysign
 _MOST_AXES = 9
 dtype, name_of = creation.dtype, placement.name_of
 dtypes: Any = sys.modules[__name__]  # this module has what the kit asks of `Dtypes`
 _REFUSALS = ("is not registered", "the data type", "The data type", "dtype of input", "Unsupported", "not support")
+_widened = Widening("paddle", dtypes, (RuntimeError, TypeError, ValueError), _REFUSALS).all
 
 
 def module() -> Any:
@@ -59,10 +54,6 @@ operand = number  # a plain number would cost as much
 
 def _axes(op: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, axes, keepdims: op(x, list(axes), keepdim=keepdims)
-
-
-def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x, axis, keepdims: op(x, axis, keepdims)
 
 
 def _sum(x: Any, axes: Any, keepdims: bool) -> Any:
@@ -106,16 +97,12 @@ def _like(make: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, /, *, dtype=None: make(x, dtype)
 
 
-def _triangle(cut: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x, /, *, k=0: cut(x, k)
-
-
 _SAME = (
-    "acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift "
-    "bitwise_xor broadcast_to ceil concat conj cos cosh divide exp expm1 flip floor floor_divide greater_equal hypot "
-    "imag isfinite isinf isnan less_equal log log10 log1p log2 logical_and logical_not logical_or logical_xor matmul "
-    "maximum minimum multiply nextafter pow real remainder roll round signbit sin sinh sqrt squeeze stack subtract tan "
-    "tanh tile trunc where"
+    "acos acosh add argmax argmin asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_or "
+    "bitwise_right_shift bitwise_xor broadcast_to ceil concat conj cos cosh divide exp expm1 flip floor floor_divide "
+    "greater_equal hypot imag isfinite isinf isnan less_equal log log10 log1p log2 logical_and logical_not logical_or "
+    "logical_xor matmul maximum minimum multiply nextafter pow real remainder roll round signbit sin sinh sqrt squeeze "
+    "stack subtract tan tanh tile trunc where"
 )
 
 _RAW: dict[str, Callable[..., Any]] = {
@@ -126,7 +113,8 @@ _RAW: dict[str, Callable[..., Any]] = {
     "bitwise_invert": lambda x, /: paddle.bitwise_not(x),
     "nonzero": lambda x, /: tuple(paddle.unbind(paddle.nonzero(x), 1)),
     **{name: _like(getattr(paddle, name)) for name in ("empty_like", "ones_like", "zeros_like")},
-    **{name: _triangle(getattr(paddle, name)) for name in ("tril", "triu")},
+    "tril": lambda x, /, *, k=0: paddle.tril(x, k),
+    "triu": lambda x, /, *, k=0: paddle.triu(x, k),
     # of two tensors of one dtype
     "equal": _equal,
     "not_equal": lambda x1, x2: paddle.logical_not(_equal(x1, x2)),
@@ -136,7 +124,6 @@ _RAW: dict[str, Callable[..., Any]] = {
     # along axes
     **{name: _axes(getattr(paddle, name)) for name in ("all", "any", "max", "mean", "min", "prod")},
     "sum": _sum,
-    **{name: _extreme(getattr(paddle, name)) for name in ("argmax", "argmin")},
     "cumulative_prod": paddle.cumprod,
     "cumulative_sum": paddle.cumsum,
     "sort": lambda x, axis, descending: paddle.sort(x, axis, descending, stable=True),

@@ -45,8 +45,7 @@ def name_of(dtype: Any) -> str:
 
 
 def dtype_name(x: Any) -> str | None:
-    is_own = isinstance(x, (tf.Tensor, tf.Variable)) or variable_of(x) is not None
-    return name_of(x.dtype) if is_own else None
+    return name_of(x.dtype) if isinstance(x, (tf.Tensor, tf.Variable)) or variable_of(x) is not None else None
 
 
 def _beside(operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,11 +111,8 @@ def _like(make: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, /, *, dtype=None: make(x, dtype=dtype)
 
 
-def _triangle(cut: Callable[..., Any]) -> Callable[..., Any]:
-    def of_booleans(x: Any, k: int) -> Any:  # 2.21 has none
-        return tf.cast(cut(tf.cast(x, tf.uint8), k), tf.bool)
-
-    return lambda x, /, *, k=0: (of_booleans if x.dtype == tf.bool else cut)(x, k)
+def _triangle(cut: Callable[..., Any]) -> Callable[..., Any]:  # 2.21 has none of booleans
+    return lambda x, /, *, k=0: cut(x, k) if x.dtype != tf.bool else tf.cast(cut(tf.cast(x, tf.uint8), k), tf.bool)
 
 
 _SAME = (
@@ -124,7 +120,8 @@ _SAME = (
     "imag less less_equal log log1p logical_and logical_not logical_or logical_xor maximum minimum multiply nextafter "
     "not_equal pow real round sin sinh sqrt subtract tan tanh"
 )
-"""TensorFlow's operations of the standard's name."""
+
+_SHAPES = "broadcast_to concat expand_dims matmul repeat reshape roll squeeze stack tile"
 
 _RAW: dict[str, Callable[..., Any]] = {
     **{name: getattr(tf.math, name) for name in _SAME.split()},
@@ -155,8 +152,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     "sort": lambda x, axis, descending: tf.sort(x, axis, _ORDERS[bool(descending)]),
     "argsort": lambda x, axis, descending: tf.cast(tf.argsort(x, axis, _ORDERS[bool(descending)], True), tf.int64),
     # of shapes
-    **{name: getattr(tf, name) for name in ["broadcast_to", "concat", "expand_dims", "repeat", "reshape"]},
-    **{name: getattr(tf, name) for name in ["roll", "squeeze", "stack", "tile", "matmul"]},
+    **{name: getattr(tf, name) for name in _SHAPES.split()},
     "flip": tf.reverse,
     "permute_dims": tf.transpose,
     "unstack": lambda x, axis: tf.unstack(x, axis=axis),

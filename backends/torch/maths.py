@@ -16,8 +16,7 @@ fft = Extension(lambda: vars(xp_fft), torch.fft)
 
 
 def namespace() -> Mapping[str, Any]:
-    own = {"repeat": _repeat, "take": _take, "take_along_axis": _take_along_axis, "unique_all": _unique_all}
-    return {**vars(xp), **own}
+    return vars(xp) | {"repeat": _repeat, "take": _take, "take_along_axis": _take_along_axis, "unique_all": _unique_all}
 
 
 def module() -> ModuleType:

@@ -16,49 +16,32 @@ from xdevice.kit.standard.shapes import axes_of
 Function = Callable[..., Any]
 
 _PROMOTED = (
-    *("add", "atan2", "bitwise_left_shift", "bitwise_right_shift", "copysign", "divide", "equal", "floor_divide"),
-    *("greater", "greater_equal", "hypot", "less", "less_equal", "logaddexp", "maximum", "minimum", "multiply"),
-    *("nextafter", "not_equal", "pow", "subtract"),
+    "add atan2 bitwise_left_shift bitwise_right_shift copysign divide equal floor_divide greater greater_equal hypot "
+    "less less_equal logaddexp maximum minimum multiply nextafter not_equal pow subtract"
 )
-_TO_REALS = ("atan2", "copysign", "divide", "hypot", "nextafter")
-"""Functions of two operands that convert integers to floats."""
-
-_OF_BITS = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor"}
-"""Functions of bits, and those of booleans that replace them: frameworks have bits of integers only."""
-
-_OF_REALS = (
-    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "expm1", "log", "log10", "log1p"),
-    *("log2", "signbit", "sin", "sinh", "sqrt", "tan", "tanh"),
-)
+_TO_REALS = ("atan2", "copysign", "divide", "hypot", "nextafter")  # of two operands; integers become floats
+# functions of bits, and those of booleans that replace them: frameworks have bits of integers only
+_OF_BITS = {f"bitwise_{name}": f"logical_{name}" for name in ("and", "or", "xor")}
+_OF_REALS = "acos acosh asin asinh atan atanh cos cosh exp expm1 log log10 log1p log2 signbit sin sinh sqrt tan tanh"
+# functions of real numbers, and how the results for the real and imaginary parts are combined
 _PARTED = {"isfinite": "logical_and", "isinf": "logical_or", "isnan": "logical_or"}
-"""Functions of real numbers, and how the results for the real and imaginary parts are combined."""
-
-_AS_THEY_ARE = (*("abs", "bitwise_invert", "empty_like", "negative", "ones_like", "sign", "tril", "triu"), "zeros_like")
+_AS_THEY_ARE = "abs bitwise_invert empty_like negative ones_like sign tril triu zeros_like"
 
 
 def standard(raw: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     """Every function of the standard that can be made of these operations."""
-    made: dict[str, Any] = {name: raw[name] for name in _AS_THEY_ARE if name in raw}
-    adjusted = _Adjusted(raw, made, dtypes)
-    for make, names in adjusted.makers().items():
-        for name in names:
-            if name in raw:
-                function: Any = make(name)
-                function.__name__ = function.__qualname__ = name
-                made[name] = function
+    made: dict[str, Any] = {name: raw[name] for name in _AS_THEY_ARE.split() if name in raw}
+    makers = _Adjusted(raw, made, dtypes).makers()
+    for name, make in ((name, make) for make, names in makers.items() for name in names if name in raw):
+        made[name] = function = make(name)
+        function.__name__ = function.__qualname__ = name
     return dict(Composed(raw, made, dtypes)) | made  # the framework's own where it has one
 
 
 def elementwise(ufunc: Any, name: str) -> Function:
     """The ufunc with the standard's signature: one of a framework's does not name its arguments."""
 
-    def one(x: Any, /) -> Any:
-        return ufunc(x)
-
-    def two(x1: Any, x2: Any, /) -> Any:
-        return ufunc(x1, x2)
-
-    call = one if ufunc.nin == 1 else two
+    call: Any = (lambda x, /: ufunc(x)) if ufunc.nin == 1 else (lambda x1, x2, /: ufunc(x1, x2))
     call.__name__, call.__doc__ = name, ufunc.__doc__
     return call
 
@@ -69,9 +52,9 @@ class _Adjusted(Operations):
     def makers(self) -> dict[Callable[[str], Function], Iterable[str]]:
         """What makes a function of an operation's name, with the names."""
         return {
-            self._promoted: _PROMOTED,
+            self._promoted: _PROMOTED.split(),
             self._of_bits: _OF_BITS,
-            self._of_reals: _OF_REALS,
+            self._of_reals: _OF_REALS.split(),
             self._of_parts: _PARTED,
             self._of_truth: ("logical_and", "logical_not", "logical_or", "logical_xor"),
             self._to_whole: ("ceil", "floor", "round", "trunc"),
@@ -99,11 +82,10 @@ class _Adjusted(Operations):
         return call
 
     def _of_bits(self, name: str) -> Function:
-        op, of_booleans, name_of = self._raw[name], self._raw[_OF_BITS[name]], self._dtypes.dtype_name
-
         def call(x1: Any, x2: Any, /) -> Any:
             x1, x2 = self._operands(x1, x2)
-            return (of_booleans if "bool" in (name_of(x1), name_of(x2)) else op)(x1, x2)
+            names = self._dtypes.dtype_name(x1), self._dtypes.dtype_name(x2)
+            return self._raw[_OF_BITS[name] if "bool" in names else name](x1, x2)
 
         return call
 
@@ -215,9 +197,8 @@ class Composed(DataTypes, AlongAxes, Products):
 
     def full_like(self, x: Any, /, fill_value: Any, *, dtype: Any = None) -> Any:
         zeros = self._f["zeros_like"](x, dtype=dtype)
-        if self._dtypes.dtype_name(zeros) == "bool":
-            return self._f["equal"](zeros, not fill_value)
-        return self._f["add"](zeros, fill_value)
+        is_bool = self._dtypes.dtype_name(zeros) == "bool"
+        return self._f["equal"](zeros, not fill_value) if is_bool else self._f["add"](zeros, fill_value)
 
     def astype(self, x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
         given, wanted = self._dtypes.dtype_name(x), self._dtypes.name_of(dtype)

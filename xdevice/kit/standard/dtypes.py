@@ -37,11 +37,8 @@ class Dtypes(Protocol):
         """The same for an operation on two tensors, if some take a plain number at less cost."""
 
 
-FLOAT, INTEGER, UNSIGNED = "float32", "int64", "uint64"
-"""The dtypes that integers become in a function of real numbers, and in sums."""
-
-BOOL, WHOLE, REAL, COMPLEX = range(4)
-"""The kinds of numbers. The highest kind among several operands decides the dtype of the result."""
+FLOAT, INTEGER, UNSIGNED = "float32", "int64", "uint64"  # what integers become in a function of real numbers, in sums
+BOOL, WHOLE, REAL, COMPLEX = range(4)  # kinds of numbers: the highest among several operands decides the result's dtype
 
 _SIGNED = ("int8", "int16", "int32", "int64")
 _UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
@@ -60,8 +57,8 @@ _OF_KIND: dict[str, tuple[str, ...]] = {
     "complex floating": COMPLEXES,
     "numeric": (*_SIGNED, *_UNSIGNED, *_FLOATS, *COMPLEXES),
 }
+# IEEE 754: the bits of a number's significand, and the exponent that the largest number stays below
 _FORMATS = {"bfloat16": (8, 128), "float16": (11, 16), "float32": (24, 128), "float64": (53, 1024)}
-"""IEEE 754: the bits of a number's significand, and the exponent that the largest number stays below."""
 
 FloatInfo = namedtuple("FloatInfo", "bits eps max min smallest_normal dtype")
 IntInfo = namedtuple("IntInfo", "bits max min dtype")
@@ -111,16 +108,13 @@ def _promotion(dtypes: Dtypes, number: Callable[..., Any]) -> Callable[..., list
         names = [name_of(operand) for operand in operands]
         if least is None and names[0] is not None and names.count(names[0]) == len(names):
             return list(operands)
-        found = [name for name in names if name is not None]
-        if not found:
+        tensors = [operand for operand, name in zip(operands, names, strict=True) if name is not None]
+        if not tensors:
             raise ArgumentError(f"{operands!r} has no tensor; give one, asarray makes it")
-        target = joint(*found)
-        for value, name in zip(operands, names, strict=True):
-            if name is None and kind_of(target) < kind_of(_lowest(value)):
-                target = joint(target, _lowest(value))
-        if least is not None and kind_of(target) < kind_of(least):
-            target = least
-        like = next(o for o, name in zip(operands, names, strict=True) if name is not None)
+        target, like = joint(*filter(None, names)), tensors[0]
+        for lowest in (_lowest(o) for o, name in zip(operands, names, strict=True) if name is None):
+            target = joint(target, lowest) if kind_of(target) < kind_of(lowest) else target
+        target = least if least is not None and kind_of(target) < kind_of(least) else target
         return [
             number(o, target, like) if name is None else o if name == target else cast(o, target)
             for o, name in zip(operands, names, strict=True)
@@ -211,14 +205,12 @@ class DataTypes(Operations):
         return IntInfo(bits, 2**bits - 1 + least, least, self._dtypes.dtype(name))
 
     def result_type(self, *arrays_and_dtypes: Any) -> Any:
-        numbers = [x for x in arrays_and_dtypes if isinstance(x, tuple(_LOWEST))]
+        numbers = [_lowest(x) for x in arrays_and_dtypes if isinstance(x, tuple(_LOWEST))]
         names = [self._named(x) for x in arrays_and_dtypes if not isinstance(x, tuple(_LOWEST))]
         if not names:
             raise ArgumentError("result_type needs a tensor or a dtype; give one")
         found = common(*names)
-        for name in map(_lowest, numbers):
-            found = common(found, name) if kind_of(found) < kind_of(name) else found
-        return self._dtypes.dtype(found)
+        return self._dtypes.dtype(common(found, *(name for name in numbers if kind_of(found) < kind_of(name))))
 
     def can_cast(self, from_: Any, to: Any, /) -> bool:
         given, wanted = self._named(from_), self._named(to)

@@ -39,9 +39,8 @@ class Products(Operations):
         left = self._raw["expand_dims"](x1, 0) if row else x1
         right = self._raw["expand_dims"](x2, 1) if column else x2
         found = self._raw["matmul"](left, right)
-        ndim = len(found.shape)
-        flat = ((ndim - 2,) if row else ()) + ((ndim - 1,) if column else ())
-        return self._raw["squeeze"](found, flat) if flat else found
+        flat = (-2,) * row + (-1,) * column
+        return self._raw["squeeze"](found, axes_of(flat, len(found.shape))) if flat else found
 
     def matrix_transpose(self, x: Any, /) -> Any:
         ndim = least_axes(x, 2, "matrix_transpose")
@@ -177,8 +176,7 @@ class _LinearAlgebra(Operations):
         if ord in (math.inf, -math.inf):
             return self._f["max" if ord > 0 else "min"](size, **options)
         if ord == 0:
-            ones = self._f["not_equal"](size, 0)
-            return self._dtypes.cast(self._f["sum"](ones, **options), self._dtypes.dtype_name(size))
+            return self._kept(self._f["sum"](self._f["not_equal"](size, 0), **options), self._dtypes.dtype_name(size))
         if ord == 1:
             return self._f["sum"](size, **options)
         if ord == 2:

@@ -20,14 +20,12 @@ _LADDER = {
 The exception is float64, which holds integers up to 2**53 only: it is the last resort.
 """
 
-_OTHER_RESULTS = frozenset(
-    {"argmax", "argmin", "argsort", "equal", "greater", "greater_equal", "isfinite", "isinf", "isnan", "less"}
-    | {"less_equal", "nonzero", "not_equal", "searchsorted", "signbit", "all", "any"}
+# operations that return indices or booleans, and those whose second operand is an array of indices
+_OTHER_RESULTS = (
+    "all any argmax argmin argsort equal greater greater_equal isfinite isinf isnan less less_equal nonzero not_equal "
+    "searchsorted signbit"
 )
-"""Operations that return indices or booleans, and not their operands' dtype."""
-
 _INDEXED = ("take", "take_along_axis")
-"""Operations whose second operand is an array of indices."""
 
 
 class Widening:
@@ -47,28 +45,13 @@ class Widening:
 
     def _widened(self, name: str, op: Callable[..., Any]) -> Callable[..., Any]:
         taken: dict[str, str] = {}  # a dtype, and the one that the operation takes in place of it
-        first = 1 if name == "where" else 0
+        first, is_other = int(name == "where"), name in _OTHER_RESULTS.split()
 
         def within(wider: str, dtype: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
             operands = args[first : first + 1] if name in _INDEXED else args[first:]
             given = (self._to(x, dtype, wider) for x in operands)
             found = op(*args[:first], *given, *args[first + len(operands) :], **options)
-            return found if name in _OTHER_RESULTS else self._to(found, wider, dtype)
-
-        def search(dtype: str, args: tuple[Any, ...], options: dict[str, Any], error: Exception) -> Any:
-            for wider in _LADDER.get(dtype, ()):
-                try:
-                    found = within(wider, dtype, args, options)
-                except Exception as again:
-                    if not self._refused(again):
-                        raise
-                else:
-                    taken[dtype] = wider
-                    return found
-            wider = "float32" if bits_of(dtype) < bits_of("int64") else "float64"
-            raise NotSupportedError(
-                f"{self._backend} has no {name} of {dtype}; convert the tensor, for example with astype(x, xp.{wider})"
-            ) from error
+            return found if is_other else self._to(found, wider, dtype)
 
         @wraps(op)
         def call(*args: Any, **options: Any) -> Any:
@@ -81,7 +64,19 @@ class Widening:
             except Exception as error:
                 if dtype is None or not self._refused(error):
                     raise
-                return search(dtype, args, options, error)
+                refusal = error
+            for wider in _LADDER.get(dtype, ()):
+                try:
+                    found = within(wider, dtype, args, options)
+                except Exception as error:
+                    if not self._refused(error):
+                        raise
+                else:
+                    taken[dtype] = wider
+                    return found
+            wide = "float32" if bits_of(dtype) < bits_of("int64") else "float64"
+            hint = f"convert the tensor, for example with astype(x, xp.{wide})"
+            raise NotSupportedError(f"{self._backend} has no {name} of {dtype}; {hint}") from refusal
 
         call.__name__ = call.__qualname__ = name
         return call
@@ -91,6 +86,6 @@ class Widening:
 
     def _to(self, x: Any, given: str, wanted: str) -> Any:
         """The tensor, or those in a list or tuple, in another dtype; anything else as it is."""
-        if isinstance(x, (list, tuple)) and any(self._dtypes.dtype_name(each) is not None for each in x):
+        if isinstance(x, (list, tuple)) and any(map(self._dtypes.dtype_name, x)):
             return [self._to(each, given, wanted) for each in x]
         return self._dtypes.cast(x, wanted) if self._dtypes.dtype_name(x) == given else x
