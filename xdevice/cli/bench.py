@@ -48,7 +48,11 @@ def main(options: argparse.Namespace) -> int:
     chosen = probe.frameworks(options.backend)
     with tempfile.TemporaryDirectory() as folder:
         files = {framework: Path(folder, framework) for framework in chosen}
-        children = [_child(framework, names, options, file) for framework, file in files.items()]
+        command, work = [*probe.PYTHON, "-m", "xdevice.experiments"], [options.device or "", str(options.scale), *names]
+        children = [
+            Child(framework, [*command, str(file), *work], {**os.environ, "XDEVICE_BACKEND": framework})
+            for framework, file in files.items()
+        ]
         # such as ``2 of 9, tiny: 10 × 10 on the CPU``
         with Progress("bench", newest=lambda child: now(_read(files[child.name]), len(names))) as progress:
             interrupted = run_all(children, 1, options.timeout, progress)  # one at a time, undisturbed
@@ -77,30 +81,17 @@ def _check(names: Sequence[str], options: argparse.Namespace) -> None:
     if options.plot and find_spec("matplotlib") is None:
         raise ArgumentError("--plot needs matplotlib; pip install matplotlib")
     for file in filter(None, (options.json, options.plot)):
-        _check_writable(file)
-
-
-def _check_writable(file: Path) -> None:
-    if not os.path.isdir(file.parent):  # never fails, as Path.is_dir may
-        raise ArgumentError(f"the folder '{file.parent}' of {file.name!r} does not exist; make it first")
-    if os.path.isdir(file):
-        raise ArgumentError(f"'{file}' is a folder; give the name of a file")
-    new = not os.path.exists(file)
-    try:
-        file.open("ab").close()  # permissions do not tell, above all for root
-    except OSError as error:
-        raise ArgumentError(f"'{file}' cannot be written: {error.strerror}; give another file") from error
-    if new:
-        file.unlink()
-
-
-def _child(framework: str, names: Sequence[str], options: argparse.Namespace, file: Path) -> Child:
-    work = [str(file), options.device or "", str(options.scale), *names]
-    environment = {**os.environ, "XDEVICE_BACKEND": framework}
-    return Child(framework, [*probe.PYTHON, "-m", "xdevice.experiments", *work], environment)
-
-
-# what a process has written
+        if not os.path.isdir(file.parent):  # never fails, as Path.is_dir may
+            raise ArgumentError(f"the folder '{file.parent}' of {file.name!r} does not exist; make it first")
+        if os.path.isdir(file):
+            raise ArgumentError(f"'{file}' is a folder; give the name of a file")
+        new = not os.path.exists(file)
+        try:
+            file.open("ab").close()  # permissions do not tell, above all for root
+        except OSError as error:
+            raise ArgumentError(f"'{file}' cannot be written: {error.strerror}; give another file") from error
+        if new:
+            file.unlink()
 
 
 def _read(file: Path) -> list[Answer]:
@@ -141,9 +132,6 @@ def _answer(child: Child, told: Sequence[Answer], names: Sequence[str]) -> Answe
         found["error"] = f"{child.status} after {duration(child.seconds)}" if cut_off else probe.failure(child)
     found["experiments"] = [experiments[name] for name in names if name in experiments]
     return found
-
-
-# what is shown
 
 
 def _rendered(found: Sequence[Answer]) -> Iterator[RenderableType]:
@@ -190,31 +178,22 @@ def _unit_of(seconds: float) -> tuple[float, str]:
     return next((unit for unit in UNITS if seconds >= unit[0]), UNITS[-1])
 
 
-# pictures: one for each experiment, fit for a slide
-
-
-def _plot(found: Sequence[Answer], file: Path, *, dark: bool = False) -> list[Path]:
-    """Draw each experiment into a file of its own, in the format that the suffix names, and return the files.
-
-    One experiment is drawn into the file itself, several into files with their names behind its stem.
-    """
+def _plot(found: Sequence[Answer], file: Path, *, dark: bool) -> Iterator[Path]:
+    """Draw each experiment for a slide: one into the file, several into files with their names behind its stem."""
     import matplotlib
 
-    panels = list(_panels(found))
-    files = [file if len(panels) == 1 else file.with_stem(f"{file.stem}-{name}") for name, _, _ in panels]
-    settings: Any = _style(dark)  # whose names are Literals in matplotlib 3.11
-    with matplotlib.rc_context(settings):
-        for (_, heading, bars), each in zip(panels, files, strict=True):
-            _figure(found, heading, bars).savefig(each, dpi=150)
-    return files
-
-
-def _style(dark: bool) -> dict[str, Any]:
     ground, ink = (DARK, LIGHT) if dark else (LIGHT, DARK)
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     grounds = ("figure.facecolor", "axes.facecolor", "savefig.facecolor", "legend.facecolor")
     sides = {"axes.spines.top": False, "axes.spines.right": False, "legend.edgecolor": ink, "font.size": 11}
-    return {**dict.fromkeys(inked, ink), **dict.fromkeys(grounds, ground), **sides, "svg.fonttype": "none"}
+    colours = dict.fromkeys(inked, ink) | dict.fromkeys(grounds, ground)
+    settings: Any = {**colours, **sides, "svg.fonttype": "none"}  # whose names are Literals in matplotlib 3.11
+    panels = list(_panels(found))
+    with matplotlib.rc_context(settings):
+        for name, heading, bars in panels:
+            into = file if len(panels) == 1 else file.with_stem(f"{file.stem}-{name}")
+            _figure(found, heading, bars).savefig(into, dpi=150)
+            yield into
 
 
 def _panels(found: Sequence[Answer]) -> Iterator[tuple[str, str, list[Bar]]]:
@@ -243,6 +222,7 @@ def _figure(found: Sequence[Answer], heading: str, bars: Sequence[Bar]) -> Any:
     times, speeds = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     unit, unit_name = _unit_of(max(row["seconds_each"] for _, row in bars))
     ink = times.xaxis.label.get_color()
+    colours = {place: COLOURS[place % len(COLOURS)] for place in frameworks}
     height = 0.8 / len(frameworks)  # of a framework's bars: those of one label side by side, a gap to the next label's
     for place, row in bars:
         at = labels.index(row["label"]) - 0.4 + height * (frameworks.index(place) + 0.5)
@@ -252,24 +232,15 @@ def _figure(found: Sequence[Answer], heading: str, bars: Sequence[Bar]) -> Any:
             (times, each, f"{each:.3g}", high),
             (speeds, ratio, f"{ratio:.2f} ×", max(ratio, 1)),  # beside the line at 1 too
         ):
-            axes.barh(at, value, height * 0.9, color=_colour(place))
+            axes.barh(at, value, height * 0.9, color=colours[place])
             axes.annotate(text, (end, at), (4, 0), textcoords="offset points", va="center", fontsize=9)
         times.errorbar(each, at, xerr=[[each - low], [high - each]], color=ink, capsize=2, linewidth=1)
     speeds.axvline(1, color=ink, linewidth=1, linestyle=":")
-    for axes, label, margin in (
-        (times, f"time each in {unit_name}: median and quartiles", 0.15),
-        (speeds, "speed-up over the first line", 0.2),
-    ):
-        axes.set_xlabel(label)
-        axes.margins(x=margin)
-        axes.set_xlim(left=0)
+    times.set(xlabel=f"time each in {unit_name}: median and quartiles", xmargin=0.15, xlim=(0, None))
+    speeds.set(xlabel="speed-up over the first line", xmargin=0.2, xlim=(0, None))
     times.set_yticks(range(len(labels)), labels)
     times.invert_yaxis()
     names = [f"{found[place]['name']} {found[place]['version'] or ''}".strip() for place in frameworks]
-    patches = [Patch(color=_colour(place), label=name) for place, name in zip(frameworks, names, strict=True)]
+    patches = [Patch(color=colours[place], label=name) for place, name in zip(frameworks, names, strict=True)]
     figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), frameon=False)
     return figure
-
-
-def _colour(place: int) -> str:
-    return COLOURS[place % len(COLOURS)]

@@ -5,7 +5,7 @@ import platform
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -30,8 +30,13 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         write_json({"xdevice": __version__, "python": platform.python_version(),
                     "platform": platform.platform(), "machine": machine, "backends": backends})  # fmt: skip
-    else:
-        write(_machine(machine), "", *_backends(backends))
+        return 0
+    write(_machine(machine))
+    answered = [backend for backend in backends if backend["status"] == "ok"]
+    if answered:
+        write("", _answered(answered))
+    if len(answered) < len(backends):
+        write("", Group(*_without_answer(backends)))  # printed by itself, a Text forgets that it is not to be wrapped
     return 0
 
 
@@ -51,16 +56,6 @@ def _machine(machine: dict[str, Any]) -> Table:
     if machine["driver_error"]:
         found.add_row("", Text(driver_problem(machine["driver_error"]).reason, style="red"), "")
     return found
-
-
-def _backends(backends: list[dict[str, Any]]) -> Iterator[RenderableType]:
-    answered = [backend for backend in backends if backend["status"] == "ok"]
-    if answered:
-        yield _answered(answered)
-    if len(answered) < len(backends):
-        if answered:
-            yield ""
-        yield Group(*_without_answer(backends))  # printed by itself, a Text forgets that it is not to be wrapped
 
 
 def _answered(backends: list[dict[str, Any]]) -> Table:

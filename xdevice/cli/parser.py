@@ -105,10 +105,7 @@ _INSTALLED = "frameworks; all (the default) is all that are installed"
 
 
 def _command(commands: Any, name: str, summary: str, frameworks: str = "") -> argparse.ArgumentParser:
-    """The parser of a command, with ``--backend`` where it takes ``frameworks``.
-
-    What its help says below the options is in a file of its name, where there is more.
-    """
+    """The parser of a command, with ``--backend`` where it takes ``frameworks``; its help ends with a file's text."""
     file = Path(__file__).with_name(f"{name}.txt")
     epilog = file.read_text(encoding="utf-8") if file.exists() else None
     command: argparse.ArgumentParser = commands.add_parser(
@@ -180,31 +177,23 @@ def _add_launch_options(launch: argparse.ArgumentParser) -> None:
     rest.required = False  # or an error about SCRIPT would name it too
 
 
-# SCRIPT
-
-
-def _script_at(path: str) -> str:
-    """The path, if there is a file; of a command's name, such as ``torchrun``, that of its Python file on PATH."""
-    if Path(path).is_file():
-        return path
-    command = shutil.which(path) if Path(path).name == path else None
+def program_of(name: str, module: bool) -> list[str]:
+    """What Python is given to run a script, a command's Python file on PATH (``torchrun``), or a module (``-m``)."""
+    if module:
+        package = name.partition(".")[0]
+        # python -m looks in the present folder, too, and asks the hooks of editable installs
+        if PathFinder.find_spec(package, [os.getcwd(), *sys.path]) is None and find_spec(package) is None:
+            raise ArgumentError(f"no module {package!r} here; without -m a script is given by its path")
+        return ["-m", name]
+    if Path(name).is_file():
+        return [name]
+    command = shutil.which(name) if Path(name).name == name else None
     if command is not None:
         with open(command, "rb") as file:
             if file.read(2) == b"#!" and b"python" in file.read(512):  # a Python file, as pip installs them
-                return command
-    what = "is a folder, not a script" if Path(path).is_dir() else "does not exist"
-    raise ArgumentError(f"{path!r} {what}; give the path of a Python file, as seen from {str(Path.cwd())!r}")
-
-
-def program_of(name: str, module: bool) -> list[str]:
-    """What Python is given to run a script, or a module (``-m``), if there is one of that name."""
-    if not module:
-        return [_script_at(name)]
-    package = name.partition(".")[0]
-    # python -m looks in the present folder, too, and asks the hooks of editable installs
-    if PathFinder.find_spec(package, [os.getcwd(), *sys.path]) is None and find_spec(package) is None:
-        raise ArgumentError(f"no module {package!r} here; without -m a script is given by its path")
-    return ["-m", name]
+                return [command]
+    what = "is a folder, not a script" if Path(name).is_dir() else "does not exist"
+    raise ArgumentError(f"{name!r} {what}; give the path of a Python file, as seen from {str(Path.cwd())!r}")
 
 
 def _without_python(arguments: list[str]) -> tuple[list[str], bool]:
@@ -212,38 +201,25 @@ def _without_python(arguments: list[str]) -> tuple[list[str], bool]:
     at = _script_position(arguments)
     options, words = arguments[:at], arguments[at:]
     if words and re.fullmatch(r"python[\d.]*(\.exe)?", os.path.basename(words[0]), re.IGNORECASE):
-        _check_interpreter(words)
-        del words[0]
+        python, *words = words
+        folder = os.path.dirname(python)
+        if folder and os.path.abspath(folder) != os.path.dirname(sys.executable):
+            raise ArgumentError(
+                f"{python!r} is not the Python that xdevice runs scripts with, {sys.executable!r}; leave it out, or "
+                f"type {python} -m xdevice run SCRIPT"
+            )
+        if not words or (words[0].startswith("-") and words[0] != "-m"):
+            typed = " ".join([python, *words[:1]])
+            raise ArgumentError(f"{typed!r} names no script; type xdevice run SCRIPT or xdevice run -m MODULE")
     module = words[:1] == ["-m"]
     return [*options, *words[module:]], module
 
 
-def _check_interpreter(words: list[str]) -> None:
-    """Raise unless the words are this environment's Python and what it is to run."""
-    python, *rest = words
-    folder = os.path.dirname(python)
-    if folder and os.path.abspath(folder) != os.path.dirname(sys.executable):
-        raise ArgumentError(
-            f"{python!r} is not the Python that xdevice runs scripts with, {sys.executable!r}; leave it out, or type "
-            f"{python} -m xdevice run SCRIPT"
-        )
-    if not rest or (rest[0].startswith("-") and rest[0] != "-m"):
-        raise ArgumentError(
-            f"{' '.join(words[:2])!r} names no script; type xdevice run SCRIPT or xdevice run -m MODULE"
-        )
-
-
-_WITHOUT_VALUE = (
-    *("--stand-in", "--lenient", "--races", "--watch-transfers"),
-    *("--json", "--normalize", "--strict", "-h", "--help"),
-)
+_WITHOUT_VALUE = ("--stand-in", "--lenient", "--races", "--watch-transfers", "--json", "--normalize", "--strict")
 
 
 def _script_position(arguments: list[str]) -> int:
-    """Where SCRIPT is in the arguments of ``run`` if options come before it; their number if it is not there.
-
-    A module begins with its -m.
-    """
+    """Where SCRIPT, or a module's -m, is in the arguments of ``run`` if options come before it; else their number."""
     at = 1
     while at < len(arguments) and arguments[at].startswith("-"):
         if arguments[at] == "--":
@@ -259,9 +235,6 @@ def fail(message: str) -> int:
     return 2
 
 
-# the values of options: what argparse calls with the text that was typed
-
-
 def names(text: str) -> list[str]:
     """The names asked for, each once; none means all."""
     return [] if text == "all" else list(dict.fromkeys(name.strip() for name in text.split(",")))
@@ -272,6 +245,8 @@ def _digits(text: str) -> int:
 
 
 def _number(what: str, fits: Callable[[N], bool], read: Callable[[str], N]) -> Callable[[str], N]:
+    """What argparse calls with the text that was typed."""
+
     def value(text: str) -> N:
         try:
             if fits(number := read(text)):

@@ -7,13 +7,16 @@ import runpy
 import sys
 from io import open_code
 from pathlib import Path
-from types import ModuleType, TracebackType
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import Any
 
+from xdevice.cli.parser import fail
 from xdevice.errors import ArgumentError, XDeviceError
 from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.tensors.transfers.formats import FORMATS
 from xdevice.tensors.transfers.report import Report, watch_transfers
+
+_OURS = (__file__, runpy.__file__, "<frozen runpy>")  # a traceback of the script's error is shown without these frames
 
 
 def by(options: argparse.Namespace) -> list[str]:
@@ -38,14 +41,17 @@ def main() -> None:
         watch = watch_transfers(Bus(*settings["bus"]))
         report = watch.__enter__()
     except XDeviceError as error:
-        _fail(str(error))
+        sys.exit(fail(str(error)))
     ended = _run()
     watch.__exit__()
     ours = os.getpid() == process  # else a fork has come to its end
     if ours:
         if ended is not None and not isinstance(ended, SystemExit):
-            ended.__traceback__ = _from_script(ended.__traceback__)
-            sys.excepthook(type(ended), ended, ended.__traceback__)
+            trace = ended.__traceback__
+            while trace is not None and trace.tb_frame.f_code.co_filename in _OURS:
+                trace = trace.tb_next
+            ended.__traceback__ = trace
+            sys.excepthook(type(ended), ended, trace)
         _show(report, settings)
     if ended is not None:
         if not isinstance(ended, SystemExit):
@@ -53,9 +59,11 @@ def main() -> None:
         raise ended
     most = settings["most"]
     if ours and most is not None and not report.has_gpu():
-        _fail(f"--max-copies {most} says nothing where no framework has a GPU; --virtual-gpus 2 gives it virtual ones")
+        said = f"--max-copies {most} says nothing where no framework has a GPU; --virtual-gpus 2 gives it virtual ones"
+        sys.exit(fail(said))
     if ours and most is not None and report.copies > most:
-        _fail(f"{report.copies} copies are more than --max-copies {most}", 1)
+        fail(f"{report.copies} copies are more than --max-copies {most}")
+        sys.exit(1)
 
 
 def _run() -> BaseException | None:
@@ -79,14 +87,6 @@ def _run() -> BaseException | None:
     return None
 
 
-def _from_script(traceback: TracebackType | None) -> TracebackType | None:
-    """The traceback without our frames and those of `runpy`."""
-    ours = (__file__, runpy.__file__, "<frozen runpy>")
-    while traceback is not None and traceback.tb_frame.f_code.co_filename in ours:
-        traceback = traceback.tb_next
-    return traceback
-
-
 def _show(report: Report, settings: dict[str, Any]) -> None:
     sys.stdout.flush()
     here = os.getcwd()
@@ -97,8 +97,3 @@ def _show(report: Report, settings: dict[str, Any]) -> None:
         Path(settings["report"]).write_text(f"{text}\n", encoding="utf-8")
     else:
         print(text, file=sys.stderr)
-
-
-def _fail(message: str, status: int = 2) -> NoReturn:
-    print(f"xdevice: error: {message}", file=sys.stderr)
-    sys.exit(status)
