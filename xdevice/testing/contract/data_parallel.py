@@ -88,7 +88,6 @@ class StepRefusals(Promises):
         },
     )
 
-    @needs("exchange.to_numpy")
     def test_data_parallel_needs_gradients(self, backend: str) -> None:
         step = data_parallel(lambda w, x: total(x @ w), twice())
         if self.has(backend, "gradients.value_and_gradients"):

@@ -267,7 +267,7 @@ class Maths(Promises):
 
 
 class Standard(Promises):
-    @needs("maths.namespace", "creation.tensor", "creation.dtype", "exchange.to_numpy")
+    @needs("maths.namespace", "creation.tensor", "creation.dtype")
     @pytest.mark.parametrize("name", sorted(CALLS))
     def test_a_function_does_what_the_standard_says(self, backend: str, name: str) -> None:
         strict, xp = reference(), namespace()

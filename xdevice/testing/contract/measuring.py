@@ -53,7 +53,6 @@ OTHERS = [ValueError("out of range"), RuntimeError("out of cheese"), HANDLED, Gr
 
 
 class Memory(Promises):
-    @needs("memory.memory_stats")
     def test_memory_figures_are_bytes_or_none(self, backend: str) -> None:
         for device in devices():
             stats: Any = memory_stats(device)
@@ -62,7 +61,6 @@ class Memory(Promises):
             assert stats["free"] is None or 0 < stats["free"] <= stats["total"]
             assert device.kind != "cpu" or stats["total"] is not None
 
-    @needs("creation.ones", "exchange.to_numpy", "memory.empty_cache", "memory.memory_stats")
     def test_memory_is_told_of_each_device(self, backend: str, two_gpus: Any) -> None:
         gc.collect()
         before: Any = {device: memory_stats(device).get("allocated") for device in (FIRST, SECOND)}
@@ -74,7 +72,6 @@ class Memory(Promises):
         empty_cache(SECOND)
         assert to_numpy(x).sum() == 2**20
 
-    @needs("exchange.to_numpy", "memory.empty_cache")
     def test_empty_cache_keeps_tensors(self, backend: str, x: Any) -> None:
         empty_cache()
         empty_cache(home())
@@ -176,7 +173,6 @@ class Timing(Promises):
         timer = Timer()
         assert (timer.times, timer.sum(), timer.avg(), timer.cumsum()) == ([], 0, 0, [])
 
-    @needs("creation.ones")
     def test_a_benchmark_prints_one_line(self, backend: str, capsys: Any) -> None:
         with Benchmark("product") as bench:
             _ = ones((2, 2)) @ ones((2, 2))
@@ -201,7 +197,6 @@ class Timing(Promises):
         Timer().stop()
         assert waited == [devices(), devices()]
 
-    @needs("cpu")
     def test_waiting_for_the_cpu_is_no_error(self, backend: str) -> None:
         synchronize()
         synchronize("cpu", cpu())

@@ -94,7 +94,6 @@ class Splitting(Promises):
 
 @needs("collectives.pack", "creation.ones", "creation.tensor", "exchange.to_numpy")
 class Parallel(Splitting):
-    @needs("address")
     def test_replicas_share_no_memory(self, backend: str, native: Native) -> None:
         x = at_home(lambda: rows(64))
         held = [x, *(replica["x"] for replica in replicate({"x": x}, twice()))]
@@ -112,7 +111,7 @@ class Parallel(Splitting):
         (replica,) = replicate([tensor([1.0, 2.0]), tensor([1, 2])], [home()])
         assert values([value_and_grad(total)(replica[0])[1], replica[1]]) == [[2, 4], [1, 2]]
 
-    @needs("parameter", "is_frozen")
+    @needs("is_frozen")
     def test_frozen_parameters_replicate(self, backend: str, native: Native) -> None:
         frozen = native.parameter(frozen=True)
         assert values(replicate(frozen, [home()])[0]) == values(frozen)
@@ -160,7 +159,6 @@ class Parallel(Splitting):
         assert values(first) == values(second) == [[11], [101], [11]]
         assert second[0] is second[2]
 
-    @needs("address")
     def test_reduced_results_share_no_memory(self, backend: str, native: Native) -> None:
         x = at_home(lambda: rows(64))
         for given in ([x], [x, x], [x, x, x]):
@@ -236,7 +234,6 @@ class Prefetching(Promises):
         for batch, there in zip(source, prefetch(source, home()), strict=True):
             assert there is batch and not threads()
 
-    @needs("exchange.to_numpy")
     @pytest.mark.parametrize("size", [1, 3])
     def test_prefetched_batches_keep_order_and_numbers(self, backend: str, two_gpus: Any, size: int) -> None:
         source = batches(5)

@@ -13,7 +13,7 @@ import pytest
 from xdevice import DeviceNotFoundError, NotSupportedError, ScopeError, cpu, device_of, gpu, ones, using, zeros
 from xdevice.hardware.scopes import _stack, innermost, scope  # pyright: ignore[reportPrivateUsage]  # nowhere else to be seen
 from xdevice.testing import Native
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home
 
 
 def natives() -> list[Any]:
@@ -41,7 +41,6 @@ class Scopes(Promises):
         assert innermost() is None
         assert device_of(native.ones()) == before
 
-    @needs("creation.zeros")
     @pytest.mark.parametrize("enter", [lambda: scope(home()), home])
     def test_factories_follow_a_scope(self, backend: str, native: Native, enter: Any) -> None:
         with enter() as device:
@@ -53,7 +52,6 @@ class Scopes(Promises):
             assert innermost() is device
             assert device_of(native.ones()) == device
 
-    @needs("creation.ones")
     def test_a_scope_moves_nothing_that_exists(self, backend: str, native: Native) -> None:
         x = native.ones()
         before = device_of(x)
@@ -61,7 +59,6 @@ class Scopes(Promises):
             assert device_of(ones((2, 3), device=device_of(x)) + x) == device_of(x)
         assert device_of(x) == before
 
-    @needs("creation.ones", "cpu")
     def test_a_scope_survives_using(self, outside: None) -> None:
         with scope(cpu()):
             with using("numpy"):
@@ -72,7 +69,6 @@ class Scopes(Promises):
         with pytest.raises(ZeroDivisionError), home(), scope(home()):
             raise ZeroDivisionError
 
-    @needs("creation.ones")
     def test_a_scope_on_a_missing_device_fails(self, outside: None, native: Native) -> None:
         with pytest.raises(DeviceNotFoundError), gpu(99):
             raise AssertionError("the block must not run")
@@ -86,7 +82,6 @@ class Scopes(Promises):
         with home():
             pass
 
-    @needs("creation.zeros")
     def test_threads_have_scopes_of_their_own(self, backend: str, native: Native) -> None:
         shared, together = scope(home()), threading.Barrier(4)
 
@@ -100,7 +95,6 @@ class Scopes(Promises):
         with shared, ThreadPoolExecutor(4) as pool:
             list(pool.map(work, range(4)))
 
-    @needs("creation.ones")
     def test_interleaved_tasks_keep_their_scopes(self, outside: None) -> None:
         turns: list[str] = []
 
@@ -187,7 +181,6 @@ class Scopes(Promises):
         assert innermost() is home()
         second.close()
 
-    @needs("compiled", "creation.ones")
     def test_a_compiled_factory_sees_its_scope_or_refuses(self, backend: str, native: Native) -> None:
         def call(make: Any) -> Generator[Any, None, None]:
             with scope(home()):
@@ -201,7 +194,6 @@ class Scopes(Promises):
         with scope(home()):
             assert device_of(native.compiled(lambda: ones(3))()) == home()
 
-    @needs("compiled", "creation.ones")
     def test_a_compiled_factory_follows_each_scope(self, backend: str, two_gpus: Any, native: Native) -> None:
         make = native.compiled(lambda: ones(3))
         for device in (FIRST, SECOND, home(), FIRST):
