@@ -23,19 +23,25 @@ from xdevice.kit.import_hook import after_import
 
 
 def tensors_of(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    known = set[int]()
     if isinstance(model, PackedSequence):
         yield "data", model.data  # its lengths always stay on the host
-    elif _is_keras(model):  # the weights by Keras's names, then what only PyTorch knows
-        for name, variable in keras.weights(model):
-            known.add(id(keras.value_of(variable)))
-            yield name, keras.value_of(variable)
-        known |= {id(keras.value_of(variable)) for variable in keras.variables(model)}  # of random numbers, of metrics
+    elif _is_keras(model):
+        yield from _tensors_in_keras(model)
+    else:
+        yield from model.named_parameters()
+        yield from model.named_buffers()
+        yield from _constants(model)
+
+
+def _tensors_in_keras(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """The weights by Keras's names, then what only PyTorch knows."""
+    for name, variable in keras.weights(model):
+        yield name, keras.value_of(variable)
     if isinstance(model, torch.nn.Module):
+        # also those of random numbers and of metrics
+        known = {id(keras.value_of(variable)) for variable in keras.variables(model)}
         named = (*model.named_parameters(), *model.named_buffers())
         yield from ((name, tensor) for name, tensor in named if id(tensor) not in known)
-        if not _is_keras(model):
-            yield from _constants(model)
 
 
 def _is_keras(model: Any) -> bool:

@@ -31,8 +31,7 @@ class Container:
 
     def parts(self, node: Any) -> list[Any]:
         """What is in it, in a fixed order."""
-        found = self.items(node)
-        return found + list(self.own(node).values()) if self._has_attributes else found
+        return [*self.items(node), *self.own(node).values()] if self._has_attributes else self.items(node)
 
     def keys(self, node: Any) -> list[str]:
         """How each part would be written: ``[0]``, ``['x']``, ``.x``."""
@@ -52,9 +51,7 @@ class Container:
 
     def own(self, node: Any) -> dict[str, Any]:
         """The attributes that are parts."""
-        if not self._has_attributes or dict_of(node) is node:  # they are its items
-            return {}
-        return attributes(node)
+        return attributes(node) if self._has_attributes else {}
 
     def items(self, node: Any) -> list[Any]:
         return []
@@ -129,6 +126,9 @@ class DictContainer(Container):
     """A dict: its items in the order of sorted keys, if these are strings or integers, so that dicts correspond."""
 
     written = _bracketed
+
+    def own(self, node: Any) -> dict[str, Any]:
+        return {} if dict_of(node) is node else super().own(node)  # where they are its items
 
     def names(self, node: Any) -> list[Any]:
         keys = [*node] if type(node) is dict else list(self._base.__iter__(node))

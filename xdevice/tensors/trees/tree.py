@@ -182,15 +182,15 @@ def frameworks_in(tree: Any) -> dict[Backend, str]:
 
 def _answers(flat: Flat, question: Callable[[Any, Ownership | SelfMoving], set[T]]) -> dict[T, int]:
     """What is answered for the tensors, with the first's number; for plain data where there is nothing else."""
-    found, weak = dict[T, int](), dict[T, int]()
+    found: dict[T, int] = {}
+    weak: dict[T, int] = {}
 
     def look(i: int, leaf: Any) -> None:
         what = what_is(leaf)
         if what is not None:
             kind = weak if is_weak(leaf, what) else found
             for answer in question(leaf, what):
-                if answer not in kind:
-                    kind[answer] = i
+                kind.setdefault(answer, i)
 
     flat.each(look)
     if not found and not weak:
