@@ -10,10 +10,8 @@ from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.kit.virtual_request import InUse
 
-FIRST_VIRTUAL = 1001
-"""The CPU context that stands for ``gpu:0``: the contexts before it are a program's own, ``mx.cpu(1)`` among them."""
-
-virtual = InUse()  # CPU contexts
+FIRST_VIRTUAL = 1001  # the CPU context that stands for gpu:0; those before it, such as mx.cpu(1), are a program's own
+virtual = InUse()
 
 
 def build() -> Build:

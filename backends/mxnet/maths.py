@@ -135,10 +135,6 @@ def _shift(op: Callable[..., Any]) -> Callable[..., Any]:
     return _in_floats(lambda x1, x2: _np.floor(op(x1, _np.power(2.0, _np.minimum(x2, 64.0)))))
 
 
-def _unstack(x: Any, axis: int) -> list[Any]:
-    return [x[_at(i, axis)] for i in range(x.shape[axis])]
-
-
 def _take_along_axis(x: Any, indices: Any, axis: int) -> Any:
     """By one index for each axis; MXNet's own function of that name has no gradient."""
     rank = len(x.shape)
@@ -156,8 +152,7 @@ def _sized(length: int, axis: int, rank: int) -> tuple[int, ...]:
 def _searchsorted(ordered: Any, values: Any, right: bool) -> Any:
     """How many are smaller, or not greater."""
     one = _np.expand_dims(values, -1)
-    smaller = ordered <= one if right else ordered < one
-    return _RAW["sum"](smaller.astype("int64"), (values.ndim,), False)
+    return _RAW["sum"]((ordered <= one if right else ordered < one).astype("int64"), (values.ndim,), False)
 
 
 def _repeat(x: Any, repeats: Any, axis: int) -> Any:
@@ -204,7 +199,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     "negative": lambda x, /: _np.negative(x),
     "sign": _sign,
     "bitwise_invert": lambda x, /: _np.bitwise_not(x),
-    "nonzero": lambda x, /: tuple(_unstack(_npx.nonzero(x), 1)),
+    "nonzero": lambda x, /: tuple(_npx.nonzero(x).T),
     **{f"{name}_like": _like(getattr(_np, name)) for name in ("empty", "ones", "zeros")},
     "tril": lambda x, /, *, k=0: _as_bytes(_np.tril)(x, k),
     "triu": _triu,
@@ -239,7 +234,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     "repeat": _repeat,
     "stack": lambda arrays, axis: _np.stack(arrays, axis=axis),
     "tile": _tile,
-    "unstack": _unstack,
+    "unstack": lambda x, axis: [x[_at(i, axis)] for i in range(x.shape[axis])],
     "take": lambda x, indices, axis: _np.take(x, indices, axis=axis, mode="wrap"),
     "take_along_axis": _take_along_axis,
     "searchsorted": _searchsorted,

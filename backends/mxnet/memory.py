@@ -8,9 +8,7 @@ from xdevice.backends.mxnet.hardware import gpus, native, virtual
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 
-# From MXNet's storage managers, cuBLAS and cuDNN. A tensor of over 2**31 elements, which the official builds
-# cannot hold, counts as well: a smaller batch helps there too.
-_WORDS = (
+_WORDS = (  # of MXNet's storage managers, cuBLAS and cuDNN; a smaller batch helps with too many elements as well
     *("Failed to allocate CPU Memory", "out of memory", "Memory allocation failed", "CUBLAS_STATUS_ALLOC_FAILED"),
     *("CUDNN_STATUS_ALLOC_FAILED", "Size of tensor you are trying to allocate is larger than 2^31 elements"),
 )

@@ -1,9 +1,9 @@
 """Operations on arrays of several contexts, which MXNet copies to one context without an error.
 
-Every operation goes through one of four functions of MXNet's library: for an operator, the graph of a
-hybridized block, a call of the newer interface, the backward pass. While a strict block is open, these
-check the contexts of their arguments first, in every thread. Memory of the host that is shared or
-pinned is the CPU's. `copyto`, `as_in_ctx` and assignment are MXNet's own words for a copy, and allowed.
+Every operation goes through one of four functions of MXNet's library: for an operator, the graph of a hybridized block,
+a call of the newer interface, the backward pass. While a strict block is open, these check the contexts of their
+arguments first, in every thread. Memory of the host that is shared or pinned is the CPU's. `copyto`, `as_in_ctx` and
+assignment are MXNet's own words for a copy, and allowed.
 """
 
 import ctypes
@@ -30,9 +30,8 @@ _base: Any = base
 _library: Any = _base._LIB
 _HOST = 1, 3, 5  # the numbers of cpu, cpu_pinned and cpu_shared
 _PREFIX = re.compile(r"^_(npi?_|npx_|contrib_)?")
-OPERATOR, GRAPH, FUNCTION, BACKWARD = OPERATIONS = (
-    *("MXImperativeInvokeEx", "MXInvokeCachedOpEx", "MXNetFuncCall", "MXAutogradBackwardEx"),
-)
+OPERATIONS = "MXImperativeInvokeEx", "MXInvokeCachedOpEx", "MXNetFuncCall", "MXAutogradBackwardEx"
+OPERATOR, GRAPH, FUNCTION, BACKWARD = OPERATIONS
 COPYING = "MXNDArraySyncCopyToCPU", "MXNDArraySyncCopyFromCPU", "MXNDArraySaveRawBytes", "MXNDArraySave"
 COPIES = frozenset({"_copyto", "_npi_copyto", "_npi_copy", "_copy"})
 
@@ -43,10 +42,7 @@ _replaced = ExitStack()
 
 @contextmanager
 def looking(look: Look) -> Generator[None]:
-    """Within the block, the look sees each operation and copy before it is made, in all threads.
-
-    What it raises, the call raises.
-    """
+    """Within the block, the look sees each operation and copy before it is made. What it raises, the call raises."""
     global _looks
     with _lock:
         if not _looks:

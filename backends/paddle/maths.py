@@ -15,17 +15,16 @@ from xdevice.kit.standard.fft import fourier_transforms
 from xdevice.kit.standard.linalg import linear_algebra
 from xdevice.kit.standard.widening import Widening
 
-
-def namespace() -> Mapping[str, Any]:
-    return {**standard(_widened(_RAW), dtypes), "from_dlpack": paddle.from_dlpack}
-
-
 _copysign: Any = paddle.copysign
 _MOST_AXES = 9
 dtype, name_of = creation.dtype, placement.name_of
 dtypes: Any = sys.modules[__name__]  # this module has what the kit asks of `Dtypes`
 _REFUSALS = ("is not registered", "the data type", "The data type", "dtype of input", "Unsupported", "not support")
 _widened = Widening("paddle", dtypes, (RuntimeError, TypeError, ValueError), _REFUSALS).all
+
+
+def namespace() -> Mapping[str, Any]:
+    return {**standard(_widened(_RAW), dtypes), "from_dlpack": paddle.from_dlpack}
 
 
 def module() -> Any:
@@ -85,12 +84,8 @@ def _repeat(x: Any, repeats: Any, axis: int) -> Any:
     if isinstance(repeats, int) and not repeats:  # PaddlePaddle 3.3.1 refuses it
         return paddle.slice(x, [axis], [0], [0])
     if x.is_complex():  # it has none of them
-        return _take(x, paddle.repeat_interleave(paddle.arange(x.shape[axis]), repeats), axis)
+        return paddle.index_select(x, paddle.repeat_interleave(paddle.arange(x.shape[axis]), repeats), axis)
     return paddle.repeat_interleave(x, repeats, axis)
-
-
-def _take(x: Any, indices: Any, axis: int) -> Any:
-    return paddle.index_select(x, indices, axis)
 
 
 def _like(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,7 +129,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     "repeat": _repeat,
     "unstack": paddle.unbind,
-    "take": _take,
+    "take": paddle.index_select,
     "take_along_axis": lambda x, indices, axis: paddle.take_along_axis(x, indices, axis, broadcast=False),
     "searchsorted": lambda ordered, values, right: paddle.searchsorted(ordered, values, right=right),
 }

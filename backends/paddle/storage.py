@@ -11,7 +11,6 @@ from xdevice.backends.paddle import creation, placement
 from xdevice.device import Device
 
 _STRIDES = "FLAGS_use_stride_kernel"
-_INTEGERS = {1: "int8", 2: "int16"}
 
 
 def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
@@ -22,7 +21,7 @@ def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
 def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
     if not bits.size:
         return creation.empty(shape, dtype, device)
-    width = _INTEGERS[2 if "16" in str(dtype) else 1]
+    width = "int16" if "16" in str(dtype) else "int8"
     integers = creation.tensor(bits.view(width).reshape(shape), getattr(paddle, width), Device("cpu", 0))
     with views():
         made = paddle.view(integers, dtype).clone()

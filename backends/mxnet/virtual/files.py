@@ -35,7 +35,10 @@ def start() -> None:
     _after("MXNDArraySave", lambda name, *_: _in_file(name, ACCESS_WRITE, _name_gpus))
     _after("MXNDArraySaveRawBytes", _saved)
     _after("MXNDArrayLoad", lambda name, _, handles, *__: _in_file(name, ACCESS_COPY, partial(_put_all, handles._obj)))
-    _after("MXNDArrayLoadFromBuffer", lambda data, _, __, handles, *___: _put_all(handles._obj, _value(data)))
+    _after(
+        "MXNDArrayLoadFromBuffer",
+        lambda data, _, __, handles, *___: _put_all(handles._obj, getattr(data, "value", data)),
+    )
     _after("MXNDArrayLoadFromRawBytes", lambda data, _, handle: _put_all(_Handle.from_buffer(handle._obj), data, 0, 1))
     _after("MXNDArrayToDLPack", _exported)
     in_library("MXNDArrayFromDLPackEx")(_take)
@@ -50,10 +53,6 @@ def _after(name: str, change: Callable[..., None]) -> None:
         if status == 0:
             change(*args)
         return status
-
-
-def _value(argument: Any) -> Any:
-    return getattr(argument, "value", argument)
 
 
 def _saved(handle: Any, length: Any, pointer: Any) -> None:
@@ -90,15 +89,13 @@ def _in_file(name: Any, access: int, change: Callable[[Any], None]) -> None:
 
 
 def _name_gpus(data: Any, *span: int) -> None:
-    for at in filter(None, _places(data, *span)):
-        kind, index = struct.unpack_from("<ii", data, at)
+    for at, kind, index in _contexts(data, *span):
         if kind == _CPU and index >= FIRST_VIRTUAL:
             struct.pack_into("<ii", data, at, _GPU, index - FIRST_VIRTUAL)
 
 
 def _put_all(handles: Any, data: Any, *span: int) -> None:
-    for i, at in enumerate(_places(data, *span)):
-        kind, index = struct.unpack_from("<ii", data, at) if at is not None else (_CPU, 0)
+    for i, (_, kind, index) in enumerate(_contexts(data, *span)):
         if kind == _GPU:
             handles[i] = _moved(handles[i], existing(index))
 
@@ -111,8 +108,8 @@ def _moved(handle: Any, index: int) -> Any:
     return made.value
 
 
-def _places(data: Any, at: int = _HEADER, count: int | None = None) -> Iterator[int | None]:
-    """Where the context of each array is, None for one without values; none are found in files of older versions."""
+def _contexts(data: Any, at: int = _HEADER, count: int | None = None) -> Iterator[tuple[int, int, int]]:
+    """Where the context of each array is, and the context; zeros for one without values; none in older files."""
 
     def read(numbers: str) -> tuple[int, ...]:
         nonlocal at
@@ -130,10 +127,10 @@ def _places(data: Any, at: int = _HEADER, count: int | None = None) -> Iterator[
         stored = shape() if _PARTS[storage] else None
         whole = shape()
         if whole is None or (not whole and magic == _MAGIC[0]):
-            yield None
+            yield 0, 0, 0
             continue
-        yield at
-        *_, dtype = read("iii")
+        where, (kind, index, dtype) = at, read("iii")
+        yield where, kind, index
         parts = [(dtype, whole if stored is None else stored)]
         parts += [(read("i")[0], shape() or ()) for _ in range(_PARTS[storage])]
         at += sum(_BYTES[kind] * math.prod(sizes) for kind, sizes in parts)

@@ -112,10 +112,9 @@ def _memory(_: Any, index: Any, free: Any, total: Any) -> int:
 
 
 def _checked(call: str, function: Callable[..., int], *args: Any) -> int:
-    if not getattr(_updating, "now", False):
-        for handles in mixing.operands(call, args):
-            if len(handles) > 1:
-                _check(handles, call, args)
+    for handles in () if getattr(_updating, "now", False) else mixing.operands(call, args):
+        if len(handles) > 1:
+            _check(handles, call, args)
     return function(*args)
 
 

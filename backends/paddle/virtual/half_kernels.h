@@ -176,9 +176,8 @@ struct Wide {
     words += outputs.size();
   }
   bool IsServed() const {
-    const auto is_served = [](Collect collect) { return collect != nullptr; };
-    return words <= kWords && doubles <= kDoubles && std::all_of(inputs.begin(), inputs.end(), is_served) &&
-           std::all_of(outputs.begin(), outputs.end(), is_served);
+    return words <= kWords && doubles <= kDoubles && !std::count(inputs.begin(), inputs.end(), nullptr) &&
+           !std::count(outputs.begin(), outputs.end(), nullptr);
   }
 };
 

@@ -1,9 +1,8 @@
 """Operations of PaddlePaddle that go wrong on a custom device, replaced by ones that work on virtual GPUs.
 
-Limitation in 3.0 and 3.3.1: the gradient of an ``Embedding(sparse=True)`` is on the CPU, as ``device_of``
-reports. As on real GPUs, optimizers, gradient clipping and recurrent layers
-create tensors on the default device: build and step them within ``scope(device)``, or an optimizer may move its
-model to the default device.
+Limitation in 3.0 and 3.3.1: the gradient of an ``Embedding(sparse=True)`` is on the CPU, as ``device_of`` says. As on
+real GPUs, optimizers, gradient clipping and recurrent layers create tensors on the default device: build and step them
+within ``scope(device)``, or an optimizer may move its model to the default device.
 """
 
 from typing import Any
@@ -50,11 +49,7 @@ def _on_the_host(operation: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _generator_of(generator: Any, place: Any) -> Any:
-    """The CPU's random state for virtual GPUs, since the CPU's kernels draw their numbers.
-
-    `paddle.get_rng_state` returned another generator's state, so gradient checkpointing used different dropout masks
-    in backward.
-    """
+    """That of the CPU, whose kernels draw a virtual GPU's numbers: checkpointing repeats dropout by its state."""
     states: Any = core
     return states.default_cpu_generator() if place.get_device_type() == hardware.WORD else generator(place)
 

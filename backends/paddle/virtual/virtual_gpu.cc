@@ -1,10 +1,9 @@
 // Virtual GPUs for PaddlePaddle: a custom device whose memory is the host's.
 //
-// PaddlePaddle's C interface for devices (device_ext.h, in its wheel) asks for a table of functions. A
-// virtual GPU is synchronous, so streams and events do nothing. PaddlePaddle itself counts the allocated
-// memory. The plug-in is linked with no symbols of PaddlePaddle; it defines five, at its end, that are found
-// before PaddlePaddle's own, since it is loaded first. The number of devices is read from the environment when
-// PaddlePaddle loads the plug-in.
+// PaddlePaddle's C interface for devices (device_ext.h, in its wheel) asks for a table of functions. A virtual GPU is
+// synchronous, so streams and events do nothing. PaddlePaddle itself counts the allocated memory. The plug-in is linked
+// with no symbols of PaddlePaddle; it defines five, at its end, that are found before PaddlePaddle's own, since it is
+// loaded first. The number of devices is read from the environment when PaddlePaddle loads it.
 
 #include <dlfcn.h>
 
@@ -178,9 +177,8 @@ void FillTable(C_DeviceInterface* table) {
 
 }  // namespace
 
-// PaddlePaddle 3.0 to 3.3.1 makes a stream for each copy to, from or on a device, and with it a thread pool,
-// which starts a thread and joins it: nine tenths of the time of a small operation. All work on a virtual GPU
-// is done when it is asked for, so a callback runs at once.
+// PaddlePaddle 3.0 to 3.3.1 makes a stream for each copy to, from or on a device, and with it a thread pool, which starts
+// a thread and joins it: nine tenths of the time of a small operation. Here a callback runs at once.
 namespace phi {
 CallbackManager::CallbackManager(stream::Stream* stream) : stream_(stream) {}
 void CallbackManager::AddCallback(std::function<void()> callback) const { callback(); }
@@ -195,15 +193,17 @@ void CommStaticCheck::CheckPlace(const DenseTensor&, AllocationType) {}
 }  // namespace distributed
 }  // namespace phi
 
-// Where a virtual GPU has no kernel, PaddlePaddle copies what a kernel of the CPU reads, and copies what it has
-// written back. What it reads is in the host's memory already: the kernel is given that. It writes to memory of
-// its own, so no tensor of a virtual GPU is changed by it.
+// Where a virtual GPU has no kernel, PaddlePaddle copies what a kernel of the CPU reads, and copies what it has written
+// back. What it reads is in the host's memory already: the kernel is given that, and writes to memory of its own.
 namespace xdevice {
 
+using half::Holder;
+using half::Tensor;
+
 struct Borrowed : phi::Allocation {
-  Borrowed(std::shared_ptr<phi::Allocation> lender, const phi::Place& place)
+  Borrowed(Holder lender, const phi::Place& place)
       : phi::Allocation(lender->ptr(), lender->size(), place), lender_(std::move(lender)) {}
-  std::shared_ptr<phi::Allocation> lender_;  // kept alive
+  Holder lender_;  // kept alive
 };
 
 // A function of the library that an address is in, by its symbol.
@@ -215,42 +215,37 @@ Function FunctionNear(const void* address, const char* symbol) {
   return handle ? reinterpret_cast<Function>(dlsym(handle, symbol)) : nullptr;
 }
 
-using Copied = void (*)(void*, const phi::DenseTensor*);  // the copy constructor
-using Hold = void (*)(void*, const std::shared_ptr<phi::Allocation>&);
+using Copied = void (*)(Tensor*, const Tensor*);  // the copy constructor
 
 // A DenseTensor as a function returns it: whoever calls destroys it, so that nothing here needs PaddlePaddle's.
 struct Returned {
-  Returned(const phi::DenseTensor& tensor, const std::shared_ptr<phi::Allocation>& holder, Copied copied, Hold hold) {
-    copied(bytes, &tensor);
-    hold(bytes, holder);
+  Returned(const Tensor& tensor, const Holder& holder, Copied copied) {
+    copied(reinterpret_cast<Tensor*>(bytes), &tensor);
+    half::hold(reinterpret_cast<Tensor*>(bytes), holder);
   }
   Returned(const Returned&) = delete;
   ~Returned() {}
-  alignas(phi::DenseTensor) unsigned char bytes[sizeof(phi::DenseTensor)];
+  alignas(Tensor) unsigned char bytes[sizeof(Tensor)];
 };
 
-using Move = Returned (*)(const phi::DenseTensor&, phi::Place);
-
-#define HOLD "_ZN3phi11DenseTensor11ResetHolderERKSt10shared_ptrINS_10AllocationEE"
 #define TRANS_DATA_PLACE "_ZN6paddle12experimental14TransDataPlaceERKN3phi11DenseTensorENS1_5PlaceE"
 
-Returned TransDataPlace(const phi::DenseTensor&, phi::Place) __asm__(TRANS_DATA_PLACE);
+Returned TransDataPlace(const Tensor&, phi::Place) __asm__(TRANS_DATA_PLACE);
 
-Returned TransDataPlace(const phi::DenseTensor& tensor, phi::Place place) {
+Returned TransDataPlace(const Tensor& tensor, phi::Place place) {
   static const void* caller = __builtin_return_address(0);
-  static const auto move = FunctionNear<Move>(caller, TRANS_DATA_PLACE);
+  static const auto move = FunctionNear<decltype(&TransDataPlace)>(caller, TRANS_DATA_PLACE);
   static const auto copied = FunctionNear<Copied>(caller, "_ZN3phi11DenseTensorC1ERKS0_");
-  static const auto hold = FunctionNear<Hold>(caller, HOLD);
   const bool reads = place.GetType() == phi::AllocationType::CPU && tensor.Holder() &&
                      tensor.Holder()->place().GetType() == phi::AllocationType::CUSTOM;
-  if (!reads || !copied || !hold) {  // what the CPU's kernel has written
+  if (!reads || !copied || !half::hold) {  // what the CPU's kernel has written
     const struct Unwatched {
       Unwatched() { ++unwatched; }
       ~Unwatched() { --unwatched; }
     } now;
     return move(tensor, place);
   }
-  return Returned(tensor, std::make_shared<Borrowed>(tensor.Holder(), place), copied, hold);
+  return Returned(tensor, std::make_shared<Borrowed>(tensor.Holder(), place), copied);
 }
 
 // Give the CPU kernels for 16-bit floats.
@@ -261,7 +256,8 @@ void RegisterHalfKernels(const void* caller) {
       caller, "_ZN3phi15CustomKernelMap20RegisterCustomKernelERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKNS"
               "_9KernelKeyERKNS_6KernelE");
   half::set_type = FunctionNear<decltype(half::set_type)>(caller, "_ZN3phi11DenseTensor8set_typeENS_8DataTypeE");
-  half::hold = FunctionNear<decltype(half::hold)>(caller, HOLD);
+  half::hold = FunctionNear<decltype(half::hold)>(
+      caller, "_ZN3phi11DenseTensor11ResetHolderERKSt10shared_ptrINS_10AllocationEE");
   if (factory && customs && add && half::set_type && half::hold) half::Register(&factory(), &customs(), add);
 }
 
