@@ -6,13 +6,13 @@ processes in itself where there are no pipes, where they call different things, 
 """
 
 import select
-import selectors
 import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from hashlib import blake2b
+from selectors import DefaultSelector
 from typing import Any, NamedTuple
 
 from xdevice.contract import Job
@@ -102,10 +102,7 @@ class BarrierSetup:
         """Authenticated connections of the leaders below this one; `OSError` if not all have connected in time."""
         found: list[socket.socket] = []
         count, token = len(self._position.children), find_token(self._info)
-        with (
-            selectors.DefaultSelector() as selector,
-            closing(Acceptor(self._listener, token, count, selector)) as acceptor,
-        ):
+        with DefaultSelector() as selector, closing(Acceptor(self._listener, token, count, selector)) as acceptor:
             while len(found) < count:
                 left = deadline - time.monotonic()
                 if left <= 0:

@@ -16,7 +16,7 @@ from xdevice.distributed.barriers import Barrier
 from xdevice.distributed.failures import Work, error_of_rank, exit_after_failed_rank, reported, undiagnosed
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.joining import join
-from xdevice.distributed.rendezvous.messages import Channel, Fingerprint
+from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.errors import DistributedError
 
 T = TypeVar("T")
@@ -30,13 +30,17 @@ class Membership:
         self.inside: Work | None = None  # the engine's present work
         self.gave_up: Work | None = None  # the work with which the engine has failed after the timeout
         self._extra = 0.0  # seconds that other processes may take longer for the last work
+        self._extended: Work | None = None  # the work that may take its extra time
+        self._extensions = 0
         self.last = "nothing yet"
         self._reported = threading.Event()  # the failure of the job
         self._coordinator, channel, self._control, self.job = join(info, agreed, timeout)
         entered = self._coordinator.have_entered if self._coordinator else None
         self._barrier = Barrier(channel, info, self.job, entered or (lambda name: None))
         try:
-            self._watchdog = Watchdog(self, self._control)
+            self._selector = selectors.DefaultSelector()  # select.select ends at descriptor 1023
+            self._selector.register(self._control, selectors.EVENT_READ)
+            self._watchdog = threading.Thread(target=self._watch, name="xdevice.distributed.watchdog", daemon=True)
             self._watchdog.start()
         except BaseException:  # too many open files or threads: the others hear at once that this process has gone
             self._barrier.close()
@@ -118,7 +122,7 @@ class Membership:
         if not self._reported.wait(failures.LEAVING):
             if inside is not None and inside.seconds > self.timeout:  # because of a process that rank 0 finds, or of it
                 self.gave_up = inside
-                self._control.send(stuck=True, **self._watchdog.report())
+                self._control.send(stuck=True, **self._report())
                 if not self._reported.wait(failures.DIAGNOSIS) and self.info.rank:
                     self.fail(undiagnosed(self.info, inside))
             self.raised(error)
@@ -155,26 +159,15 @@ class Membership:
         if self._coordinator is not None:
             self._coordinator.close()
 
-
-class Watchdog(threading.Thread):
-    """Reads the control channel until it closes."""
-
-    def __init__(self, membership: Membership, control: Channel) -> None:
-        super().__init__(name="xdevice.distributed.watchdog", daemon=True)
-        self._membership, self._control = membership, control
-        self._selector = selectors.DefaultSelector()  # select.select ends at descriptor 1023
-        self._selector.register(control, selectors.EVENT_READ)
-        self._extended: Work | None = None  # the work that may take its extra time
-        self._extensions = 0
-
-    def run(self) -> None:
+    def _watch(self) -> None:
+        """The watchdog: it reads the control channel until that closes."""
         try:
             while self._receive(0.5):
                 self._watch_the_clock()
         except Exception as error:  # without this thread an engine could hang for ever
-            rank = self._membership.info.rank
             self._control.send(raised=f"{error!r} in the thread that watches the job")
-            self._membership.fail(error_of_rank(f"rank {rank} can no longer watch the job: {error!r}", rank))
+            why = f"rank {self.info.rank} can no longer watch the job: {error!r}"
+            self.fail(error_of_rank(why, self.info.rank))
             self._leave_engine(failures.LEAVING)
         finally:
             self._selector.close()
@@ -185,50 +178,48 @@ class Watchdog(threading.Thread):
             return True
         messages = self._control.read()
         if messages is None:
-            if self._membership.failure is None and self._membership.last != "shutdown":
-                self._membership.fail(self._membership.rank_0_gone())
+            if self.failure is None and self.last != "shutdown":
+                self.fail(self.rank_0_gone())
                 self._leave_engine(patience)
             return False
         for message in messages:
             if "where" in message:
-                self._control.send(**self.report())
+                self._control.send(**self._report())
             elif "extended" in message:
-                self._extended, self._extensions = self._membership.inside, self._extensions + 1
+                self._extended, self._extensions = self.inside, self._extensions + 1
             elif "error" in message:
-                self._membership.fail(reported(message))
+                self.fail(reported(message))
                 self._leave_engine(patience)
         return True
 
     def _watch_the_clock(self) -> None:
         """Report that the engine takes long; end the process unless rank 0 says why, or extends the time."""
-        membership, before = self._membership, self._extensions
-        work = membership.inside
-        if work is None or work.seconds < membership.timeout + (work.extra if work is self._extended else 0.0):
+        work, before = self.inside, self._extensions
+        if work is None or work.seconds < self.timeout + (work.extra if work is self._extended else 0.0):
             return
-        self._control.send(stuck=True, **self.report())
+        self._control.send(stuck=True, **self._report())
         deadline = time.monotonic() + failures.DIAGNOSIS
-        while time.monotonic() < deadline and membership.inside is work and self._extensions == before:
+        while time.monotonic() < deadline and self.inside is work and self._extensions == before:
             if not self._receive(0.2, patience=0):
                 break
-        if membership.inside is work and self._extensions == before:
-            self._end(membership.fail(undiagnosed(membership.info, work)))
+        if self.inside is work and self._extensions == before:
+            self._end(self.fail(undiagnosed(self.info, work)))
 
     def _leave_engine(self, patience: float) -> None:
         """End the process unless the engine returns within ``patience`` seconds."""
-        membership = self._membership
-        inside, deadline = membership.inside, time.monotonic() + patience
-        while inside is not None and membership.inside is inside:
+        inside, deadline = self.inside, time.monotonic() + patience
+        while inside is not None and self.inside is inside:
             if time.monotonic() > deadline:
-                self._end(membership.failure)
+                self._end(self.failure)
             time.sleep(0.05)
 
-    def report(self) -> dict[str, Any]:
+    def _report(self) -> dict[str, Any]:
         """Where this process is; for how many seconds it has been in the engine, and how many more it may be."""
-        gave_up = self._membership.gave_up
-        work = gave_up or self._membership.inside
+        gave_up = self.gave_up
+        work = gave_up or self.inside
         if work is None:
             return {"where": _line()}
-        left = 0.0 if gave_up else self._membership.timeout + work.extra - work.seconds
+        left = 0.0 if gave_up else self.timeout + work.extra - work.seconds
         return {"where": f"inside {work.what}", "engine": [work.seconds, left]}
 
     def _end(self, error: BaseException | None) -> NoReturn:
@@ -238,7 +229,7 @@ class Watchdog(threading.Thread):
             printing = threading.Thread(target=_print_why, args=(error,), daemon=True)
             printing.start()
             printing.join(failures.ANSWER)
-        exit_after_failed_rank(self._membership.info)
+        exit_after_failed_rank(self.info)
 
 
 def _print_why(error: BaseException | None) -> None:

@@ -228,12 +228,10 @@ class Child:
         return self._process.returncode
 
 
-def run_all(
-    children: Sequence[Child],
-    jobs: int,
-    timeout: float | None,
-    show: Callable[[Sequence[Child]], None] = lambda children: None,
-) -> int | None:
+Show = Callable[[Sequence[Child]], None]
+
+
+def run_all(children: Sequence[Child], jobs: int, timeout: float | None, show: Show) -> int | None:
     """Run the children, ``jobs`` at once, to their ends; the signal that cut it short, if one did.
 
     ``timeout`` is in seconds for each. ``show`` is called again and again to display the progress.

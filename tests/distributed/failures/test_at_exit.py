@@ -39,7 +39,7 @@ def test_a_dead_watchdog_ends_the_job(play):
         watched.enter(Fingerprint("work"))
         watched.engine_begins("work that does not end")
         if rank == 1:
-            watched._watchdog._selector.close()  # its next call raises
+            watched._selector.close()  # its next call raises
         time.sleep(600)
     """)
     assert done.status == 75, done.stderr
