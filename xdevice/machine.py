@@ -51,10 +51,6 @@ if TYPE_CHECKING:
         available_memory: int | None
 
 
-_PCI_NVIDIA = "0x10de"
-_PCI_DISPLAY = "0x03"  # the class of VGA, 3D and other display controllers
-
-
 def host_memory() -> tuple[int | None, int | None]:
     """Total and available memory of the host in bytes; available is known only with psutil."""
     psutil = _optional("psutil")
@@ -71,7 +67,13 @@ def host(root: str = "/") -> Host:
     total, available = host_memory()
     psutil = _optional("psutil")
     cores = None if psutil is None else psutil.cpu_count(logical=False)
-    threads, name = usable_threads(), _cpu_name(root)
+    fields = (line.partition(":") for line in _read(root, "proc/cpuinfo").splitlines())
+    name = next((value.strip() for key, _, value in fields if key.strip() == "model name"), None)
+    if name is None:
+        import platform
+
+        name = platform.processor() or platform.machine() or None
+    threads = usable_threads()
     return {"name": name, "cores": cores, "threads": threads, "total_memory": total, "available_memory": available}
 
 
@@ -104,7 +106,10 @@ def gpus(root: str = "/") -> Gpus:
         found = _nvidia_files(root)
         version = "proc/driver/nvidia/version"
         if os.path.exists(os.path.join(root, version)):
-            drivers.setdefault("nvidia", _version_in(_read(root, version)))
+            # a line such as "NVRM version: … Kernel Module  535.104.05  Sat …"
+            words = _read(root, version).partition("\n")[0].split()
+            number = next((word for word in words if "." in word and word.replace(".", "").isdigit()), None)
+            drivers.setdefault("nvidia", number)
     found += _amd_files(root)
     if os.path.exists(os.path.join(root, "sys/module/amdgpu")):
         drivers["amd"] = _read(root, "sys/module/amdgpu/version") or None
@@ -222,34 +227,15 @@ def _amd_files(root: str) -> list[Gpu]:
 
 def _nvidia_on_the_bus(root: str) -> int:
     """How many of NVIDIA's display controllers are on the PCI bus. AMD's are often part of a CPU and not counted."""
-    bus = "sys/bus/pci/devices"
-    return sum(
-        _read(root, f"{bus}/{slot}/vendor") == _PCI_NVIDIA
-        and _read(root, f"{bus}/{slot}/class").startswith(_PCI_DISPLAY)
-        for slot in _folders(root, bus)
-    )
+    slots = [f"sys/bus/pci/devices/{slot}" for slot in _folders(root, "sys/bus/pci/devices")]
+    nvidia = [slot for slot in slots if _read(root, f"{slot}/vendor") == "0x10de"]
+    return sum(_read(root, f"{slot}/class").startswith("0x03") for slot in nvidia)  # VGA, 3D and others
 
 
 def _has_nodes(root: str) -> bool:
     """Whether a GPU has a device node in /dev, which a container may lack (under WSL it is /dev/dxg)."""
     nodes = _folders(root, "dev")
     return "dxg" in nodes or any(node.startswith("nvidia") and node[len("nvidia") :].isdigit() for node in nodes)
-
-
-def _cpu_name(root: str) -> str | None:
-    for line in _read(root, "proc/cpuinfo").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            return value.strip()
-    import platform
-
-    return platform.processor() or platform.machine() or None
-
-
-def _version_in(text: str) -> str | None:
-    """The driver's version in a line such as ``NVRM version: … Kernel Module  535.104.05  Sat …``."""
-    words = text.partition("\n")[0].split()
-    return next((word for word in words if "." in word and word.replace(".", "").isdigit()), None)
 
 
 def _folders(root: str, path: str) -> list[str]:

@@ -55,18 +55,17 @@ def try_virtual(names: Sequence[str], timeout: float, quiet: bool) -> tuple[dict
 
 def frameworks(asked: Sequence[str]) -> list[str]:
     """The frameworks asked for, or all that are installed and have a device on this machine."""
-    names = asked or _with_a_device(available())
+    names = list(asked)
+    if not names:
+        names = available()
+        others = [name for name in names if name not in ORDER]  # those in it have a CPU
+        answers, _ = probe_all(others, TIMEOUT, quiet=True) if others else ([], None)
+        for row in answers:
+            if row["status"] == "ok" and not row["devices"]:
+                why = row["problem"]["reason"] if row["problem"] else "it has no device"
+                print(f"xdevice: {row['name']} is left out: {why}", file=sys.stderr)
+                names.remove(row["name"])
     return [str(backend(name)) for name in names] or [str(backend())]  # which says what to install
-
-
-def _with_a_device(names: Sequence[str]) -> list[str]:
-    """Those of the frameworks that have a device; for each of the others a line on stderr says why not."""
-    others = [name for name in names if name not in ORDER]  # those in it have a CPU
-    answers, _ = probe_all(others, TIMEOUT, quiet=True) if others else ([], None)
-    without = {row["name"]: row["problem"] for row in answers if row["status"] == "ok" and not row["devices"]}
-    for name, problem in without.items():
-        print(f"xdevice: {name} is left out: {problem['reason'] if problem else 'it has no device'}", file=sys.stderr)
-    return [name for name in names if name not in without]
 
 
 def _ask_each(
@@ -136,9 +135,6 @@ def answer(ask: Callable[[Backend], Answer]) -> None:
     json.dump(found, answers)
     answers.flush()
     os._exit(0)  # a framework may crash while the process ends: the answer is written
-
-
-# the answers
 
 
 def description(backend: Backend) -> Answer:

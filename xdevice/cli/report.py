@@ -38,7 +38,18 @@ class Run:
         self.child, self.printed = child, child.printed()
         stdout, stderr, self.cut = child.output()
         self.stdout, self.stderr = stdout.decode(errors="replace"), stderr.decode(errors="replace")
-        self.binary = not _is_text(stdout, self.cut)
+        self.binary = b"\0" in stdout
+        try:
+            stdout.decode()
+        except UnicodeDecodeError as error:  # a character that is cut at the end is allowed
+            self.binary |= not (self.cut and error.start > len(stdout) - 4)
+
+    def as_json(self) -> dict[str, Any]:
+        child = self.child
+        ended = {"status": child.status, "exit_status": child.exit_status, "signal": signal_name(child.exit_status)}
+        used = {"seconds": round(child.seconds, 3), "peak_memory": child.peak_memory}
+        printed = {"stdout": self.stdout, "stderr": self.stderr, "cut": self.cut, "binary": self.binary}
+        return {"backend": child.name, **ended, **used, **printed}
 
     def compared(self) -> str:
         """The lines that are compared; `cut` is true from now on if there are more."""
@@ -61,7 +72,7 @@ class Report:
 def as_json(report: Report, interrupted: bool) -> dict[str, Any]:
     """The report as JSON can hold it; the keys are stable."""
     asked = {"script": report.script, "args": report.args, "interrupted": interrupted, "tolerance": report.tolerance}
-    runs = [_run_as_json(run) for run in report.runs]
+    runs = [run.as_json() for run in report.runs]
     agreement = {"compared": report.compared, "agree": report.agree if report.compared else None}
     output = [
         part._asdict()
@@ -86,14 +97,6 @@ def rendered(report: Report) -> Iterator[RenderableType]:
     for run in report.runs:
         if run.child.status not in ("ok", "stopped"):
             yield from _transcript(run)
-
-
-def _run_as_json(run: Run) -> dict[str, Any]:
-    child = run.child
-    ended = {"status": child.status, "exit_status": child.exit_status, "signal": signal_name(child.exit_status)}
-    used = {"seconds": round(child.seconds, 3), "peak_memory": child.peak_memory}
-    printed = {"stdout": run.stdout, "stderr": run.stderr, "cut": run.cut, "binary": run.binary}
-    return {"backend": child.name, **ended, **used, **printed}
 
 
 def _table(runs: list[Run]) -> Table:
@@ -162,14 +165,6 @@ def _unified(report: Report) -> Table:
     return view
 
 
-def _is_text(data: bytes, cut: bool) -> bool:
-    """Whether it is UTF-8 without NUL; a character that is cut at the end is allowed."""
-    try:
-        return b"\0" not in data.decode().encode()
-    except UnicodeDecodeError as error:
-        return cut and error.start > len(data) - 4 and b"\0" not in data
-
-
 class Same(NamedTuple):
     """A line that all have; ``close`` says that some wrote it slightly differently."""
 
@@ -181,6 +176,11 @@ class Differ(NamedTuple):
     """Lines between two common ones, by who printed them; those that agree stand together."""
 
     groups: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]  # (names, lines), lines maybe none
+
+
+class _Line(NamedTuple):
+    mark: int  # the number of its class
+    text: str
 
 
 def compare(outputs: Mapping[str, str], tolerance: float = TOLERANCE, normalize: bool = False) -> list[Same | Differ]:
@@ -202,13 +202,8 @@ def compare(outputs: Mapping[str, str], tolerance: float = TOLERANCE, normalize:
             before[name], left[name] = lines[:end], lines[end + 1 :]
         view += _between(before)
         if mark is not None:
-            view.append(_same(here))
+            view.append(Same(here[0], close=len({*here}) > 1))
     return view
-
-
-class _Line(NamedTuple):
-    mark: int  # the number of its class
-    text: str
 
 
 def with_devices_spelled_alike(text: str) -> str:
@@ -278,15 +273,11 @@ def _between(before: Mapping[str, list[_Line]]) -> list[Same | Differ]:
         for name, lines in zip(before, step, strict=True):
             groups.setdefault(tuple(line.mark for line in lines), []).append((name, lines))
         if len(groups) == 1:  # as good as a common line: only the order of the lines around it hid that
-            found.append(_same([lines[0].text for lines in step]))
+            found.append(Same(step[0][0].text, close=len({lines[0].text for lines in step}) > 1))
         else:
             named = ((tuple(name for name, _ in g), tuple(line.text for line in g[0][1])) for g in groups.values())
             found.append(Differ(tuple(named)))
     return found
-
-
-def _same(texts: list[str]) -> Same:
-    return Same(texts[0], close=len({*texts}) > 1)
 
 
 def _respelled(token: str) -> str:

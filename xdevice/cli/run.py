@@ -37,8 +37,12 @@ def main(options: argparse.Namespace) -> int:
     if options.virtual_gpus and not options.env:
         _check_virtual(names)
     pythons, failed, interrupted = _pythons(names, options)
+    # unbuffered, so that the output of a run that is stopped is complete
+    env = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **os.environ}
+    for variable in ("PYTHONPATH", "PYTHONHOME") if options.env else ():  # packages of the present environment
+        env.pop(variable, None)
     children = [
-        Child(name, [python, *program, *options.args], _variables(name, foreign=bool(options.env)))
+        Child(name, [python, *program, *options.args], {**env, "XDEVICE_BACKEND": name})
         for name, python in pythons.items()
     ]
     if not interrupted:
@@ -95,15 +99,6 @@ def imported_by(script: str) -> list[str]:
     names += [statement.module or "" for statement in body if isinstance(statement, ast.ImportFrom)]
     found = {name.partition(".")[0] for name in names}
     return [name for name in registered() if name in found]
-
-
-def _variables(name: str, foreign: bool) -> dict[str, str]:
-    # unbuffered, so that the output of a run that is stopped is complete
-    env = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **os.environ, "XDEVICE_BACKEND": name}
-    if foreign:  # these name packages of the present environment
-        env.pop("PYTHONPATH", None)
-        env.pop("PYTHONHOME", None)
-    return env
 
 
 def _pythons(names: Sequence[str], options: argparse.Namespace) -> tuple[dict[str, str], list[Child], int | None]:

@@ -17,8 +17,6 @@ from xdevice import prefetch as ahead
 from xdevice.device import Device
 from xdevice.experiments.work import BYTES, Run, Setting, Work, arrived, named, random
 
-# large work, tiny work, and looking at each result
-
 
 def elementwise(setting: Setting) -> Iterator[Work]:
     """result += a * b on large tensors"""
@@ -85,8 +83,7 @@ def logging(a: Any, where: Device) -> tuple[Run, Run]:
     left, right = ones((1, 100), device=where), ones((100, 1), device=where)
     stack = namespace(a).stack
 
-    def norm(x: Any) -> Any:
-        """It as a 1 × 1 matrix: of operators only, which all frameworks have."""
+    def norm(x: Any) -> Any:  # as a 1 × 1 matrix, by operators only, which all frameworks have
         return (left @ (x * x) @ right) ** 0.5
 
     return (
@@ -94,8 +91,6 @@ def logging(a: Any, where: Device) -> tuple[Run, Run]:
         lambda times: to_numpy(stack([norm(a @ a) for _ in range(times)])).ravel().tolist(),
     )
 
-
-# what it costs to send data to a device and back, and sending the next batches while this one is computed with
 
 PIECES = 10_000
 
@@ -108,8 +103,9 @@ def transfer(setting: Setting) -> Iterator[Work]:
     a /= 100  # its rows sum to about 1: products of products neither grow nor vanish
     times, where = setting.sized(PIECES), setting.device
     yield Work("in NumPy, on the CPU", (cpu(),), times, again(lambda: a @ b))
-    yield Work("the operands stay on the device", (where,), times, products(sent(a, where), sent(b, where)))
-    there_and_back = again(lambda: to_numpy(sent(a, where) @ sent(b, where)))
+    stay = products(tensor(a, device=where), tensor(b, device=where))
+    yield Work("the operands stay on the device", (where,), times, stay)
+    there_and_back = again(lambda: to_numpy(tensor(a, device=where) @ tensor(b, device=where)))
     yield Work("sent there and fetched each time", (where,), times, there_and_back, 3 * a.size * BYTES)
 
 
@@ -121,16 +117,12 @@ def copies(setting: Setting) -> Iterator[Work]:
     length = setting.fitting(10 * 1024, 4 * BYTES * pieces)
     whole = np.ones((pieces, length), dtype="float32")
     moved = whole.size * BYTES
-    in_pieces = again(lambda: [sent(piece, where) for piece in whole])
-    yield Work("at once, from the CPU to the CPU", (cpu(),), 3, again(lambda: sent(whole, cpu())))
-    yield Work("at once, to the device", (where,), 3, again(lambda: sent(whole, where)), moved)
+    in_pieces = again(lambda: [tensor(piece, device=where) for piece in whole])
+    yield Work("at once, from the CPU to the CPU", (cpu(),), 3, again(lambda: tensor(whole, device=cpu())))
+    yield Work("at once, to the device", (where,), 3, again(lambda: tensor(whole, device=where)), moved)
     yield Work(f"in {pieces} pieces, to the device", (where,), 3, in_pieces, moved)
-    there = [sent(piece, where) for piece in whole]
+    there = [tensor(piece, device=where) for piece in whole]
     yield Work(f"in {pieces} pieces, back", (where,), 3, again(lambda: [to_numpy(x) for x in there]), moved)
-
-
-def sent(array: Any, device: Device) -> Any:
-    return tensor(array, device=device)
 
 
 BATCHES = 500
@@ -165,16 +157,11 @@ def steps(w: Any, batches: list[Any], way: Callable[[Iterable[Any]], Iterator[An
     return arrived(state, device)
 
 
-# two devices at once, and computing while results travel
-
-SIZE, TIMES = 100, 20_000  # the lesson's
-
-
 def parallel(setting: Setting) -> Iterator[Work]:
     """products of 100 × 100 matrices on two devices, in turn and at once"""
-    pair, times = setting.pair(), setting.sized(TIMES)
-    yield Work("on the CPU", (cpu(),), times, products(matrix(SIZE, cpu())))
-    runs = [partial(on, device, products(matrix(SIZE, device))) for device in pair]
+    pair, times = setting.pair(), setting.sized(20_000)
+    yield Work("on the CPU", (cpu(),), times, products(matrix(100, cpu())))
+    runs = [partial(on, device, products(matrix(100, device))) for device in pair]
     for device, run in zip(pair, runs, strict=True):
         yield Work(f"on {named(device)}", (device,), times, run)
     both = len(pair) * times

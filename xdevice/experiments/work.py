@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import quantiles
-from typing import Any, TypedDict
+from typing import Any
 
 from xdevice import Timer, as_device, backend, cpu, device_of, memory_stats, properties, rand, try_gpu
 from xdevice.device import Device
@@ -11,22 +11,7 @@ from xdevice.errors import ArgumentError, MisplacedError, NotSupportedError
 from xdevice.hardware import devices as hardware
 from xdevice.machine import host_memory
 
-
-class Row(TypedDict):
-    """One line of an experiment's result."""
-
-    label: str
-    devices: list[str]  # where it is computed
-    times: int
-    turns: int  # in which they were done, in turn with the experiment's other work
-    seconds: float  # for all of them
-    seconds_each: float  # the median of the turns
-    seconds_low: float  # the quartiles: half of the turns are between these
-    seconds_high: float
-    ratio_to_cpu: float  # the CPU's seconds for each, by this line's: above 1 is faster than the CPU
-    bytes_moved: int  # between the host's arrays or the CPU and the device
-
-
+Row = dict[str, Any]  # one line of an experiment's result, as JSON can hold it
 Run = Callable[[int], Any]
 
 BYTES = 4  # of one number: all experiments compute in float32
@@ -114,8 +99,7 @@ def measured(works: Sequence[Work], before: Callable[[Work], object] = lambda wo
             if turn < work.times:
                 before(work)
                 each.append(_seconds(work, work.warm_up if turn == 0 else 0))
-    reference = quartiles(found[0])[1]
-    return [_row(work, each, reference) for work, each in zip(works, found, strict=True)]
+    return [_row(work, each, quartiles(found[0])[1]) for work, each in zip(works, found, strict=True)]
 
 
 def _seconds(work: Work, warm_up: int) -> float:
@@ -135,15 +119,15 @@ def _row(work: Work, each: Sequence[float], reference: float) -> Row:
     low, middle, high = quartiles(each)
     return {
         "label": work.label,
-        "devices": [str(device) for device in work.devices],
+        "devices": [str(device) for device in work.devices],  # where it is computed
         "times": times,
-        "turns": len(each),
-        "seconds": sum(each) * work.share,
-        "seconds_each": middle,
+        "turns": len(each),  # in which they were done, in turn with the experiment's other work
+        "seconds": sum(each) * work.share,  # for all of them
+        "seconds_each": middle,  # the median of the turns; half of them are between the quartiles
         "seconds_low": low,
         "seconds_high": high,
-        "ratio_to_cpu": reference / middle,
-        "bytes_moved": work.moved * times,
+        "ratio_to_cpu": reference / middle,  # above 1 is faster than the CPU
+        "bytes_moved": work.moved * times,  # between the host's arrays or the CPU and the device
     }
 
 

@@ -98,9 +98,13 @@ def backend(name: str | None = None) -> Backend:
     ...     xdevice.backend() == "numpy"
     True
     """
+    global _guess
     if name is not None:
         return _installed(name)
-    return _chosen() or _guessed()
+    found = _chosen() or _guess
+    if found is None:
+        found = _guess = registered()[_best_guess()]
+    return found
 
 
 def decided() -> Backend | None:
@@ -136,13 +140,6 @@ def _checked(name: str) -> str:
     if not is_installed(found):
         raise not_installed(name)
     return str(found)
-
-
-def _guessed() -> Backend:
-    global _guess
-    if _guess is None:
-        _guess = registered()[_best_guess()]
-    return _guess
 
 
 @constant

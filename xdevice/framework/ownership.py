@@ -118,23 +118,19 @@ def places_of(obj: Any, owned: Ownership) -> set[Device]:
     return found
 
 
-def _unless_data(owner: Backend) -> Callable[[Any], Device]:
-    is_data, where = owner.data.is_data, owner.placement.device_of
-
-    def device_of(tensor: Any) -> Device:
-        if is_data(tensor):
-            raise NotATensorError("plain data")  # never shown: the caller examines the leaf
-        return where(tensor)
-
-    return device_of
-
-
 def _remember(cls: type, owned: Ownership) -> Ownership:
     if owned.is_tensor:
-        where_by_type[cls] = where_in_trees[cls] = owned.backend.placement.device_of
+        where = where_by_type[cls] = where_in_trees[cls] = owned.backend.placement.device_of
         if owned.backend.open("data").has("is_data"):
+            is_data = owned.backend.data.is_data
+
+            def unless_data(tensor: Any) -> Device:
+                if is_data(tensor):
+                    raise NotATensorError("plain data")  # never shown: the caller examines the leaf
+                return where(tensor)
+
             sometimes_data.add(cls)
-            where_in_trees[cls] = _unless_data(owned.backend)
+            where_in_trees[cls] = unless_data
     return _owners.setdefault(cls, owned)
 
 

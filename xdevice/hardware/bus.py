@@ -84,10 +84,6 @@ def until(devices: Iterable[Device]) -> float:
     return max((_busy.get(device, 0.0) for device in devices), default=0.0)
 
 
-def wait(devices: Iterable[Device]) -> None:
-    wait_until(until(devices))
-
-
 def wait_until(end: float) -> None:
     left = end - time.perf_counter()
     if left > _SLACK:

@@ -190,7 +190,7 @@ def synchronize(*devices: DeviceLike) -> None:
     for device in wanted:
         require(chosen, device)
     chosen.hardware.synchronize(wanted)
-    buses.wait(wanted)
+    buses.wait_until(buses.until(wanted))
 
 
 def properties_of(owner: Backend, device: Device) -> Properties:

@@ -32,8 +32,7 @@ from xdevice.typing import DeviceLike
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# flags of generators, coroutines and both in one, as in `inspect`, which costs 5 ms to import
-_RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200
+_RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200  # flags of generators and coroutines, as in `inspect`: 5 ms to import
 # results of a function that has not run yet; a wrapper or ``__call__`` may hide the function's flags
 _NOT_RUN = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
@@ -166,7 +165,14 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
         return lambda f: find_batch_size(f, start=start, minimum=minimum)
     if not callable(fn):
         raise ArgumentError(f"{fn!r} cannot be called; pass a function of the batch size, and start=… by name")
-    _check_function(fn)
+    code = getattr(getattr(fn, "func", fn), "__code__", None)  # of a partial: of its function
+    if code is not None and code.co_flags & _RUNS_LATER:
+        raise _runs_later(fn)
+    if "self" in getattr(getattr(fn, "__code__", None), "co_varnames", ())[:1] and not hasattr(fn, "__self__"):
+        raise ArgumentTypeError(
+            f"{fn.__qualname__} is a method: its first argument is its object and not the batch size; "
+            "wrap the bound method: find_batch_size(obj.method)"
+        )
     for name, number in (("start", start), ("minimum", minimum)):
         whole_number(number, f"{name}={number!r} is not a batch size; give an integer of 1 or more", 1)
     if start < minimum:
@@ -197,17 +203,6 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
                 _ask(owner, "empty_cache", None)
 
     return run
-
-
-def _check_function(fn: Any) -> None:
-    code = getattr(getattr(fn, "func", fn), "__code__", None)  # of a partial: of its function
-    if code is not None and code.co_flags & _RUNS_LATER:
-        raise _runs_later(fn)
-    if "self" in getattr(getattr(fn, "__code__", None), "co_varnames", ())[:1] and not hasattr(fn, "__self__"):
-        raise ArgumentTypeError(
-            f"{fn.__qualname__} is a method: its first argument is its object and not the batch size; "
-            "wrap the bound method: find_batch_size(obj.method)"
-        )
 
 
 def _runs_later(fn: Any) -> ArgumentTypeError:
@@ -257,9 +252,15 @@ def share_gpus(fraction: float | None = None) -> dict[str, dict[str, str]]:
     {'jax': {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false', 'XLA_PYTHON_CLIENT_MEM_FRACTION': '0.3'}}
     """
     global _asked
-    asked = (_checked(fraction),)
+    if fraction is not None:
+        given: Any = fraction
+        if isinstance(given, bool) or not isinstance(given, (int, float)):
+            raise ArgumentTypeError(f"fraction={shortened(given)} is not a number; give one above 0 and up to 1")
+        if not 0 < given <= 1:
+            raise ArgumentError(f"fraction={given!r} is not above 0 and up to 1; 0.3 is three tenths of a GPU's memory")
+        fraction = float(given)
     with _lock:
-        _asked, before = asked, _asked
+        _asked, before = (fraction,), _asked
         chosen = decided()
         try:
             for owner in imported() if chosen is None else [chosen, *imported()]:
@@ -285,13 +286,3 @@ def share_requested(owner: Backend, capability: str = "") -> None:
         except BaseException:
             _shared.pop(owner) if before is None else _shared.update({owner: before})
             raise
-
-
-def _checked(fraction: Any) -> float | None:
-    if fraction is None:
-        return None
-    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
-        raise ArgumentTypeError(f"fraction={shortened(fraction)} is not a number; give one above 0 and up to 1")
-    if not 0 < fraction <= 1:
-        raise ArgumentError(f"fraction={fraction!r} is not above 0 and up to 1; 0.3 is three tenths of a GPU's memory")
-    return float(fraction)

@@ -58,7 +58,7 @@ class Timer:
 
     def _repr_html_(self) -> str:  # notebooks show it
         rows = [(str(turn), seconds) for turn, seconds in enumerate(self.times, 1)]
-        return _table("Timer", ("turn", "seconds"), [*rows, ("average", self.avg()), ("sum", self.sum())])
+        return _table("Timer", "turn", [*rows, ("average", self.avg()), ("sum", self.sum())])
 
 
 class Benchmark:
@@ -91,14 +91,14 @@ class Benchmark:
         return f"<Benchmark {self.label!r}: {_seconds(self.seconds)} s>"
 
     def _repr_html_(self) -> str:
-        return _table("Benchmark", ("block", "seconds"), [(self.label, self.seconds)])
+        return _table("Benchmark", "block", [(self.label, self.seconds)])
 
 
-def _table(caption: str, head: tuple[str, str], rows: list[tuple[str, float | None]]) -> str:
+def _table(caption: str, first: str, rows: list[tuple[str, float | None]]) -> str:
     """A table in HTML without colours, so that it is read in a notebook's light and dark theme."""
     from html import escape
 
-    heads = "".join(f'<th scope="col">{name}</th>' for name in head)
+    heads = "".join(f'<th scope="col">{name}</th>' for name in (first, "seconds"))
     lines = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{_seconds(took)}</td></tr>' for name, took in rows)
     return f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
 
