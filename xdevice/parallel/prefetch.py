@@ -38,8 +38,6 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _HOST = Device("cpu", 0)
-
-
 _PATIENCE = 1.0  # seconds that the consumer waits, when it leaves early, for a source that is making a batch
 _LONG = 2e-3  # seconds for a batch from which a thread pays where the CPU copies: several times what a hand-over costs
 _ENOUGH = 3  # batches in a row that take so long: one may have waited for another program

@@ -4,21 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdevice.device import Device
-from xdevice.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    NotATensorError,
-    NotSupportedError,
-    XDeviceError,
-    did_you_mean,
-    shortened,
-)
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, did_you_mean, shortened
 from xdevice.framework.ownership import owned_by, tensor_owner
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.parallel.vectors import Column, in_order, reduced
 from xdevice.tensors.gradients import differentiating
 from xdevice.tensors.placement import devices_of, to_device
-from xdevice.tensors.trees.tree import Flat, at_path, flatten
+from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
 OPERATIONS = ("sum", "mean", "max", "min")
@@ -187,11 +179,9 @@ def _flattened(tensors: Any) -> list[Flat]:
 def _columns(flats: list[Flat], op: str) -> list[Column]:
     """Leaf by leaf, what the trees have there, if they are alike and can be reduced."""
     check_alike(flats)
+    flats[0].each(lambda _, leaf: _check_reducible(leaf, op))
     columns: list[Column] = list(zip(*[flat.leaves for flat in flats], strict=True))
-
     for n, column in enumerate(columns):
-        if not isinstance(column[0], PASSING):
-            _check_reducible(flats[0], n, op)
         first = _described(column[0])
         for i, leaf in enumerate(column):
             if _described(leaf) != first:
@@ -205,17 +195,12 @@ def _columns(flats: list[Flat], op: str) -> list[Column]:
     return columns
 
 
-def _check_reducible(flat: Flat, n: int, op: str) -> None:
-    leaf = flat.leaves[n]
+def _check_reducible(leaf: Any, op: str) -> None:
     owner = tensor_owner(leaf)
-    if owner is None:
-        raise NotATensorError(f"all_reduce got an object of type {type(leaf).__name__}{flat.at(n)}; give tensors")
-    try:
-        why_not = not_reducible(owner.collectives.kind(leaf), op)
-    except XDeviceError as error:
-        raise at_path(error, flat.paths[n]) from error.__cause__
-    if why_not:
-        raise ArgumentTypeError(f"all_reduce({op!r}) of {leaf.dtype}{flat.at(n)}: {why_not}")
+    if owner is not None and (why_not := not_reducible(owner.collectives.kind(leaf), op)):
+        raise ArgumentTypeError(f"all_reduce({op!r}) of {leaf.dtype}: {why_not}")
+    if owner is None and not isinstance(leaf, PASSING):
+        raise NotATensorError(f"all_reduce got an object of type {type(leaf).__name__}; give tensors")
 
 
 def _described(leaf: Any) -> tuple[Any, ...]:

@@ -41,7 +41,7 @@ class Factories:
 
     def extra(self, extension: str) -> dict[str, Callable[..., Any]]:
         """Those of an extension, each by its name."""
-        return {name: getattr(self, name) for name in FFT_FACTORIES} if extension == "fft" else {}
+        return {name: self._frequencies(name) for name in FFT_FACTORIES} if extension == "fft" else {}
 
     def arange(self, start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
         """The numbers from ``start`` up to but without ``stop``; one number alone is ``stop``."""
@@ -118,14 +118,6 @@ class Factories:
             return self.asarray(x, device=device, copy=copy)
         return _imported(self._owner, self._own["from_dlpack"], x, device, copy)
 
-    def fftfreq(self, n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
-        """The frequencies of `fft` of ``n`` samples that are ``d`` apart."""
-        return self._frequencies("fftfreq", n, d, dtype, device)
-
-    def rfftfreq(self, n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
-        """The frequencies of `rfft` of ``n`` samples that are ``d`` apart."""
-        return self._frequencies("rfftfreq", n, d, dtype, device)
-
     def full_like(self, x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
         """A tensor of one number, of the shape, dtype and device of another tensor."""
         found = self._own["full_like"](x, fill_value, dtype=self._dtype(dtype))
@@ -178,12 +170,17 @@ class Factories:
             self._dtypes[dtype] = found
         return found
 
-    def _frequencies(self, name: str, n: int, d: float, dtype: Any, device: Any) -> Any:
-        import numpy as np
+    def _frequencies(self, name: str) -> Callable[..., Any]:
+        def made(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+            import numpy as np
 
-        if n < 1:
-            raise ArgumentError(f"the frequencies of {n!r} samples; give 1 or more")
-        return self._from_host(getattr(np.fft, name)(n, d), dtype, device)
+            if n < 1:
+                raise ArgumentError(f"the frequencies of {n!r} samples; give 1 or more")
+            return self._from_host(getattr(np.fft, name)(n, d), dtype, device)
+
+        made.__name__ = made.__qualname__ = name
+        made.__doc__ = f"The frequencies of `{name.removesuffix('freq')}` of ``n`` samples that are ``d`` apart."
+        return made
 
     def _from_host(self, array: Any, dtype: Any, device: Any) -> Any:
         with using(self._owner):

@@ -166,60 +166,31 @@ class Facts:
         self.is_number = site.nbytes <= self.copies * _NUMBER
         # a copy takes longer to begin than to make
         self.is_small = site.nbytes / self.copies / bus.bandwidth < bus.latency
+        # what makes the tensor that the line moves, and what it moves although the loop does not change it
+        self.factory, self.unchanged = self.says(syntax.factory) or "", self.says(syntax.unchanged) or ""
+        # five steps or a loop come before it, or an `if`, which may let only some turns pass
+        self.is_rare = self.says(syntax.follows_loop) or self.says(syntax.is_conditional)
+        if self.per_step is not None:
+            self.is_rare = self.per_step <= _RARE
+        # again and again, as far as is known
+        self.is_often = (self.repeats or self.copies >= _OFTEN) and not self.is_rare
+        # in each step or turn, but for what the program prepares
+        self.is_sent_often = self.is_sent and self.repeats and not self.is_preparation and not self.says(syntax.builds)
+        # single numbers, which the framework sends and the line does not ask it to move
+        by_itself = self.kind in ("operand", "gradient") or (self.is_sent and not self.says(syntax.moves))
+        self.is_own_number = self.source == "host" and self.is_number and by_itself
+        self.is_read = (self.kind == "number" or (self.is_fetched and self.is_number)) and self.is_often
+        # every copy but the first sends memory that was sent before
+        sent, places = sum(site.addresses.values()), len(site.addresses)
+        self.is_same_memory = sent == self.copies > places and self.copies >= 2 * places
 
     @property
     def often(self) -> str:
         """How often, in words; empty where it is not known."""
-        if self.per_step is not None:
-            per_step = self.per_step
+        per_step = self.per_step
+        if per_step is not None:
             return f"{per_step:g} a step" if per_step >= 1 else f"1 every {1 / per_step:.0f} steps"
-        if self.per_turn is not None:
-            return f"{self.per_turn[1]:g} each turn of the loop in line {self.per_turn[0]}"
-        return ""
-
-    @property
-    def is_rare(self) -> bool:
-        """Whether five steps or a loop come before it, or an ``if``, which may let only some turns pass."""
-        if self.per_step is not None:
-            return self.per_step <= _RARE
-        return bool(self.says(syntax.follows_loop) or self.says(syntax.is_conditional))
-
-    @property
-    def is_often(self) -> bool:
-        """Whether it is done again and again, as far as is known."""
-        return (self.repeats or self.copies >= _OFTEN) and not self.is_rare
-
-    @property
-    def is_sent_often(self) -> bool:
-        """Whether the program sends something in each step or turn, but for what it prepares."""
-        return self.is_sent and self.repeats and not self.is_preparation and not self.says(syntax.builds)
-
-    @property
-    def is_own_number(self) -> bool:
-        """Whether the framework sends single numbers that the line does not ask it to move."""
-        by_itself = self.kind in ("operand", "gradient") or (self.is_sent and not self.says(syntax.moves))
-        return self.source == "host" and self.is_number and by_itself
-
-    @property
-    def is_read(self) -> bool:
-        """Whether numbers are read, again and again."""
-        return (self.kind == "number" or (self.is_fetched and self.is_number)) and self.is_often
-
-    @property
-    def is_same_memory(self) -> bool:
-        """Whether every copy but the first sends memory that was sent before."""
-        addresses = self.site.addresses
-        return sum(addresses.values()) == self.copies > len(addresses) and self.copies >= 2 * len(addresses)
-
-    @property
-    def factory(self) -> str:
-        """What makes the tensor that the line moves."""
-        return self.says(syntax.factory) or ""
-
-    @property
-    def unchanged(self) -> str:
-        """What the line moves although the loop does not change it."""
-        return self.says(syntax.unchanged) or ""
+        return f"{self.per_turn[1]:g} each turn of the loop in line {self.per_turn[0]}" if self.per_turn else ""
 
     def says(self, question: Callable[[Place], Said]) -> Said | None:
         """What the line's syntax answers."""
