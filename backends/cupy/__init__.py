@@ -19,7 +19,6 @@ CANNOT: dict[str, str] = {
     "sharing": "memory is shared on the CPU alone, where it has no arrays; leave copy out",
     "trees": "CuPy keeps no registry of containers; register a class with optree",
 }
-"""What this framework cannot do, and why."""
+
 
 GPU_BUILD = "pip install 'cupy-cuda12x[ctk]', or cupy-cuda13x for a driver of CUDA 13"
-"""What to type to get a build for GPUs, with CUDA's libraries."""

@@ -12,7 +12,6 @@ and random numbers, which would be constants there, are errors. 64-bit numbers a
 import jax as jax
 
 CANNOT: dict[str, str] = {}
-"""What this framework cannot do, and why."""
+
 
 GPU_BUILD = "pip install --upgrade 'jax[cuda12]'"
-"""What to type to get a build for GPUs."""

@@ -17,13 +17,8 @@ from jax.core import Tracer
 from xdevice.backends.jax.placement import concrete, described, is_sparse
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
-_KINDS = {
-    "f": jnp.floating,  # bfloat16 and the 8-bit ones too, which NumPy calls void
-    "u": jnp.unsignedinteger,
-    "i": jnp.signedinteger,
-    "b": jnp.bool_,
-    "c": jnp.complexfloating,
-}
+# by JAX's classes: NumPy calls bfloat16 and the 8-bit ones void
+_KINDS = {"f": jnp.floating, "u": jnp.unsignedinteger, "i": jnp.signedinteger, "b": jnp.bool_, "c": jnp.complexfloating}
 _ELEMENTWISE = {"sum": jnp.add, "max": jnp.maximum, "min": jnp.minimum}
 
 

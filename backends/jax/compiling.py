@@ -13,9 +13,7 @@ try:  # a setting of our own, which is part of what JAX finds its traces by
 except (AttributeError, TypeError):  # older versions
     _traces = None
 
-
-def is_tracing() -> bool:
-    return hardware.is_tracing()
+is_tracing = hardware.is_tracing
 
 
 def trace_apart(number: int) -> None:

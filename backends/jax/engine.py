@@ -34,11 +34,8 @@ _REDUCED: dict[str, Any] = {"sum": jax.lax.psum, "max": jax.lax.pmax, "min": jax
 _Spec: Any = PartitionSpec
 _PARTS = _Spec("process")
 _COLLECTIVES = "jax_cpu_collectives_implementation"
-_LONG = 2**20
-"""Numbers above which a vector is not rounded up: models' gradients have few lengths."""
-
-_LEAVING = 5
-"""Seconds to wait for the others when leaving, which all do at the same time."""
+_LONG = 2**20  # numbers above which a vector is not rounded up: models' gradients have few lengths
+_LEAVING = 5  # seconds to wait for the others when leaving, which all do at the same time
 
 _job: Job | None = None
 _joined: tuple[int, tuple[str, ...]] | None = None  # JAX can join other processes once in its life

@@ -20,8 +20,7 @@ from xdevice.kit.virtual_request import InUse
 _successor = jax.jit(lambda number: number + 1)
 _core: Any = core
 _nothing_traced: Any = getattr(core, "trace_state_clean", lambda: False)
-every_device: Any = jax.devices
-"""JAX's own list, also while virtual GPUs replace it."""
+every_device: Any = jax.devices  # JAX's own list, also while virtual GPUs replace it
 _ordinal: Any = jax.Device.local_hardware_id  # likewise
 virtual = InUse()  # host devices, of which the first is the CPU; those behind them are further CPUs
 

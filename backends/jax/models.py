@@ -3,7 +3,7 @@
 JAX itself has no models; Flax and Equinox keep theirs in trees of arrays, registered with jax.tree_util.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -19,8 +19,7 @@ _inside: Any = import_module("jax._src.tree_util")
 _registered = default_registry.is_node if hasattr(default_registry, "is_node") else _inside._registry.__contains__
 
 
-def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
-    return keras.weights(model)
+tensors_of = keras.weights
 
 
 def move_model(model: Any, device: Device) -> Any:

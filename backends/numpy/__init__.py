@@ -16,4 +16,3 @@ CANNOT: dict[str, str] = {
     "models": "NumPy has no models; use a tree of arrays",
     "trees": "NumPy keeps no registry of containers; register a class with optree",
 }
-"""What this framework cannot do, and why."""

@@ -29,19 +29,11 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Array:
     return array
 
 
-def _of_shape(make: Callable[..., Array]) -> Callable[..., Array]:
-    return lambda shape, dtype, device: make(shape, dtype)
+def _made_by(make: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda *arguments: make(*arguments[:-1])  # without the device, which is always the CPU
 
 
-empty, zeros, ones = map(_of_shape, (np.empty, np.zeros, np.ones))
-
-
-def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Array:
-    return np.full(shape, value, dtype)
-
-
-def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Array:
-    return np.arange(start, stop, step, dtype=dtype)
+empty, zeros, ones, full, arange = map(_made_by, (np.empty, np.zeros, np.ones, np.full, np.arange))
 
 
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:

@@ -26,7 +26,6 @@ _calling = "xdevice.contract", "xdevice.parallel", "xdevice.tensors.gradients", 
 _rules.CONVERSION_RULES = (*map(_rules.Convert, _calling), _rules.DoNotConvert("xdevice"), *_rules.CONVERSION_RULES)
 
 CANNOT: dict[str, str] = {"data": "every tensor counts as numbers"}
-"""What this framework cannot do, and why."""
+
 
 GPU_BUILD = "pip install --force-reinstall 'tensorflow[and-cuda]' on Linux; macOS needs tensorflow-metal beside it"
-"""What to type to get a build for GPUs."""

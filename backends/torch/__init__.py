@@ -10,7 +10,6 @@ with ``fullgraph=True``, call `device_of` once before compiling and create tenso
 import torch as torch
 
 CANNOT: dict[str, str] = {}
-"""What this framework cannot do, and why."""
+
 
 GPU_BUILD = "pip install --force-reinstall torch on Linux; elsewhere choose CUDA on pytorch.org/get-started/locally"
-"""What to type to get a build for GPUs."""

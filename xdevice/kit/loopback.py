@@ -39,24 +39,21 @@ def loopback_only(library: str) -> Generator[None, None, None]:
 
     Where that is not possible, on another system than 64-bit Linux or with another build of the library, it warns.
     """
-    changed: list[tuple[Any, int]] = []
     try:
         base = _loaded_at(library)
-        for offset in _pointers(library, b"bind"):
-            pointer = _writable(base + offset)
-            changed.append((pointer, pointer.value or 0))
+        pointers = [_writable(base + offset) for offset in _pointers(library, b"bind")]
     except (OSError, LookupError, struct.error):
-        changed = []
-    if not changed:
+        pointers = []
+    if not pointers:
         name = os.path.basename(library)
         warnings.warn(f"{name} listens on all interfaces of this host, not on loopback alone", stacklevel=2)
-    replacement = _loopback_bind()
-    for pointer, _ in changed:
+    own, replacement = [pointer.value for pointer in pointers], _loopback_bind()
+    for pointer in pointers:
         pointer.value = ctypes.cast(replacement, ctypes.c_void_p).value
     try:
         yield
     finally:
-        for pointer, value in changed:
+        for pointer, value in zip(pointers, own, strict=True):
             pointer.value = value
 
 

@@ -74,10 +74,8 @@ def check(
     problems = missing(names, imported_only=imported_only)
     if problems:
         more = f" (and {len(problems) - 1} more: xdevice doctor)" if len(problems) > 1 else ""
-        raise VirtualDeviceError(
-            f"virtual GPUs do not work under {framework} {version}: {problems[0]}{more}; "
-            f"the last version tried is {last_tried}"
-        )
+        what = f"virtual GPUs do not work under {framework} {version}: {problems[0]}{more}"
+        raise VirtualDeviceError(f"{what}; the last version tried is {last_tried}")
 
 
 def replace(names: Iterable[PrivateName], path: str, value: Any) -> None:

@@ -3,9 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-_EXACT = (1, 2, 4)
-"""Numbers of processes for which equal values add up exactly in any order; three, five and eight are not."""
-
+_EXACT = (1, 2, 4)  # numbers of processes for which equal values add up exactly in any order; not three, five or eight
 _WIDER = {"float32": "float64", "complex64": "complex128"}
 _NARROW = ("float16", "bfloat16", "float8")
 

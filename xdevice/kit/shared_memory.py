@@ -22,9 +22,7 @@ from xdevice.kit.reducing import summed_in
 
 Array = np.ndarray[Any, Any]
 
-_BYTES = 16 << 20
-"""The size of the memory for any number of processes: it fits into a processor's cache and a container's /dev/shm."""
-
+_BYTES = 16 << 20  # for any number of processes: it fits into a processor's cache and a container's /dev/shm
 _SMALL = 1 << 16  # bytes of all rows together that each process reduces alone, which is quicker than another barrier
 _ROW = 4096  # a row's length is a multiple of it
 _LOOK = 0.005  # seconds between checks for the folder, which rank 0 makes
@@ -152,10 +150,8 @@ class SharedMemory:
         while not folder.exists():
             if time.monotonic() > deadline:
                 where = f"rank 0 has made no shared memory in {str(folder.parent)!r} for {self._patience:g} s"
-                raise DistributedTimeoutError(
-                    f"{where}: it is stopped, or in another container; let the containers share that folder, or start "
-                    "with trust_network=True"
-                )
+                hint = "let the containers share that folder, or start with trust_network=True"
+                raise DistributedTimeoutError(f"{where}: it is stopped, or in another container; {hint}")
             time.sleep(_LOOK)
         if folder.stat().st_uid != os.geteuid():
             raise DistributedError(f"{str(folder)!r} belongs to another user; start the job again")

@@ -10,14 +10,13 @@ from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, 
 ENV = "XDEVICE_VIRTUAL_GPUS"
 MEMORY = "XDEVICE_VIRTUAL_MEMORY"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-MOST = 64
-"""The largest number that has been tried."""
+MOST = 64  # the largest number that has been tried
 
 _WARNED = "XDEVICE_{}_WARNED"
 _AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
 
+# what may follow the number in the environment variable: 2:stand-in, 2:stand-in,lenient,force
 WORDS = STAND_IN, LENIENT, RACES, FORCE = "stand-in", "lenient", "races", "force"
-"""What may follow the number in the environment variable: ``2:stand-in``, ``2:stand-in,lenient,force``."""
 
 
 class Request(NamedTuple):
@@ -119,10 +118,8 @@ def refuse_memory_limit(framework: str, instead: str = "") -> None:
 def refuse_to_hide(real: int, n: int, framework: str, force: bool) -> None:
     """Raise if there are real GPUs, and n virtual ones are not to hide them."""
     if real and not force:
-        raise VirtualDeviceError(
-            f"{n} virtual GPUs were asked for, but {framework} sees {real} real; use these, or hide them with "
-            f"virtual_gpus({n}, force=True)"
-        )
+        hint = f"use these, or hide them with virtual_gpus({n}, force=True)"
+        raise VirtualDeviceError(f"{n} virtual GPUs were asked for, but {framework} sees {real} real; {hint}")
 
 
 def set_aside() -> None:

@@ -32,8 +32,7 @@ from xdevice.kit.dlpack import CPU, CUDA, labelled
 
 WORDS = "gpu", "cuda"
 NAME = "xdevice virtual GPU"
-KERNELS = {"keras.src.backend.jax.rnn", "keras.src.backend.jax.nn"}
-"""Modules that would take a kernel of cuDNN's on a GPU; Keras 3.15."""
+KERNELS = {"keras.src.backend.jax.rnn", "keras.src.backend.jax.nn"}  # of Keras 3.15: they take cuDNN's on a GPU
 
 _only_print = {"jax._src.debugging", "jax._src.environment_info"}  # JAX's modules that show devices to the user
 _platforms = "jax_platforms", "jax_platform_name"

@@ -16,8 +16,7 @@ from xdevice.kit.plugins.building import Recipe, build, compiler, hint, is_refus
 __all__ = ["NotCompiledError", "Recipe", "build", "compiler", "find", "library", "only_find"]
 
 ENV = "XDEVICE_PLUGINS"
-GROUP = "xdevice.plugins"
-"""The entry-point group of distributions that carry plug-ins; the value is the package that holds them."""
+GROUP = "xdevice.plugins"  # the entry points of distributions that carry plug-ins; the value is the package with them
 
 _compiles = True
 
@@ -60,7 +59,7 @@ def library(recipe: Recipe) -> Path:
         return found
     refused += [f"{place} in {ENV} has none that fits" for place in named()]
     if compiler() is None:
-        raise NotSupportedError(_in_words(recipe, hint(), refused))
+        raise _not_compiled(recipe, hint(), refused)
     if not _compiles:
         raise NotCompiledError(f"{recipe.purpose} are compiled at first use; xdevice virtual build compiles them now")
     place = writable(recipe, refused)
@@ -76,14 +75,12 @@ def writable(recipe: Recipe, refused: list[str]) -> Path:
             return place
         refused.append(reason)
     reason = "no folder can be written; set XDG_CACHE_HOME to a folder of your own"
-    raise NotSupportedError(_in_words(recipe, reason, refused))
+    raise _not_compiled(recipe, reason, refused)
 
 
-def _in_words(recipe: Recipe, reason: str, refused: list[str]) -> str:
-    return (
-        f"{recipe.purpose} are compiled when they are first used, and {reason}, or name a folder that "
-        f"xdevice virtual build --to FOLDER has filled in {ENV}{_listed(refused)}"
-    )
+def _not_compiled(recipe: Recipe, reason: str, refused: list[str]) -> NotSupportedError:
+    filled = f"name a folder that xdevice virtual build --to FOLDER has filled in {ENV}{_listed(refused)}"
+    return NotSupportedError(f"{recipe.purpose} are compiled when they are first used, and {reason}, or {filled}")
 
 
 def _listed(refused: list[str]) -> str:

@@ -31,20 +31,14 @@ _IN_THE_WAY = errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.
 class Recipe:
     """What a compiler is told, in the words of no compiler."""
 
-    name: str
-    """The library's name, without what the system adds to it."""
-    purpose: str
-    """What needs the library, for messages: ``virtual GPUs for torch 2.13``."""
-    source: Path
-    """The C++ file; its headers are beside it."""
-    key: str
-    """What else decides whether a library fits, such as the framework's version."""
+    name: str  # the library's, without what the system adds to it
+    purpose: str  # what needs the library, for messages: virtual GPUs for torch 2.13
+    source: Path  # the C++ file; its headers are beside it
+    key: str  # what else decides whether a library fits, such as the framework's version
     standard: str
-    include: tuple[Path, ...] = ()
-    """Folders of headers."""
+    include: tuple[Path, ...] = ()  # folders of headers
     defines: tuple[str, ...] = ()
-    folders: tuple[Path, ...] = ()
-    """Folders of libraries, at run time too."""
+    folders: tuple[Path, ...] = ()  # of libraries, at run time too
     libraries: tuple[str, ...] = ()
 
     @property
@@ -201,14 +195,13 @@ def _run(words: list[str], output: Path, purpose: str) -> None:
     done = subprocess.run(words, env=env, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode == 0 and output.is_file():
         return
-    said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
     for number, words_for_it in _FULL.items():
-        if any(words_for_it in line for line in said):
+        if words_for_it in done.stderr + done.stdout:
             raise OSError(number, words_for_it)
+    said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
     reason = next((line for line in said if "error" in line), said[-1] if said else f"exit status {done.returncode}")
-    raise NotSupportedError(
-        f"{purpose} could not be compiled: {words[0]} says {reason}; install another compiler and set CXX"
-    )
+    hint = f"{words[0]} says {reason}; install another compiler and set CXX"
+    raise NotSupportedError(f"{purpose} could not be compiled: {hint}")
 
 
 def _failure(recipe: Recipe, error: OSError, folder: Path) -> NotSupportedError:
