@@ -31,10 +31,10 @@ def test_its_functions_are_those_of_the_standard(example):
     compared = []
     for name, call in CALLS.items():
         try:
-            found = list(flat(call(xp, arrays(xp))))
+            found = flat(call(xp, arrays(xp)))
         except (AttributeError, KeyError):
             continue  # made of an operation that the example leaves out
-        expected = list(flat(call(array_api_strict, arrays(array_api_strict))))
+        expected = flat(call(array_api_strict, arrays(array_api_strict)))
         for ours, theirs in zip(found, expected, strict=True):
             if not hasattr(theirs, "dtype"):
                 assert ours == theirs

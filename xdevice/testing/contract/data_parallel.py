@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,6 @@ PLACES: dict[str, Callable[[], list[Any]]] = {
     "four": lambda: [FIRST, SECOND, SECOND, FIRST],
 }
 WHERE = [pytest.param(name, marks=on_several if name not in ("one", "twice") else ()) for name in PLACES]
-EVERYWHERE = pytest.mark.parametrize("several", WHERE, indirect=True)
 
 told: ContextVar[str] = ContextVar("told", default="nothing")
 
@@ -101,12 +100,11 @@ class StepRefusals(Promises):
 class DataParallel(StepRefusals):
     """`data_parallel`, or a plain no."""
 
-    @pytest.fixture
+    @pytest.fixture(params=WHERE)
     def several(self, xdevice_backend: Any, request: pytest.FixtureRequest) -> list[Any]:
         """The devices of a step."""
         return PLACES[request.param]()
 
-    @EVERYWHERE
     def test_many_devices_equal_one(self, backend: str, several: list[Any]) -> None:
         params, data, expected = on_one()
         step = data_parallel(loss, several)
@@ -115,7 +113,6 @@ class DataParallel(StepRefusals):
             check_equal(found, expected)
             assert devices_of(found) == {home()}
 
-    @EVERYWHERE
     def test_replicas_have_equal_gradients(self, backend: str, several: list[Any]) -> None:
         params, data, expected = on_one()
         devices = [as_device(place) for place in several]
@@ -150,7 +147,6 @@ class DataParallel(StepRefusals):
         assert number(value) == pytest.approx((product**2).sum() / 7, rel=1e-14)
         assert to_numpy(gradient) == pytest.approx(2 * to_numpy(x).T @ product / 7, rel=1e-14)
 
-    @EVERYWHERE
     def test_a_step_passes_none_by(self, backend: str, several: list[Any]) -> None:
         with scope(home()):
             params, x = {"w": rows(3), "off": None}, rows(8)
@@ -186,13 +182,12 @@ class DataParallel(StepRefusals):
         assert seen == [(FIRST,) * 3, (SECOND,) * 3]
 
     def test_a_step_copies_the_context(self, backend: str) -> None:
-        token = told.set("all")
-        try:
+        def take() -> Any:
+            told.set("all")
             step = data_parallel(lambda w, x: (total(x @ w), told.get()), [home()] * 3, has_aux=True)
-            (_, seen), _ = step(rows(3), rows(4))
-        finally:
-            told.reset(token)
-        assert seen == ["all"] * 3
+            return step(rows(3), rows(4))[0][1]
+
+        assert copy_context().run(take) == ["all"] * 3
 
     @pytest.mark.parametrize("failing", [3, 2])
     def test_a_step_error_is_raised_unchanged(self, backend: str, failing: int) -> None:

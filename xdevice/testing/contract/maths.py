@@ -1,7 +1,7 @@
 """The array API standard's names: one network for every framework, and each function against the standard's own."""
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,17 +115,12 @@ def reference() -> Any:
 
 def arrays(xp: Any) -> Any:
     """The values as arrays of a namespace."""
-    made = {key: xp.asarray(value.tolist(), dtype=getattr(xp, str(value.dtype))) for key, value in VALUES.items()}
-    return SimpleNamespace(**made)
+    return SimpleNamespace(**{k: xp.asarray(x.tolist(), dtype=getattr(xp, str(x.dtype))) for k, x in VALUES.items()})
 
 
-def flat(result: Any) -> Iterator[Any]:
+def flat(result: Any) -> list[Any]:
     """The arrays of a result, one after the other."""
-    if isinstance(result, (tuple, list)):
-        for part in result:
-            yield from flat(part)
-    else:
-        yield result
+    return [each for part in result for each in flat(part)] if isinstance(result, (tuple, list)) else [result]
 
 
 RNG = np.random.default_rng(0)
@@ -136,10 +131,8 @@ WEIGHTS = [RNG.normal(size=shape).astype("float32") for shape in ((4, 6), (6,), 
 
 def network(weights: Any, x: Any) -> Any:
     """Two layers."""
-    xp = namespace(x)
-    w1, b1, w2, b2 = weights
-    hidden = xp.tanh(xp.add(xp.matmul(x, w1), b1))
-    return xp.add(xp.matmul(hidden, w2), b2)
+    xp, (w1, b1, w2, b2) = namespace(x), weights
+    return xp.add(xp.matmul(xp.tanh(xp.add(xp.matmul(x, w1), b1)), w2), b2)
 
 
 def cross_entropy(scores: Any, labels: Any) -> Any:
@@ -163,11 +156,10 @@ def expected(weights: Any) -> float:
 
 def slope(which: int, place: tuple[int, ...], step: float = 1e-6) -> float:
     """The derivative by one weight, by NumPy's finite differences."""
-    change = [w.astype("float64") for w in WEIGHTS]
-    change[which][place] += step
-    higher = expected(change)
-    change[which][place] -= 2 * step
-    return (higher - expected(change)) / (2 * step)
+    lower, higher = ([w.astype("float64") for w in WEIGHTS] for _ in range(2))
+    lower[which][place] -= step
+    higher[which][place] += step
+    return (expected(higher) - expected(lower)) / (2 * step)
 
 
 def arguments(device: Any = None) -> Any:
@@ -274,7 +266,7 @@ class Standard(Promises):
         extension, _, function = name.rpartition(".")
         if function not in dir(getattr(xp, extension, None) if extension else xp):
             return  # that it says why is a promise of its own
-        expected, found = list(flat(CALLS[name](strict, arrays(strict)))), list(flat(CALLS[name](xp, arrays(xp))))
+        expected, found = flat(CALLS[name](strict, arrays(strict))), flat(CALLS[name](xp, arrays(xp)))
         for ours, theirs in zip(found, expected, strict=True):
             if not hasattr(theirs, "dtype"):
                 assert ours == theirs

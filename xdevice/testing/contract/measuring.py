@@ -8,6 +8,7 @@ import subprocess
 import sys
 import weakref
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -90,15 +91,12 @@ class Memory(Promises):
         async def both(size: int) -> Any:
             yield size
 
-        def refuses(call: Any) -> None:
-            with pytest.raises(ArgumentTypeError, match="pass a plain function that runs it to the end"):
-                call()
-
         for fn in (coroutine, generator, both, functools.partial(coroutine)):
-            refuses(functools.partial(find_batch_size, fn))
             hidden: Any = lambda size, fn=fn: fn(size), type("Called", (), {"__call__": staticmethod(fn)})()
-            refuses(find_batch_size(hidden[0]))
-            refuses(find_batch_size(hidden[1]))
+            calls: list[Any] = [functools.partial(find_batch_size, fn), *map(find_batch_size, hidden)]
+            for call in calls:
+                with pytest.raises(ArgumentTypeError, match="pass a plain function that runs it to the end"):
+                    call()
 
     def test_find_batch_size_needs_bound_methods(self, backend: str) -> None:
         class Trainer:
@@ -185,17 +183,11 @@ class Timing(Promises):
         assert capsys.readouterr().out == ""
 
     def test_timers_wait_at_both_ends(self, backend: str, monkeypatch: Any) -> None:
-        waited: list[Any] = []
         hardware = choosing.backend().hardware
-        real = hardware.synchronize
-
-        def waiting(devices: Any) -> None:
-            waited.append(list(devices))
-            real(devices)
-
+        waiting = Mock(wraps=hardware.synchronize)
         monkeypatch.setattr(hardware, "synchronize", waiting)
         Timer().stop()
-        assert waited == [devices(), devices()]
+        assert [list(call.args[0]) for call in waiting.mock_calls] == [devices(), devices()]
 
     def test_waiting_for_the_cpu_is_no_error(self, backend: str) -> None:
         synchronize()

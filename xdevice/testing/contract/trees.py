@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import Counter, OrderedDict, UserDict, defaultdict, deque
+from collections import Counter, OrderedDict, UserDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +18,7 @@ from xdevice.errors import ArgumentError, DeviceNotFoundError, MixedDeviceError,
 from xdevice.tensors.creation import ones, tensor
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home
 
-
-class Point(NamedTuple):
-    x: Any
-    y: Any
+Point = namedtuple("Point", "x y")
 
 
 @dataclass
@@ -213,8 +210,7 @@ class Trees(Promises):
         record = Record(x)
         record["key"] = x
         moved = to_device(record, home(), copy=True)
-        assert moved.x is moved["key"] is not x
-        assert record.x is record["key"] is x
+        assert moved.x is moved["key"] is not record.x is record["key"] is x
 
     def test_an_uncopyable_container_is_unchanged(self, backend: str, x: Any) -> None:
         tree = Immovable(x=x)
