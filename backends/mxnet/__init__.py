@@ -27,7 +27,7 @@ def _gone(*args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError("this NumPy no longer has the function behind this name; install numpy<1.20 for it")
 
 
-_LENT: dict[str, Any] = {
+_LENT: dict[str, Any] = {  # names in NumPy before 1.24
     **dict.fromkeys(("Inf", "PINF"), np.inf),
     **dict.fromkeys(("NAN", "NaN"), np.nan),
     "NINF": -np.inf, "NZERO": -0.0, "PZERO": 0.0, "bool": builtins.bool, "in1d": np.isin, "round_": np.round,
@@ -35,7 +35,6 @@ _LENT: dict[str, Any] = {
     "trapz": getattr(np, "trapezoid", _gone),  # NumPy 1 has no such name, and no need of it
     **dict.fromkeys(("mirr", "npv", "pmt", "ppmt", "pv", "rate"), _gone),  # moved to numpy-financial
 }  # fmt: skip
-"""Names in NumPy before 1.24."""
 
 
 @contextmanager

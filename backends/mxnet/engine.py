@@ -27,8 +27,7 @@ from xdevice.kit.blocks import environment
 from xdevice.kit.loopback import is_loopback
 from xdevice.kit.reducing import summed_in
 
-_SMALL, _LENGTHS = 1024, 32
-"""Every length up to the first has a key of its own, and so do as many longer ones as the second says."""
+_SMALL, _LENGTHS = 1024, 32  # lengths up to the first have keys of their own, and as many longer ones as the second
 _ONLY_OWN = 0o077  # the umask of Unix sockets to which only this user can connect
 _SOCKETS = Path("/tmp")  # where MXNet's library makes them, each with its port for a name
 _PROGRAM = Path(__file__).with_name("server_process.py")
@@ -151,9 +150,8 @@ def _is_local(job: Job) -> bool:
 def _variables(job: Job, role: str, port: int) -> dict[str, str]:
     """The environment variables that MXNet reads in a process of that role."""
     host, _, root = job.master.rpartition(":")
-    local = {"DMLC_LOCAL": "1"} if _is_local(job) else {}
     return {
-        **local,
+        **({"DMLC_LOCAL": "1"} if _is_local(job) else {}),
         "DMLC_ROLE": role,
         "DMLC_PS_ROOT_URI": host,
         "DMLC_PS_ROOT_PORT": root,

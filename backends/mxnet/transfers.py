@@ -28,11 +28,10 @@ _RECORDED = '"op": "_copyto"'  # as a graph is written
 _COUNT = 4  # bytes: an int32
 _FETCHING = {"MXNDArraySyncCopyToCPU": "asnumpy", "MXNDArraySaveRawBytes": "pickle", "MXNDArraySave": "save"}
 """Functions that bring an array to the host, with what a report calls them."""
-_WAIT = {
+_WAIT = {  # operators that fetch a count first, by which the size of their result, or of their work, is known
     *("_contrib_boolean_mask", "_npi_boolean_mask_assign_scalar", "_npi_boolean_mask_assign_tensor"),
     *("_npx_nonzero", "_npi_unique", "_npi_bincount"),
 }
-"""Operators that fetch a count before they run, by which the size of their result, or of their work, is known."""
 
 
 @contextmanager

@@ -10,8 +10,7 @@ from xdevice.backends.paddle.placement import dense, device_of, dtype_name
 from xdevice.errors import NotSupportedError
 from xdevice.kit import dlpack
 
-FOREIGN = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
-"""Dtypes that NumPy lacks. Paddle converts them to and from integers with the same bits."""
+FOREIGN = ("bfloat16", "float8_e4m3fn", "float8_e5m2")  # NumPy lacks them: Paddle gives integers with the same bits
 
 
 def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:

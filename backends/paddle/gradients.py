@@ -22,7 +22,7 @@ def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tupl
         variables = [_variable(p, nested) for p in parameters]
         value, aux = call(variables)
         if value.stop_gradient:  # it depends on no variable
-            return value.detach(), aux, [_zeros(p) for p in variables]
+            return value.detach(), aux, [paddle.zeros_like(p).detach() for p in variables]
         once = _only_once(value.grad_fn) if nested else ""
         if once:
             raise NotSupportedError(f"paddle has no gradients of gradients of {once}; differentiate another function")
@@ -68,15 +68,9 @@ def _variable(parameter: Any, nested: bool) -> Any:
 def _beside(parameter: Any, gradient: Any) -> Any:
     """The gradient on its parameter's device, where some of Paddle's kernels do not put it."""
     if gradient is None:
-        return _zeros(parameter)
+        return paddle.zeros_like(parameter).detach()
     if gradient.is_selected_rows():  # that of a sparse embedding, whose shape is of the rows that were looked up
         rows = paddle.to_tensor(gradient.rows(), dtype="int64").unsqueeze(1)
-        gradient = paddle.scatter_nd_add(_zeros(parameter), rows, gradient._get_tensor_from_selected_rows())
+        gradient = paddle.scatter_nd_add(paddle.zeros_like(parameter), rows, gradient._get_tensor_from_selected_rows())
     device = placement.device_of(parameter)
     return gradient if placement.device_of(gradient) is device else placement.move(gradient, device, False)
-
-
-def _zeros(parameter: Any) -> Any:
-    zeros = paddle.zeros_like(parameter)
-    zeros.stop_gradient = True
-    return zeros

@@ -16,6 +16,7 @@ from xdevice.kit.virtual_request import InUse
 
 WORD = "vgpu"  # the device type of virtual GPUs
 virtual = InUse()
+_lock, _open = Lock(), list[dict[str, str]]()  # the blocks of `scope` that are open
 
 
 def build() -> Build:
@@ -118,10 +119,6 @@ def scope(device: Device) -> Generator[None]:
                 _open[i].update(block)
             else:
                 paddle.device.set_device(block["before"])
-
-
-_lock = Lock()
-_open: list[dict[str, str]] = []
 
 
 def synchronize(devices: Sequence[Device]) -> None:

@@ -28,8 +28,7 @@ from xdevice.device import Device
 from xdevice.errors import UnknownPlacementError, mixed
 
 Look = Callable[[str, tuple[Any, ...], dict[str, Any]], None]  # given the name of what is called, and its arguments
-_Reference = tuple[Any, str, Any, Any]
-"""Who refers to a function, by which attribute; the function, and what takes its place."""
+_Reference = tuple[Any, str, Any, Any]  # who refers to a function, by which attribute; it, and what takes its place
 
 _Tensor: Any = paddle.Tensor
 _eager: Any = core.eager
@@ -39,13 +38,9 @@ _OPERATORS = frozenset(
     + [f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge")]
     + ["_getitem_dygraph", "_setitem_dygraph"]
 )
-_COPYING = {
-    **{name: name.strip("_") for name in ("numpy", "_copy_to", "copy_", "set_value")},
-    "_getitem_from_offset": "item",
-    "tensor_copy": "copy_to",
-    "__init__": "to_tensor",
-}
-"""Methods of a tensor that may copy it, with their names for the looks."""
+# Methods of a tensor that may copy it, with their names for the looks
+_COPYING = {"_getitem_from_offset": "item", "tensor_copy": "copy_to", "__init__": "to_tensor"}
+_COPYING |= {name: name.strip("_") for name in ("numpy", "_copy_to", "copy_", "set_value")}
 COPIES = frozenset(_COPYING.values())
 BACKWARD = "run_backward", "run_partial_grad"  # the names of the backward pass, whose outputs may be on several devices
 LEGACY = "legacy."  # before the names of operations in ``paddle._legacy_C_ops``

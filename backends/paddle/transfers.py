@@ -26,8 +26,7 @@ from xdevice.kit.private_names import replaced
 _loading: Any = dataloader_iter
 _HOST = Device("cpu", 0)
 _COUNT = 8  # bytes: an int64
-_WAIT = {"masked_select", "nonzero", "unique", "unique_consecutive"}
-"""Operations whose result has a size that the GPU counts."""
+_WAIT = {"masked_select", "nonzero", "unique", "unique_consecutive"}  # whose result has a size that the GPU counts
 _INDEXING = {"getitem", "setitem"}
 _LIBRARIES = {"paddle", "xdevice", "contextlib", "functools", "decorator"}
 _REPAIRS = "xdevice.backends.paddle.virtual.repairs"  # their copies are none of a GPU's

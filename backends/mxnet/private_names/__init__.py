@@ -8,7 +8,7 @@ from xdevice.kit import private_names
 
 LAST_TRIED = "1.9.1"
 
-DEVICE_AT = {
+DEVICE_AT = {  # of MXNet's functions: which argument is the type of a device; its index is the next one
     **dict.fromkeys(("MXNDArrayCreate", "MXNDArrayCreateEx", "MXNDArrayCreateEx64"), 2),
     **dict.fromkeys(("MXNDArrayCreateSparseEx", "MXNDArrayCreateSparseEx64"), 3),
     **dict.fromkeys(("MXExecutorBindEX", "MXExecutorSimpleBindEx", "MXExecutorSimpleBindEx64"), 1),
@@ -16,13 +16,11 @@ DEVICE_AT = {
     "MXRandomSeedContext": 1,
     "MXStorageEmptyCache": 0,
 }
-"""Functions of MXNet's library, and which of their arguments is the type of a device; its index is the next one."""
 
-TEXT = (
+TEXT = (  # modules that make text for the library, of operators, symbols, iterators and key-value stores, by str
     *("_ctypes.ndarray", "_ctypes.symbol", "ndarray.ndarray", "ndarray.numpy._op"),
     *("symbol.symbol", "symbol.numpy._symbol", "kvstore.base", "io.io"),
 )
-"""Modules that make text for the library, of operators, symbols, iterators and key-value stores, by ``str``."""
 
 ADDED = ("str",)
 """What those modules have of their own under NumPy 2, and under NumPy 1 only where virtual GPUs stand in."""

@@ -26,7 +26,7 @@ _Handle = ctypes.c_void_p * 1
 _CPU, _GPU = 1, 2
 _MAGIC = 0xF993FAC9, 0xF993FACA  # of an array, with the shapes of MXNet and with those of NumPy
 _HEADER = struct.calcsize("<QQQ")  # of a file, the last of which is the number of arrays
-_PARTS = {0: 0, 1: 1, 2: 2}  # how many arrays of indices a dense one has, one of sparse rows, and one of CSR
+_STORAGES = range(3)  # dense, of sparse rows, and CSR: each is the number of arrays of indices that it has
 _BYTES = 4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2  # of each type, by MXNet's number
 
 
@@ -122,9 +122,9 @@ def _contexts(data: Any, at: int = _HEADER, count: int | None = None) -> Iterato
 
     for _ in range(struct.unpack_from("<Q", data, at - 8)[0] if count is None else count):
         magic, storage = read("Ii")
-        if magic not in _MAGIC or storage not in _PARTS:
+        if magic not in _MAGIC or storage not in _STORAGES:
             return
-        stored = shape() if _PARTS[storage] else None
+        stored = shape() if storage else None
         whole = shape()
         if whole is None or (not whole and magic == _MAGIC[0]):
             yield 0, 0, 0
@@ -132,5 +132,5 @@ def _contexts(data: Any, at: int = _HEADER, count: int | None = None) -> Iterato
         where, (kind, index, dtype) = at, read("iii")
         yield where, kind, index
         parts = [(dtype, whole if stored is None else stored)]
-        parts += [(read("i")[0], shape() or ()) for _ in range(_PARTS[storage])]
+        parts += [(read("i")[0], shape() or ()) for _ in range(storage)]
         at += sum(_BYTES[kind] * math.prod(sizes) for kind, sizes in parts)

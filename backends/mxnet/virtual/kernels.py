@@ -17,12 +17,11 @@ import numpy as np
 from xdevice.backends.mxnet import mixing
 from xdevice.backends.mxnet.private_names import in_place_of
 
-WIDER = frozenset({
+WIDER = frozenset({  # with a kernel for float16 on GPUs and none on the CPU, MXNet 1.9.1
     *("FullyConnected", "Convolution", "Deconvolution", "RNN", "LRN", "dot", "batch_dot", "_np_dot", "_npi_matmul"),
     *("_npi_tensordot", "_npi_tensordot_int_axes"),
     *(f"_contrib_interleaved_matmul_{part}" for part in ("selfatt_qk", "selfatt_valatt", "encdec_qk", "encdec_valatt")),
 })  # fmt: skip
-"""Operators with a kernel for float16 on GPUs and none on the CPU, MXNet 1.9.1."""
 
 HALF = re.compile('"float16"|"__dtype__": "2"')  # what a graph says that makes float16 by itself
 
@@ -208,8 +207,8 @@ def _ifft(given: Any, _: int) -> Any:
 def _sketch(given: Any, length: int) -> Any:
     """The columns of ``data``, times ``s``, summed where ``h`` says."""
     data, h, s = given
-    made = np.zeros((*data.shape[:-1], length), data.dtype)
-    np.add.at(made, (..., h.ravel().astype(int)), data * s.ravel())
+    made, columns = np.zeros((*data.shape[:-1], length), data.dtype), (..., h.ravel().astype(int))
+    np.add.at(made, columns, data * s.ravel())  # type: ignore[arg-type]  # NumPy's types know no Ellipsis here
     return made
 
 

@@ -15,8 +15,7 @@ NAMES = [*STAND_IN, *_lists["OTHERS"]]
 
 in_place_of = partial(private_names.in_place_of, NAMES)
 
-ADDED = (
+ADDED = (  # functions of paddle.base.core that only a build for CUDA has, and that virtual GPUs provide
     *("cuda_empty_cache", "cudnn_version", "get_cuda_current_device_id", "get_cuda_device_count"),
     *("gpu_memory_available", "nccl_version", "NCCLConfig", "ProcessGroupNCCL"),
 )
-"""Functions of ``paddle.base.core`` that only a build for CUDA has, and that virtual GPUs provide."""

@@ -33,25 +33,23 @@ _device: Any = import_module("paddle.device")
 _names = _device.set_device.__globals__  # those of paddle.device in sys.modules are not what its functions read
 _framework: Any = import_module("paddle.base.framework")
 
-_CHOOSE = {
+_CHOOSE = {  # modules of PaddlePaddle that only choose a device; all of paddle.distributed does, too
     *("paddle.device", "paddle.device.cuda", "paddle.cuda", "paddle.base.framework", "paddle.framework.random"),
     *("paddle.amp.auto_cast", "paddle.tensor.creation", "paddle.base.dygraph.tensor_patch_methods"),
     *("paddle.hapi.model", "paddle.utils.install_check"),
 }
-"""Of PaddlePaddle's modules, those that only choose a device; all of ``paddle.distributed`` does, too."""
 
-_FLAGS: dict[str, Any] = {
+_FLAGS: dict[str, Any] = {  # those of builds with CUDA, with their defaults; they change nothing on virtual GPUs
     **dict.fromkeys(("cudnn_deterministic", "cudnn_exhaustive_search", "cudnn_batchnorm_spatial_persistent"), False),
     **dict.fromkeys(("enable_cublas_tensor_op_math", "gemm_use_half_precision_compute_type"), False),
     "selected_gpus": "", "sync_nccl_allreduce": True, "nccl_blocking_wait": False, "embedding_deterministic": 0,
     "conv_workspace_size_limit": 512, "cudnn_exhaustive_search_times": -1,
 }  # fmt: skip
-"""What only builds with CUDA have, with its default. The values change nothing on virtual GPUs."""
 
 _FALLBACK = "FLAGS_enable_api_kernel_fallback"  # it stays on: all that virtual GPUs have is the CPU's kernels
 
 
-_Properties = namedtuple("_gpuDeviceProperties", "name major minor total_memory multi_processor_count")  # Paddle's
+_gpuDeviceProperties = namedtuple("_gpuDeviceProperties", "name major minor total_memory multi_processor_count")
 
 
 def start(n: int) -> None:
@@ -202,7 +200,7 @@ def _describe(total: int) -> None:
     def get_device_properties(properties: Any, *args: Any) -> Any:
         if len(args) == 1 or args[0] in (WORD, "gpu"):
             core.CUDAPlace(max(args[-1], 0))  # raises where there is no such GPU; -1 is the current one
-            return _Properties("xdevice virtual GPU", 8, 0, total, 1)  # of 8.0 AMP asks for bfloat16
+            return _gpuDeviceProperties("xdevice virtual GPU", 8, 0, total, 1)  # of 8.0 AMP asks for bfloat16
         return properties(*args)
 
     core.gpu_memory_available = lambda *_: total
