@@ -75,7 +75,8 @@ def process_info_in(env: Mapping[str, str]) -> ProcessInfo:
     variables = _first_set(_LAUNCHERS, env)
     if not variables:
         return NO_LAUNCHER
-    found = _LAUNCHERS[variables](env)
+    read = _LAUNCHERS[variables]
+    found = _by_variables(env, variables, read) if isinstance(read, tuple) else read(env)
     if not 0 <= found.rank < found.world_size:
         which = f"rank {found.rank} of {found.world_size}"
         raise ArgumentError(f"{found.launcher} says {which}; ranks count from 0 to one below the number")
@@ -113,18 +114,17 @@ def first_of(nodes: str) -> str:
     return "".join(part or "" for part in found.groups()) if found else ""
 
 
-Reader = Callable[[Mapping[str, str]], ProcessInfo]
-
-
-def _by_variables(launcher: str, names: str, one_host: str = "", jobs: str = "") -> Reader:
-    """For a launcher that tells no address: ``one_host`` is ``A=B``, true on one host; ``jobs`` name the job."""
+def _by_variables(env: Mapping[str, str], names: str, row: tuple[str, str, str, str]) -> ProcessInfo:
+    """Where a launcher tells no address: on one host, ``one_host`` is the world size, or as ``A=B`` says."""
+    launcher, local, one_host, jobs = row
     variable, _, value = one_host.partition("=")
+    host = LOCALHOST if env.get(variable) == (value or env[names.split()[1]]) else ""
+    job = next(filter(None, map(env.get, jobs.split())), "")
+    return _process(env, launcher, f"{names} {local}", host, derived_port(job))
 
-    def read(env: Mapping[str, str]) -> ProcessInfo:
-        host = LOCALHOST if env.get(variable) == env.get(value, value) else ""
-        return _process(env, launcher, names, host, derived_port(next(filter(None, map(env.get, jobs.split())), "")))
 
-    return read
+def _ours(env: Mapping[str, str]) -> ProcessInfo:
+    return _process(env, OUR_LAUNCHER, "XDEVICE_RANK XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK", "", 0)
 
 
 def _torchrun(env: Mapping[str, str]) -> ProcessInfo:
@@ -135,13 +135,12 @@ def _torchrun(env: Mapping[str, str]) -> ProcessInfo:
 def _paddle(env: Mapping[str, str]) -> ProcessInfo:
     endpoints = [end.rpartition(":")[0] for end in env.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")]
     first = env.get("PADDLE_MASTER") or env.get("PADDLE_TRAINER_ENDPOINTS", "").partition(",")[0]
-    on_one_host = env.get("PADDLE_LOCAL_SIZE") == env["PADDLE_TRAINERS_NUM"]
     rank = env["PADDLE_TRAINER_ID"]
     if "PADDLE_RANK_IN_NODE" not in env and rank.isdigit() and int(rank) < len(endpoints) > 1:
         own = endpoints[int(rank)]  # the processes of one host have its address in their endpoints
         env = {**env, "PADDLE_RANK_IN_NODE": str(endpoints[: int(rank)].count(own))}
     names = "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM PADDLE_RANK_IN_NODE"
-    host = LOCALHOST if on_one_host else first.rpartition(":")[0]
+    host = LOCALHOST if env.get("PADDLE_LOCAL_SIZE") == env["PADDLE_TRAINERS_NUM"] else first.rpartition(":")[0]
     return _process(env, "paddle.distributed.launch", names, host, derived_port(first))
 
 
@@ -172,33 +171,30 @@ def _kubernetes(env: Mapping[str, str]) -> ProcessInfo:
     return _process(env, "Kubernetes", "JOB_COMPLETION_INDEX XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK", "", 0)
 
 
-_LAUNCHERS: dict[str, Reader] = {
-    "XDEVICE_RANK": _by_variables(OUR_LAUNCHER, "XDEVICE_RANK XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK"),
+_LAUNCHERS: dict[str, Callable[[Mapping[str, str]], ProcessInfo] | tuple[str, str, str, str]] = {
+    "XDEVICE_RANK": _ours,
     "RANK WORLD_SIZE": _torchrun,
     "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM": _paddle,
-    "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE": _by_variables(
+    "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE": (
         "mpirun",
-        "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK",
-        "OMPI_COMM_WORLD_LOCAL_SIZE=OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
         "PMIX_NAMESPACE OMPI_MCA_ess_base_jobid",
     ),
-    "FLUX_TASK_RANK FLUX_JOB_SIZE": _by_variables(  # before Hydra: it sets PMI_RANK, too
-        "flux run", "FLUX_TASK_RANK FLUX_JOB_SIZE FLUX_TASK_LOCAL_ID", "FLUX_JOB_NNODES=1", "FLUX_JOB_ID"
-    ),
-    "PMI_RANK PMI_SIZE": _by_variables(
-        "mpiexec", "PMI_RANK PMI_SIZE MPI_LOCALRANKID", "MPI_LOCALNRANKS=PMI_SIZE", "PMI_JOBID HYDRA_JOBID"
-    ),
-    "SUBMITIT_LOCAL_GLOBALID SUBMITIT_LOCAL_NTASKS": _by_variables(  # on this host; on Slurm it uses srun
+    # before Hydra: it sets PMI_RANK, too
+    "FLUX_TASK_RANK FLUX_JOB_SIZE": ("flux run", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_NNODES=1", "FLUX_JOB_ID"),
+    "PMI_RANK PMI_SIZE": ("mpiexec", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID HYDRA_JOBID"),
+    "SUBMITIT_LOCAL_GLOBALID SUBMITIT_LOCAL_NTASKS": (  # on this host; on Slurm it uses srun
         "submitit",
-        "SUBMITIT_LOCAL_GLOBALID SUBMITIT_LOCAL_NTASKS SUBMITIT_LOCAL_LOCALID",
-        "SUBMITIT_LOCAL_NTASKS=SUBMITIT_LOCAL_NTASKS",
+        "SUBMITIT_LOCAL_LOCALID",
+        "SUBMITIT_LOCAL_NTASKS",
         "SUBMITIT_LOCAL_JOB_ID",
     ),
     "SLURM_STEP_ID SLURM_PROCID SLURM_NTASKS": _slurm,  # without a step it is the batch script, a single process
     "PET_NNODES PET_NODE_RANK": _kubeflow,
     "JOB_COMPLETION_INDEX": _kubernetes,
 }
-"""By the variables that each sets."""
+"""How each is read, by the variables that it sets; where those are the rank and the size, as `_by_variables` does."""
 
 
 def _process(env: Mapping[str, str], launcher: str, names: str, host: str, port: int) -> ProcessInfo:

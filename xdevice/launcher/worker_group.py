@@ -5,6 +5,7 @@ import selectors
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
@@ -117,14 +118,11 @@ class WorkerGroup:
 
     def _started(self, rank: int) -> subprocess.Popen[bytes]:
         environment = {**os.environ, **self.plan.environment, **self.plan.variables(rank)}
-        before = os.sched_getaffinity(0) if self.plan.cores else None
-        try:
-            if before is not None:
+        with ExitStack() as undo:
+            if self.plan.cores:
+                undo.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
                 os.sched_setaffinity(0, self.plan.cores[rank - self.plan.ranks[0]])  # which a child inherits
             return self.tree.start(self.plan.command, environment, subprocess.PIPE, subprocess.PIPE)
-        finally:
-            if before is not None:
-                os.sched_setaffinity(0, before)
 
     def _watch(self) -> None:
         while not self._decided():
@@ -176,10 +174,7 @@ class WorkerGroup:
         """Stop the processes that are left, with their process trees: ask first, and kill those that do not end."""
         heard, asked = self.signals.times, False
         deadline = time.monotonic() + TERMINATION
-        while self.tree.members():
-            late = time.monotonic() - deadline
-            if late > UNKILLABLE:
-                break
+        while self.tree.members() and (late := time.monotonic() - deadline) <= UNKILLABLE:
             if late > 0 or self.signals.times > heard:  # a second Ctrl-C
                 self.tree.kill()
             elif not asked:

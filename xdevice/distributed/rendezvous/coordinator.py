@@ -66,8 +66,7 @@ class Coordinator(threading.Thread):
             self._check_deadlines()
 
     def _is_over(self) -> bool:
-        met_or_failed = self.complete or self.failure is not None
-        return met_or_failed and not self._owners and not self._expects_more()
+        return bool(self.complete or self.failure) and not self._owners and not self._expects_more()
 
     def _expects_more(self) -> bool:
         """After a failed rendezvous, for a while: rank 0's own process, and channels that are still to be refused."""
