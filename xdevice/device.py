@@ -19,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterable
-    from types import TracebackType
     from typing import Any
 
 MAX_INDEX = 2**31 - 1  # the largest index: DLPack's ``device_id`` is a signed 32-bit integer
@@ -105,11 +104,10 @@ class Device:
     def __reduce__(self) -> tuple[type[Device], tuple[str, int]]:
         return Device, (self.kind, self.index)
 
-    def __copy__(self) -> Device:
+    def __copy__(self, memo: object = None) -> Device:
         return self
 
-    def __deepcopy__(self, memo: object) -> Device:
-        return self
+    __deepcopy__ = __copy__
 
     def __setattr__(self, name: str, value: object) -> None:
         from dataclasses import FrozenInstanceError  # loads `inspect`: only when it is needed
@@ -154,10 +152,8 @@ class Device:
         hooks().enter_scope(self, self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        hooks().leave_scope(self, kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        hooks().leave_scope(self, *error)
 
 
 def parse(spelling: str) -> Device:
@@ -177,9 +173,8 @@ def _read(spelling: str) -> tuple[str, int]:
         _patterns.extend(re.compile(p, re.IGNORECASE | re.ASCII) for p in _SPELLINGS)
     match = next(filter(None, (pattern.fullmatch(spelling) for pattern in _patterns)), None)
     if match is None:
-        raise DeviceSpellingError(
-            f"{shortened(spelling)} is not a device; write 'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
-        )
+        known = "'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
+        raise DeviceSpellingError(f"{shortened(spelling)} is not a device; write {known}")
     digits = match["index"] or "0"
     if len(digits) > 10 or int(digits) > MAX_INDEX:
         raise DeviceSpellingError(_too_large(f"the index of {shortened(spelling)}"))

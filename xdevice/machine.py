@@ -115,7 +115,10 @@ def gpus(root: str = "/") -> Gpus:
         drivers["amd"] = _read(root, "sys/module/amdgpu/version") or None
     if "nvidia" not in drivers:  # a card may be there without a loaded driver, which would report it
         found += [_gpu("nvidia", i) for i in range(_nvidia_on_the_bus(root))]
-    given = asked or "nvidia" not in drivers or _has_nodes(root)
+    # a GPU has a device node, which a container may lack (under WSL it is /dev/dxg)
+    nodes = _folders(root, "dev")
+    there = "dxg" in nodes or any(node.startswith("nvidia") and node[len("nvidia") :].isdigit() for node in nodes)
+    given = asked or "nvidia" not in drivers or there
     return {"gpus": found, "drivers": drivers, "driver_error": error, "given": given}
 
 
@@ -230,12 +233,6 @@ def _nvidia_on_the_bus(root: str) -> int:
     slots = [f"sys/bus/pci/devices/{slot}" for slot in _folders(root, "sys/bus/pci/devices")]
     nvidia = [slot for slot in slots if _read(root, f"{slot}/vendor") == "0x10de"]
     return sum(_read(root, f"{slot}/class").startswith("0x03") for slot in nvidia)  # VGA, 3D and others
-
-
-def _has_nodes(root: str) -> bool:
-    """Whether a GPU has a device node in /dev, which a container may lack (under WSL it is /dev/dxg)."""
-    nodes = _folders(root, "dev")
-    return "dxg" in nodes or any(node.startswith("nvidia") and node[len("nvidia") :].isdigit() for node in nodes)
 
 
 def _folders(root: str, path: str) -> list[str]:

@@ -36,10 +36,8 @@ def main(options: argparse.Namespace) -> int:
     if nodes.hosts:
         environment["XDEVICE_HOST"] = nodes.hosts[nodes.node]
     if options.restarts and nodes.count > 1:
-        raise ArgumentError(
-            "--restarts is for a job on one host: the launchers of several hosts do not restart together; leave it "
-            "out, and start all of them again"
-        )
+        why = "--restarts is for a job on one host: the launchers of several hosts do not restart together"
+        raise ArgumentError(f"{why}; leave it out, and start all of them again")
     cores = _pinned(options.n) if options.pin else []
 
     def plan_of(attempt: int) -> Plan:
@@ -49,10 +47,8 @@ def main(options: argparse.Namespace) -> int:
         plan = Plan(command, options.n, nodes.count, nodes.node, port, own, cores, None, options.time_limit)
         taken = first_taken(plan.ports)
         if taken is not None:
-            last = port + block_size(plan.world_size) - 1
-            raise DistributedError(
-                f"port {taken} is taken on this host, and the job needs {port} to {last}; give another --master-port"
-            )
+            needed = f"the job needs {port} to {port + block_size(plan.world_size) - 1}"
+            raise DistributedError(f"port {taken} is taken on this host, and {needed}; give another --master-port")
         return _with_logs(plan, options.log_dir) if options.log_dir else plan
 
     return launch(plan_of, options.restarts)
@@ -114,15 +110,12 @@ def _token(options: argparse.Namespace, nodes: Nodes) -> str:
     if TOKEN in os.environ:
         return checked(os.environ[TOKEN], TOKEN)
     if nodes.source:
-        raise ArgumentError(
-            f"{nodes.source} starts the launchers of {nodes.count} nodes, which need the same token; set {TOKEN} "
-            "before, as from openssl rand -hex 32, or give them the same --token-file"
-        )
+        why = f"{nodes.source} starts the launchers of {nodes.count} nodes, which need the same token"
+        cure = f"set {TOKEN} before, as from openssl rand -hex 32, or give them the same --token-file"
+        raise ArgumentError(f"{why}; {cure}")
     if nodes.node:
-        raise ArgumentError(
-            f"node {nodes.node} needs the job's token; set {TOKEN} to what the launcher of node 0 prints, or give all "
-            "launchers the same --token-file"
-        )
+        cure = f"set {TOKEN} to what the launcher of node 0 prints, or give all launchers the same --token-file"
+        raise ArgumentError(f"node {nodes.node} needs the job's token; {cure}")
     token = new_token()
     print(f"xdevice: start the launchers of the other nodes with {TOKEN}={token}", file=sys.stderr, flush=True)
     return token

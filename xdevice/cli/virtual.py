@@ -30,25 +30,23 @@ def main(options: argparse.Namespace) -> int:
     if options.action == "build":
         return _build(options.backend, options.to)
     file = Path(sysconfig.get_path("purelib")) / NAME
+    applied = f"every Python of this environment applies {ENV} at its start"
     if options.action == "status":
-        here = f"installed: {file}; every Python of this environment applies {ENV} at its start"
         by = "programs that import xdevice, by xdevice run, and by their children"
-        print(here if file.exists() else f"not installed: {ENV} is applied by {by}")
+        print(f"installed: {file}; {applied}" if file.exists() else f"not installed: {ENV} is applied by {by}")
         print(f"{ENV}={os.environ[ENV]}" if ENV in os.environ else f"{ENV} is not set")
         return 0
     try:
         if options.action == "install":
             file.write_text(LINE, encoding="ascii")
-            print(f"{file} is installed; every Python of this environment applies {ENV} at its start")
+            print(f"{file} is installed; {applied}")
         else:
             there = file.exists()
             file.unlink(missing_ok=True)
             print(f"{file} is removed" if there else f"{file} is not there; nothing was installed")
     except OSError as error:
-        raise NotSupportedError(
-            f"{file} cannot be written ({error.strerror}); use an environment of your own, or start programs with "
-            f"xdevice run --virtual-gpus 2 --stand-in SCRIPT"
-        ) from error
+        cure = "use an environment of your own, or start programs with xdevice run --virtual-gpus 2 --stand-in SCRIPT"
+        raise NotSupportedError(f"{file} cannot be written ({error.strerror}); {cure}") from error
     return 0
 
 

@@ -47,10 +47,8 @@ class Setting:
     def pair(self) -> tuple[Device, Device]:
         """The device and the second one; `NotSupportedError` if there is only one."""
         if self.second is None:
-            raise NotSupportedError(
-                f"{backend()} has no second {self.device.kind} here; "
-                "XDEVICE_VIRTUAL_GPUS=2 gives two virtual GPUs to frameworks that can have them"
-            )
+            cure = "XDEVICE_VIRTUAL_GPUS=2 gives two virtual GPUs to frameworks that can have them"
+            raise NotSupportedError(f"{backend()} has no second {self.device.kind} here; {cure}")
         return self.device, self.second
 
 
@@ -158,9 +156,8 @@ def arrived(tensor: Any, device: Device) -> Any:
     """The tensor, checked to be on the device that the timing is reported for."""
     found = device_of(tensor)
     if found != device:
-        raise MisplacedError(
-            f"the result is on {found} although its operands are on {device}; the time would be that of another device"
-        )
+        where = f"the result is on {found} although its operands are on {device}"
+        raise MisplacedError(f"{where}; the time would be that of another device")
     return tensor
 
 

@@ -184,9 +184,8 @@ def find(name: str) -> Backend:
         hint = did_you_mean(meant, registered(), "xdevice info lists what is installed")
         if meant == word and word not in registered() and (is_installed(word) or word in _WITHOUT_ADAPTER):
             hint = f"install an adapter for {name}: a package with an entry point in the group {GROUP!r}"
-        raise UnknownBackendError(
-            f"no backend {name!r}; there are {', '.join(registered()) or 'none'}; {hint}"
-        ) from None
+        there = ", ".join(registered()) or "none"
+        raise UnknownBackendError(f"no backend {name!r}; there are {there}; {hint}") from None
 
 
 def is_installed(name: str) -> bool:
@@ -259,16 +258,19 @@ def _load(owner: Backend, module: str) -> ModuleType:
         return loaded
     try:
         return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name == owner:
-            raise not_installed(owner) from error
-        if error.name == "xdevice.backends" and _found_beside():
-            return _load(owner, module)
-        raise _broken(owner, error) from error
     except XDeviceError:
         raise  # the adapter's own error
     except Exception as error:
-        raise _broken(owner, error) from error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing == owner:
+            raise not_installed(owner) from error
+        if missing == "xdevice.backends" and _found_beside():
+            return _load(owner, module)
+        raise BrokenBackendError(
+            f"{owner} is installed but fails to import ({type(error).__name__}: {error}); "
+            f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure",
+            name=str(owner),
+        ) from error
 
 
 def _found_beside() -> bool:
@@ -281,11 +283,3 @@ def _found_beside() -> bool:
         return False
     path.append(beside)
     return True
-
-
-def _broken(owner: Backend, error: Exception) -> BrokenBackendError:
-    return BrokenBackendError(
-        f"{owner} is installed but fails to import ({type(error).__name__}: {error}); "
-        f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure",
-        name=str(owner),
-    )

@@ -146,9 +146,8 @@ def _checked(name: str) -> str:
 def _best_guess() -> str:
     found = _only_one_imported() or next(filter(is_installed, registered().values()), None)
     if found is None:
-        raise BackendNotInstalledError(
-            f"no framework is installed; xdevice knows {', '.join(registered()) or 'none'}; pip install numpy"
-        )
+        known = ", ".join(registered()) or "none"
+        raise BackendNotInstalledError(f"no framework is installed; xdevice knows {known}; pip install numpy")
     return str(found)
 
 

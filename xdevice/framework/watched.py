@@ -38,7 +38,8 @@ class Watched:
             try:
                 for owner in imported() if first is None else [first]:
                     self.watch(owner)
-                self._check(needed)
+                if needed is not None and needed not in self._entered and needed in imported() and _has_several(needed):
+                    self._manager(needed)  # raises the error, with the adapter's reason
             except BaseException:
                 self.close()
                 raise
@@ -64,15 +65,12 @@ class Watched:
             self._entered[owner] = manager
             manager.__enter__()
 
-    def _check(self, owner: Backend | None) -> None:
-        if owner is None or owner in self._entered or owner not in imported():
-            return
-        try:
-            several = sum(map(owner.hardware.count, owner.hardware.kinds())) > 1
-        except (BrokenBackendError, NotSupportedError):
-            several = False
-        if several:
-            self._manager(owner)  # raises the error, with the adapter's reason
+
+def _has_several(owner: Backend) -> bool:
+    try:
+        return sum(map(owner.hardware.count, owner.hardware.kinds())) > 1
+    except (BrokenBackendError, NotSupportedError):
+        return False
 
 
 def watch_loaded(owner: Backend, capability: str) -> None:

@@ -115,9 +115,8 @@ def as_device(obj: DeviceLike) -> Device:
     spelled = parse(obj) if isinstance(obj, str) else None
     named = (device_named(obj) or spelled) if spelled is None or is_own_word(spelled) else spelled
     if named is None:
-        raise DeviceTypeError(
-            f"{shortened(obj)} is not a device; write gpu(1), 'gpu:1' or a framework's own device object"
-        )
+        known = "gpu(1), 'gpu:1' or a framework's own device object"
+        raise DeviceTypeError(f"{shortened(obj)} is not a device; write {known}")
     return named
 
 

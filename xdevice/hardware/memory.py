@@ -193,9 +193,8 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
                 if not is_out_of_memory(error):
                     raise
                 if size <= minimum:
-                    raise OutOfMemoryError(
-                        f"out of memory even with a batch size of {size}; make the model or the samples smaller"
-                    ) from error
+                    said = f"out of memory even with a batch size of {size}; make the model or the samples smaller"
+                    raise OutOfMemoryError(said) from error
             # outside the except: there, the traceback keeps the tensors of the failed try alive
             size = max(size // 2, minimum)
             gc.collect()
