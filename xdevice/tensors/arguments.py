@@ -170,14 +170,10 @@ def _check(node: Any, dtype: str, limits: tuple[int, int] | None, depth: int = 0
             if limits is not None:
                 _check_ends((value,), dtype, limits)
         elif tensor_owner(value) == "numpy":
-            _check_array(value, dtype, limits)
-
-
-def _check_array(array: Any, dtype: str, limits: tuple[int, int] | None) -> None:
-    if array.dtype.kind == "c":
-        raise _complex(dtype)
-    if limits is not None and array.dtype.kind in "iuf" and array.dtype.name != dtype and array.size:
-        _check_ends((array.min().item(), array.max().item()), dtype, limits)
+            if value.dtype.kind == "c":
+                raise _complex(dtype)
+            if limits is not None and value.dtype.kind in "iuf" and value.dtype.name != dtype and value.size:
+                _check_ends((value.min().item(), value.max().item()), dtype, limits)
 
 
 def _check_ends(ends: tuple[Any, ...], dtype: str, limits: tuple[int, int]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from xdevice._version import __version__
-from xdevice.tensors.transfers.report import Report
+from xdevice.tensors.transfers.report import Finding, Report
 from xdevice.tensors.transfers.rules import RULES
 
 
@@ -19,26 +19,17 @@ def sarif(report: Report) -> str:
         "version": __version__,
         "rules": [{"id": name, "shortDescription": {"text": name.replace("-", " ").capitalize()}} for name in RULES],
     }
-    results = [
-        {
-            "ruleId": finding.rule,
-            "level": "warning",
-            "message": {"text": f"{finding.what}; {finding.advice}"},
-            "locations": [
-                {
-                    "physicalLocation": {
-                        "artifactLocation": {"uri": _uri(finding.file)},
-                        "region": {"startLine": finding.line, "snippet": {"text": finding.source}},
-                    }
-                }
-            ],
-        }
-        for finding in report
-        if finding.rule and finding.file
-    ]
+    results = [_result(finding) for finding in report if finding.rule and finding.file]
     schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
     runs: list[Any] = [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}]
     return json.dumps({"$schema": schema, "version": "2.1.0", "runs": runs}, indent=2, ensure_ascii=False)
+
+
+def _result(finding: Finding) -> dict[str, Any]:
+    region = {"startLine": finding.line, "snippet": {"text": finding.source}}
+    place = {"physicalLocation": {"artifactLocation": {"uri": _uri(finding.file)}, "region": region}}
+    message = {"text": f"{finding.what}; {finding.advice}"}
+    return {"ruleId": finding.rule, "level": "warning", "message": message, "locations": [place]}
 
 
 def _uri(file: str) -> str:

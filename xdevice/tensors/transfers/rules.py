@@ -21,9 +21,7 @@ from xdevice.tensors.transfers.watching import Event, Listener, named
 
 Said = TypeVar("Said")
 Key = TypeVar("Key")
-Loop = tuple[str, int, int]
-"""A loop: its file, first and last line."""
-
+Loop = tuple[str, int, int]  # its file, first and last line
 _Counts = defaultdict[Key, int]  # quicker than a Counter
 _MOST = 64  # addresses that are kept for each line
 _NUMBER = 8  # bytes of the largest number

@@ -8,24 +8,19 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-Lines = tuple[int, int]
-"""The first and the last line of something."""
-Span = tuple[tuple[int, int], tuple[int, int]]
-"""A line and a column of it, in bytes, and those of the end."""
+Lines = tuple[int, int]  # the first and the last line of something
+Span = tuple[tuple[int, int], tuple[int, int]]  # a line and a column of it, in bytes, and those of the end
 
 _ALLOW = re.compile(r"#\s*xdevice:\s*allow\b")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# what moves something: methods, and functions their first argument
 _METHODS = {"to", "cuda", "gpu", "to_device", "as_in_context", "as_in_ctx", "copyto"}
-"""Methods that move their object."""
 _FUNCTIONS = {"to_device", "device_put", "to_tensor", "convert_to_tensor", "tensor", "as_tensor", "asarray"}
-"""Functions that move or convert their first argument."""
-_TRAINERS = {"fit", "evaluate", "predict", "train_on_batch", "train_batch", "eval_batch"}
-"""Methods in which a library runs the loop."""
-_FACTORIES = {
+_TRAINERS = {"fit", "evaluate", "predict", "train_on_batch", "train_batch", "eval_batch"}  # the library runs the loop
+_FACTORIES = {  # what makes a tensor of no data: it can be made anywhere
     *("zeros", "ones", "empty", "full", "eye", "arange", "linspace", "zeros_like", "ones_like", "full_like"),
     *("rand", "randn", "randint", "randperm", "normal", "uniform", "rand_like", "randn_like"),
 }
-"""What makes a tensor of no data: it can be made anywhere."""
 
 
 class Place(NamedTuple):

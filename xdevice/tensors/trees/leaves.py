@@ -180,7 +180,7 @@ def tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
         owned = owned_by(node) or _proxied(node)
         if owned is None:
             ahead.extend(_inside(node, path))
-        elif _holds_objects(node):
+        elif getattr(getattr(node, "dtype", None), "hasobject", False) is True and hasattr(node, "flat"):  # NumPy's
             ahead.extend((f"{path}.flat[{i}]", part) for i, part in enumerate(node.flat))
         elif not is_text(node, owned):
             yield path, node, owned
@@ -201,11 +201,6 @@ def _proxied(node: Any) -> Ownership | None:
     claimed = node.__class__
     owned = None if claimed is type(node) else ownership_of(claimed)
     return owned if owned is not None and (owned.is_tensor or owned.is_model) else None
-
-
-def _holds_objects(node: Any) -> bool:
-    """Whether it is an array of Python objects, as NumPy's may be."""
-    return getattr(getattr(node, "dtype", None), "hasobject", False) is True and hasattr(node, "flat")
 
 
 def _inside(node: Any, path: str) -> list[tuple[str, Any]]:
