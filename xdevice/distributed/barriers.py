@@ -91,10 +91,8 @@ class BarrierSetup:
     def _joined(self, offers: list[dict[str, Any]], deadline: float) -> Follower | Leader:
         if not self._is_leader:
             return Follower(self._opened.enter_context(closing(Pipes.opened(offers[0]))), self._channel)
-        parents: list[socket.socket] = []
-        for offer in offers[1:]:
-            host, port = offer["at"]
-            parents.append(self._opened.enter_context(connected((host, port), find_token(self._info), deadline)))
+        at = [tuple(offer["at"]) for offer in offers[1:]]
+        parents = [self._opened.enter_context(connected(each, find_token(self._info), deadline)) for each in at]
         children = self._accepted(deadline) if self._position.children else []
         return Leader(self._pipes, self._position.on_host - 1, parents, children, self._channel)
 

@@ -49,7 +49,7 @@ class Coordinator(threading.Thread):
         self.close()
 
     def _serve(self) -> None:
-        while not self._is_over():
+        while self._owners or self._expects_more() or not (self.complete or self.failure):
             ready = [key.fileobj for key, _ in self._selector.select(self._select_timeout())]
             channels = [found for found in ready if isinstance(found, Channel)]
             connections = [found for found in ready if isinstance(found, Connection)]
@@ -64,9 +64,6 @@ class Coordinator(threading.Thread):
             for channel in sorted(channels, key=lambda channel: channel.is_barrier):
                 self._receive(channel)
             self._check_deadlines()
-
-    def _is_over(self) -> bool:
-        return bool(self.complete or self.failure) and not self._owners and not self._expects_more()
 
     def _expects_more(self) -> bool:
         """After a failed rendezvous, for a while: rank 0's own process, and channels that are still to be refused."""
