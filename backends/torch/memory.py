@@ -22,11 +22,9 @@ def memory_stats(device: Device) -> MemoryStats:
     if device.kind == "cpu":
         return {}  # the host allocator keeps no statistics
     if kind == "mps":
-        return {
-            "total": torch.mps.recommended_max_memory(),
-            "allocated": torch.mps.current_allocated_memory(),
-            "reserved": torch.mps.driver_allocated_memory(),
-        }
+        mps = torch.mps
+        taken: MemoryStats = {"allocated": mps.current_allocated_memory(), "reserved": mps.driver_allocated_memory()}
+        return {"total": mps.recommended_max_memory(), **taken}
     module, i = runtime(kind, device), device.index
     free, total = module.mem_get_info(i)
     used: MemoryStats = {"allocated": module.memory_allocated(i), "reserved": module.memory_reserved(i)}

@@ -175,9 +175,8 @@ class _Lane:
         self._entered: list[Any] = []
 
     def __enter__(self) -> None:
-        stream = self._module.stream(self._stream)
-        stream.__enter__()
-        self._entered.append(stream)
+        self._entered.append(self._module.stream(self._stream))
+        self._entered[-1].__enter__()
 
     def __exit__(self, *error: Any) -> None:
         self._entered.pop().__exit__(*error)

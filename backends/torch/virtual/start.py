@@ -9,14 +9,8 @@ from xdevice.backends.torch.virtual import copies, cuda, runtime, vgpu
 from xdevice.backends.torch.virtual.compiled import plug_in
 from xdevice.backends.torch.virtual.in_python.devices import InPython
 from xdevice.backends.torch.virtual.runtime import Runtime
-from xdevice.backends.torch.virtual.torch_parts import (
-    attention,
-    autocast,
-    data_parallel,
-    engines,
-    modules,
-    process_groups,
-)
+from xdevice.backends.torch.virtual.torch_parts import attention, autocast, data_parallel, engines, modules
+from xdevice.backends.torch.virtual.torch_parts import process_groups as groups
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit import plugins, virtual_request
 from xdevice.machine import host_memory
@@ -54,14 +48,13 @@ def _steps(made: Runtime) -> list[Callable[[], None]]:
     return [
         made.start,
         attention.register,
-        process_groups.replace,
+        groups.replace,
         *(cuda.STEPS if stands_in else (autocast.register, modules.replace)),
         data_parallel.replace,
         modules.replace_storages,
         engines.replace_inductor,
         lambda: vgpu.manual_seed_all(torch.initial_seed()),
         _compute,
-        _forget,
         copies.begin,
         *(cuda.FAITHFUL_STEPS if runtime.is_faithful() else ()),
     ]
@@ -70,7 +63,8 @@ def _steps(made: Runtime) -> list[Callable[[], None]]:
 def _compute() -> None:
     """Compute, which fails where torch has changed."""
     # made in a way that torch does not count as the first use of a GPU
-    ones = [torch.ops.xdevice_virtual.take(torch.ones(2), i) for i in range(runtime.in_use().count)]
+    virtual = runtime.in_use()
+    ones = [torch.ops.xdevice_virtual.take(torch.ones(2), i) for i in range(virtual.count)]
     try:
         if (ones[-1] + ones[-1]).tolist() != [2, 2]:
             raise RuntimeError(f"1 + 1 is {ones[-1] + ones[-1]}")
@@ -79,11 +73,7 @@ def _compute() -> None:
         raise VirtualDeviceError(
             f"virtual GPUs compute wrongly under torch {torch.__version__}, which has changed: {error}"
         ) from error
-
-
-def _forget() -> None:
-    """Nothing that was done so far counts as use."""
-    virtual = runtime.in_use()
-    for index in range(virtual.count):
+    del ones
+    for index in range(virtual.count):  # nothing that was done so far counts as use
         virtual.reset_peak(index)
     virtual.use(False)

@@ -1,6 +1,7 @@
 """Virtual GPUs by the compiled plug-in, ``virtual_gpu.cc``."""
 
 import ctypes
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,8 @@ class Compiled(Runtime):
             if returned is _ERROR:
                 function.errcheck = _raise
             setattr(self, each, function)
+        self.watch = partial(self.check, COPIES)
+        self.resize = lambda storage, size: self.resize_storage(storage._cdata, size)
 
     def visible(self) -> int:
         if self.name == "cuda" and not self.is_used():  # until then a program may change its mind
@@ -66,15 +69,13 @@ class Compiled(Runtime):
             self.show(self._visible)
         return self._visible
 
-    def watch(self, whether: bool) -> None:
-        self.check(COPIES, whether)
-
-    def resize(self, storage: Any, size: int) -> None:
-        self.resize_storage(storage._cdata, size)
-
     def start(self) -> None:
         if self.name == NAME:
-            _name_device()
+            own.utils.rename_privateuse1_backend(NAME)
+            own.utils.generate_methods_for_privateuse1_backend()
+            own._register_device_module(NAME, vgpu)
+            replace_name("torch._C:_accelerator_getStream", streams.current_stream)
+            replace_name("torch._C:_accelerator_setStream", streams.set_stream)
         try:
             self.begin(self.count, self.name == "cuda", self.capacity, self.limited)
         except RuntimeError as error:
@@ -93,14 +94,6 @@ def _raise(error: bytes | None, *call: object) -> None:
         raise RuntimeError(error.decode())
 
 
-def _name_device() -> None:
-    own.utils.rename_privateuse1_backend(NAME)
-    own.utils.generate_methods_for_privateuse1_backend()
-    own._register_device_module(NAME, vgpu)
-    replace_name("torch._C:_accelerator_getStream", streams.current_stream)
-    replace_name("torch._C:_accelerator_setStream", streams.set_stream)
-
-
 def _raise_mixed(operation: str, a: torch.device, b: torch.device) -> None:
     """Raise `MixedDeviceError` within a strict block; elsewhere C++ raises torch's error."""
     if mixing.is_forbidden():
@@ -117,14 +110,13 @@ def compiled() -> Compiled:
 def recipe() -> plugins.Recipe:
     """What the plug-in for the installed torch is compiled from."""
     folder = Path(torch.__file__).parent
-    include = folder / "include"
     return plugins.Recipe(
         name="xdevice_torch",
         purpose=f"virtual GPUs for torch {'.'.join(torch.__version__.split('.')[:2])}",
         source=Path(__file__).with_name("virtual_gpu.cc"),
         key=f"torch {torch.__version__} {torch.version.git_version}",
         standard="c++20",
-        include=(include, include / "torch" / "csrc" / "api" / "include"),
+        include=(folder / "include", folder / "include/torch/csrc/api/include"),
         defines=("NDEBUG=1", f"_GLIBCXX_USE_CXX11_ABI={int(core._GLIBCXX_USE_CXX11_ABI)}"),
         folders=(folder / "lib",),
         libraries=("torch_cpu", "c10"),
@@ -132,13 +124,7 @@ def recipe() -> plugins.Recipe:
 
 
 def load(name: str, count: int, capacity: int, limited: bool) -> Compiled:
-    """Virtual GPUs by the library, which is compiled if necessary.
-
-    Raises
-    ------
-    NotSupportedError
-        There is no C++ compiler, it fails, or what it makes cannot be loaded.
-    """
+    """Virtual GPUs by the library, which is compiled if necessary; `NotSupportedError` if it cannot be, or loaded."""
     path = plugins.library(recipe())
     try:
         return Compiled(path, name, count, capacity, limited)

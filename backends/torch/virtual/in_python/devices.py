@@ -1,9 +1,8 @@
 """Virtual GPUs written in Python.
 
-torch's guard for devices written in Python reports one device, number 0, which is always current
-(torch/csrc/acc/Module.cpp), so the functions that ask it are replaced here: those of ``torch.accelerator``, factories,
-`Tensor.to`, which mean the current one by ``vgpu`` without an index. Pinned memory needs an allocator in C++; here it
-is ordinary memory that is marked as pinned.
+torch's guard for devices written in Python says that device 0 is always current (torch/csrc/acc/Module.cpp), so the
+functions that ask it are replaced here: those of ``torch.accelerator``, factories, `Tensor.to`, which mean the current
+one by ``vgpu`` without an index. Pinned memory needs an allocator in C++; here it is ordinary memory that is marked.
 """
 
 import os
@@ -24,14 +23,7 @@ from torch.utils.backend_registration import (
     _setup_privateuseone_for_python_backend,  # pyright: ignore[reportPrivateUsage]  # the only way there is
 )
 
-from xdevice.backends.torch.private_names import (
-    FACTORIES,
-    in_place_of,
-    kernels_of,
-    replace_name,
-    storage_of,
-    untraced,
-)
+from xdevice.backends.torch.private_names import FACTORIES, in_place_of, kernels_of, replace_name, storage_of, untraced
 from xdevice.backends.torch.virtual import runtime, streams, vgpu
 from xdevice.backends.torch.virtual.in_python import kernels, memory, nn, randomness
 from xdevice.backends.torch.virtual.runtime import NAME, Runtime, existing, in_use
@@ -47,9 +39,7 @@ class InPython(Runtime):
         super().__init__(name, count, capacity, limited)
         self.allocated, self.peak, self.reset_peak = memory.allocated, memory.peak, memory.reset_peak
         self._current, self._used, self._forked = threading.local(), False, False
-
-    def visible(self) -> int:
-        return self.count
+        self.visible, self.is_used, self.is_forked = lambda: count, lambda: self._used, lambda: self._forked
 
     def current(self) -> int:
         return getattr(self._current, "index", 0)
@@ -60,14 +50,8 @@ class InPython(Runtime):
             self._current.index, self._used = index, True
         return before
 
-    def is_used(self) -> bool:
-        return self._used
-
     def use(self, whether: bool) -> None:
         self._used = whether
-
-    def is_forked(self) -> bool:
-        return self._forked
 
     def watch(self, whether: bool) -> None:
         memory.watching = whether
@@ -140,9 +124,6 @@ def _marked(tensor: torch.Tensor) -> torch.Tensor:
     storage = storage_of(tensor)
     _pinned[storage._cdata] = storage
     return tensor
-
-
-# ---------------------------------------------------------------- vgpu without an index
 
 
 def _replace_factories() -> None:

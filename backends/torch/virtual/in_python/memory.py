@@ -181,8 +181,6 @@ def register_for_python() -> None:
         ours.impl(schema.partition("(")[0], call, "CompositeExplicitAutograd")
 
 
-# ---------------------------------------------------------------- how much each holds
-
 _held: dict[int, int] = defaultdict(int)  # bytes now, by device
 _most: dict[int, int] = defaultdict(int)  # the largest number so far
 _lock = Lock()

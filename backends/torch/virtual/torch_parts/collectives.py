@@ -77,8 +77,6 @@ def _on_cpu(group: Any, backend: Any) -> Any:
     return twin.boxed()
 
 
-# ---------------------------------------------------------------- tensors on the host
-
 _WHOLE = {f"{name}_" for name in ("_allgather_base", "_reduce_scatter_base")} | {
     f"{name}_coalesced_" for name in ("allgather_into_tensor", "reduce_scatter_tensor")
 }
@@ -152,8 +150,6 @@ def _replace_coalescing() -> None:
         works = _coalesced.pop(self.group_name, None)
         return end(self, device) if works is None else _Together(works)
 
-
-# ---------------------------------------------------------------- what gloo does not have
 
 _AVERAGE = 1  # as c10d::ReduceOp::RedOpType numbers it
 _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}

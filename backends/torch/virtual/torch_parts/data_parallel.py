@@ -28,12 +28,6 @@ def replace() -> None:
         kernels.impl(f"batch_norm_{name}", kernel, key())
 
 
-# ---------------------------------------------------------------- DataParallel
-
-
-_NOT_CUDA = "Expected all output tensors to be CUDA tensors, but output tensor at index"
-
-
 def _is_ours(tensor: Tensor) -> bool:
     return tensor.device.type == in_use().name
 
@@ -48,6 +42,11 @@ def _check(right: bool, words: str) -> None:
     """Raise as torch does for CUDA."""
     if not right:
         raise RuntimeError(words)
+
+
+def _check_on_gpus(out: Sequence[Tensor]) -> None:
+    for i, made in enumerate(out):
+        _check(_is_ours(made), f"Expected all output tensors to be CUDA tensors, but output tensor at index {i} is not")
 
 
 def _scatter(
@@ -79,8 +78,8 @@ def _joined(tensors: Sequence[Tensor], dim: int, where: torch.device) -> Tensor:
 
 def _scatter_out(tensor: Any, out: Sequence[Tensor], dim: int = 0, streams: Any = None) -> list[Tensor]:
     _check(len(out) > 0, "Expected at least one output tensor to scatter to")
+    _check_on_gpus(out)
     for i, made in enumerate(out):
-        _check(_is_ours(made), f"{_NOT_CUDA} {i} is not")
         expected = list(tensor.shape)
         expected[dim] = made.size(dim) if made.dim() == tensor.dim() else -1
         _check(list(made.shape) == expected, f"Output tensor at index {i} has incorrect shape: {list(made.shape)}")
@@ -92,8 +91,8 @@ def _scatter_out(tensor: Any, out: Sequence[Tensor], dim: int = 0, streams: Any 
 
 
 def _broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
+    _check_on_gpus(out)
     for i, made in enumerate(out):
-        _check(_is_ours(made), f"{_NOT_CUDA} {i} is not")
         shapes = f"{list(tensor.shape)}, but output tensor at index {i} has shape {list(made.shape)}"
         same = made.shape == tensor.shape
         _check(same, f"Expected all output tensors to have same shape as the source tensor {shapes}")
@@ -109,9 +108,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "_broadcast_coalesced": lambda xs, targets, size: [[x.to(_device(to)) for x in xs] for to in targets],
     "_broadcast_out": _broadcast_out,
 }
-
-
-# ---------------------------------------------------------------- SyncBatchNorm
 
 
 def _dims(x: Tensor) -> list[int]:

@@ -127,8 +127,6 @@ class ProcessGroupNCCL(metaclass=_Made):
         return made
 
 
-# ---------------------------------------------------------------- what NCCL refuses
-
 _NUMBERS = "int8 uint8 int32 int64 float16 bfloat16 float32 float64 float8_e4m3fn float8_e5m2 complex64 complex128"
 _DTYPES = {torch.bool, *(getattr(torch, name) for name in _NUMBERS.split())}
 _BITWISE = {5: "BAND", 6: "BOR", 7: "BXOR"}  # as c10d::ReduceOp::RedOpType numbers them
@@ -173,8 +171,6 @@ def _check_contiguous(args: tuple[Any, ...]) -> None:
             if not tensor.is_contiguous(memory_format=_FORMATS.get(tensor.dim(), torch.contiguous_format)):
                 raise ValueError("Tensors must be contiguous")
 
-
-# ---------------------------------------------------------------- one GPU for each process
 
 _proved: dict[str, list[int]] = {}
 """By name of the group: the GPUs with which this process is in it, and no other process is."""
