@@ -40,8 +40,11 @@ def forbid() -> Generator[None]:
         yield
     finally:
         _forbidden, mode.over = False, True  # the mode stack of another thread is out of reach
-        if is_used and thread == get_ident():
-            _remove(mode)
+        if is_used and thread == get_ident():  # from anywhere in the stack: modes entered later stay
+            stack = [core._pop_torch_function_stack() for _ in range(core._len_torch_function_stack())]
+            for other in reversed(stack):
+                if other is not mode:
+                    core._push_on_torch_function_stack(other)
 
 
 class _Translate(TorchFunctionMode):
@@ -49,9 +52,7 @@ class _Translate(TorchFunctionMode):
 
     over = False
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
             return func(*args, **kwargs) if kwargs else func(*args)
         except RuntimeError as error:
@@ -77,11 +78,3 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from tensors_in(item)
-
-
-def _remove(mode: TorchFunctionMode) -> None:
-    """Remove the mode from anywhere in this thread's stack; modes entered later stay."""
-    stack = [core._pop_torch_function_stack() for _ in range(core._len_torch_function_stack())]
-    for other in reversed(stack):
-        if other is not mode:
-            core._push_on_torch_function_stack(other)

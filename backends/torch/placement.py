@@ -41,18 +41,13 @@ def device_of(tensor: torch.Tensor) -> Device:
     except AttributeError:
         return device_of(keras.value_of(tensor))
     where = tensor.device
-    try:
-        return _known[where]
-    except KeyError:
-        return _known.setdefault(where, _place(where))
-
-
-def _place(where: torch.device) -> Device:
+    if (known := _known.get(where)) is not None:
+        return known
     if is_hidden(where.type):
         raise UnknownPlacementError(
             f"a tensor on {where} is on a real GPU, which virtual_gpus(force=True) hides; start again without it"
         )
-    return as_device(where)
+    return _known.setdefault(where, as_device(where))
 
 
 def forget() -> None:

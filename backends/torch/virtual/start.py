@@ -1,7 +1,6 @@
 """Starting virtual GPUs: which way of making them is taken, and the steps in order."""
 
 import warnings
-from collections.abc import Callable
 
 import torch
 
@@ -20,7 +19,19 @@ def start(n: int, stand_in: bool) -> Runtime:
     """Make ``vgpu:0`` … ``vgpu:n-1`` devices of torch, or ``cuda:0`` … while they stand in for CUDA's."""
     made = _made(n, stand_in)
     runtime.use(made)
-    for step in _steps(made):
+    for step in (  # in this order: later ones compute on the devices, or wrap what earlier ones have put in place
+        made.start,
+        attention.register,
+        groups.replace,
+        *(cuda.STEPS if stand_in else (autocast.register, modules.replace)),
+        data_parallel.replace,
+        modules.replace_storages,
+        engines.replace_inductor,
+        lambda: vgpu.manual_seed_all(torch.initial_seed()),
+        _compute,
+        copies.begin,
+        *(cuda.FAITHFUL_STEPS if runtime.is_faithful() else ()),
+    ):
         step()
     return made
 
@@ -40,24 +51,6 @@ def _made(n: int, stand_in: bool) -> Runtime:
         if plugins.compiler() is not None:
             warnings.warn(f"{error}; these virtual GPUs run in Python, which is slower", RuntimeWarning, stacklevel=2)
         return InPython(name, n, capacity, limit is not None)
-
-
-def _steps(made: Runtime) -> list[Callable[[], None]]:
-    """What is done, in this order: later steps compute on the devices, or wrap what earlier ones have put in place."""
-    stands_in = made.name == "cuda"
-    return [
-        made.start,
-        attention.register,
-        groups.replace,
-        *(cuda.STEPS if stands_in else (autocast.register, modules.replace)),
-        data_parallel.replace,
-        modules.replace_storages,
-        engines.replace_inductor,
-        lambda: vgpu.manual_seed_all(torch.initial_seed()),
-        _compute,
-        copies.begin,
-        *(cuda.FAITHFUL_STEPS if runtime.is_faithful() else ()),
-    ]
 
 
 def _compute() -> None:

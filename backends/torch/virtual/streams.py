@@ -101,9 +101,6 @@ def stream(stream: Stream | None) -> AbstractContextManager[Any]:
     return nullcontext() if stream is None else stream
 
 
-# ---------------------------------------------------------------- torch.cuda: what the plug-in is asked
-
-
 class CudaEvent(Event):
     """The time at which it was recorded, and the copies that are over by then."""
 

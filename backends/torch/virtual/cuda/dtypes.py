@@ -13,8 +13,6 @@ from xdevice.backends.torch.virtual.compiled.plug_in import compiled
 
 Tensor = torch.Tensor
 
-# ---------------------------------------------------------------- dtypes that CUDA's kernels lack, and the CPU's
-
 _NAMES = "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool"
 CODES = {**{name: code for code, name in enumerate(_NAMES.split())}, "bfloat16": 15}
 """The dtypes, each with its number in torch's C++."""
@@ -61,10 +59,8 @@ def _number(version: str) -> int:
     return 100 * int(major) + int(minor)
 
 
-# ------------------------------ products wider than the matrices, CUDA's alone: torch.mm(x, y, out_dtype=torch.float32)
-
-
 def register_products() -> None:
+    """Those wider than the matrices, which CUDA alone has: torch.mm(x, y, out_dtype=torch.float32)."""
     ours = kernels_of("aten")
     for name in "mm", "bmm", "addmm", "baddbmm":
         packet = getattr(aten, name)
@@ -96,8 +92,6 @@ def _check(*matrices: Tensor, out_dtype: torch.dtype, out: Tensor | None) -> Non
         raise RuntimeError(f"self dtype must match either out_dtype or {'mat1' if x.dim() == 2 else 'batch1'} dtype")
 
 
-# ---------------------------- torch.cuda.FloatTensor and the like, which a build for the CPU has, and refuses to make
-
 _TYPES = {
     name: getattr(torch, name.lower()) for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short")
 } | {"Bool": torch.bool, "Char": torch.int8, "Byte": torch.uint8}
@@ -120,7 +114,7 @@ class _Kind(type):
 
 
 def replace_tensor_types() -> None:
-    """Replace them, and `torch.set_default_tensor_type`."""
+    """``torch.cuda.FloatTensor`` and the like, which a build for the CPU refuses to make, and the default type."""
     for name, dtype in _TYPES.items():
         full = f"torch.cuda.{name}Tensor"  # `Tensor.type` reads the name
         kind = _Kind(full, (), {"dtype": dtype, "is_cuda": True, "__module__": "torch.cuda"})

@@ -16,8 +16,6 @@ from xdevice.hooks import hooks
 
 _ELSEWHERE = "a thread of a library"
 
-# ---------------------------------------------------------------- torch.use_deterministic_algorithms
-
 
 def refuse_nondeterministic() -> None:
     """Tell the plug-in which operations CUDA computes in no fixed order; it refuses them in torch's own words."""
@@ -27,8 +25,6 @@ def refuse_nondeterministic() -> None:
             argument, _, value = decides.partition("=")
             compiled().alert(*(word.encode() for word in (f"aten::{operation}", caller, argument, value)))
 
-
-# ---------------------------------------------------------------- copies that CUDA would not have finished
 
 _UNTIL = "until then that is NaN, or bytes 0x81; call torch.cuda.synchronize(), or that of a later event, first"
 _MISUSES = (
@@ -48,15 +44,10 @@ def keep_copies_back() -> None:
     The warning is of the line that made the copy.
     """
     library = kernels_of("xdevice_virtual")
-    library.impl("place", untraced(_place), "CPU")
+    library.impl("place", untraced(lambda: _places.setdefault(_line(), len(_places))), "CPU")
     library.impl("misused", untraced(_misused), "CPU")
     compiled().check(LATE, True)
     atexit.register(_tell_pending, os.getpid())
-
-
-def _place() -> int:
-    """The number of the line that makes a copy."""
-    return _places.setdefault(_line(), len(_places))
 
 
 def _line() -> tuple[str, int]:
@@ -78,8 +69,6 @@ def _tell_pending(process: int) -> None:
     while os.getpid() == process and (place := compiled().pending()) >= 0:
         _misused(_NEVER_WAITED_FOR, place)
 
-
-# ---------------------------------------------------------------- races of streams
 
 _races: list[str] = []
 

@@ -60,11 +60,6 @@ def _planned(op: Any) -> Plan:
     )
 
 
-def _fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run any operation without a kernel of its own."""
-    return Call(_planned(op)).run(args, kwargs)
-
-
 def _direct(name: str) -> Callable[..., Any]:
     """A kernel for an operation that torch would otherwise compose itself, without calling the fallback."""
     plan = cache(lambda: _planned(overload_of(name)))
@@ -269,7 +264,7 @@ def _dense_only(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def register_fallbacks(everything: Any) -> None:
-    everything.fallback(untraced(_fallback), "PrivateUse1")
+    everything.fallback(untraced(lambda op, *args, **kwargs: Call(_planned(op)).run(args, kwargs)), "PrivateUse1")
     for kind in ("Sparse", "SparseCsr", "Quantized", "NestedTensor"):
         everything.fallback(_dense_only, f"{kind}PrivateUse1")
 

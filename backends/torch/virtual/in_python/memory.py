@@ -11,11 +11,9 @@ as the storage lives, so the callback of a weak reference runs when the memory i
 import ctypes
 import math
 import re
-import struct
-import sys
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from threading import Lock
 from typing import Any, NoReturn
 from weakref import finalize
@@ -34,7 +32,7 @@ _DEVICE = 8  # where the device stands in a DLPack capsule: behind the address
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-_word = ctypes.c_uint64.from_address
+_pair = (ctypes.c_int32 * 2).from_address
 
 watching = False
 """Whether `copies.look` is called before a copy."""
@@ -59,14 +57,9 @@ def to_host(tensor: Tensor) -> Tensor:
 
 def _relabelled(tensor: Tensor, kind: int, index: int) -> Tensor:
     capsule = core._to_dlpack(tensor)
-    _word(_pointer(capsule, b"dltensor") + _DEVICE).value = _label(kind, index)
+    _pair(_pointer(capsule, b"dltensor") + _DEVICE)[:] = kind, index
     made: Tensor = core._from_dlpack(capsule)
     return made
-
-
-@cache
-def _label(kind: int, index: int) -> int:
-    return int.from_bytes(struct.pack("=ii", kind, index), sys.byteorder)
 
 
 def lazy_like(host: Tensor, tensor: Tensor) -> Tensor:

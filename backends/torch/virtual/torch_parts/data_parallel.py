@@ -49,9 +49,7 @@ def _check_on_gpus(out: Sequence[Tensor]) -> None:
         _check(_is_ours(made), f"Expected all output tensors to be CUDA tensors, but output tensor at index {i} is not")
 
 
-def _scatter(
-    tensor: Any, targets: Sequence[int], sizes: Sequence[int] | None = None, dim: int = 0, streams: Any = None
-) -> list[Tensor]:
+def _scatter(tensor: Any, targets: Sequence[int], sizes: Any = None, dim: int = 0, streams: Any = None) -> list[Tensor]:
     _check(len(targets) > 0, "Expected at least one device to scatter to")
     lengths = f"len(devices) = {len(targets)} and len(chunk_sizes) = {len(sizes or ())}"
     same = not sizes or len(sizes) == len(targets)
@@ -151,9 +149,7 @@ def _normalized(  # noqa: PLR0913, PLR0917  (torch's signature)
     return (y if bias is None else y + _wide(bias, x)).to(x.dtype)
 
 
-def _backward_sums(
-    grad: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, weight: Maybe, *wanted: bool
-) -> tuple[Tensor, ...]:
+def _backward_sums(grad: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, weight: Maybe, *wanted: bool) -> Any:
     sums = _single(grad).sum(_dims(x))
     products = (_single(grad) * (x - _wide(mean, x))).sum(_dims(x))
     return sums, products, products * invstd, sums.clone()

@@ -184,7 +184,9 @@ def _check_gpus(group: Any, index: int) -> None:
     c10d: Any = dist.distributed_c10d
     store = c10d._world.pg_map[group][1]
     keys = [f"xdevice/gpu/{len(proved)}/{rank}" for rank in range(group.size())]
-    store.set(keys[group.rank()], _gpu(index))
+    words = os.environ.get(VISIBLE, "").split(",")  # of all of this host, those that the process is left
+    mine = words[index].strip() if index < len(words) and words[0] else index
+    store.set(keys[group.rank()], f"{socket.gethostname()} {mine}")
     found = [bytes(store.get(key)) for key in keys]  # each waits for its process
     for rank, gpu in enumerate(found):
         if gpu in found[:rank]:
@@ -203,9 +205,3 @@ def _gpu_of_barrier(group: Any, given: Sequence[int]) -> int:
     if group.bound_device_id is not None:
         return int(group.bound_device_id.index)
     return next(iter(_proved.get(group.group_name, ())), dist.get_rank() % torch.cuda.device_count())
-
-
-def _gpu(index: int) -> str:
-    """The virtual GPU among all of this host, of which CUDA_VISIBLE_DEVICES may leave some for each process."""
-    words = os.environ.get(VISIBLE, "").split(",")
-    return f"{socket.gethostname()} {words[index].strip() if index < len(words) and words[0] else index}"
