@@ -10,8 +10,7 @@ from xdevice.backends.torch.placement import plain
 from xdevice.errors import NotSupportedError
 
 _marked: Any = once_differentiable
-_ONCE_DIFFERENTIABLE = _marked(lambda: None).__code__
-"""The code of every ``backward`` that is marked so."""
+_ONCE_DIFFERENTIABLE = _marked(lambda: None).__code__  # the code of every ``backward`` that is marked so
 
 
 def is_floating(tensor: torch.Tensor) -> bool:

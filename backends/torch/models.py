@@ -117,7 +117,13 @@ def _bring(variables: list[Any], there: torch.device) -> None:
 
 def keep(model: Any) -> Callable[[], None]:
     if _is_keras(model):
-        return _keep_keras(model)
+        places = [(variable, keras.value_of(variable).device) for variable in keras.variables(model)]
+
+        def put_back_keras() -> None:
+            for variable, there in places:
+                _bring([variable], there)
+
+        return put_back_keras
     modules = _modules(model)
     parameters = [(m, name, p) for m in modules for name, p in m._parameters.items() if p is not None]
     buffers = [(m, name, buffer) for m in modules for name, buffer in m._buffers.items()]
@@ -135,16 +141,6 @@ def keep(model: Any) -> Callable[[], None]:
             module._parameters[name] = parameter
         for module, name, buffer in buffers:
             module._buffers[name] = buffer
-
-    return put_back
-
-
-def _keep_keras(model: Any) -> Callable[[], None]:
-    kept = [(variable, keras.value_of(variable).device) for variable in keras.variables(model)]
-
-    def put_back() -> None:
-        for variable, there in kept:
-            _bring([variable], there)
 
     return put_back
 

@@ -29,8 +29,7 @@ from xdevice.kit import keras
 from xdevice.kit.private_names import replaced
 
 _ENGINE = "torch.autograd:Variable._execution_engine"
-_KEY = "xdevice.transfers"
-"""In the state of a thread that torch gives to those that work for it."""
+_KEY = "xdevice.transfers"  # in the state of a thread that torch gives to those that work for it
 
 _SYNCHRONIZING = "called a synchronizing CUDA operation"
 _COPIES = re.compile(r"\.(?:to|cuda|cpu|copy_|load_state_dict)\(")

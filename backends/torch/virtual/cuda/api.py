@@ -48,8 +48,7 @@ def _memory_info(index: int) -> tuple[int, int]:
     return capacity - in_use().allocated(index) if free is None else free, total or capacity
 
 
-_raw: dict[int, torch.Tensor] = {}
-"""Memory without a tensor of the program's, by address."""
+_raw: dict[int, torch.Tensor] = {}  # memory without a tensor of the program's, by address
 
 
 def _allocate(size: int, stream: int) -> int:
@@ -58,8 +57,7 @@ def _allocate(size: int, stream: int) -> int:
     return made.data_ptr()
 
 
-_fractions: dict[int, float] = {}
-"""The part of each virtual GPU's memory that may be used, where it is not all."""
+_fractions: dict[int, float] = {}  # the part of each virtual GPU's memory that may be used, where it is not all
 
 
 def _set_fraction(fraction: float, index: int) -> None:
@@ -135,12 +133,6 @@ def replace() -> None:
 _ERRORS = {0: "no error", 1: "invalid argument", 2: "out of memory"}
 
 
-class _Error(int):
-    """``torch.cuda.cudart().cudaError``, an enumeration."""
-
-    success = 0
-
-
 _MARKS = "rangePushA", "rangePop", "rangeStartA", "rangeEnd", "markA", "deviceRangeStart", "deviceRangeEnd"
 """What ``torch.cuda.nvtx`` calls."""
 
@@ -159,7 +151,7 @@ def _replace_python(answers: dict[str, Callable[..., Any]]) -> None:
         "default_generators": tuple(in_use().generators),
         "graphs._cuda_isCurrentStreamCapturing": answers["isCurrentStreamCapturing"],
         "_cudart": SimpleNamespace(
-            cudaError=_Error,
+            cudaError=type("cudaError", (int,), {"success": 0}),  # an enumeration
             cudaGetErrorString=lambda error: _ERRORS.get(error, "unrecognized error code"),
             cudaMemGetInfo=_memory_info,
             cudaHostRegister=lambda pointer, size, flags=0: compiled().pin(pointer, size),

@@ -16,12 +16,7 @@ from weakref import WeakValueDictionary
 
 import torch
 from torch.jit import _builtins
-from torch.utils._device import (
-    _device_constructors,  # pyright: ignore[reportPrivateUsage]  # the factories that a default device applies to
-)
-from torch.utils.backend_registration import (
-    _setup_privateuseone_for_python_backend,  # pyright: ignore[reportPrivateUsage]  # the only way there is
-)
+from torch.utils import _device, backend_registration  # pyright: ignore[reportPrivateUsage]
 
 from xdevice.backends.torch.private_names import FACTORIES, in_place_of, kernels_of, replace_name, storage_of, untraced
 from xdevice.backends.torch.virtual import runtime, streams, vgpu
@@ -30,6 +25,8 @@ from xdevice.backends.torch.virtual.runtime import NAME, Runtime, existing, in_u
 from xdevice.backends.torch.virtual.torch_parts import engines
 
 _script: Any = _builtins
+_inside: Any = _device  # of which come the factories that a default device applies to
+_registration: Any = backend_registration
 
 
 class InPython(Runtime):
@@ -64,7 +61,7 @@ class InPython(Runtime):
             )
 
     def start(self) -> None:
-        _setup_privateuseone_for_python_backend(NAME, backend_module=vgpu, device_guard=engines.Guard())
+        _registration._setup_privateuseone_for_python_backend(NAME, backend_module=vgpu, device_guard=engines.Guard())
         _register_operations()
         memory.register_for_python()
         _answer_for_accelerator()
@@ -91,20 +88,16 @@ def _register_operations() -> None:
 
 def _answer_for_accelerator() -> None:
     for name, answer in {
+        **dict.fromkeys(("setDeviceIndex", "exchangeDevice", "maybeExchangeDevice"), runtime.exchange),
+        **dict.fromkeys(("synchronizeDevice", "resetAccumulatedStats"), existing),
+        **dict.fromkeys(("emptyCache", "emptyHostCache"), vgpu.empty_cache),
         "getDeviceIndex": in_use().current,
-        "setDeviceIndex": runtime.exchange,
-        "exchangeDevice": runtime.exchange,
-        "maybeExchangeDevice": runtime.exchange,
-        "synchronizeDevice": existing,
         "getStream": streams.current_stream,
         "setStream": streams.set_stream,
         "isAllocatorInitialized": vgpu.is_available,
         "getDeviceStats": _stats,
         "resetPeakStats": memory.reset_peak,
-        "resetAccumulatedStats": existing,
         "getMemoryInfo": vgpu.mem_get_info,
-        "emptyCache": vgpu.empty_cache,
-        "emptyHostCache": vgpu.empty_cache,
     }.items():
         replace_name(f"torch._C:_accelerator_{name}", answer)
 
@@ -127,7 +120,7 @@ def _marked(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _replace_factories() -> None:
-    _device_constructors()  # caches the unwrapped functions, which modes such as a default device see
+    _inside._device_constructors()  # caches the unwrapped functions, which modes such as a default device see
     for name in FACTORIES.split():
         plain = getattr(torch, name)
         made = _factory(plain)

@@ -150,7 +150,6 @@ _VIEWS = """
 
 
 def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
-    """Kernels by name and dispatch key."""
     ours: dict[str, Callable[..., Any]] = {
         "empty.memory_format": _empty(torch.empty),
         "empty_strided": _empty(torch.empty_strided),

@@ -58,7 +58,6 @@ def _biased(gates: Tensor, bias: Maybe) -> Tensor:
 
 
 def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
-    """Kernels by name and dispatch key."""
     on_cpu = {
         "native_dropout_backward": _dropout_backward,
         "_softmax": _widened(aten._softmax.default),

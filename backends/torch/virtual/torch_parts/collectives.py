@@ -84,7 +84,6 @@ _WHOLE = {f"{name}_" for name in ("_allgather_base", "_reduce_scatter_base")} | 
 
 
 def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
-    """The value with each tensor in it changed."""
     if isinstance(value, (list, tuple)):
         return type(value)(_mapped(change, item) for item in value)
     return change(value) if isinstance(value, Tensor) else value

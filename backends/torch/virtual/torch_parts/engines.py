@@ -34,10 +34,7 @@ def replace_inductor() -> None:
         return compile(self, model, inputs, **kwargs)
 
 
-def _engine() -> Any:
-    return own.autograd.Variable._execution_engine
-
-
+_autograd: Any = own.autograd.Variable
 _lost: Any = threading.local()  # its `error`, where one was set aside
 
 
@@ -58,7 +55,7 @@ class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to c
 
 def compute_here() -> None:
     """Run backward in the calling thread: torch has threads for one device only, the number that the guard reports."""
-    replace_name(_ENGINE, _Engine(_engine()))
+    replace_name(_ENGINE, _Engine(_autograd._execution_engine))
 
 
 def prepare(on_each: Sequence[torch.Tensor]) -> None:
@@ -69,8 +66,9 @@ def prepare(on_each: Sequence[torch.Tensor]) -> None:
     """
     # torch 2.11 and 2.12 compare streams of two devices, and warn that one waits for the other; virtual ones never do
     torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
-    if not isinstance(_engine(), _Engine):
-        replace_name(_ENGINE, _Unproved(_engine(), [_graph(x) for x in on_each]))
+    engine = _autograd._execution_engine
+    if not isinstance(engine, _Engine):
+        replace_name(_ENGINE, _Unproved(engine, [_graph(x) for x in on_each]))
 
 
 def _graph(on: torch.Tensor) -> Callable[[Any], None]:
@@ -106,7 +104,7 @@ class _Unproved(Wrapped):
         with self._lock:
             if self._graphs:
                 self._engine, self._graphs = self._proved(), []
-            if _engine() is self:  # and not within another that has been wrapped around it
+            if _autograd._execution_engine is self:  # and not within another that has been wrapped around it
                 replace_name(_ENGINE, self._engine)
         return self._engine.run_backward(*args, **kwargs)
 

@@ -85,8 +85,7 @@ def _made(faithful: bool, make: Callable[..., Any], *args: Any, **kwargs: Any) -
     return group, store
 
 
-_on_cpu: list[bool] = []
-"""Filled where gloo has a group for the CPU."""
+_on_cpu: list[bool] = []  # filled where gloo has a group for the CPU
 
 
 def _named(rewrite: Callable[..., str], name: str, with_wildcard: bool = False) -> str:
