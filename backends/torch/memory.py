@@ -1,6 +1,7 @@
 """Memory statistics of PyTorch's allocators."""
 
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -45,12 +46,9 @@ def share(fraction: float | None) -> dict[str, str]:
     if fraction is None or kind != "cuda" or is_virtual():
         return {}  # PyTorch takes memory when it is needed
 
-    def limit() -> None:
-        for i in range(seen):
-            torch.cuda.set_per_process_memory_fraction(fraction, i)
-
     cuda: Any = torch.cuda
-    cuda._lazy_call(limit)  # now, or when CUDA starts, which would be too early for a program that is to fork
+    for i in range(seen):  # now, or when CUDA starts, which would be too early for a program that is to fork
+        cuda._lazy_call(partial(torch.cuda.set_per_process_memory_fraction, fraction, i))
     return {"torch.cuda.set_per_process_memory_fraction": f"{fraction:g}"} if seen else {}
 
 

@@ -146,7 +146,6 @@ def keep(model: Any) -> Callable[[], None]:
 
 
 def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
-    """Give the parameter other data, on any device."""
     if parameter.device.type == data.device.type or own._has_compatible_shallow_copy_type(parameter, data):
         parameter.data = data
         return
@@ -204,7 +203,6 @@ def _copies_by_keras(models: list[Any]) -> list[Any]:
 
 
 def _settle(model: Any, copied: Any) -> None:
-    """Give a copy the values of the model, where these are."""
     with torch.no_grad():
         for (_, old), (_, new) in zip(tensors_of(model), list(tensors_of(copied)), strict=True):
             torch.nn.ParameterList([new]).to(old.device)

@@ -29,7 +29,6 @@ def watch(see: Callable[[Copy], None] | None, watcher: Watcher | None = None) ->
 
 
 def begin() -> None:
-    """Let the virtual GPUs of this process tell, if they should."""
     runtime.in_use().watch(_see is not None)
 
 

@@ -101,7 +101,6 @@ def index_of(device: Which) -> int:
 
 @cache
 def known(device: torch.device) -> Device:
-    """The `Device` of a torch device."""
     if device.type == in_use().name:
         return Device("gpu", device.index)
     return Device(device.type, 0 if device.type == "cpu" or device.index is None else device.index)

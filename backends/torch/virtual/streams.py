@@ -34,7 +34,6 @@ class Event(torch.Event):
         self._at = time.perf_counter()
 
     def elapsed_time(self, other: Any) -> float:
-        """Milliseconds from this event to the other."""
         if not (self._timed and other._timed):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._at is None or other._at is None:
@@ -154,7 +153,6 @@ class CudaStream(Stream):
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        """The lowest and the highest priority."""
         return 0, 0
 
     def __repr__(self) -> str:
@@ -167,7 +165,6 @@ def current_on_cuda(index: int) -> tuple[int, int, int]:
 
 
 def set_on_cuda(stream_id: int, device_index: int, device_type: int) -> None:
-    """Make the stream and its device current."""
     core._accelerator_setStream(torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
     exchange(device_index)
 

@@ -48,8 +48,6 @@ def set_device(device: Which) -> None:
 
 
 class device:  # noqa: N801  (torch.cuda.device is written so)
-    """Makes the device current within a ``with`` block."""
-
     def __init__(self, device: Which) -> None:
         self.idx = -1 if isinstance(device, int) and device < 0 else index_of(device)
 

@@ -44,8 +44,6 @@ COPIES, LATE = 1, 2
 
 
 class Compiled(Runtime):
-    """Virtual GPUs by the functions of the library."""
-
     if TYPE_CHECKING:  # functions of the table, beside those of `Runtime`
 
         def __getattr__(self, name: str) -> Any: ...
@@ -108,7 +106,6 @@ def compiled() -> Compiled:
 
 
 def recipe() -> plugins.Recipe:
-    """What the plug-in for the installed torch is compiled from."""
     folder = Path(torch.__file__).parent
     return plugins.Recipe(
         name="xdevice_torch",

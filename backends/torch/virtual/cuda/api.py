@@ -166,8 +166,6 @@ def _replace_python(answers: dict[str, Callable[..., Any]]) -> None:
 
 
 def _refused(name: str, instead: str) -> Callable[..., NoReturn]:
-    """A function that raises an error, which says what to use instead."""
-
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(f"virtual GPUs have no {name}; {instead}")
 

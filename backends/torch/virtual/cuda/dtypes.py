@@ -80,7 +80,6 @@ def _wide(packet: Any) -> Callable[..., Tensor]:
 
 
 def _check(*matrices: Tensor, out_dtype: torch.dtype, out: Tensor | None) -> None:
-    """Raise CUDA's errors."""
     *added, x, y = matrices
     if out is not None and out.dtype != out_dtype:
         raise RuntimeError("out_dtype must be the same as the dtype of the provided out tensor")

@@ -30,8 +30,6 @@ _registration: Any = backend_registration
 
 
 class InPython(Runtime):
-    """Virtual GPUs without a plug-in: under PrivateUse1 only."""
-
     def __init__(self, name: str, count: int, capacity: int, limited: bool) -> None:
         super().__init__(name, count, capacity, limited)
         self.allocated, self.peak, self.reset_peak = memory.allocated, memory.peak, memory.reset_peak

@@ -67,14 +67,11 @@ def _direct(name: str) -> Callable[..., Any]:
 
 
 def on_host(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel for virtual GPUs from a function of CPU tensors."""
     plan = Plan(name, call)
     return lambda *args, **kwargs: Call(plan).run(args, kwargs)
 
 
 class Call:
-    """One run of an operation."""
-
     __slots__ = ("aliases", "fresh", "index", "plan", "roomy", "storages", "stranger")
 
     def __init__(self, plan: Plan, roomy: bool = False) -> None:
@@ -121,7 +118,6 @@ class Call:
         return Call(self.plan)
 
     def _host(self, value: Any, key: int | str) -> Any:
-        """The argument for the CPU kernel."""
         if isinstance(value, torch.Tensor):
             return self._alias(value, key)
         if isinstance(value, (list, tuple)):

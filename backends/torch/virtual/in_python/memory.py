@@ -70,7 +70,6 @@ def lazy_like(host: Tensor, tensor: Tensor) -> Tensor:
 
 
 def place(tensor: Tensor, storage: Any, offset: Any, size: Sequence[int], strides: Sequence[int]) -> Tensor:
-    """Give the virtual tensor that memory, and those sizes and strides."""
     overload = aten.set_.source_Storage_storage_offset
     changed: Tensor = overload.redispatch(ON_CPU, tensor, storage, offset, size, strides)
     return changed
@@ -182,7 +181,6 @@ _freed: deque[tuple[int, int]] = deque()
 
 
 def _enter(tensor: Tensor, index: int) -> None:
-    """Count the memory of a new tensor."""
     in_use().use(True)
     storage = tensor.untyped_storage()
     added = storage.nbytes()

@@ -28,8 +28,6 @@ class _AlsoPlain(type(_Plain)):  # type: ignore[misc]  # the metaclass of C clas
 
 
 class Generator(_Plain, metaclass=_AlsoPlain):  # type: ignore[misc]  # a C class, Any to checkers
-    """`torch.Generator` with support for virtual GPUs."""
-
     _index: int
     _seed = _offset = 0
 

@@ -39,7 +39,6 @@ def _device(index: int | torch.device) -> torch.device:
 
 
 def _check(right: bool, words: str) -> None:
-    """Raise as torch does for CUDA."""
     if not right:
         raise RuntimeError(words)
 

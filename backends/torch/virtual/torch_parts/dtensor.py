@@ -36,7 +36,6 @@ def replace() -> None:
 
 
 def _choose_attention(op: Any, args: Any, options: Any) -> int:
-    """The algorithm for this process's shards."""
     local = [x.to_local() if isinstance(x, DTensor) else x for x in args]
     chosen: int = op(*local, **options)
     return chosen
