@@ -57,7 +57,7 @@ def to_host(tensor: Tensor) -> Tensor:
 
 def _relabelled(tensor: Tensor, kind: int, index: int) -> Tensor:
     capsule = core._to_dlpack(tensor)
-    _pair(_pointer(capsule, b"dltensor") + _DEVICE)[:] = kind, index
+    _pair(_pointer(capsule, b"dltensor") + _DEVICE)[:] = [kind, index]
     made: Tensor = core._from_dlpack(capsule)
     return made
 
