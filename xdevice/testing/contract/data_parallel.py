@@ -70,6 +70,7 @@ PLACES: dict[str, Callable[[], list[Any]]] = {
     "four": lambda: [FIRST, SECOND, SECOND, FIRST],
 }
 WHERE = [pytest.param(name, marks=on_several if name not in ("one", "twice") else ()) for name in PLACES]
+EVERYWHERE = pytest.mark.parametrize("several", WHERE, indirect=True)
 
 told: ContextVar[str] = ContextVar("told", default="nothing")
 
@@ -100,11 +101,12 @@ class StepRefusals(Promises):
 class DataParallel(StepRefusals):
     """`data_parallel`, or a plain no."""
 
-    @pytest.fixture(params=WHERE)
+    @pytest.fixture
     def several(self, xdevice_backend: Any, request: pytest.FixtureRequest) -> list[Any]:
         """The devices of a step."""
         return PLACES[request.param]()
 
+    @EVERYWHERE
     def test_many_devices_equal_one(self, backend: str, several: list[Any]) -> None:
         params, data, expected = on_one()
         step = data_parallel(loss, several)
@@ -113,6 +115,7 @@ class DataParallel(StepRefusals):
             check_equal(found, expected)
             assert devices_of(found) == {home()}
 
+    @EVERYWHERE
     def test_replicas_have_equal_gradients(self, backend: str, several: list[Any]) -> None:
         params, data, expected = on_one()
         devices = [as_device(place) for place in several]
@@ -147,6 +150,7 @@ class DataParallel(StepRefusals):
         assert number(value) == pytest.approx((product**2).sum() / 7, rel=1e-14)
         assert to_numpy(gradient) == pytest.approx(2 * to_numpy(x).T @ product / 7, rel=1e-14)
 
+    @EVERYWHERE
     def test_a_step_passes_none_by(self, backend: str, several: list[Any]) -> None:
         with scope(home()):
             params, x = {"w": rows(3), "off": None}, rows(8)

@@ -14,7 +14,7 @@ from xdevice.framework import choosing
 from xdevice.hardware import scopes
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.namespace import NAMES, namespace
-from xdevice.testing.contract.promises import FIRST, FIXED, SECOND, Promises, home, needs, number
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, number
 
 VALUES: dict[str, Any] = {
     "x": np.array([[0.5, -1.25, 2.0], [3.0, -0.75, 1.5]], "float32"),
@@ -209,7 +209,7 @@ class Maths(Promises):
         for which, place in [(0, (0, 0)), (0, (3, 5)), (1, (2,)), (2, (4, 1)), (3, (0,))]:
             assert to_numpy(gradients[which])[place] == pytest.approx(slope(which, place), abs=1e-4)
 
-    @needs(*FIXED)
+    @needs("creation.arange", "creation.full", "creation.ones", "creation.zeros")
     def test_new_arrays_follow_scope_and_dtype(self, backend: str) -> None:
         xp = namespace()
         with scopes.scope(home()):

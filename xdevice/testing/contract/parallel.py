@@ -40,8 +40,8 @@ def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "xdevice.prefetch"]
 
 
-@needs("collectives.pack", "collectives.split", "creation.ones", "creation.tensor", "exchange.to_numpy")
-class Splitting(Promises):
+@needs("collectives.pack", "creation.ones", "creation.tensor", "exchange.to_numpy")
+class Parallel(Promises):
     @pytest.mark.parametrize(("n", "k", "sizes"), [(10, 4, [3, 3, 2, 2]), (4, 4, [1] * 4), (5, 1, [5]), (7, 2, [4, 3])])
     def test_a_batch_is_split_in_order(self, backend: str, n: int, k: int, sizes: list[int]) -> None:
         parts = values(split_batch(rows(n), [home()] * k))
@@ -74,6 +74,7 @@ class Splitting(Promises):
             "gpu:99": lambda: split_batch(rows(3), [home(), "gpu:99"]),
         },
     )
+    needs("collectives.split")(test_a_bad_split_is_an_error)
 
     @pytest.mark.parametrize("holder", [Holder, Boxes])
     @pytest.mark.parametrize("n", [1, 2])
@@ -92,9 +93,6 @@ class Splitting(Promises):
         assert [devices_of(part) for part in parts] == [{FIRST}, {SECOND}, {home()}]
         assert [value for part in parts for value in values(part["y"])] == [1, 2, 3, 4, 5]
 
-
-@needs("collectives.pack", "creation.ones", "creation.tensor", "exchange.to_numpy")
-class Parallel(Splitting):
     def test_replicas_share_no_memory(self, backend: str, native: Native) -> None:
         x = at_home(lambda: rows(64))
         held = [x, *(replica["x"] for replica in replicate({"x": x}, twice()))]
@@ -258,7 +256,6 @@ class Prefetching(Promises):
             deque(map(found.append, prefetch(source(), SECOND)))
         assert [batch["i"] for batch in found] == [0, 1] and not threads()
 
-    @needs("collectives.split")
     def test_several_devices_get_the_parts_of_split_batch(self, backend: str, two_gpus: Any) -> None:
         source, gpus = batches(3), [FIRST, SECOND]
         for batch, parts in zip(source, prefetch(source, gpus), strict=True):

@@ -23,11 +23,9 @@ on_several = pytest.mark.multi_device(2)
 SPELLINGS = ("{kind}", "{kind}:0", "{KIND}:0", "/{KIND}:0", "/device:{KIND}:0", "{kind}(0)", "Place({kind})")
 """Ways to write a device."""
 
-FIXED = ("creation.arange", "creation.full", "creation.ones", "creation.tensor", "creation.zeros")
-"""The factories whose numbers are told beforehand, for `needs`."""
-
 CALLED = {name: f"{part}.{name}" for part in ("creation", "exchange") for name in CAPABILITIES[part]}
-CALLED.update(cpu="cpu", empty_cache="memory.empty_cache", memory_stats="memory.memory_stats")
+CALLED.update(cpu="cpu", split_batch="collectives.split")
+CALLED.update(empty_cache="memory.empty_cache", memory_stats="memory.memory_stats")
 """What a promise needs that calls the function of this name."""
 
 T = TypeVar("T")
@@ -65,7 +63,7 @@ def called(promise: Any) -> frozenset[str]:
             for name in [each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"]:
                 needed.update(filter(None, [CALLED.get(name)]))
                 helper = function.__globals__.get(name)
-                if isinstance(helper, FunctionType) and helper.__module__.startswith(__package__):
+                if isinstance(helper, FunctionType) and helper.__module__.startswith("xdevice.testing.contract."):
                     functions.extend({helper}.difference(functions))
     return frozenset(needed)
 

@@ -2,9 +2,9 @@
 
 import json
 import os
-from collections import OrderedDict, defaultdict, namedtuple
+from collections import OrderedDict, defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -33,7 +33,9 @@ INCONSISTENT = [
 """Structures in a file's header that cannot be read, and why not."""
 
 
-Pair = namedtuple("Pair", "x y")  # which a file cannot keep
+class Pair(NamedTuple):  # which a file cannot keep
+    x: Any
+    y: Any
 
 
 def made(data: Any, dtype: str) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import Counter, OrderedDict, UserDict, defaultdict, deque, namedtuple
+from collections import Counter, OrderedDict, UserDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -18,7 +18,10 @@ from xdevice.errors import ArgumentError, DeviceNotFoundError, MixedDeviceError,
 from xdevice.tensors.creation import ones, tensor
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home
 
-Point = namedtuple("Point", "x y")
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
 
 
 @dataclass
