@@ -60,8 +60,7 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any:
     if dtype is None or name_of(dtype) in _RANGED:
         return _made(paddle.arange, start, stop, step, dtype=dtype, device=device)
-    wide = paddle.int64 if name_of(dtype) in _WHOLE else paddle.float64
-    return _made(paddle.arange, start, stop, step, dtype=wide, device=device).astype(dtype)
+    return arange(start, stop, step, paddle.int64 if name_of(dtype) in _WHOLE else paddle.float64, device).astype(dtype)
 
 
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:

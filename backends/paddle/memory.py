@@ -18,11 +18,8 @@ def memory_stats(device: Device) -> MemoryStats:
     if device.kind == "gpu" and virtual.number:
         if paddle.__version__.startswith("2."):
             return {}  # 2.6 counts nothing of a plug-in's devices
-        return {
-            "allocated": core.device_memory_stat_current_value("Allocated", device.index),
-            "reserved": core.device_memory_stat_current_value("Reserved", device.index),
-            "peak": core.device_memory_stat_peak_value("Allocated", device.index),
-        }
+        now, peak, i = core.device_memory_stat_current_value, core.device_memory_stat_peak_value, device.index
+        return {"allocated": now("Allocated", i), "reserved": now("Reserved", i), "peak": peak("Allocated", i)}
     if device.kind != "gpu" or not paddle.is_compiled_with_cuda():
         return {}  # the host allocator keeps no statistics
     cuda = paddle.device.cuda
