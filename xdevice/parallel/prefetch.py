@@ -81,7 +81,7 @@ class Prefetched(Generic[T_co]):
         try:
             while True:
                 since = perf_counter()
-                placed = context.run(_next, source, place)
+                placed = context.run(lambda: place(next(source)))
                 long = long + 1 if perf_counter() - since > _LONG else 0
                 if not placed.has_travelled or (placed.by_cpu and long < _ENOUGH):
                     batch, placed = [placed.batch], None
@@ -102,10 +102,6 @@ class Prefetched(Generic[T_co]):
                     worker.stop()
         except StopIteration:
             return
-
-
-def _next(source: Iterator[Any], place: Callable[[Any], Placed]) -> Placed:
-    return place(next(source))
 
 
 class _Worker:
@@ -145,7 +141,7 @@ class _Worker:
                 self._free.acquire()
                 if self._is_stopped or not most:
                     break
-                placed = _next(source, place)
+                placed = place(next(source))
                 under_way, most = placed.marks(), most - 1
                 self._ready.put(placed)
                 del placed  # nothing here keeps what the consumer lets go of

@@ -14,7 +14,6 @@ from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
 OPERATIONS = ("sum", "mean", "max", "min")
-
 PASSING = (type(None), str)  # leaves that may stand in a tree beside its tensors
 
 

@@ -31,15 +31,13 @@ CONSTANTS = {
     "__array_api_version__": "2025.12",
 }
 
-DTYPES: dict[str, tuple[str, ...]] = {
+DTYPES: dict[str, tuple[str, ...]] = {  # the standard's, by their kind
     "bool": ("bool",),
     "signed integer": ("int8", "int16", "int32", "int64"),
     "unsigned integer": ("uint8", "uint16", "uint32", "uint64"),
     "real floating": ("float32", "float64"),
     "complex floating": ("complex64", "complex128"),
 }
-"""The standard's dtypes, by their kind."""
-
 DTYPE_NAMES: tuple[str, ...] = tuple(name for names in DTYPES.values() for name in names)
 
 MADE_WITH = {
@@ -48,8 +46,7 @@ MADE_WITH = {
 }
 """What makes the tensors of a factory: a function of the capability `creation`. The others are the framework's own."""
 
-TUPLES = ("broadcast_arrays", "meshgrid", "unstack")
-"""Functions that return a tuple of tensors."""
+TUPLES = ("broadcast_arrays", "meshgrid", "unstack")  # functions that return a tuple of tensors
 
 
 def _declared(cls: type) -> tuple[str, ...]:
@@ -57,9 +54,7 @@ def _declared(cls: type) -> tuple[str, ...]:
     return tuple(name for name in found if not name.startswith("_") or name.startswith("__array_"))
 
 
-NAMES = _declared(typing.Namespace)
-"""Every name that means the same under every framework."""
-
+NAMES = _declared(typing.Namespace)  # every name that means the same under every framework
 LINALG, FFT = _declared(LinearAlgebra), _declared(FourierTransforms)
 EXTENSIONS = {"fft": FFT, "linalg": LINALG}
 

@@ -24,16 +24,13 @@ from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.tensors.trees.containers import Container, attributes
 from xdevice.tensors.trees.opening import RegisteredContainer, container_of, moves_itself
 
-_DATA = (
+_DATA = (  # classes of plain data, which is not searched
     *(str, bytes, int, float, complex, bytearray, memoryview, range, type, Enum),
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType, types.ModuleType),
     *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GenericAlias, types.CodeType),
     *(type(None), type(Ellipsis), type(NotImplemented)),
 )
-"""Classes of plain data, which is not searched."""
-
 _HINT = "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
-
 _MOST = 20_000  # objects that a search looks at
 _MADE_IN_PYTHON = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
 _ESTIMATOR = ("fit", "get_params", "set_params")  # scikit-learn's conventions
