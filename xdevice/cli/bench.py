@@ -31,7 +31,6 @@ Bar = tuple[int, dict[str, Any]]  # the framework's place, and the row of the re
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")
 """Okabe and Ito's, which people with any kind of colour vision tell apart, on white and on black."""
 
-DARK, LIGHT = "#1e1e1e", "#ffffff"
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
@@ -182,7 +181,7 @@ def _plot(found: Sequence[Answer], file: Path, *, dark: bool) -> Iterator[Path]:
     """Draw each experiment for a slide: one into the file, several into files with their names behind its stem."""
     import matplotlib
 
-    ground, ink = (DARK, LIGHT) if dark else (LIGHT, DARK)
+    ground, ink = ("#1e1e1e", "#ffffff") if dark else ("#ffffff", "#1e1e1e")
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     grounds = ("figure.facecolor", "axes.facecolor", "savefig.facecolor", "legend.facecolor")
     sides = {"axes.spines.top": False, "axes.spines.right": False, "legend.edgecolor": ink, "font.size": 11}

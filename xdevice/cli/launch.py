@@ -21,8 +21,6 @@ from xdevice.launcher.launching import launch
 from xdevice.launcher.worker_group import Plan
 from xdevice.machine import host
 
-_NOT_HERE = ("nnodes", "node_rank", "master_addr", "master_port", "hosts", "token_file", "log_dir", "pin", "restarts")
-
 
 def main(options: argparse.Namespace) -> int:
     """Start the script's processes, show what they print, and give the exit status of the whole."""
@@ -191,9 +189,9 @@ def _with_logs(plan: Plan, folder: Path) -> Plan:
 
 def _become_mpirun(options: argparse.Namespace, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Let MPI's launcher take this process's place: it stops the others when one fails, and passes on Ctrl-C."""
-    for name in _NOT_HERE:
-        if getattr(options, name):
-            option = "--" + name.replace("_", "-")
+    ours = "--nnodes --node-rank --master-addr --master-port --hosts --token-file --log-dir --pin --restarts"
+    for option in ours.split():
+        if getattr(options, option.removeprefix("--").replace("-", "_")):
             raise ArgumentError(f"{option} is not for --engine mpi; start mpirun itself, with XDEVICE_ENGINE=mpi")
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     found = shutil.which("mpirun", path=path)

@@ -31,7 +31,6 @@ from xdevice.machine import usable_threads
 if TYPE_CHECKING:
     from xdevice.launcher.children import Child
 
-TIMEOUT = 120.0  # seconds that a framework may take to answer, if the user does not say
 PYTHON = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
 """Python for a process of its own, where no module of the current folder is taken for a framework."""
 
@@ -59,7 +58,7 @@ def frameworks(asked: Sequence[str]) -> list[str]:
     if not names:
         names = available()
         others = [name for name in names if name not in ORDER]  # those in it have a CPU
-        answers, _ = probe_all(others, TIMEOUT, quiet=True) if others else ([], None)
+        answers, _ = probe_all(others, 120.0, quiet=True) if others else ([], None)
         for row in answers:
             if row["status"] == "ok" and not row["devices"]:
                 why = row["problem"]["reason"] if row["problem"] else "it has no device"

@@ -23,7 +23,6 @@ from xdevice.launcher.children import Child
 from xdevice.launcher.terminal import ending, printable, signal_name, table
 
 COMPARED_LINES = 2000  # of each output: aligning takes the square of it at worst
-TOLERANCE = 1e-5  # the largest relative difference of equal numbers; a thousandth of it is the largest absolute one
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w|\.\w)")
 _DEVICE = re.compile(r"(?<![\w.-])[A-Za-z/][\w/:]*(?:\([^()\s]*\))?(?![\w-])")
@@ -183,9 +182,10 @@ class _Line(NamedTuple):
     text: str
 
 
-def compare(outputs: Mapping[str, str], tolerance: float = TOLERANCE, normalize: bool = False) -> list[Same | Differ]:
+def compare(outputs: Mapping[str, str], tolerance: float = 1e-5, normalize: bool = False) -> list[Same | Differ]:
     """The unified view of the outputs, in the order in which they were given.
 
+    Equal numbers differ relatively by ``tolerance`` at most, or absolutely by a thousandth of it.
     ``normalize`` takes all spellings of a device for one: ``cuda:0``, ``Place(gpu:0)`` and ``gpu(0)``.
     """
     classes, left = _Classes(tolerance), dict[str, list[_Line]]()

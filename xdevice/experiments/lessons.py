@@ -125,14 +125,13 @@ def copies(setting: Setting) -> Iterator[Work]:
     yield Work(f"in {pieces} pieces, back", (where,), 3, again(lambda: [to_numpy(x) for x in there]), moved)
 
 
-BATCHES = 500
 ROWS = 128  # of w: computing takes about as long as sending does by a bus
 KEPT = 8  # batches, which are used in turn
 
 
 def prefetch(setting: Setting) -> Iterator[Work]:
     """w of 128 × 1024 @ batch of 1024 × 1024: are the next batches sent meanwhile?"""
-    n, times, where = setting.fitting(1024, 2 * KEPT * BYTES, power=2), setting.sized(BATCHES), setting.device
+    n, times, where = setting.fitting(1024, 2 * KEPT * BYTES, power=2), setting.sized(500), setting.device
     batches = [random((n, n), cpu()) for _ in range(KEPT)]
 
     def sent(few: Iterable[Any]) -> Iterator[Any]:
@@ -165,7 +164,7 @@ def parallel(setting: Setting) -> Iterator[Work]:
     for device, run in zip(pair, runs, strict=True):
         yield Work(f"on {named(device)}", (device,), times, run)
     both = len(pair) * times
-    yield Work("as many on each, in turn", pair, both, partial(in_turn, runs), warm_up=6)
+    yield Work("as many on each, in turn", pair, both, lambda n: [run(n // 2) for run in runs], warm_up=6)
     yield Work("as many on each, at once", pair, both, partial(at_once, runs), warm_up=6)
 
 
@@ -185,11 +184,6 @@ def on(device: Device, run: Run, times: int) -> Any:
     """The work in the device's scope."""
     with device:
         return run(times)
-
-
-def in_turn(runs: Sequence[Run], times: int) -> Any:
-    """An equal share of the work for each, one after the other."""
-    return [run(times // len(runs)) for run in runs]
 
 
 def at_once(runs: Sequence[Run], times: int) -> Any:
