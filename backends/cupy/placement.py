@@ -1,5 +1,6 @@
 """The placement of CuPy arrays."""
 
+from functools import cache, partial
 from typing import Any
 
 import cupy
@@ -8,15 +9,7 @@ from xdevice.backends.cupy.hardware import native
 from xdevice.contract import Role
 from xdevice.device import Device
 
-
-class _Gpus(dict[int, Device]):
-    """Each GPU by its number, made once: making one takes longer than asking the array."""
-
-    def __missing__(self, index: int) -> Device:
-        return self.setdefault(index, Device("gpu", index))
-
-
-_gpus = _Gpus()
+_gpu = cache(partial(Device, "gpu"))  # by its number; making one takes longer than asking the array
 
 
 def role(cls: type) -> Role | None:
@@ -26,7 +19,7 @@ def role(cls: type) -> Role | None:
 
 
 def device_of(tensor: Any) -> Device:
-    return _gpus[tensor.device.id]
+    return _gpu(tensor.device.id)
 
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:

@@ -64,10 +64,8 @@ def threads() -> Callable[[], AbstractContextManager[Any]] | None:
 
 def _check_untraced(tensor: Any) -> None:
     if isinstance(tensor, Tracer):
-        raise NotSupportedError(
-            "jax.grad does not see through replicas and reductions, and would give zeros; make them outside the "
-            "function that is differentiated"
-        )
+        hint = "make them outside the function that is differentiated"
+        raise NotSupportedError(f"jax.grad does not see through replicas and reductions, and would give zeros; {hint}")
 
 
 def _beside(tensor: Any) -> Any:

@@ -37,7 +37,7 @@ _COLLECTIVES = "jax_cpu_collectives_implementation"
 _LONG = 2**20  # numbers above which a vector is not rounded up: models' gradients have few lengths
 _LEAVING = 5  # seconds to wait for the others when leaving, which all do at the same time
 
-_job: Job | None = None
+_job: Any = None  # the Job, from `start` to `stop`
 _joined: tuple[int, tuple[str, ...]] | None = None  # JAX can join other processes once in its life
 
 
@@ -78,7 +78,7 @@ def _join(job: Job, timeout: float) -> None:
     if is_loopback(job.hosts[0]):
         wanted["coordinator_bind_address"] = job.master  # JAX's service would listen on all interfaces
     known = signature(jax.distributed.initialize).parameters  # those of heartbeat and shutdown came after 0.4.34
-    options: dict[str, Any] = {name: value for name, value in wanted.items() if name in known}
+    options = {name: value for name, value in wanted.items() if name in known}
     try:
         jax.distributed.initialize(job.master, job.world_size, job.rank, **options)
     except RuntimeError as error:
@@ -93,7 +93,7 @@ def all_reduce(vector: Any, op: str) -> Any:
 
 
 def broadcast(vector: Any, root: int) -> Any:
-    given = vector if _running().rank == root else np.zeros(vector.shape, vector.dtype)
+    given = vector if _job.rank == root else np.zeros(vector.shape, vector.dtype)
     return _computed(_bits_added, given, vector)
 
 
@@ -105,11 +105,6 @@ def stop() -> None:
     global _job
     _job = None
     _jax.distributed.shutdown()  # does nothing if that has been done
-
-
-def _running() -> Job:
-    assert _job is not None
-    return _job
 
 
 def _computed(function: Callable[..., Any], given: Any, vector: Any, *fixed: str) -> Any:
@@ -141,7 +136,7 @@ def _roomy(vector: Any) -> Any:
 def _mesh(platform: str) -> Mesh:
     """One device of each process: that of its local rank, or the CPU, if not every process has its own."""
     found = []
-    for rank, place in enumerate(_running().local_ranks):
+    for rank, place in enumerate(_job.local_ranks):
         own = [device for device in every_device(platform) if device.process_index == rank]
         local = 0 if platform == "cpu" else place
         if local >= len(own):
@@ -157,9 +152,8 @@ def _compiled(function: Callable[..., Any], mesh: Mesh, *fixed: str) -> Any:
 
 def _reduced(vector: Any, op: str) -> Any:
     if op == "mean":
-        size = _running().world_size
-        total = _REDUCED["sum"](vector.astype(summed_in(vector.dtype.name, size)), "process")
-        return (total / size).astype(vector.dtype)
+        total = _REDUCED["sum"](vector.astype(summed_in(vector.dtype.name, _job.world_size)), "process")
+        return (total / _job.world_size).astype(vector.dtype)
     floating = kind(vector) == "f"
     narrow = floating and vector.dtype.itemsize < 4
     wide = vector.astype(jnp.float32) if narrow else vector  # rounded once, not with each process

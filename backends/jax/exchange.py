@@ -19,9 +19,8 @@ def to_numpy(tensor: Any) -> Array:
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         raise NotSupportedError(f"NumPy has no {array.dtype}; convert it first with jax.random.key_data")
     if not (array.is_fully_addressable or array.is_fully_replicated):
-        raise UnknownPlacementError(
-            f"an array of {array.sharding} is spread over several processes; gather it, or read its addressable_shards"
-        )
+        hint = "gather it, or read its addressable_shards"
+        raise UnknownPlacementError(f"an array of {array.sharding} is spread over several processes; {hint}")
     return np.array(array)
 
 

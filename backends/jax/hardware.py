@@ -61,10 +61,8 @@ def as_device(native: Any) -> Device:
 
 def scope(device: Device) -> Any:
     if is_tracing():
-        raise NotSupportedError(
-            f"a scope of {device} would do nothing while jax.jit traces a function; enter it around the call, or give "
-            f"device= to what makes the array"
-        )
+        hint = "enter it around the call, or give device= to what makes the array"
+        raise NotSupportedError(f"a scope of {device} would do nothing while jax.jit traces a function; {hint}")
     return jax.default_device(native(device))  # fresh: one entered twice never leaves
 
 

@@ -48,9 +48,8 @@ def empty_cache(device: Device | None) -> None:
 
 def share(fraction: float | None) -> dict[str, str]:
     if has_started():
-        raise TooLateError(
-            "jax has been used, and has taken the GPUs' memory; call share_gpus() before it looks for devices"
-        )
+        hint = "call share_gpus() before it looks for devices"
+        raise TooLateError(f"jax has been used, and has taken the GPUs' memory; {hint}")
     settings = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     if fraction is not None:  # the newer name, where it is used: XLA refuses both
         newer = "XLA_CLIENT_MEM_FRACTION"

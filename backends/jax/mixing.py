@@ -62,10 +62,8 @@ def _translated(message: str, arguments: list[Any]) -> MixedDeviceError:
     if len(found) > 1:
         return mixed(name, found)
     known = "".join(map(str, found)) or "unknown"  # before JAX 0.4.36 the other may hide in a tracer
-    return MixedDeviceError(
-        f"{name} was given arrays on several devices, one of them {known}; bring them together with to_device",
-        found,
-    )
+    what = f"{name} was given arrays on several devices, one of them {known}"
+    return MixedDeviceError(f"{what}; bring them together with to_device", found)
 
 
 def _places(arguments: Iterable[Any]) -> set[Device]:

@@ -56,8 +56,9 @@ def _bring(variables: list[Any], device: Device) -> None:
     try:
         away = [variable for variable in variables if device_of(variable) is not device]
     except MixedDeviceError as error:
+        hint = "make it without a distribution"
         raise NotSupportedError(
-            "a model that keras.distribution has spread over devices stays there; make it without a distribution"
+            f"a model that keras.distribution has spread over devices stays there; {hint}"
         ) from error
     moved = [move(keras.value_of(variable), device, False) for variable in away]
     for variable, value in zip(away, moved, strict=True):  # not before all are there: memory may run out

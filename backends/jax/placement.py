@@ -97,9 +97,8 @@ def concrete(tensor: Any) -> Any:
     ask = getattr(tensor, "to_concrete_value", None)
     value = ask() if ask else getattr(tensor.aval, "val", None)  # the latter before JAX 0.4.36
     if value is None:
-        raise TracedTensorError(
-            f"a {type(tensor).__name__} is traced and has no device; ask, move and read outside jax.jit and jax.vmap"
-        )
+        hint = "ask, move and read outside jax.jit and jax.vmap"
+        raise TracedTensorError(f"a {type(tensor).__name__} is traced and has no device; {hint}")
     return value if isinstance(value, jax.Array) else jnp.asarray(value)  # jax.grad was given NumPy's, or a number
 
 
@@ -115,9 +114,8 @@ def _place(where: Any) -> Device:
     if isinstance(where, SingleDeviceSharding):
         return _known.setdefault(where, as_device(where))
     if not where.is_fully_addressable:
-        raise UnknownPlacementError(
-            f"an array of {where} is spread over several processes; ask about its addressable_shards"
-        )
+        hint = "ask about its addressable_shards"
+        raise UnknownPlacementError(f"an array of {where} is spread over several processes; {hint}")
     found = {as_device(SingleDeviceSharding(native, memory_kind=where.memory_kind)) for native in where.device_set}
     if len(found) == 1:
         return found.pop()
@@ -126,6 +124,5 @@ def _place(where: Any) -> Device:
 
 
 def _deleted(array: Any) -> UnknownPlacementError:
-    return UnknownPlacementError(
-        f"an array of shape {array.shape} was deleted or donated and has no device; keep what the call returned"
-    )
+    what = f"an array of shape {array.shape} was deleted or donated and has no device"
+    return UnknownPlacementError(f"{what}; keep what the call returned")

@@ -237,15 +237,11 @@ def _guarded() -> Generator[None]:
             levels.host_to_device = before
 
 
-def _new_setting() -> Any:
-    """A setting of our own, which is part of the signature of every call."""
-    try:
-        return _config.config_ext.Config("xdevice_watched", False, include_in_jit_key=True)
-    except TypeError:  # older versions give it no name
-        return _config.config_ext.Config(False, include_in_jit_key=True)
-
-
-_watched = _new_setting() if hasattr(_config, "config_ext") else None  # since JAX 0.4.36
+_new_setting = getattr(getattr(_config, "config_ext", None), "Config", lambda *_, **__: None)  # since JAX 0.4.36
+try:  # a setting of our own, which is part of the signature of every call
+    _watched = _new_setting("xdevice_watched", False, include_in_jit_key=True)
+except TypeError:  # older versions give it no name
+    _watched = _new_setting(False, include_in_jit_key=True)
 
 
 def _set_watched(on: bool) -> None:
@@ -272,14 +268,11 @@ def _through_python(shortcut: Callable[..., Any]) -> Callable[..., Any]:
         if not hasattr(data, "in_device_local_layouts"):  # None, or an older version's
             return data
         inputs = zip((*getattr(data, "const_args", ()), *arguments), data.kept_var_bitvec, strict=True)
-        sent = [x for x, is_used in inputs if is_used]
-        return data._replace(in_device_local_layouts=list(map(_marked, sent, data.in_device_local_layouts)))
+        sent = zip((x for x, is_used in inputs if is_used), data.in_device_local_layouts, strict=False)
+        marked = [_Marked(tuple(range(np.ndim(x)))) if y is None and type(x) is not _Array else y for x, y in sent]
+        return data._replace(in_device_local_layouts=marked)
 
     return get_fastpath_data
-
-
-def _marked(x: Any, layout: Any) -> Any:
-    return _Marked(tuple(range(np.ndim(x)))) if layout is None and type(x) is not _Array else layout
 
 
 def _unmarked(shard: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import array_api_compat.torch as xp
 import array_api_compat.torch.fft as xp_fft
@@ -10,6 +10,7 @@ import array_api_compat.torch.linalg as xp_linalg
 import torch
 
 from xdevice.contract import Extension
+from xdevice.kit.standard.along_axes import UniqueAll
 
 linalg = Extension(lambda: vars(xp_linalg), torch.linalg)
 fft = Extension(lambda: vars(xp_fft), torch.fft)
@@ -21,13 +22,6 @@ def namespace() -> Mapping[str, Any]:
 
 def module() -> ModuleType:
     return torch
-
-
-class UniqueAll(NamedTuple):
-    values: torch.Tensor
-    indices: torch.Tensor
-    inverse_indices: torch.Tensor
-    counts: torch.Tensor
 
 
 def _take(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int | None = None) -> Any:

@@ -19,8 +19,6 @@ from typing import Any
 from xdevice.contract import Role
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
-_TRACED = ("train_function", "test_function", "predict_function")
-
 
 def choose(framework: str) -> None:
     """Set the framework that Keras uses when it is imported, here and in child processes, if Keras supports it."""
@@ -75,10 +73,9 @@ def weights(model: Any) -> Iterator[tuple[str, Any]]:
     """Each weight of a model or layer, and each variable of anything else, with its dotted name."""
     unbuilt = [layer.name for layer in layers(model) if not layer.built]
     if unbuilt and (not model.built or not model.weights):
-        raise UnknownPlacementError(
-            f"{type(model).__name__} {model.name!r} is not built, so its weights have no device yet; "
-            f"call its build(…), or give it a first batch, inside scope(device)"
-        )
+        hint = "call its build(…), or give it a first batch, inside scope(device)"
+        what = f"{type(model).__name__} {model.name!r}"
+        raise UnknownPlacementError(f"{what} is not built, so its weights have no device yet; {hint}")
     for variable in _own(model):
         yield getattr(variable, "path", variable.name).replace("/", "."), variable
 
@@ -95,7 +92,7 @@ def variables(model: Any) -> list[Any]:
 def forget_compiled(model: Any) -> None:
     """Drop the functions that Keras has compiled, which refer to the old values; it compiles them again."""
     for layer in layers(model):
-        for name in _TRACED:
+        for name in ("train_function", "test_function", "predict_function"):
             if getattr(layer, name, None) is not None:
                 delattr(layer, name)  # or Keras 3.15 keeps the function in its list of things to save
                 setattr(layer, name, None)
@@ -127,10 +124,9 @@ def copies(models: list[Any]) -> list[Any]:
 def _copy_of(part: Any) -> Any:
     """A copy of what is not a layer: an optimizer, a metric, a seed generator."""
     if getattr(part, "built", False) and hasattr(part, "apply_gradients"):
-        raise NotSupportedError(
-            f"this {type(part).__name__} was built for the variables of a model, and so would be its copy; "
-            "copy the model that is compiled with it, or build another for the copy"
-        )
+        hint = "copy the model that is compiled with it, or build another for the copy"
+        what = f"this {type(part).__name__} was built for the variables of a model, and so would be its copy"
+        raise NotSupportedError(f"{what}; {hint}")
     return copy.deepcopy(part)
 
 

@@ -90,7 +90,6 @@ def _writable(address: int) -> Any:
 
 
 def _loaded_at(library: str) -> int:
-    """The address at which the library is loaded."""
     path = os.path.realpath(library)
     with open("/proc/self/maps", encoding="utf-8") as maps:
         for line in maps:

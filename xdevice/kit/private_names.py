@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import wraps
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from xdevice.errors import VirtualDeviceError
@@ -122,11 +122,8 @@ def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Generator[Non
 def resolved(path: str) -> tuple[Any, str]:
     """The object that has the attribute, and the attribute's name."""
     module, _, attributes = path.partition(":")
-    owner: Any = import_module(module)
-    *parents, name = attributes.split(".")
-    for parent in parents:
-        owner = getattr(owner, parent)
-    return owner, name
+    parents, _, name = attributes.rpartition(".")
+    return resolve_name(f"{module}:{parents}"), name
 
 
 def _problem(name: PrivateName) -> str | None:

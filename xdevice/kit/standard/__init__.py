@@ -38,7 +38,7 @@ def standard(raw: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     return dict(Composed(raw, made, dtypes)) | made  # the framework's own where it has one
 
 
-def elementwise(ufunc: Any, name: str) -> Function:
+def elementwise(ufunc: Any, name: str) -> Any:
     """The ufunc with the standard's signature: one of a framework's does not name its arguments."""
 
     call: Any = (lambda x, /: ufunc(x)) if ufunc.nin == 1 else (lambda x1, x2, /: ufunc(x1, x2))
