@@ -29,11 +29,12 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Array:
     return array
 
 
-def _made_by(make: Any) -> Callable[..., Array]:
+def _made_by(make: Callable[..., Array]) -> Callable[..., Array]:
     return lambda *arguments: make(*arguments[:-1])  # without the device, which is always the CPU
 
 
-empty, zeros, ones, full, arange = map(_made_by, (np.empty, np.zeros, np.ones, np.full, np.arange))
+_makers: tuple[Any, ...] = np.empty, np.zeros, np.ones, np.full, np.arange
+empty, zeros, ones, full, arange = map(_made_by, _makers)
 
 
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
