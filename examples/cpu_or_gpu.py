@@ -15,6 +15,7 @@ import _needed  # noqa: F401  (says what is not installed)
 
 import xdevice
 from xdevice.experiments import find, rows, setting, title, too_busy
+from xdevice.experiments.work import named
 
 LESSON = ["elementwise", "large", "tiny", "log", "transfer", "copies"]
 
@@ -28,7 +29,7 @@ def main():
     experiments = [find(name) for name in options.experiments or LESSON]
 
     where = setting(options.device, options.scale)
-    print(f"{xdevice.backend()}; the device is {where.name}; scale {options.scale:g}")
+    print(f"{xdevice.backend()}; the device is {named(where.device)}; scale {options.scale:g}")
     if where.device.kind == "cpu":
         print("there is no GPU: the CPU is compared with itself")
     for experiment in experiments:

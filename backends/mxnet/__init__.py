@@ -42,7 +42,7 @@ def _names_lent() -> Generator[list[str], None, None]:
     # apache/mxnet is archived: no release will mend this. What NumPy only answers with a warning
     # (`bool` in 1.23) is not in its namespace either, and is lent too.
     missing = [name for name in _LENT if name not in vars(np)]
-    vars(np).update({name: _LENT[name] for name in missing})
+    np.__dict__.update({name: _LENT[name] for name in missing})
     try:
         yield missing
     finally:

@@ -92,8 +92,9 @@ def _checking_index(index: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(array: Any, key: Any, *value: Any) -> Any:
         if not (key is Ellipsis or (isinstance(key, slice) and key == slice(None))):
-            keys = key if isinstance(key, tuple) else (key,)
-            given = [part.handle.value for part in (array, *keys, *value) if isinstance(part, mx.nd.NDArray)]
+            keys: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)
+            held: list[Any] = [part.handle for part in (array, *keys, *value) if isinstance(part, mx.nd.NDArray)]
+            given = [handle.value for handle in held]
             if are_apart(given):
                 raise mixed("indexing", _devices(given))
         return index(array, key, *value)

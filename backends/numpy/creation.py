@@ -29,7 +29,7 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Array:
     return array
 
 
-def _made_by(make: Callable[..., Array]) -> Callable[..., Array]:
+def _made_by(make: Any) -> Callable[..., Array]:
     return lambda *arguments: make(*arguments[:-1])  # without the device, which is always the CPU
 
 

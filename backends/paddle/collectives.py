@@ -10,7 +10,7 @@ import paddle
 from xdevice.backends.paddle.placement import dense, dtype_name
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
-_ELEMENTWISE = {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}
+_ELEMENTWISE: dict[str, Any] = {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}
 _WIDER = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "int32", "int16": "int32"}
 """Dtypes to compute in: Paddle's CPU kernels lack addition of 16-bit floats and comparison of small integers."""
 _STORED = ("float8_e4m3fn", "float8_e5m2")

@@ -39,8 +39,12 @@ _OPERATORS = frozenset(
     + ["_getitem_dygraph", "_setitem_dygraph"]
 )
 # Methods of a tensor that may copy it, with their names for the looks
-_COPYING = {"_getitem_from_offset": "item", "tensor_copy": "copy_to", "__init__": "to_tensor"}
-_COPYING |= {name: name.strip("_") for name in ("numpy", "_copy_to", "copy_", "set_value")}
+_COPYING = {
+    **{name: name.strip("_") for name in ("numpy", "_copy_to", "copy_", "set_value")},
+    "_getitem_from_offset": "item",
+    "tensor_copy": "copy_to",
+    "__init__": "to_tensor",
+}
 COPIES = frozenset(_COPYING.values())
 BACKWARD = "run_backward", "run_partial_grad"  # the names of the backward pass, whose outputs may be on several devices
 LEGACY = "legacy."  # before the names of operations in ``paddle._legacy_C_ops``

@@ -122,6 +122,7 @@ def _copy(frame: FrameType | None, nbytes: int, source: Device, target: Device) 
         call = mixing.call_of(each)
         if call:
             around.append(call)
+    args: tuple[Any, ...]
     name, args = around[0] if around else ("copy", ())
     if name.startswith(mixing.LEGACY):
         return None

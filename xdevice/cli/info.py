@@ -63,7 +63,8 @@ def _answered(backends: list[dict[str, Any]]) -> Table:
     for backend in backends:
         built = " ".join(filter(None, (backend["compute"], backend["toolkit"])))
         head = [backend["name"], backend["version"] or "?", built or "?", duration(backend["import_seconds"])]
-        for device in backend["devices"] or [{"device": "none", "name": (backend["problem"] or {}).get("reason")}]:
+        none: dict[str, Any] = {"device": "none", "name": (backend["problem"] or {"reason": None})["reason"]}
+        for device in backend["devices"] or [none]:
             memory = "" if device["device"].startswith(("cpu", "none")) else size(device.get("total_memory"))
             found.add_row(*head, device["device"], _about(device), memory)
             head = [""] * 4

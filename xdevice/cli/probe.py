@@ -152,6 +152,7 @@ def description(backend: Backend) -> Answer:
     home = f"{backend.module}.private_names"
     listed: Any = None if find_spec(home) is None else import_module(home)
     lacking = [] if listed is None else missing(listed.NAMES)
+    last = getattr(listed, "LAST_TRIED", None)
     return {
         "status": "ok",
         "version": build_of(backend)["version"] or str(getattr(backend.framework, "__version__", "")) or None,
@@ -160,7 +161,7 @@ def description(backend: Backend) -> Answer:
         "import_seconds": round(took, 3),
         "devices": devices,
         "problem": asdict(problem) if problem else None,
-        "missing": [f"{line}; the last version tried is {listed.LAST_TRIED}" for line in lacking],
+        "missing": [f"{line}; the last version tried is {last}" for line in lacking],
     }
 
 

@@ -59,10 +59,11 @@ class Problem:
 
 def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
     """The facts about this framework on this machine; imports the framework."""
-    reported: Any = machine or gpus()
+    reported: dict[str, Any] = {**(machine or gpus())}
+    reported["gpus"] = tuple(reported["gpus"])
     hardware, build = backend.hardware, build_of(backend)
     return Facts(
-        **{**reported, "gpus": tuple(reported["gpus"])},
+        **reported,
         backend=str(backend),
         compute=build["compute"] or None,
         toolkit=build["toolkit"],

@@ -15,11 +15,10 @@ what a layer of `paddle.jit.load` returns.
 import os
 import sys
 import time
-from collections import namedtuple
 from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import paddle
 from paddle.base import core as _core
@@ -49,7 +48,12 @@ _FLAGS: dict[str, Any] = {  # those of builds with CUDA, with their defaults; th
 _FALLBACK = "FLAGS_enable_api_kernel_fallback"  # it stays on: all that virtual GPUs have is the CPU's kernels
 
 
-_gpuDeviceProperties = namedtuple("_gpuDeviceProperties", "name major minor total_memory multi_processor_count")
+class _gpuDeviceProperties(NamedTuple):  # noqa: N801  (the name that Paddle shows)
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
 
 
 def start(n: int) -> None:

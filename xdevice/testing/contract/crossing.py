@@ -48,7 +48,7 @@ def program(folder: Path, line: str, **names: Any) -> Any:
     """What a program's only line makes as ``y``, of the tensor ``x``: this file is none of the user's."""
     file = folder / "main.py"
     file.write_text(line, encoding="utf-8")
-    exec(compile(line, file, "exec"), {"to_device": to_device} | names, names)
+    exec(compile(line, file, "exec"), {"to_device": to_device, "to_numpy": to_numpy} | names, names)
     return names.get("y")
 
 
@@ -121,6 +121,7 @@ class Mixing(OneDevice):
         with ThreadPoolExecutor(1) as pool, pytest.raises(MixedDeviceError):
             pool.submit(work).result()
 
+    @needs("mixing_gradient")
     def test_it_holds_in_backward(self, backend: str, native: Native, apart: Any) -> None:
         with gpu(0):
             backward = native.mixing_gradient(*apart)
@@ -159,6 +160,7 @@ class Mixing(OneDevice):
             assert outcome(mix) is MixedDeviceError
         assert outcome(mix) == before is not MixedDeviceError
 
+    @needs("creation.tensor")
     def test_strict_allows_explicit_moves(self, backend: str) -> None:
         with strict():
             x = tensor([[1.0, 2.0], [3.0, 4.0]], device=FIRST)
@@ -173,10 +175,12 @@ class Mixing(OneDevice):
         assert (device_of(y), device_of(total)) == (SECOND, home())
         assert values(total) == [[4.5, 7.0], [10.5, 15.0]]
 
+    @needs("gradient")
     def test_strict_allows_gradients_across_devices(self, backend: str, native: Native) -> None:
         with gpu(1), strict():
             assert native.gradient(lambda x: to_device(to_device(x, FIRST), SECOND)) == [2.0, 2.0, 2.0]
 
+    @needs("model", "output")
     def test_strict_covers_model_inputs(self, backend: str, native: Native, model: Any) -> None:
         model = to_device(model, SECOND)
         x, y = (ones((4, 3), device=device) for device in (FIRST, SECOND))
@@ -208,10 +212,11 @@ class Transfers(OneDevice):
         assert [record.name for record in caplog.records] == ["xdevice.transfers"] * 2
         assert f"{BYTES} B, host → gpu:1" in caplog.text
 
+    @needs("exchange.to_numpy")
     def test_values_that_are_read_are_one_copy_at_the_callers_line(self, backend: str, tmp_path: Path) -> None:
         x, line = [square(SECOND) for _ in range(3)], "for each in x: to_numpy(each)"
         with watch_transfers() as report:
-            program(tmp_path, line, x=x, to_numpy=to_numpy)
+            program(tmp_path, line, x=x)
         assert seen(report) == [("gpu:1", "host", 3, 3 * BYTES)]
         assert report.findings[0].source == line
 
@@ -227,6 +232,7 @@ class Transfers(OneDevice):
             with pytest.raises(TransferError, match=f"main.py:1: {BYTES} B.*transfer_guard.*forbids"):
                 program(tmp_path, "y = to_device(x, device)", x=forbidden, device=device)
 
+    @needs("exchange.to_numpy")
     def test_implicit_levels_allow_what_the_program_asks_for(self, backend: str) -> None:
         x = square(FIRST)
         with transfer_guard("forbid_implicit"):
@@ -240,6 +246,7 @@ class Transfers(OneDevice):
             transfer_guard("forbid")(to_device)(tree, SECOND)
         assert (device_of(tree["a"]), device_of(tree["b"])) == (FIRST, SECOND)
 
+    @needs("model")
     def test_a_forbidden_move_of_a_model_leaves_it(self, backend: str, model: Any) -> None:
         model = to_device(model, FIRST)
         with transfer_guard("forbid"), pytest.raises(TransferError):

@@ -35,6 +35,7 @@ class GradientRefusals(Promises):
         with pytest.raises(ArgumentError, match=f"argnums={argnums!r}"):
             value_and_grad(total, argnums)
 
+    @needs("exchange.to_numpy")
     def test_no_gradients_is_said_clearly(self, backend: str) -> None:
         if self.has(backend, "gradients.value_and_gradients"):
             assert values(value_and_grad(total)(ones(2))[1]) == [2, 2]
@@ -131,6 +132,7 @@ class Gradients(GradientRefusals):
             return
         assert (number(value), values(gradient)) == (20, [8, 16])
 
+    @needs("compiled_loss")
     def test_a_compiled_function_compiles_once(self, backend: str, native: Any) -> None:
         loss, compilations = native.compiled_loss()
         params, x = of_loss()
@@ -139,6 +141,7 @@ class Gradients(GradientRefusals):
             assert (number(value), values(gradient)) == (162.5, {"w": [[80], [114]], "b": [34]})
         assert len(compilations) == 1
 
+    @needs("compiled_loss")
     def test_compiled_functions_take_keywords(self, backend: str, native: Any) -> None:
         loss, _ = native.compiled_loss()
         params = {"w": tensor([[2.0]], device=home()), "b": tensor([[0.5]], device=home())}  # of one shape
@@ -148,7 +151,7 @@ class Gradients(GradientRefusals):
             assert (list(gradient), number(value)) == (names, 48.5)
             assert values(gradient) == {"w": [[44]], "b": [[18]]}
 
-    @needs("collectives.reduce")
+    @needs("collectives.reduce", "compiled_loss")
     def test_compiled_training_on_several_devices(self, backend: str, native: Any) -> None:
         loss, compilations = native.compiled_loss()
         params, x = of_loss()
@@ -161,6 +164,7 @@ class Gradients(GradientRefusals):
             before = len(compilations)
         assert 0 < before <= 2  # a framework may compile it for each thread
 
+    @needs("compiled_loss")
     def test_compiled_second_order_right_or_refused(self, backend: str, native: Any) -> None:
         loss, _ = native.compiled_loss()
         params, x = of_loss()
@@ -177,6 +181,6 @@ class Gradients(GradientRefusals):
             return
         assert (number(value), values(gradient)) == (19396, [[9584], [13600]])
 
-    test_repeated_argnums_are_an_error = refusals(
-        ArgumentError, {"twice": lambda: value_and_grad(total, argnums=(0, 0))}
-    )
+    def test_repeated_argnums_are_an_error(self, backend: str) -> None:
+        with pytest.raises(ArgumentError, match="twice"):
+            value_and_grad(total, argnums=(0, 0))

@@ -22,6 +22,7 @@ from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, nee
 
 
 class Hardware(Promises):
+    @needs("cpu")
     def test_the_cpu_is_always_there(self, backend: str) -> None:
         assert count("cpu") >= 1
         assert devices("cpu")[0] == cpu() in devices()
@@ -40,10 +41,12 @@ class Hardware(Promises):
         with pytest.raises(DeviceSpellingError):
             ask(kind)
 
+    @needs("cpu")
     def test_try_gpu_falls_back_only_if_needed(self, backend: str) -> None:
         there = count("gpu")
         assert [try_gpu(i) for i in (*range(there), there, 10**6)] == [*map(gpu, range(there)), cpu(), cpu()]
 
+    @needs("cpu")
     def test_try_all_gpus_is_never_empty(self, backend: str) -> None:
         assert try_all_gpus() == (devices("gpu") or [cpu()])
 
@@ -64,9 +67,11 @@ class Hardware(Promises):
             assert as_device(native) is device
             assert hardware.native(native) == hardware.native(str(device), backend) == native
 
+    @needs("native_devices")
     def test_native_devices_are_understood(self, backend: str, native: Native) -> None:
         assert all(as_device(given) == Device(expected) for given, expected in native.native_devices())
 
+    @needs("native_devices")
     def test_a_device_equals_its_native_device(self, backend: str, native: Native) -> None:
         given = [*native.native_devices(), *((hardware.native(d), str(d)) for d in devices())]
         for one, expected in given:
@@ -76,12 +81,14 @@ class Hardware(Promises):
             if one.__eq__(here) is NotImplemented:  # else the framework has the only say
                 assert one == here and one != elsewhere
 
+    @needs("creation.ones")
     def test_a_device_equals_its_spelling(self, backend: str) -> None:
         for device in devices():
             assert device == str(device) and str(device) == device
             assert device not in ("gpu:x", "", f"{device.kind}:63")
             assert device_of(ones(1, device=device)) == str(device)
 
+    @needs("creation.ones", "creation.zeros", "memory.empty_cache", "memory.memory_stats")
     def test_a_missing_device_error_lists_devices(self, backend: str) -> None:
         missing, x = f"gpu:{count('gpu')}", ones(2)
         for use in (hardware.native, properties, synchronize, memory_stats, empty_cache):
@@ -93,12 +100,13 @@ class Hardware(Promises):
                     place(device)
                 assert isinstance(error.value, LookupError)
 
-    @needs("cpu")
+    @needs("cpu", "creation.zeros")
     def test_a_missing_gpu_error_names_try_gpu(self, backend: str) -> None:
         missing = count("gpu")
         with pytest.raises(DeviceNotFoundError, match=rf"use try_gpu\({missing}\) to fall back to the CPU"):
             zeros(1, device=gpu(missing))
 
+    @needs("creation.zeros")
     @pytest.mark.parametrize("nonsense", [0, 1.5, object(), [], "gpu:x", ""])
     def test_a_bad_device_name_is_an_error(self, backend: str, nonsense: Any) -> None:
         with pytest.raises(DeviceSpellingError):
@@ -110,6 +118,7 @@ class Hardware(Promises):
             assert found["total_memory"] is None or found["total_memory"] > 0
             assert found["virtual"] is False or (found["virtual"] is True and device.kind == "gpu")
 
+    @needs("creation.ones", "memory.memory_stats")
     def test_queries_change_nothing(self, backend: str) -> None:
         before = dict(os.environ)
         default = device_of(ones(3))
@@ -124,6 +133,7 @@ class Hardware(Promises):
     def test_devices_pickle_across_frameworks(self, backend: str) -> None:
         assert all(pickle.loads(pickle.dumps(device)) is device for device in devices())
 
+    @needs("creation.ones", "memory.memory_stats")
     @pytest.mark.gpu(1)
     def test_a_real_gpu_holds_tensors(self, backend: str) -> None:
         x = ones((2, 3), device=try_gpu())
@@ -131,6 +141,7 @@ class Hardware(Promises):
         total = memory_stats("gpu").get("total")
         assert total is None or total > 2**30
 
+    @needs("creation.ones")
     @pytest.mark.gpu(2)
     def test_two_real_gpus_hold_tensors_apart(self, backend: str) -> None:
         x = ones((2, 3), device="gpu:0")
@@ -172,6 +183,7 @@ class SeveralDevices(Promises):
             to_device(x, gpu(count("gpu")))
         assert device_of(x) == SECOND
 
+    @needs("creation.zeros")
     def test_scopes_on_two_devices_nest(self, backend: str, native: Native) -> None:
         before = device_of(native.ones())
         with gpu(1):
@@ -193,6 +205,7 @@ class SeveralDevices(Promises):
             assert pool.submit(work).result() == SECOND
             assert device_of(ones(2)) == FIRST
 
+    @needs("creation.tensor")
     def test_a_computation_stays_on_its_device(self, backend: str) -> None:
         for device in (FIRST, SECOND):
             x = tensor([[1.0, 2.0], [3.0, 4.0]], device=device)

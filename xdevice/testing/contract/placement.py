@@ -31,6 +31,7 @@ class Placement(Promises):
         x = native.ones()
         assert devices_of(x) == {device_of(x)} <= {*devices()}
 
+    @needs("owned", "exchange.to_numpy")
     def test_every_tensor_class_is_owned(self, backend: str, native: Native) -> None:
         for x in at_home(native.owned):
             owned = ownership_of(type(x))
@@ -49,6 +50,7 @@ class Placement(Promises):
             assert is_same_device(*same) and check_same_device(*same) is home()
         assert not is_same_device(x, "gpu:1")
 
+    @needs("cpu")
     def test_two_frameworks_can_share_a_device(self, backend: str, x: Any) -> None:
         assert is_same_device(x, np.ones(3)) and device_of({"theirs": x, "ours": np.ones(3)}) == cpu()
         moved = to_device([x, np.ones(3)], cpu(), copy=True)
@@ -69,7 +71,7 @@ class Placement(Promises):
         with pytest.raises(NotATensorError, match="nothing was given"):
             ask()
 
-    @needs("exchange.to_numpy")
+    @needs("symbolic", "creation.ones", "exchange.to_numpy")
     def test_a_symbolic_tensor_has_no_device(self, backend: str, native: Native) -> None:
         asked: list[Any] = []
 
@@ -87,6 +89,7 @@ class Placement(Promises):
         at_home(lambda: native.symbolic(ask))
         assert len(asked) >= 8
 
+    @needs("exchange.to_numpy")
     def test_asking_changes_nothing(self, backend: str, x: Any) -> None:
         before = values(x)
         _ = device_of(x), devices_of([x]), is_same_device(x, x)
@@ -96,6 +99,7 @@ class Placement(Promises):
         for device in (spelling, home(), hardware.native(home(), backend)):
             assert to_device(x, device) is to_device(x, device, copy=False) is x
 
+    @needs("address", "exchange.to_numpy")
     def test_a_forced_copy_shares_no_memory(self, backend: str, native: Native, x: Any) -> None:
         y = to_device(x, home(), copy=True)
         assert y is not x and type(y) is type(x)
@@ -106,10 +110,12 @@ class Placement(Promises):
         with pytest.raises(ArgumentError, match="'maybe'"):
             to_device(x, home(), copy="maybe")  # type: ignore[arg-type]  # what is given is the point
 
+    @needs("gradient")
     @pytest.mark.parametrize("forced", [None, True])
     def test_gradients_flow_through_a_move(self, backend: str, native: Native, forced: Any) -> None:
         assert at_home(lambda: native.gradient(lambda x: to_device(x, home(), copy=forced))) == [2.0, 2.0, 2.0]
 
+    @needs("parameter")
     @pytest.mark.parametrize("frozen", [False, True])
     def test_a_parameter_already_there_is_returned(self, backend: str, native: Native, frozen: Any) -> None:
         parameter = at_home(lambda: native.parameter(frozen))
@@ -142,6 +148,7 @@ class Models(Promises):
         assert device_of(model) == home()
         assert all(a is b for a, b in zip(before, native.parameters(model), strict=True))
 
+    @needs("exchange.to_numpy")
     def test_a_copied_model_has_own_parameters(self, backend: str, native: Native, model: Any) -> None:
         copied = to_device(model, home(), copy=True)
         pairs = [(model, copied), *zip(native.parameters(model), native.parameters(copied), strict=True)]
@@ -152,6 +159,7 @@ class Models(Promises):
         pairs = zip(native.parameters(copied["net"]), copied["parameters"], strict=True)
         assert all(inside is listed for inside, listed in pairs)
 
+    @needs("unbuilt_model")
     def test_an_unbuilt_model_has_no_device(self, backend: str, native: Native) -> None:
         unbuilt = at_home(native.unbuilt_model)
         for ask in (device_of, devices_of, lambda m: to_device(m, home())):
@@ -172,6 +180,7 @@ class SeveralPlacements(Promises):
             assert same_values(x, moved)
 
     @EACH_WAY
+    @needs("address")
     def test_each_device_has_memory_of_its_own(self, backend: str, native: Native, source: Any, target: Any) -> None:
         x = ones((64,), device=source)
         moved = to_device(x, target)
@@ -180,6 +189,7 @@ class SeveralPlacements(Promises):
         assert len({native.address(each) for each in (x, moved, copied)}) == 3
 
     @EACH_WAY
+    @needs("write")
     def test_writes_stay_on_their_device(self, backend: str, native: Native, source: Any, target: Any) -> None:
         x = ones((64,), device=source)
         moved = to_device(x, target)
@@ -202,10 +212,12 @@ class SeveralPlacements(Promises):
             to_device([x], target, copy=False)
         assert device_of(x) == source
 
+    @needs("gradient")
     def test_gradients_flow_across_two_devices(self, backend: str, native: Native) -> None:
         moved = at_home(lambda: native.gradient(lambda x: to_device(to_device(to_device(x, FIRST), SECOND), home())))
         assert moved == [2.0, 2.0, 2.0]
 
+    @needs("cpu")
     def test_devices_of_lists_several(self, backend: str) -> None:
         x, y, z = (ones(2, device=device) for device in (FIRST, SECOND, cpu()))
         assert devices_of({"x": x, "all": [y, (z,)]}) == {FIRST, SECOND, cpu()}
@@ -228,6 +240,7 @@ class SeveralPlacements(Promises):
         assert (device_of(tree), device_of(moved), type(moved)) == (FIRST, SECOND, type(tree))
         assert shape_of(moved) == shape_of(tree)
 
+    @needs("creation.full")
     def test_a_spread_tree_is_gathered(self, backend: str) -> None:
         x, y, z = (full((2,), float(i), device=device) for i, device in enumerate((FIRST, SECOND, home())))
         tree: Any = {"x": x, "again": [x, {"y": y}], "z": (z, "text")}
@@ -237,6 +250,7 @@ class SeveralPlacements(Promises):
         assert values([moved["x"], moved["z"][0]]) == [[0, 0], [2, 2]]
         assert devices_of(tree) == {FIRST, SECOND, home()}
 
+    @needs("parameter")
     def test_a_parameter_moves_with_its_values(self, backend: str, native: Native) -> None:
         parameter = at_home(native.parameter)
         before = values(parameter)
@@ -244,6 +258,7 @@ class SeveralPlacements(Promises):
             moved = to_device(parameter, device)
             assert (device_of(moved), values(moved)) == (device, before)
 
+    @needs("model")
     def test_a_model_moves_whole_and_back(self, backend: str, native: Native, model: Any) -> None:
         before = values(list(native.parameters(model)))
         for device in (FIRST, SECOND, home()):
@@ -252,6 +267,7 @@ class SeveralPlacements(Promises):
             assert {device_of(tensor) for _, tensor in choosing.backend().models.tensors_of(model)} == {device}
             assert values(list(native.parameters(model))) == before
 
+    @needs("model", "output")
     def test_keep_restores_a_moved_model(self, backend: str, native: Native, model: Any) -> None:
         models, numbers = choosing.backend().models, values(list(native.parameters(model)))
         for source, target in ((home(), FIRST), (FIRST, SECOND), (SECOND, home())):
@@ -266,6 +282,7 @@ class SeveralPlacements(Promises):
         with SECOND:
             assert device_of(native.output(model, ones((4, 3)))) == SECOND  # it computes where it was put back
 
+    @needs("model", "output")
     def test_a_model_computes_where_it_is(self, backend: str, native: Native, model: Any) -> None:
         data = np.arange(12, dtype="float32").reshape(4, 3)
         with home():
@@ -276,6 +293,7 @@ class SeveralPlacements(Promises):
                 made = native.output(model, tensor(data))
             assert device_of(made) == device and np.allclose(to_numpy(made), expected, atol=1e-5)
 
+    @needs("model")
     def test_a_copied_model_stays_in_place(self, backend: str, native: Native, model: Any) -> None:
         here = to_device(model, FIRST)
         moved = to_device(to_device(here, FIRST, copy=True), SECOND)

@@ -1,21 +1,17 @@
 """What every part of the suite shares: the framework tested, its own calls, and the marks of promises."""
 
-import dis
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import CodeType, FunctionType
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pytest
 
 from xdevice import Device, XDeviceError, devices, gpu, to_numpy
-from xdevice.contract import CAPABILITIES
 from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend
 from xdevice.hardware.devices import has_cpu
-from xdevice.testing import Native, words_in
+from xdevice.testing import words_in
 
 FIRST, SECOND = gpu(0), gpu(1)
 on_several = pytest.mark.multi_device(2)
@@ -23,10 +19,8 @@ on_several = pytest.mark.multi_device(2)
 SPELLINGS = ("{kind}", "{kind}:0", "{KIND}:0", "/{KIND}:0", "/device:{KIND}:0", "{kind}(0)", "Place({kind})")
 """Ways to write a device."""
 
-CALLED = {name: f"{part}.{name}" for part in ("creation", "exchange") for name in CAPABILITIES[part]}
-CALLED.update(cpu="cpu", split_batch="collectives.split")
-CALLED.update(empty_cache="memory.empty_cache", memory_stats="memory.memory_stats")
-"""What a promise needs that calls the function of this name."""
+FIXED = ("creation.arange", "creation.full", "creation.ones", "creation.tensor", "creation.zeros")
+"""The factories whose numbers are told beforehand, for `needs`."""
 
 T = TypeVar("T")
 
@@ -35,9 +29,8 @@ def needs(*names: str, gpus: int = 0) -> Callable[[T], T]:
     """Collect a promise, or each of a class, only for frameworks that have what it needs.
 
     That is a word of ``Native`` (``model``), a function of a capability (``creation.rand``), or ``cpu``: devices of
-    that kind. In braces, the value of the test's parameter of that name (``creation.{name}``). A promise needs without
-    saying so the words that it calls, what is `CALLED`, and the CPU as a parameter. Where there are not so many GPUs,
-    real or virtual, it is skipped.
+    that kind. In braces, the value of the test's parameter of that name (``creation.{name}``). A promise with the CPU
+    as a parameter needs it without saying so. Where there are not so many GPUs, real or virtual, it is skipped.
     """
 
     def keep(kept: T) -> T:
@@ -49,31 +42,6 @@ def needs(*names: str, gpus: int = 0) -> Callable[[T], T]:
         return kept
 
     return keep
-
-
-@cache
-def called(promise: Any) -> frozenset[str]:
-    """What a promise needs for what it calls by name, itself or through the suite's own functions."""
-    parameters = promise.__code__.co_varnames[: promise.__code__.co_argcount]
-    needed, functions = {"model"}.intersection(parameters), [promise]
-    for function in functions:  # which grows
-        for code in _parts(function.__code__):
-            if "native" in parameters:
-                needed.update(name for name in code.co_names if name in vars(Native) and name != "ones")
-            for name in [each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"]:
-                needed.update(filter(None, [CALLED.get(name)]))
-                helper = function.__globals__.get(name)
-                if isinstance(helper, FunctionType) and helper.__module__.startswith("xdevice.testing.contract."):
-                    functions.extend({helper}.difference(functions))
-    return frozenset(needed)
-
-
-def _parts(code: CodeType) -> Iterator[CodeType]:
-    """The code of a function, and of those within it."""
-    yield code
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _parts(each)
 
 
 def refusals(error: type[Exception], calls: Mapping[str, Callable[[], object]]) -> Callable[..., None]:
@@ -109,7 +77,7 @@ class Promises:
     @classmethod
     def xdevice_promised(cls, backend: str, promise: Callable[..., None], params: dict[str, Any]) -> bool:
         """Whether the promise is made for that framework: the plugin asks."""
-        needed = [need.format_map(params) for need in (*getattr(promise, "xdevice_needs", ()), *called(promise))]
+        needed = [need.format_map(params) for need in getattr(promise, "xdevice_needs", ())]
         if any(map(_holds_cpu, params.values())):
             needed.append("cpu")
         return all(cls.has(backend, need) for need in needed)

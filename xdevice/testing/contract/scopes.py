@@ -13,7 +13,7 @@ import pytest
 from xdevice import DeviceNotFoundError, NotSupportedError, ScopeError, cpu, device_of, gpu, ones, using, zeros
 from xdevice.hardware.scopes import _stack, innermost, scope  # pyright: ignore[reportPrivateUsage]  # nowhere else to be seen
 from xdevice.testing import Native
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs
 
 
 def natives() -> list[Any]:
@@ -41,6 +41,7 @@ class Scopes(Promises):
         assert innermost() is None
         assert device_of(native.ones()) == before
 
+    @needs("creation.zeros")
     @pytest.mark.parametrize("enter", [lambda: scope(home()), home])
     def test_factories_follow_a_scope(self, backend: str, native: Native, enter: Any) -> None:
         with enter() as device:
@@ -52,6 +53,7 @@ class Scopes(Promises):
             assert innermost() is device
             assert device_of(native.ones()) == device
 
+    @needs("creation.ones")
     def test_a_scope_moves_nothing_that_exists(self, backend: str, native: Native) -> None:
         x = native.ones()
         before = device_of(x)
@@ -59,6 +61,7 @@ class Scopes(Promises):
             assert device_of(ones((2, 3), device=device_of(x)) + x) == device_of(x)
         assert device_of(x) == before
 
+    @needs("creation.ones", "cpu")
     def test_a_scope_survives_using(self, outside: None) -> None:
         with scope(cpu()):
             with using("numpy"):
@@ -69,6 +72,7 @@ class Scopes(Promises):
         with pytest.raises(ZeroDivisionError), home(), scope(home()):
             raise ZeroDivisionError
 
+    @needs("creation.ones")
     def test_a_scope_on_a_missing_device_fails(self, outside: None, native: Native) -> None:
         with pytest.raises(DeviceNotFoundError), gpu(99):
             raise AssertionError("the block must not run")
@@ -82,6 +86,7 @@ class Scopes(Promises):
         with home():
             pass
 
+    @needs("creation.zeros")
     def test_threads_have_scopes_of_their_own(self, backend: str, native: Native) -> None:
         shared, together = scope(home()), threading.Barrier(4)
 
@@ -95,9 +100,13 @@ class Scopes(Promises):
         with shared, ThreadPoolExecutor(4) as pool:
             list(pool.map(work, range(4)))
 
+    @needs("creation.ones")
     def test_interleaved_tasks_keep_their_scopes(self, outside: None) -> None:
-        async def task(first: asyncio.Event, second: asyncio.Event) -> None:
+        turns: list[str] = []
+
+        async def task(name: str, first: asyncio.Event, second: asyncio.Event) -> None:
             with scope(home()):
+                turns.append(name)
                 first.set()
                 await second.wait()
                 assert innermost() is home() == device_of(ones(1))
@@ -105,10 +114,11 @@ class Scopes(Promises):
 
         async def main() -> None:
             a, b = asyncio.Event(), asyncio.Event()
-            await asyncio.gather(task(a, b), task(b, a))  # each waits until the other is in its scope
+            await asyncio.gather(task("a", a, b), task("b", b, a))
             assert innermost() is None
 
         asyncio.run(main())
+        assert turns == ["a", "b"]
 
     def test_coroutines_leave_the_native_scope(self, backend: str) -> None:
         async def main() -> list[Any]:
@@ -116,10 +126,13 @@ class Scopes(Promises):
                 stack.enter_context(scope(home()))
                 return natives()
 
+        def plain() -> list[Any]:
+            with home(), contextlib.ExitStack() as stack:
+                stack.enter_context(scope(home()))
+                return natives()
+
         assert asyncio.run(main()) == [None, None]
-        with home(), contextlib.ExitStack() as stack:
-            stack.enter_context(scope(home()))
-            assert None not in natives()
+        assert None not in plain()
 
     def test_contextmanager_functions_may_scope(self, outside: None) -> None:
         @contextlib.contextmanager
@@ -174,6 +187,7 @@ class Scopes(Promises):
         assert innermost() is home()
         second.close()
 
+    @needs("compiled", "creation.ones")
     def test_a_compiled_factory_sees_its_scope_or_refuses(self, backend: str, native: Native) -> None:
         def call(make: Any) -> Generator[Any, None, None]:
             with scope(home()):
@@ -187,6 +201,7 @@ class Scopes(Promises):
         with scope(home()):
             assert device_of(native.compiled(lambda: ones(3))()) == home()
 
+    @needs("compiled", "creation.ones")
     def test_a_compiled_factory_follows_each_scope(self, backend: str, two_gpus: Any, native: Native) -> None:
         make = native.compiled(lambda: ones(3))
         for device in (FIRST, SECOND, home(), FIRST):

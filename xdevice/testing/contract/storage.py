@@ -22,6 +22,7 @@ FLOATS = {"BF16": ("bfloat16", 2), "F16": ("float16", 2), "F32": ("float32", 4),
 FLOATS.update({"F8_E4M3": ("float8_e4m3fn", 1), "F8_E5M2": ("float8_e5m2", 1)})
 """The format's words for floating-point numbers, with ours and their bytes: what may be NaN in many ways."""
 
+
 INCONSISTENT = [
     *(("{", "JSON"), ("[" * 100_000, "Recursion|JSON"), ('{"version": 2, "tree": ["tensor", "w"]}', "version 2")),
     ('{"version": 1, "tree": ["tensor", "other"]}', "other"),
@@ -84,7 +85,8 @@ class Storage(Promises):
         for word, (dtype, width) in FLOATS.items():
             if made([1], dtype) is None:
                 continue
-            whole = np.arange(2 ** (8 * min(width, 2))).astype(f"uint{8 * width}")  # all, or those of the upper half
+            patterns = np.arange(2 ** (8 * min(width, 2)), dtype="uint32")  # all, or those of the upper half
+            whole = patterns.astype(f"uint{8 * width}")
             if width > 2:
                 whole = whole << (8 * width - 16) | np.arange(whole.size, dtype=whole.dtype)
             (tmp_path / "first").write_bytes(written({"x": (word, whole)}))
