@@ -5,8 +5,10 @@ import json
 import os
 import re
 import stat
+from collections import OrderedDict
 from contextlib import suppress
 from io import BufferedReader
+from itertools import chain, count
 from types import ModuleType
 from typing import Any
 
@@ -14,9 +16,9 @@ import numpy as np
 
 from xdevice import errors
 from xdevice.device import Device
-from xdevice.files.outline import Outline, rebuilt
+from xdevice.errors import ArgumentTypeError, shortened
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import check_arrival
+from xdevice.framework.ownership import check_arrival, owned_by
 from xdevice.hardware.memory import is_out_of_memory
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.creation import make
@@ -32,6 +34,9 @@ F8_E4M3FNUZ=float8_e4m3fnuz F8_E5M2=float8_e5m2 F8_E5M2FNUZ=float8_e5m2fnuz F8_E
 I8=int8 I16=int16 I32=int32 I64=int64 U8=uint8 U16=uint16 U32=uint32 U64=uint64
 """
 DTYPES = {word: name for word, _, name in (pair.partition("=") for pair in _PAIRS.split())}  # the NumPy names
+VERSION = 1  # of this format; a file with a higher one was written by a later xdevice
+_PLAIN = (type(None), bool, int, float, str)
+_CONTAINERS: dict[str, Any] = {"dict": dict, "OrderedDict": OrderedDict, "list": list, "tuple": tuple}
 
 
 def library() -> ModuleType:
@@ -63,7 +68,14 @@ def read(path: str, owner: Backend, where: Device) -> Any:
                 raise
             why = f"does not fit in memory ({error}); load it on a machine or a device with more"
             raise errors.OutOfMemoryError(f"{sized} {why}") from error
-    return tensors if reader.words is None else _structured(reader.words, tensors, path)
+    if reader.words is None:
+        return tensors
+    try:
+        return _rebuilt(json.loads(reader.words), tensors)
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        unread = f"{path!r} has a structure that xdevice cannot read ({error!r})"
+        why = "another program has changed it, or a later xdevice wrote it"
+        raise errors.FileFormatError(f"{unread}: {why}; the package safetensors reads its tensors by name") from error
 
 
 class _Reader:
@@ -112,20 +124,10 @@ class _Reader:
         return check_arrival(owner.storage.from_bits(bits, shape, native, where), owner, where)
 
 
-def _structured(words: str, tensors: dict[str, Any], path: str) -> Any:
-    """The tree of these tensors; `FileFormatError` if the structure in the metadata does not fit them."""
-    try:
-        return rebuilt(json.loads(words), tensors)
-    except (KeyError, ValueError, TypeError, RecursionError) as error:
-        unread = f"{path!r} has a structure that xdevice cannot read ({error!r})"
-        why = "another program has changed it, or a later xdevice wrote it"
-        raise errors.FileFormatError(f"{unread}: {why}; the package safetensors reads its tensors by name") from error
-
-
 def write(tree: Any, path: str) -> None:
     safetensors = library()
     target = _target(path)
-    outline, arrays, specs = Outline(tree), list[Array](), dict[str, Any]()
+    outline, arrays, specs = _Outline(tree), list[Array](), dict[str, Any]()
     for name, (owner, tensor) in outline.tensors.items():
         try:
             dtype, array = _on_host(owner, tensor, name)
@@ -134,8 +136,7 @@ def write(tree: Any, path: str) -> None:
         arrays.append(array)  # of which the library is told the address
         place = {"data_ptr": array.ctypes.data if array.size else 0, "data_len": array.nbytes}
         specs[name] = safetensors.TensorSpec(dtype=dtype, shape=list(tensor.shape), **place)
-    # a name of its own: two threads may save at the same time
-    beside = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.part")
+    beside = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.part")  # its own: threads may save at once
     try:
         with open(beside, "xb") as file:
             mode = os.fstat(file.fileno()).st_mode  # as the umask sets it: the library would deny all other users
@@ -196,3 +197,102 @@ def _on_host(owner: Backend, tensor: Any, name: str) -> tuple[str, Array]:
         raise errors.NotSupportedError(f"{name!r} is of {dtype}, which safetensors does not have; convert it first")
     array = owner.storage.to_bits(tensor) if dtype.startswith(NOT_NUMPYS) else owner.exchange.to_numpy(tensor)
     return dtype, np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+
+
+class _Outline:
+    """The structure of a tree, for JSON, exactly; and its tensors by name, of which a shared one has one."""
+
+    def __init__(self, tree: Any) -> None:
+        self.tensors: dict[str, tuple[Backend, Any]] = {}
+        self._names: dict[int, str] = {}  # by the tensor's id
+        self._open: set[int] = set()  # the containers that are being walked, by id
+        try:
+            self.words = {"version": VERSION, "tree": self._of(tree, ())}
+        except RecursionError:
+            raise ArgumentTypeError(f"this {type(tree).__name__} is nested too deeply; make it flatter") from None
+        if not self.tensors:
+            raise ArgumentTypeError(f"there is no tensor in {shortened(tree)}; give a tree of tensors")
+
+    def _of(self, node: Any, path: tuple[str, ...]) -> list[Any]:
+        """``[kind, contents]`` of the node."""
+        owned = owned_by(node)
+        if owned is not None and owned.is_tensor:
+            if id(node) not in self._names:
+                wanted = ".".join(path).encode("utf-8", "backslashreplace").decode() or "tensor"
+                names = chain([wanted], (f"{wanted}#{number}" for number in count(2)))  # keys may contain dots
+                name = next(name for name in names if name not in self.tensors and name != "__metadata__")
+                self._names[id(node)], self.tensors[name] = name, (owned.backend, node)
+            return ["tensor", self._names[id(node)]]
+        if type(node) in _PLAIN:
+            _check_length(node, path)
+            return ["plain", node]
+        if type(node) not in _CONTAINERS.values():
+            instead = _instead(node, is_model=owned is not None)
+            raise ArgumentTypeError(f"a {type(node).__name__}{_at(path)} cannot be saved; {instead}")
+        if id(node) in self._open:
+            raise ArgumentTypeError(f"the {type(node).__name__}{_at(path)} contains itself; a file cannot keep that")
+        self._open.add(id(node))
+        if isinstance(node, (list, tuple)):
+            contents: list[Any] = [self._of(child, (*path, str(i))) for i, child in enumerate(node)]
+        else:
+            for key in node:
+                if type(key) not in _PLAIN:
+                    what = f"the key {shortened(key)}{_at(path)} is neither a string nor a number"
+                    raise ArgumentTypeError(f"{what}, so a file cannot keep it; write str(key)")
+                _check_length(key, path)
+            contents = [[key, self._of(child, (*path, str(key)))] for key, child in node.items()]
+        self._open.discard(id(node))
+        return [type(node).__name__, contents]
+
+
+def _rebuilt(words: Any, tensors: dict[str, Any]) -> Any:
+    """The tree with this structure; ``ValueError`` if it is invalid, or leaves out one of the tensors."""
+    version = words.get("version") if isinstance(words, dict) else None
+    if version != VERSION:
+        raise ValueError(f"version {version!r} of the structure, where this xdevice knows {VERSION}")
+    left = set(tensors)
+
+    def built(node: Any) -> Any:
+        kind, contents = node
+        if kind == "tensor":
+            left.discard(contents)
+            return tensors[contents]
+        if kind == "plain" and type(contents) in _PLAIN:
+            return contents
+        if kind in ("list", "tuple"):
+            return _CONTAINERS[kind](map(built, contents))
+        if kind in ("dict", "OrderedDict"):
+            return _CONTAINERS[kind]((key, built(child)) for key, child in contents)
+        raise ValueError(f"no {shortened(kind)} is known")
+
+    tree = built(words["tree"])
+    if left:
+        raise ValueError(f"{min(left)!r} is not in the structure")
+    return tree
+
+
+def _instead(node: Any, is_model: bool) -> str:
+    """What to save in its place."""
+    if is_model:
+        known = next((word for word in ("state_dict", "collect_params") if hasattr(node, word)), None)
+        return f"save dict(its {known}())" if known else "save its variables, in a dict by their names"
+    if hasattr(node, "_fields"):
+        return "save its _asdict()"
+    if hasattr(node, "__dataclass_fields__"):
+        return "save vars() of it"
+    for plain in (dict, list, tuple, bool, int, float, str):
+        if isinstance(node, plain):
+            return f"make it a plain {plain.__name__}"
+    return "a file keeps tensors, numbers and strings, in dicts, lists and tuples"
+
+
+def _check_length(node: Any, path: tuple[str, ...]) -> None:
+    """An error for an integer with more digits than Python writes, or reads: 4300 unless it is told otherwise."""
+    try:
+        str(node) if isinstance(node, int) else None
+    except ValueError:
+        raise ArgumentTypeError(f"{shortened(node)}{_at(path)} is too long for a file; write hex() of it") from None
+
+
+def _at(path: tuple[str, ...]) -> str:
+    return f" at {'.'.join(path)}" if path else ""

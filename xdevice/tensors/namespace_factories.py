@@ -55,7 +55,8 @@ class Factories:
     def full(self, shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
         """A tensor of that shape, of one number."""
         if device is dtype is None and type(fill_value) in (float, bool) and _is_plain(shape) and innermost() is None:
-            return self._owner.creation.full(_tuple(shape), fill_value, None, None)
+            sizes = shape if type(shape) is tuple else (shape,)
+            return self._owner.creation.full(sizes, fill_value, None, None)
         if dtype is None and isinstance(fill_value, complex):
             dtype = self.asarray(fill_value).dtype  # some frameworks fill with numbers of twice that size
         with using(self._owner):
@@ -67,7 +68,9 @@ class Factories:
         if owner is None or (owner == "numpy" and self._owner != "numpy"):
             if copy is False:
                 raise CopyNeededError(f"copy=False, but a {type(obj).__name__} has to be copied; leave copy out")
-            if device is dtype is None and _is_flat(obj) and innermost() is None:
+            # of a float, or a list of floats, no check can find anything wrong
+            is_flat = type(obj) is float or (type(obj) is list and set(map(type, obj)) == {float})
+            if device is dtype is None and is_flat and innermost() is None:
                 try:
                     return self._owner.creation.tensor(obj, None, None)
                 except _WRONG:
@@ -139,7 +142,7 @@ class Factories:
         def made(shape: Shape, *, dtype: Any = None, device: Any = None) -> Any:
             if device is None and innermost() is None and _is_plain(shape):
                 try:  # the most frequent call, without what the others need
-                    return native(_tuple(shape), dtypes[dtype], None)
+                    return native(shape if type(shape) is tuple else (shape,), dtypes[dtype], None)
                 except (KeyError, *_WRONG):
                     pass  # a dtype seen for the first time; or an error, which is explained below
             with using(self._owner):
@@ -198,15 +201,6 @@ def _is_plain(shape: Any) -> bool:
     return len(shape) <= 3
 
 
-def _tuple(shape: Any) -> tuple[int, ...]:
-    return shape if type(shape) is tuple else (shape,)
-
-
-def _is_flat(data: Any) -> bool:
-    """Whether the data is a float, or a list of floats: of such no check can find anything wrong."""
-    return type(data) is float or (type(data) is list and set(map(type, data)) == {float})
-
-
 def _imported(owner: Backend, share: Callable[[Any], Any], x: Any, device: Any, copy: bool | None) -> Any:
     """The framework's tensor of the numbers of ``x``, which belongs to another library.
 
@@ -221,9 +215,13 @@ def _imported(owner: Backend, share: Callable[[Any], Any], x: Any, device: Any, 
     with using(owner):
         where = as_device(device) if device is not None else None if source is None else device_of(x)
         found = None if copy else _shared(share, x, source, copy)
-        if copy is False and not (_same_memory(x, found) and where in (None, device_of(found))):
-            raise CopyNeededError(f"copy=False, but {owner} has to copy the {type(x).__name__}; leave copy out")
-        if found is None or (copy is None and not _alike(x, found)):
+        views = [] if found is None else _views(x, found)
+        if copy is False:
+            is_same = not views or not all(view.size for view in views) or np.shares_memory(*views)
+            if not is_same or where not in (None, device_of(found)):
+                raise CopyNeededError(f"copy=False, but {owner} has to copy the {type(x).__name__}; leave copy out")
+        kinds = {(view.flags.writeable, view.dtype) for view in views}
+        if found is None or (copy is None and len(kinds) != 1):
             numbers = np.array(np.from_dlpack(x)) if source is None else to_numpy(x)
             return creation.tensor(numbers, device=where)  # at once: a framework's own copy may come later
         return found if where is None else to_device(found, where)
@@ -250,17 +248,3 @@ def _views(x: Any, found: Any) -> list[Any]:
         return [np.from_dlpack(x), np.from_dlpack(found)]
     except Exception:  # of each framework's own
         return []
-
-
-def _same_memory(x: Any, found: Any) -> bool:
-    """Whether two tensors are in the same memory, as far as that can be seen."""
-    import numpy as np
-
-    views = _views(x, found)
-    return not views or not all(view.size for view in views) or np.shares_memory(*views)
-
-
-def _alike(x: Any, found: Any) -> bool:
-    """Whether both tensors may be written to, or neither, and have one dtype."""
-    kinds = {(view.flags.writeable, view.dtype) for view in _views(x, found)}
-    return len(kinds) == 1
