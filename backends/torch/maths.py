@@ -10,7 +10,7 @@ import array_api_compat.torch.linalg as xp_linalg
 import torch
 
 from xdevice.contract import Extension
-from xdevice.kit.standard.along_axes import UniqueAll
+from xdevice.kit.standard.axes import UniqueAll
 
 linalg = Extension(lambda: vars(xp_linalg), torch.linalg)
 fft = Extension(lambda: vars(xp_fft), torch.fft)

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from xdevice.errors import ArgumentTypeError
-from xdevice.kit.standard.along_axes import AlongAxes
+from xdevice.kit.standard.axes import AlongAxes, axes_of
 from xdevice.kit.standard.dtypes import COMPLEX, FLOAT, INTEGER, WHOLE, DataTypes, Dtypes, Operations, kind_of
 from xdevice.kit.standard.linalg import Products
-from xdevice.kit.standard.shapes import axes_of
 
 Function = Callable[..., Any]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from xdevice.errors import ArgumentError
+from xdevice.kit.standard.axes import axes_of
 from xdevice.kit.standard.dtypes import COMPLEX, COMPLEXES, REALS, Dtypes, Operations, one_of
-from xdevice.kit.standard.shapes import axes_of
 
 _NORMS = ("backward", "ortho", "forward")
 _OPPOSITE: dict[str, str] = dict(zip(_NORMS, reversed(_NORMS), strict=True))

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from xdevice.errors import ArgumentError
+from xdevice.kit.standard.axes import axes_of, joint_shape, least_axes, size_of
 from xdevice.kit.standard.dtypes import COMPLEX, Dtypes, Operations, one_of
-from xdevice.kit.standard.shapes import axes_of, joint_shape, least_axes, size_of
 
 # what the functions of several results return
 Eig = namedtuple("Eig", "eigenvalues eigenvectors")
