@@ -16,7 +16,7 @@ from xdevice.tensors import creation
 from xdevice.tensors.exchange import convert, to_numpy
 from xdevice.tensors.placement import to_device
 from xdevice.testing import Native
-from xdevice.testing.contract.promises import FIXED, Promises, at_home, home, needs, values
+from xdevice.testing.contract.promises import FIXED, Promises, at_home, home, needs, raised, values
 
 FACTORIES: dict[str, Callable[..., Any]] = {
     **{name: partial(getattr(creation, name), (2, 3)) for name in ("empty", "zeros", "ones", "rand", "randn")},
@@ -116,8 +116,7 @@ class Creation(Promises):
     @needs("creation.{name}")
     @pytest.mark.parametrize(("name", "call", "says", "given"), REFUSED)
     def test_a_bad_argument_is_an_error(self, backend: str, name: str, call: Any, says: str, given: Any) -> None:
-        with pytest.raises(ArgumentError, match=says):
-            call(given)
+        raised(ArgumentError, says)(call, given)
 
     @needs("creation.tensor", "exchange.to_numpy")
     @pytest.mark.parametrize(("data", "dtype", "expected"), WITHIN_RANGE)
@@ -203,8 +202,7 @@ class Creation(Promises):
                 made = FACTORIES[name](like=like)
                 assert (backend_of(made), device_of(made)) == (backend, device_of(beside))
         assert backend_of(FACTORIES[name](like=np.ones(2))) == "numpy"
-        with pytest.raises(NotATensorError):
-            FACTORIES[name](like="text")
+        raised(NotATensorError)(lambda: FACTORIES[name](like="text"))
 
     def test_backend_of_names_the_owner(self, backend: str, native: Native) -> None:
         x = native.ones()
@@ -213,8 +211,7 @@ class Creation(Promises):
                 assert backend_of(obj) == backend
         assert backend_of(np.ones(2)) == "numpy"
         for nothing in (1, "text", list[Any](), {"a": None}):
-            with pytest.raises(NotATensorError):
-                backend_of(nothing)
+            raised(NotATensorError)(backend_of, nothing)
 
     @needs("gradient", "creation.full")
     @pytest.mark.parametrize("dtype", [None, "float32"])
@@ -246,8 +243,7 @@ class Exchange(Promises):
 
     @pytest.mark.parametrize("nothing", [[1, 2], "text", None, 3.0])
     def test_what_is_no_tensor_is_an_error(self, backend: str, nothing: Any) -> None:
-        with pytest.raises(NotATensorError):
-            to_numpy(nothing)
+        raised(NotATensorError)(to_numpy, nothing)
 
     @needs("creation.dtype", "creation.ones", "creation.tensor")
     @pytest.mark.parametrize("shape", [(), (0, 2), (2, 3)])

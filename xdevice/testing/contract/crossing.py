@@ -13,7 +13,7 @@ from xdevice.errors import MixedDeviceError, NotSupportedError, TransferError
 from xdevice.tensors.transfers.guard import transfer_guard
 from xdevice.tensors.transfers.report import watch_transfers
 from xdevice.testing import Native
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, same_values, values
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, raised, same_values, values
 
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add,
@@ -135,8 +135,7 @@ class Mixing(OneDevice):
             with SECOND:
                 return a + b
 
-        with pytest.raises(MixedDeviceError):
-            add(*apart)
+        raised(MixedDeviceError)(add, *apart)
         assert values(add(apart[1], apart[1])) == [[2, 2], [2, 2]]
 
     def test_strict_blocks_nest(self, backend: str, apart: Any) -> None:
@@ -144,8 +143,7 @@ class Mixing(OneDevice):
         with block:
             with block, strict():
                 pass
-            with pytest.raises(MixedDeviceError):
-                operator.add(*apart)
+            raised(MixedDeviceError)(operator.add, *apart)
         assert outcome(lambda: operator.add(*apart)) is not MixedDeviceError
 
     @pytest.mark.parametrize("operation", OPERATIONS)
@@ -237,13 +235,11 @@ class Transfers(OneDevice):
         x = square(FIRST)
         with transfer_guard("forbid_implicit"):
             assert values(to_device(x, SECOND)) == [[1, 1]] * 2
-            with pytest.raises(TransferError):
-                print(x)
+            raised(TransferError)(print, x)
 
     def test_a_forbidden_move_leaves_everything_where_it_was(self, backend: str) -> None:
         tree = {"a": square(FIRST), "b": [square(SECOND)]}
-        with pytest.raises(TransferError):
-            transfer_guard("forbid")(to_device)(tree, SECOND)
+        raised(TransferError)(lambda: transfer_guard("forbid")(to_device)(tree, SECOND))
         assert (device_of(tree["a"]), device_of(tree["b"])) == (FIRST, SECOND)
 
     @needs("model")
@@ -265,6 +261,5 @@ class Transfers(OneDevice):
             assert device_of(pool.submit(to_device, x, SECOND).result()) == SECOND
             with transfer_guard("allow"):
                 to_device(x, SECOND)
-            with pytest.raises(TransferError):
-                to_device(x, SECOND)
+            raised(TransferError)(to_device, x, SECOND)
         assert device_of(to_device(x, SECOND)) == SECOND

@@ -17,7 +17,7 @@ from xdevice.tensors.placement import device_of, devices_of, to_device
 from xdevice.tensors.trees.tree import flatten
 from xdevice.testing.contract.gradients import total
 from xdevice.testing.contract.parallel import rows, twice
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, number, on_several, refusals, values
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, number, raised, refusals, values
 
 
 def loss(params: Any, x: Any, y: Any) -> Any:
@@ -69,7 +69,7 @@ PLACES: dict[str, Callable[[], list[Any]]] = {
     "three": lambda: [FIRST, home(), SECOND],
     "four": lambda: [FIRST, SECOND, SECOND, FIRST],
 }
-WHERE = [pytest.param(name, marks=on_several if name not in ("one", "twice") else ()) for name in PLACES]
+WHERE = ["one", "twice", *(pytest.param(name, marks=pytest.mark.multi_device(2)) for name in ("two", "three", "four"))]
 EVERYWHERE = pytest.mark.parametrize("several", WHERE, indirect=True)
 
 told: ContextVar[str] = ContextVar("told", default="nothing")
@@ -94,8 +94,7 @@ class StepRefusals(Promises):
         if self.has(backend, "gradients.value_and_gradients"):
             assert to_numpy(step(rows(3), rows(4))[0]).size == 1
         else:
-            with pytest.raises(NotSupportedError, match=f"{backend} has no gradients: "):
-                step(rows(3), rows(4))
+            raised(NotSupportedError, f"{backend} has no gradients: ")(step, rows(3), rows(4))
 
 
 @needs("collectives.pack", "creation.ones", "creation.tensor", "exchange.to_numpy", "gradients.value_and_gradients")
@@ -205,9 +204,7 @@ class DataParallel(StepRefusals):
             return total(x @ w)
 
         step = data_parallel(fails, twice(), reduction="sum")
-        with pytest.raises(KeyError) as caught:
-            step(rows(3), rows(5), True)
-        assert caught.value is error
+        assert raised(KeyError)(step, rows(3), rows(5), True) is error
         assert to_numpy(step(rows(3), rows(5), False)[0]).size == 1
 
     @needs("collectives.threads")

@@ -18,7 +18,7 @@ from xdevice.hardware.virtual import virtual_gpus
 from xdevice.tensors.creation import ones, tensor, zeros
 from xdevice.tensors.exchange import to_numpy
 from xdevice.testing import Native
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, raised
 
 
 class Hardware(Promises):
@@ -38,8 +38,7 @@ class Hardware(Promises):
     @pytest.mark.parametrize("kind", ["cuda:0", "gpu:0", "", "x y", "gpu()"])
     @pytest.mark.parametrize("ask", [count, devices])
     def test_a_kind_is_a_word(self, backend: str, kind: Any, ask: Any) -> None:
-        with pytest.raises(DeviceSpellingError):
-            ask(kind)
+        raised(DeviceSpellingError)(ask, kind)
 
     @needs("cpu")
     def test_try_gpu_falls_back_only_if_needed(self, backend: str) -> None:
@@ -52,14 +51,11 @@ class Hardware(Promises):
 
     @pytest.mark.parametrize("index", [-1, 2**31, 10**30, 10**4400], ids=["-1", "2**31", "10**30", "10**4400"])
     def test_try_gpu_rejects_impossible_indices(self, backend: str, index: Any) -> None:
-        with pytest.raises(DeviceSpellingError):
-            try_gpu(index)
+        raised(DeviceSpellingError)(try_gpu, index)
 
     @pytest.mark.parametrize("index", [1.0, True, "0", None])
     def test_try_gpu_rejects_non_integers(self, backend: str, index: Any) -> None:
-        with pytest.raises(DeviceTypeError, match=re.escape(repr(index))) as error:
-            try_gpu(index)
-        assert isinstance(error.value, TypeError)
+        assert isinstance(raised(DeviceTypeError, re.escape(repr(index)))(try_gpu, index), TypeError)
 
     def test_devices_round_trip_through_native(self, backend: str) -> None:
         for device in devices():
@@ -92,25 +88,20 @@ class Hardware(Promises):
     def test_a_missing_device_error_lists_devices(self, backend: str) -> None:
         missing, x = f"gpu:{count('gpu')}", ones(2)
         for use in (hardware.native, properties, synchronize, memory_stats, empty_cache):
-            with pytest.raises(DeviceNotFoundError, match=rf"{backend}.*{home()}"):
-                use(missing)
+            raised(DeviceNotFoundError, rf"{backend}.*{home()}")(use, missing)
         for device in (missing, "gpu:99", "cpu:99", "quantum"):
             for place in (lambda d: zeros(3, device=d), lambda d: to_device(x, d), lambda d: scope(d).__enter__()):
-                with pytest.raises(DeviceNotFoundError, match=rf"{backend}.*{home()}") as error:
-                    place(device)
-                assert isinstance(error.value, LookupError)
+                assert isinstance(raised(DeviceNotFoundError, rf"{backend}.*{home()}")(place, device), LookupError)
 
     @needs("cpu", "creation.zeros")
     def test_a_missing_gpu_error_names_try_gpu(self, backend: str) -> None:
         missing = count("gpu")
-        with pytest.raises(DeviceNotFoundError, match=rf"use try_gpu\({missing}\) to fall back to the CPU"):
-            zeros(1, device=gpu(missing))
+        raised(DeviceNotFoundError, rf"use try_gpu\({missing}\) to fall back to the CPU")(zeros, 1, device=gpu(missing))
 
     @needs("creation.zeros")
     @pytest.mark.parametrize("nonsense", [0, 1.5, object(), [], "gpu:x", ""])
     def test_a_bad_device_name_is_an_error(self, backend: str, nonsense: Any) -> None:
-        with pytest.raises(DeviceSpellingError):
-            zeros(3, device=nonsense)
+        raised(DeviceSpellingError)(zeros, 3, device=nonsense)
 
     def test_properties_are_known_or_none(self, backend: str) -> None:
         for device, found in zip(devices(), map(properties, devices()), strict=True):
@@ -168,8 +159,7 @@ class SeveralDevices(Promises):
         n, virtual = count("gpu"), properties(FIRST)["virtual"]
         if virtual:
             assert virtual_gpus(n) == devices("gpu")
-        with pytest.raises(VirtualDeviceError, match=f"virtual_gpus\\({n + 1}\\)" if virtual else None):
-            virtual_gpus(n + virtual)
+        raised(VirtualDeviceError, f"virtual_gpus\\({n + 1}\\)" if virtual else None)(virtual_gpus, n + virtual)
         assert count("gpu") == n
 
     def test_each_gpu_has_its_own_native_device(self, backend: str) -> None:
@@ -179,8 +169,7 @@ class SeveralDevices(Promises):
 
     def test_a_gpu_out_of_range_error_lists_gpus(self, backend: str) -> None:
         x = ones(2, device=SECOND)
-        with pytest.raises(DeviceNotFoundError, match=".*".join(map(str, devices()))):
-            to_device(x, gpu(count("gpu")))
+        raised(DeviceNotFoundError, ".*".join(map(str, devices())))(to_device, x, gpu(count("gpu")))
         assert device_of(x) == SECOND
 
     @needs("creation.zeros")

@@ -14,7 +14,7 @@ from xdevice.framework import choosing
 from xdevice.hardware import scopes
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.namespace import NAMES, namespace
-from xdevice.testing.contract.promises import FIRST, FIXED, SECOND, Promises, home, needs, number
+from xdevice.testing.contract.promises import FIRST, FIXED, SECOND, Promises, home, needs, number, raised
 
 VALUES: dict[str, Any] = {
     "x": np.array([[0.5, -1.25, 2.0], [3.0, -0.75, 1.5]], "float32"),
@@ -181,8 +181,7 @@ class Maths(Promises):
     def test_a_name_exists_or_says_why_not(self, backend: str) -> None:
         missing = [name for name in NAMES if name not in dir(namespace())]
         for name in missing:
-            with pytest.raises(NotSupportedError, match=f"{backend} has no {name}: "):
-                getattr(namespace(), name)
+            raised(NotSupportedError, f"{backend} has no {name}: ")(getattr, namespace(), name)
             assert not hasattr(namespace(), name)  # as other libraries ask
         assert len(missing) < len(NAMES) - 60
         assert all(hasattr(namespace(), name) for name in dir(namespace()))
@@ -202,10 +201,8 @@ class Maths(Promises):
         assert namespace(None) is namespace()
         assert namespace(x).__name__ == choosing.backend().maths.module().__name__
         if backend != "numpy":
-            with pytest.raises(ArgumentTypeError, match=f"{backend} .*numpy .*convert"):
-                namespace(x, np.ones(2))
-        with pytest.raises(NotATensorError):
-            namespace(x, "text")
+            raised(ArgumentTypeError, f"{backend} .*numpy .*convert")(namespace, x, np.ones(2))
+        raised(NotATensorError)(namespace, x, "text")
 
     def test_a_network_matches_numpy(self, backend: str) -> None:
         assert to_numpy(loss(*arguments())) == pytest.approx(expected(WEIGHTS), rel=1e-5)
@@ -233,8 +230,7 @@ class Maths(Promises):
         assert xp.asarray(x) is x
         assert xp.asarray(x, dtype=x.dtype, device=device_of(x)) is x
         assert xp.asarray(x, copy=True) is not x
-        with pytest.raises(CopyNeededError):
-            xp.asarray([1.0], copy=False)
+        raised(CopyNeededError)(xp.asarray, [1.0], copy=False)
 
     def test_native_names_work_with_a_warning(self, backend: str) -> None:
         xp = pickle.loads(pickle.dumps(namespace()))
@@ -243,8 +239,7 @@ class Maths(Promises):
             found = xp.einsum
         assert callable(found)
         assert xp.einsum is found  # without another warning
-        with pytest.raises(AttributeError, match="did you mean 'matmul'"):
-            _ = xp.matmull
+        raised(AttributeError, "did you mean 'matmul'")(getattr, xp, "matmull")
 
     def test_results_stay_on_their_device(self, backend: str, two_gpus: Any) -> None:
         weights, x, y = arguments(SECOND)

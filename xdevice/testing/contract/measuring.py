@@ -17,7 +17,7 @@ from xdevice.errors import ArgumentError, ArgumentTypeError, OutOfMemoryError
 from xdevice.framework import choosing
 from xdevice.hardware.devices import synchronize
 from xdevice.tensors.exchange import to_numpy
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, raised
 
 HUGE = """
 import sys
@@ -94,8 +94,7 @@ class Memory(Promises):
             yield size
 
         def refuses(call: Any) -> None:
-            with pytest.raises(ArgumentTypeError, match="pass a plain function that runs it to the end"):
-                call()
+            raised(ArgumentTypeError, "pass a plain function that runs it to the end")(call)
 
         for fn in (coroutine, generator, both, functools.partial(coroutine)):
             refuses(functools.partial(find_batch_size, fn))
@@ -110,8 +109,7 @@ class Memory(Promises):
 
         unbound: Any = Trainer.train
         assert find_batch_size(Trainer().train, start=8)(3) == 2
-        with pytest.raises(ArgumentTypeError, match=r"train is a method.*find_batch_size\(obj.method\)"):
-            find_batch_size(unbound)
+        raised(ArgumentTypeError, r"train is a method.*find_batch_size\(obj.method\)")(find_batch_size, unbound)
 
     @needs("creation.ones", "exchange.to_numpy")
     def test_a_huge_allocation_is_out_of_memory(self, backend: str, place: Any) -> None:
@@ -151,16 +149,14 @@ class Memory(Promises):
         def raises(size: int, error: Exception) -> None:
             raise error
 
-        with pytest.raises(KeyError, match="mine"):
-            find_batch_size(raises)(KeyError("mine"))
+        raised(KeyError, "mine")(lambda: find_batch_size(raises)(KeyError("mine")))
         with pytest.raises(OutOfMemoryError, match="batch size of 3") as error:
             find_batch_size(raises, start=8, minimum=3)(MemoryError("no"))
         assert isinstance(error.value, MemoryError) and isinstance(error.value.__cause__, MemoryError)
 
     @pytest.mark.parametrize("sizes", IMPOSSIBLE, ids=str)
     def test_impossible_batch_sizes_are_errors(self, sizes: Any) -> None:
-        with pytest.raises(ArgumentError):
-            find_batch_size(lambda size: size, **sizes)
+        raised(ArgumentError)(find_batch_size, lambda size: size, **sizes)
 
 
 class Timing(Promises):

@@ -17,7 +17,7 @@ from xdevice.tensors.creation import ones, tensor
 from xdevice.tensors.placement import devices_of, to_device
 from xdevice.testing import Native
 from xdevice.testing.contract.gradients import total
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, at_home, home, needs, refusals, values
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, at_home, home, needs, raised, refusals, values
 from xdevice.testing.contract.trees import Boxes, Holder
 
 
@@ -118,10 +118,8 @@ class Parallel(Splitting):
         assert values(replicate(frozen, [home()])[0]) == values(frozen)
 
     def test_a_bad_replication_is_an_error(self, backend: str) -> None:
-        with pytest.raises(NotATensorError):
-            replicate({"a": 5}, [home()])
-        with pytest.raises(ArgumentError, match="no device in the list"):
-            replicate(ones(2), [])
+        raised(NotATensorError)(replicate, {"a": 5}, [home()])
+        raised(ArgumentError, "no device in the list")(replicate, ones(2), [])
 
     def test_each_replica_is_on_its_device(self, backend: str, two_gpus: Any) -> None:
         replicas = replicate([rows(2)], [FIRST, SECOND, FIRST, home()])
@@ -178,8 +176,7 @@ class Parallel(Splitting):
         assert [type(all_reduce(given)) for given in (replicas, list(replicas))] == [Replicas, list]
 
     def test_empty_trees_cannot_be_reduced(self, backend: str) -> None:
-        with pytest.raises(NotATensorError, match="no tensor"):
-            all_reduce([[], []])
+        raised(NotATensorError, "no tensor")(all_reduce, [[], []])
 
     test_a_bad_reduction_is_an_error = refusals(
         XDeviceError,
@@ -263,8 +260,7 @@ class Prefetching(Promises):
             raise KeyError("the third")
 
         found: list[Any] = []
-        with pytest.raises(KeyError, match="the third"):
-            deque(map(found.append, prefetch(source(), SECOND)))
+        raised(KeyError, "the third")(deque, map(found.append, prefetch(source(), SECOND)))
         assert [batch["i"] for batch in found] == [0, 1] and not threads()
 
     @needs("collectives.split")
@@ -285,5 +281,4 @@ class Prefetching(Promises):
             assert values(loss) == values(wanted) and values(gradient) == values(other)
         with pytest.raises(ValueError, match="was prefetched to gpu:0, gpu:1, and is used on gpu:1, gpu:0"):
             data_parallel(lambda w, batch: w, [SECOND, FIRST])(w, ahead[0])
-        with pytest.raises(TypeError, match="comes alone"):
-            step(w, ahead[0], w)
+        raised(TypeError, "comes alone")(step, w, ahead[0], w)

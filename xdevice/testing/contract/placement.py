@@ -16,7 +16,7 @@ from xdevice.tensors.creation import full, ones, tensor
 from xdevice.tensors.exchange import to_numpy
 from xdevice.tensors.placement import device_of, to_device
 from xdevice.testing import Native
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, at_home, home, needs, same_values, values
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, at_home, home, needs, raised, same_values, values
 from xdevice.testing.contract.trees import shape_of, trees
 
 WAYS = [(a, b) for a in (cpu(), FIRST, SECOND) for b in (cpu(), FIRST, SECOND) if a is not b]
@@ -63,13 +63,11 @@ class Placement(Promises):
 
     @pytest.mark.parametrize("nothing", ["text", 3, 2.5, None, b"bytes", object(), int])
     def test_only_tensors_models_and_trees_move(self, backend: str, nothing: Any) -> None:
-        with pytest.raises(NotATensorError):
-            to_device(nothing, home())
+        raised(NotATensorError)(to_device, nothing, home())
 
     @pytest.mark.parametrize("ask", [is_same_device, check_same_device])
     def test_comparing_nothing_is_an_error(self, ask: Any) -> None:
-        with pytest.raises(NotATensorError, match="nothing was given"):
-            ask()
+        raised(NotATensorError, "nothing was given")(ask)
 
     @needs("symbolic", "creation.ones", "exchange.to_numpy")
     def test_a_symbolic_tensor_has_no_device(self, backend: str, native: Native) -> None:
@@ -77,8 +75,7 @@ class Placement(Promises):
 
         def ask(symbol: Any) -> None:
             for question in QUESTIONS:
-                with pytest.raises(UnknownPlacementError):
-                    question(symbol)
+                raised(UnknownPlacementError)(question, symbol)
                 asked.append(question)
             with contextlib.suppress(UnknownPlacementError):  # where there is an answer, it says that it is not known
                 answer = device_of(symbol)
@@ -107,8 +104,7 @@ class Placement(Promises):
         assert same_values(x, y)
 
     def test_copy_must_be_true_false_or_none(self, backend: str, x: Any) -> None:
-        with pytest.raises(ArgumentError, match="'maybe'"):
-            to_device(x, home(), copy="maybe")  # type: ignore[arg-type]  # what is given is the point
+        raised(ArgumentError, "'maybe'")(to_device, x, home(), copy="maybe")
 
     @needs("gradient")
     @pytest.mark.parametrize("forced", [None, True])
@@ -123,9 +119,7 @@ class Placement(Promises):
         assert native.is_frozen(parameter) is frozen
 
     def test_copy_false_is_checked_before_the_device(self, backend: str, x: Any) -> None:
-        with pytest.raises(CopyNeededError) as error:
-            to_device(x, "gpu:99", copy=False)
-        assert isinstance(error.value, ValueError)
+        assert isinstance(raised(CopyNeededError)(to_device, x, "gpu:99", copy=False), ValueError)
 
 
 @needs("model")
@@ -143,8 +137,7 @@ class Models(Promises):
 
     def test_a_model_stays_if_the_device_is_missing(self, backend: str, native: Native, model: Any) -> None:
         before = native.parameters(model)
-        with pytest.raises(DeviceNotFoundError):
-            to_device({"data": at_home(native.ones), "net": model}, "gpu:99")
+        raised(DeviceNotFoundError)(to_device, {"data": at_home(native.ones), "net": model}, "gpu:99")
         assert device_of(model) == home()
         assert all(a is b for a, b in zip(before, native.parameters(model), strict=True))
 
@@ -163,8 +156,7 @@ class Models(Promises):
     def test_an_unbuilt_model_has_no_device(self, backend: str, native: Native) -> None:
         unbuilt = at_home(native.unbuilt_model)
         for ask in (device_of, devices_of, lambda m: to_device(m, home())):
-            with pytest.raises(UnknownPlacementError):
-                ask(unbuilt)
+            raised(UnknownPlacementError)(ask, unbuilt)
 
 
 @needs("creation.ones", "exchange.to_numpy", gpus=2)
@@ -208,8 +200,7 @@ class SeveralPlacements(Promises):
     @EACH_WAY
     def test_copy_false_across_devices_is_an_error(self, backend: str, source: Any, target: Any) -> None:
         x = ones(3, device=source)
-        with pytest.raises(CopyNeededError):
-            to_device([x], target, copy=False)
+        raised(CopyNeededError)(to_device, [x], target, copy=False)
         assert device_of(x) == source
 
     @needs("gradient")
@@ -230,8 +221,7 @@ class SeveralPlacements(Promises):
         with pytest.raises(MixedDeviceError, match=r"gpu:0: argument 0\['a'\]\[1\].*gpu:1: argument 1") as error:
             check_same_device({"a": [None, x]}, y)
         assert error.value.devices == {FIRST, SECOND}
-        with pytest.raises(MixedDeviceError, match=r"gpu:0: \['x'\].*gpu:1: \['y'\]\[0\]"):
-            device_of({"x": x, "y": [y]})
+        raised(MixedDeviceError, r"gpu:0: \['x'\].*gpu:1: \['y'\]\[0\]")(device_of, {"x": x, "y": [y]})
 
     @pytest.mark.parametrize("which", range(17))
     def test_every_kind_of_tree_moves(self, backend: str, which: int) -> None:

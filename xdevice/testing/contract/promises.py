@@ -23,6 +23,7 @@ FIXED = ("creation.arange", "creation.full", "creation.ones", "creation.tensor",
 """The factories whose numbers are told beforehand, for `needs`."""
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 
 
 def needs(*names: str, gpus: int = 0) -> Callable[[T], T]:
@@ -44,13 +45,24 @@ def needs(*names: str, gpus: int = 0) -> Callable[[T], T]:
     return keep
 
 
+def raised(error: type[E], says: str | None = None) -> Callable[..., E]:
+    """A function that calls what it is given, and returns the error raised, which must be of the type and the words."""
+
+    def check(call: Callable[..., object], /, *args: Any, **options: Any) -> E:
+        __tracebackhide__ = True
+        with pytest.raises(error, match=says) as caught:
+            call(*args, **options)
+        return caught.value
+
+    return check
+
+
 def refusals(error: type[Exception], calls: Mapping[str, Callable[[], object]]) -> Callable[..., None]:
     """A promise that each call raises the error, in the words that it stands under: a regular expression."""
 
     @pytest.mark.parametrize("says", calls)
     def promise(self: Promises, backend: str, says: str) -> None:
-        with pytest.raises(error, match=says):
-            calls[says]()
+        raised(error, says)(calls[says])
 
     return promise
 

@@ -13,7 +13,7 @@ import pytest
 from xdevice import DeviceNotFoundError, NotSupportedError, ScopeError, cpu, device_of, gpu, ones, using, zeros
 from xdevice.hardware.scopes import _stack, innermost, scope  # pyright: ignore[reportPrivateUsage]  # nowhere else to be seen
 from xdevice.testing import Native
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, raised
 
 
 def natives() -> list[Any]:
@@ -79,8 +79,7 @@ class Scopes(Promises):
         assert device_of(native.ones()) == device_of(ones(1))
 
     def test_leaving_an_unentered_scope_fails(self, backend: str) -> None:
-        with pytest.raises(ScopeError, match="not entered"):
-            scope(home()).__exit__(None, None, None)
+        raised(ScopeError, "not entered")(scope(home()).__exit__, None, None, None)
 
     def test_a_scope_restores_the_native_default(self, outside: None) -> None:
         with home():

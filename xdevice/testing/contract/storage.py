@@ -11,7 +11,7 @@ import pytest
 
 from xdevice import device_of, load, ones, save, tensor, to_device, zeros
 from xdevice.errors import ArgumentError, ArgumentTypeError, DeviceNotFoundError, FileFormatError, NotSupportedError
-from xdevice.testing.contract.promises import Promises, home, needs, values
+from xdevice.testing.contract.promises import Promises, home, needs, raised, values
 
 DTYPES = (
     *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "bool"),
@@ -124,15 +124,12 @@ class Storage(Promises):
             ({"step": 1}, "there is no tensor"),
             (around, "the list at 0.0 contains itself"),
         ):
-            with pytest.raises(ArgumentTypeError, match=says):
-                save(tree, tmp_path / "file")
+            raised(ArgumentTypeError, says)(save, tree, tmp_path / "file")
         assert (tmp_path / "file").read_bytes() == before and os.listdir(tmp_path) == ["file"]
 
     def test_a_missing_folder_is_an_os_error(self, backend: str, tmp_path: Path) -> None:
-        with pytest.raises(OSError, match="cannot be written"):
-            save(ones(2), tmp_path / "none" / "file")
-        with pytest.raises(FileNotFoundError):
-            load(tmp_path / "file")
+        raised(OSError, "cannot be written")(save, ones(2), tmp_path / "none" / "file")
+        raised(FileNotFoundError)(load, tmp_path / "file")
 
     @pytest.mark.parametrize("kept", [0, 7, 30, -1])
     def test_a_damaged_file_is_an_error(self, backend: str, tmp_path: Path, kept: int) -> None:
@@ -140,8 +137,7 @@ class Storage(Promises):
         whole = (tmp_path / "file").read_bytes()
         for data in (whole[:kept], b"\x80\x04 a pickle, say" * 9):
             (tmp_path / "file").write_bytes(data)
-            with pytest.raises(FileFormatError, match=r"\(\d+ bytes\) is not a complete safetensors file"):
-                load(tmp_path / "file")
+            raised(FileFormatError, r"\(\d+ bytes\) is not a complete safetensors file")(load, tmp_path / "file")
 
     def test_a_foreign_file_is_a_dict(self, backend: str, tmp_path: Path) -> None:
         numbers = np.array([1, 2], "float32")
@@ -152,15 +148,13 @@ class Storage(Promises):
     def test_an_inconsistent_file_is_an_error(self, backend: str, tmp_path: Path, words: str, says: str) -> None:
         tensors = {"w": ("F32", np.ones(2, "float32"))}
         (tmp_path / "file").write_bytes(written(tensors, __metadata__={"xdevice": words}))
-        with pytest.raises(FileFormatError, match=f"has a structure that xdevice cannot read .*({says})"):
-            load(tmp_path / "file")
+        raised(FileFormatError, f"has a structure that xdevice cannot read .*({says})")(load, tmp_path / "file")
 
     def test_an_unsavable_dtype_names_its_tensor(self, backend: str, tmp_path: Path) -> None:
         tensors = {"a": ("F32", np.ones(2, "float32")), "b.c": ("F8_E8M0", np.ones(2, "uint8"))}
         (tmp_path / "file").write_bytes(written(tensors))
         if made([1], "float8_e8m0fnu") is None:
-            with pytest.raises(NotSupportedError, match=r"'b\.c' in .* is of float8_e8m0fnu, which "):
-                load(tmp_path / "file")
+            raised(NotSupportedError, r"'b\.c' in .* is of float8_e8m0fnu, which ")(load, tmp_path / "file")
         if (wide := made([1], "complex128")) is not None:
             with pytest.raises(NotSupportedError, match=r"'a\.0' is of complex128, which safetensors does not"):
                 save({"a": [wide]}, tmp_path / "file")
@@ -174,5 +168,4 @@ class Storage(Promises):
             with place:
                 assert device_of(load(tmp_path / "file")) == place
             assert str(load(tmp_path / "file", home())) == str(to_device(tree, home()))
-        with pytest.raises(DeviceNotFoundError, match="gpu:77"):
-            load(tmp_path / "file", device="gpu:77")
+        raised(DeviceNotFoundError, "gpu:77")(load, tmp_path / "file", device="gpu:77")

@@ -16,7 +16,7 @@ import pytest
 from xdevice import check_same_device, count, device_of, devices_of, gpu, is_same_device, to_device, to_numpy
 from xdevice.errors import ArgumentError, DeviceNotFoundError, MixedDeviceError, NotATensorError, XDeviceError
 from xdevice.tensors.creation import ones, tensor
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs
+from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, raised
 
 
 class Point(NamedTuple):
@@ -135,9 +135,7 @@ class Trees(Promises):
     @pytest.mark.parametrize("tree", [[], {}, (), {"a": "text", "b": [None, 1.5]}, deque()])
     def test_a_tree_without_tensors_has_no_device(self, backend: str, tree: Any) -> None:
         for ask in (device_of, devices_of, is_same_device, check_same_device):
-            with pytest.raises(NotATensorError, match=type(tree).__name__) as error:
-                ask(tree)
-            assert isinstance(error.value, TypeError)
+            assert isinstance(raised(NotATensorError, type(tree).__name__)(ask, tree), TypeError)
 
     @needs("exchange.to_numpy")
     def test_a_foreign_object_error_names_its_path(self, backend: str) -> None:
@@ -146,10 +144,8 @@ class Trees(Promises):
             device = "cpu"
 
         for ask in (device_of, lambda s: to_device(s, home()), to_numpy, is_same_device):
-            with pytest.raises(NotATensorError, match="Stranger"):
-                ask(Stranger())
-        with pytest.raises(NotATensorError, match=r"\['deep'\]\[0\]\.x is of type Stranger"):
-            device_of({"deep": [Batch(Stranger())]})
+            raised(NotATensorError, "Stranger")(ask, Stranger())
+        raised(NotATensorError, r"\['deep'\]\[0\]\.x is of type Stranger")(device_of, {"deep": [Batch(Stranger())]})
 
     def test_copy_true_copies_every_leaf(self, backend: str, x: Any) -> None:
         tree = {"x": x, "again": x, "n": 1}
@@ -160,8 +156,7 @@ class Trees(Promises):
         tree = {"a": x, "b": [np.ones(2), Point(x, 1)]}
         before = dict(tree)
         for device in (f"gpu:{count('gpu')}", "gpu:99"):
-            with pytest.raises(DeviceNotFoundError, match=r"at \['a'\]"):
-                to_device(tree, device)
+            raised(DeviceNotFoundError, r"at \['a'\]")(to_device, tree, device)
         assert all(tree[key] is before[key] for key in tree)
         assert device_of(tree["a"]) == home()
 
@@ -203,8 +198,7 @@ class Trees(Promises):
         plain.append(plain)
         own.append(Batch(own))
         for tree in (plain, own):
-            with pytest.raises(ArgumentError, match="contains itself"):
-                to_device(tree, home())
+            raised(ArgumentError, "contains itself")(to_device, tree, home())
 
     def test_attributes_of_containers_are_kept(self, backend: str, x: Any) -> None:
         moved = to_device(Picky(x), home(), copy=True)
@@ -219,8 +213,7 @@ class Trees(Promises):
 
     def test_an_uncopyable_container_is_unchanged(self, backend: str, x: Any) -> None:
         tree = Immovable(x=x)
-        with pytest.raises(ArgumentError, match="gives itself"):
-            to_device(tree, home(), copy=True)
+        raised(ArgumentError, "gives itself")(to_device, tree, home(), copy=True)
         assert tree["x"] is x
 
 
@@ -229,15 +222,13 @@ class OpenWorld(Promises):
     def test_an_opaque_holder_error_names_its_path(self, backend: str, x: Any, holder: Any, says: str) -> None:
         tree = {"x": x, "held": holder(x)}
         for ask in (device_of, devices_of, lambda t: to_device(t, home(), copy=True)):
-            with pytest.raises(NotATensorError, match=rf"{says}.*\['held'\]"):
-                ask(tree)
+            raised(NotATensorError, rf"{says}.*\['held'\]")(ask, tree)
         assert device_of(tree, skip=["held"]) == home()
         assert to_device(tree, home(), copy=True, skip=["['held']"])["held"] is tree["held"]
 
     @needs("exchange.to_numpy")
     def test_a_container_is_not_a_tensor(self, backend: str, x: Any) -> None:
-        with pytest.raises(NotATensorError, match=r"a dict is not a tensor; .* at \['a'\]\[0\]"):
-            to_numpy({"a": [x]})
+        raised(NotATensorError, r"a dict is not a tensor; .* at \['a'\]\[0\]")(to_numpy, {"a": [x]})
 
     def test_objects_without_tensors_pass_through(self, backend: str, x: Any) -> None:
         own = {name: getattr(x, name) for name in ("shape", "dtype") if hasattr(x, name)}
@@ -265,8 +256,7 @@ class OpenWorld(Promises):
         moved = to_device([x, *data], home(), copy=True)
         assert all(a is b for a, b in zip(moved[1:], data, strict=True))
         assert device_of([x, *data]) == home()
-        with pytest.raises(NotATensorError):
-            device_of(np.str_("cat"))
+        raised(NotATensorError)(device_of, np.str_("cat"))
 
     @needs("creation.ones")
     def test_user_objects_move_between_devices(self, backend: str, two_gpus: Any) -> None:
@@ -276,23 +266,17 @@ class OpenWorld(Promises):
         assert [device_of(each) for each in (moved, moved["boxes"].x, moved["space"].x)] == [SECOND] * 3
         assert moved["names"] is tree["names"]
         assert device_of(tree) == FIRST
-        with pytest.raises(MixedDeviceError, match=r"\['boxes'\]") as error:
-            device_of([tree, moved])
-        assert error.value.devices == {FIRST, SECOND}
+        assert raised(MixedDeviceError, r"\['boxes'\]")(device_of, [tree, moved]).devices == {FIRST, SECOND}
 
     @needs("creation.tensor")
     def test_a_list_on_mixed_devices_is_an_error(self, backend: str, two_gpus: Any) -> None:
         x, y = tensor(1.0, device=FIRST), tensor(2.0, device=SECOND)
         for data, path in (([x, y], "[1]"), ([0.0, x, y], "[2]"), ([[x], (y,)], "[1][0]")):
-            with pytest.raises(MixedDeviceError, match=re.escape(path)) as error:
-                tensor(data)
-            assert error.value.devices == {FIRST, SECOND}
+            assert raised(MixedDeviceError, re.escape(path))(tensor, data).devices == {FIRST, SECOND}
 
     @needs("creation.ones")
     def test_numpy_to_gpu_error_omits_try_gpu(self, backend: str, two_gpus: Any) -> None:
         tree = {"x": ones(3, device=FIRST), "n": np.ones(3)}
-        with pytest.raises(XDeviceError, match=r"numpy.*\['n'\]") as error:
-            to_device(tree, SECOND)
-        assert "fall back" not in str(error.value)
+        assert "fall back" not in str(raised(XDeviceError, r"numpy.*\['n'\]")(to_device, tree, SECOND))
         assert device_of(tree["x"]) == FIRST
         assert device_of(to_device(tree, SECOND, skip="n")["x"]) == SECOND
