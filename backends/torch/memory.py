@@ -45,7 +45,6 @@ def share(fraction: float | None) -> dict[str, str]:
     kind, seen = gpus()
     if fraction is None or kind != "cuda" or is_virtual():
         return {}  # PyTorch takes memory when it is needed
-
     cuda: Any = torch.cuda
     for i in range(seen):  # now, or when CUDA starts, which would be too early for a program that is to fork
         cuda._lazy_call(partial(torch.cuda.set_per_process_memory_fraction, fraction, i))

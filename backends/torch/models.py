@@ -26,22 +26,16 @@ def tensors_of(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(model, PackedSequence):
         yield "data", model.data  # its lengths always stay on the host
     elif _is_keras(model):
-        yield from _tensors_in_keras(model)
+        yield from ((name, keras.value_of(variable)) for name, variable in keras.weights(model))
+        if isinstance(model, torch.nn.Module):  # then what only PyTorch knows
+            # also those of random numbers and of metrics
+            known = {id(keras.value_of(variable)) for variable in keras.variables(model)}
+            named = (*model.named_parameters(), *model.named_buffers())
+            yield from ((name, tensor) for name, tensor in named if id(tensor) not in known)
     else:
         yield from model.named_parameters()
         yield from model.named_buffers()
         yield from _constants(model)
-
-
-def _tensors_in_keras(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """The weights by Keras's names, then what only PyTorch knows."""
-    for name, variable in keras.weights(model):
-        yield name, keras.value_of(variable)
-    if isinstance(model, torch.nn.Module):
-        # also those of random numbers and of metrics
-        known = {id(keras.value_of(variable)) for variable in keras.variables(model)}
-        named = (*model.named_parameters(), *model.named_buffers())
-        yield from ((name, tensor) for name, tensor in named if id(tensor) not in known)
 
 
 def _is_keras(model: Any) -> bool:

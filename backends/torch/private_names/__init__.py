@@ -17,15 +17,10 @@ LAST_TRIED = "2.13.0"
 own: Any = torch
 core: Any = torch._C  # pyright: ignore[reportPrivateUsage]  # it has no public counterpart
 aten: Any = torch.ops.aten
-storages: Any = torch.UntypedStorage
+storage_of: Any = torch.Tensor.untyped_storage  # identified by its ``_cdata``
 
 ON_CPU = core.DispatchKeySet(core.DispatchKey.CPU)
 """Dispatches operations on sizes and strides to the CPU's kernels, which do not read the memory."""
-
-
-def storage_of(tensor: torch.Tensor) -> Any:
-    """The tensor's storage, identified by its ``_cdata``."""
-    return tensor.untyped_storage()
 
 
 def untraced(kernel: Any) -> Any:

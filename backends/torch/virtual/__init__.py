@@ -17,9 +17,6 @@ from xdevice.backends.torch.private_names import check, core
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit.plugins import Recipe
 
-OLDEST = (2, 10)
-"""The first torch whose PrivateUse1 device can be written in Python."""
-
 
 def recipe() -> Recipe:
     _check_version()
@@ -59,7 +56,7 @@ def find_races() -> None:
 
 
 def _check_version() -> None:
-    if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST:
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 10):  # whose PrivateUse1 device can be written in Python
         raise NotSupportedError(
             f"virtual GPUs need torch 2.10 or newer, and this is {torch.__version__}; pip install --upgrade torch"
         )

@@ -132,7 +132,6 @@ def replace() -> None:
 
 _ERRORS = {0: "no error", 1: "invalid argument", 2: "out of memory"}
 
-
 _MARKS = "rangePushA", "rangePop", "rangeStartA", "rangeEnd", "markA", "deviceRangeStart", "deviceRangeEnd"
 """What ``torch.cuda.nvtx`` calls."""
 
@@ -240,20 +239,15 @@ def _share() -> None:
         if refused or not whole or not tensor.is_cuda or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
             return plain(tensor)
         with torch.no_grad():
-            host = _shared(tensor)
+            # the tensor's memory as a CPU tensor, where other processes find it
+            host: torch.Tensor = torch.ops.xdevice_virtual.host(tensor.detach())
+            host.untyped_storage().share_memory_()
+            torch.ops.xdevice_virtual.refresh(tensor.detach())
         return _received, (host, tensor.get_device(), type(tensor) is torch.nn.Parameter, tensor.requires_grad)
 
     replace_name("torch.multiprocessing.reductions:reduce_tensor", reduce_tensor)
     for cls in (torch.Tensor, torch.nn.Parameter):
         ForkingPickler.register(cls, reduce_tensor)
-
-
-def _shared(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's memory as a CPU tensor, where other processes find it."""
-    host: torch.Tensor = torch.ops.xdevice_virtual.host(tensor.detach())
-    host.untyped_storage().share_memory_()
-    torch.ops.xdevice_virtual.refresh(tensor.detach())
-    return host
 
 
 def _received(host: torch.Tensor, index: int, parameter: bool, requires_grad: bool) -> torch.Tensor:

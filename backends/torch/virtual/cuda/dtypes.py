@@ -24,9 +24,6 @@ _NO_KERNEL = (
     "exist for this backend. 'aten::{name}' is only available for these backends: [CPU]"
 )
 
-Row = tuple[str, str, str, int, int]
-"""An operation, the reduction that it is about, CUDA's words, and the dtypes: lacking on CUDA, lacking on the CPU."""
-
 
 def begin() -> None:
     """Tell the plug-in what to refuse, unless it is lenient, and what to compute wider."""
@@ -34,7 +31,8 @@ def begin() -> None:
         compiled().differ(name.encode(), reduce.encode(), words.encode(), on_cuda, on_cpu)
 
 
-def rows(lenient: bool) -> Iterator[Row]:
+def rows(lenient: bool) -> Iterator[tuple[str, str, str, int, int]]:
+    """An operation, the reduction that it is about, CUDA's words, and the dtypes: lacking on CUDA, on the CPU."""
     mine = _number(torch.__version__)
     tables = Path(__file__).parent.glob("dtypes_*.txt")  # of a version each: of that in use, or the nearest
     table = min(tables, key=lambda path: abs(_number(path.stem.partition("_")[2]) - mine))
@@ -71,24 +69,20 @@ def register_products() -> None:
 
 def _wide(packet: Any) -> Callable[..., Tensor]:
     def product(*args: Any, out: Tensor | None = None, **factors: Any) -> Tensor:
-        *matrices, out_dtype = args
-        _check(*matrices, out_dtype=out_dtype, out=out)
-        found: Tensor = packet(*(matrix.to(out_dtype) for matrix in matrices), **factors)
+        *added, x, y, out_dtype = args
+        if out is not None and out.dtype != out_dtype:
+            raise RuntimeError("out_dtype must be the same as the dtype of the provided out tensor")
+        if x.dtype != y.dtype:
+            raise RuntimeError("input dtypes must be the same")
+        if out_dtype != x.dtype and not (out_dtype == torch.float32 and x.dtype in {torch.float16, torch.bfloat16}):
+            raise RuntimeError("out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs")
+        if added and added[0].dtype not in (out_dtype, x.dtype):
+            word = "mat1" if x.dim() == 2 else "batch1"
+            raise RuntimeError(f"self dtype must match either out_dtype or {word} dtype")
+        found: Tensor = packet(*(matrix.to(out_dtype) for matrix in args[:-1]), **factors)
         return found if out is None else out.resize_(found.shape).copy_(found)
 
     return product
-
-
-def _check(*matrices: Tensor, out_dtype: torch.dtype, out: Tensor | None) -> None:
-    *added, x, y = matrices
-    if out is not None and out.dtype != out_dtype:
-        raise RuntimeError("out_dtype must be the same as the dtype of the provided out tensor")
-    if x.dtype != y.dtype:
-        raise RuntimeError("input dtypes must be the same")
-    if out_dtype != x.dtype and not (out_dtype == torch.float32 and x.dtype in {torch.float16, torch.bfloat16}):
-        raise RuntimeError("out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs")
-    if added and added[0].dtype not in (out_dtype, x.dtype):
-        raise RuntimeError(f"self dtype must match either out_dtype or {'mat1' if x.dim() == 2 else 'batch1'} dtype")
 
 
 _TYPES = {

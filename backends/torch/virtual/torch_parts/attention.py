@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn import functional
 
 from xdevice.backends.torch.private_names import aten, in_place_of, kernels_of, own
 from xdevice.backends.torch.virtual import runtime
@@ -64,7 +63,7 @@ def _jagged(  # noqa: PLR0913, PLR0917  (torch's signature)
     if not is_causal or attn_mask is not None or not here or whole._ragged_idx != 1:
         return attend(query, key, value, attn_mask, dropout_p, is_causal, **options)
     parts = zip(*(x.transpose(1, 2).unbind() for x in (query, key, value)), strict=True)
-    attend_densely: Any = functional.scaled_dot_product_attention
+    attend_densely = own.nn.functional.scaled_dot_product_attention
     made = [attend_densely(*(x.transpose(0, 1) for x in part), None, dropout_p, True, **options) for part in parts]
     values = torch.cat([x.transpose(0, 1) for x in made])
     return torch.nested.nested_tensor_from_jagged(values, whole.offsets()).transpose(1, 2)

@@ -4,13 +4,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.distributed.tensor import DTensor, Replicate, Shard, _random
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
 
-from xdevice.backends.torch.private_names import aten, check, replace_name
+from xdevice.backends.torch.private_names import aten, check, own, replace_name
 
-_plain: Any = _random._PhiloxState  # pyright: ignore[reportPrivateUsage]  # it has no public counterpart
-_Shardings = list[tuple[list[Any], list[Any]]]
+_plain: Any = own.distributed.tensor._random._PhiloxState
 
 
 class _Place(_plain):  # type: ignore[misc]  # Any to checkers
@@ -22,26 +21,24 @@ class _Place(_plain):  # type: ignore[misc]  # Any to checkers
 
 def replace() -> None:
     """Teach DTensor; more than once does no harm."""
-    inside: Any = _random
-    if inside._PhiloxState is _Place:
+    if own.distributed.tensor._random._PhiloxState is _Place:
         return
     check()
     replace_name("torch.distributed.tensor._random:_PhiloxState", _Place)
-    whole: Any = DTensor
-    whole._op_dispatcher._custom_op_handlers[aten._fused_sdp_choice.default] = _choose_attention
+    handlers = own.distributed.tensor.DTensor._op_dispatcher._custom_op_handlers
+    handlers[aten._fused_sdp_choice.default] = _choose_attention
     flash = aten._scaled_dot_product_flash_attention_for_cpu.default
     backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
     register_sharding(flash)(partial(_by_batch_and_head, 2, 3))
     register_sharding(backward)(partial(_by_batch_and_head, 3, 6))
 
 
-def _choose_attention(op: Any, args: Any, options: Any) -> int:
+def _choose_attention(op: Any, args: Any, options: Any) -> Any:
     local = [x.to_local() if isinstance(x, DTensor) else x for x in args]
-    chosen: int = op(*local, **options)
-    return chosen
+    return op(*local, **options)
 
 
-def _by_batch_and_head(made: int, taken: int, *args: Any, attn_mask: Any = None, **options: Any) -> _Shardings:
+def _by_batch_and_head(made: int, taken: int, *args: Any, attn_mask: Any = None, **options: Any) -> Any:
     """How attention may be sharded, as DTensor shards it by CUDA's kernels: a mask is whole everywhere."""
     numbers, mask = [None] * (len(args) - taken), [] if attn_mask is None else [Replicate()]
     return [([place] * made, [place] * taken + numbers + mask) for place in (Replicate(), Shard(0), Shard(1))]

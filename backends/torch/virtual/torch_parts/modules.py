@@ -12,11 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn import parameter as parameters
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from xdevice.backends.torch.models import refill
-from xdevice.backends.torch.private_names import in_place_of, replace_name, storages
+from xdevice.backends.torch.private_names import in_place_of, own, replace_name
 from xdevice.backends.torch.virtual.runtime import NAME, in_use
 
 
@@ -39,10 +38,7 @@ def replace_storages() -> None:
         fill = torch.empty if isinstance(content, int) else torch.tensor  # how many bytes, or which
         return fill(content, dtype=torch.uint8, device=device).untyped_storage()
 
-    def new_like(self: Any) -> Any:
-        return storages(0, device=self.device)
-
-    replace_name("torch:UntypedStorage.new", new_like)
+    replace_name("torch:UntypedStorage.new", lambda self: own.UntypedStorage(0, device=self.device))
 
 
 def replace() -> None:
@@ -55,12 +51,11 @@ def replace() -> None:
             return _apply_to_script(self, fn)
         return apply(self, fn, *args, **kwargs)
 
-    inside: Any = torch.utils
     others = dict.fromkeys(("for_tensor", "for_module", "for_packed_sequence"), False)
-    inside.generate_methods_for_privateuse1_backend(**others, for_storage=True)
-    lazy: Any = getattr(parameters, "UninitializedTensorMixin")  # noqa: B009  (which checkers do not find)
-    if getattr(torch.Tensor, NAME) not in lazy._allowed_methods:
-        lazy._allowed_methods.append(getattr(torch.Tensor, NAME))
+    own.utils.generate_methods_for_privateuse1_backend(**others, for_storage=True)
+    allowed, move = own.nn.parameter.UninitializedTensorMixin._allowed_methods, getattr(torch.Tensor, NAME)
+    if move not in allowed:
+        allowed.append(move)
 
 
 def _apply_to_script(module: Any, fn: _InPlace) -> Any:

@@ -130,7 +130,6 @@ _NUMBERS = "int8 uint8 int32 int64 float16 bfloat16 float32 float64 float8_e4m3f
 _DTYPES = {torch.bool, *(getattr(torch, name) for name in _NUMBERS.split())}
 _BITWISE = {5: "BAND", 6: "BOR", 7: "BXOR"}  # as c10d::ReduceOp::RedOpType numbers them
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
-_MESSAGES = "send", "recv_"
 
 
 def _check(name: str, group: Any, args: tuple[Any, ...]) -> None:
@@ -157,7 +156,7 @@ def _check(name: str, group: Any, args: tuple[Any, ...]) -> None:
                 raise ValueError(f"Cannot use ReduceOp.{_BITWISE[kind]} with NCCL")
     if name == "barrier":
         _check_gpus(group, _gpu_of_barrier(group, args[2]))
-    elif tensors and name not in _MESSAGES:
+    elif tensors and name not in ("send", "recv_"):
         _check_gpus(group, tensors[0].get_device())
 
 
