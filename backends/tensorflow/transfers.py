@@ -22,7 +22,7 @@ from xdevice.backends.tensorflow import mixing
 from xdevice.backends.tensorflow.mixing import HOST, Operand, here
 from xdevice.backends.tensorflow.placement import Eager, placed, variable_of
 from xdevice.backends.tensorflow.private_names import constants, iterators, ops
-from xdevice.backends.tensorflow.virtual import cpu_only
+from xdevice.backends.tensorflow.virtual import kernels
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
 from xdevice.kit.private_names import replaced
@@ -143,7 +143,7 @@ class _Seen:
     def operation(self, operation: str, arguments: Any, places: set[str]) -> None:
         """An operation, with TensorFlow's names of the devices where its arguments are."""
         special = _special(operation)
-        target = HOST if cpu_only.is_lacking(operation, arguments) else here()
+        target = HOST if kernels.is_lacking(operation, arguments) else here()
         if special == "indices" or any(placed(place) is not target for place in places):
             self._operands(operation, arguments, target)
         if special == "size" and target is not HOST:

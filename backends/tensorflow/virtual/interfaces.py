@@ -1,4 +1,8 @@
-"""TensorFlow's interfaces beside its eager context, while virtual GPUs stand in.
+"""TensorFlow's interfaces beside its eager context, while virtual GPUs stand in, and the names of devices in them.
+
+Names are translated where they cross into TensorFlow's runtime and back, its errors included. The runtime has logical
+CPUs: ``CPU:0`` is the host, ``CPU:i+1`` stands for ``GPU:i``; where a program splits the CPU, they follow its parts.
+All of Python says ``GPU``.
 
 `tf.test`, ``device_lib`` and the build answer for the GPUs. Their memory is that of the tensors and variables that
 Python's collector knows; what operations use meanwhile is not in it, and the peak is the most that has been seen when
@@ -10,7 +14,10 @@ What arrives is copied to its GPU: to TensorFlow, the memory that it had is the 
 """
 
 import gc
+import re
 from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
 from inspect import signature
 from typing import Any
 
@@ -22,10 +29,12 @@ from tensorflow.python.platform import test
 
 from xdevice.backends.tensorflow import hardware
 from xdevice.backends.tensorflow.placement import Eager
-from xdevice.backends.tensorflow.private_names import Instead, context
-from xdevice.backends.tensorflow.virtual.names import to_real, to_shown
+from xdevice.backends.tensorflow.private_names import Instead, context, ops
 from xdevice.kit.dlpack import CPU, CUDA, device_in, labelled
 
+GPU = re.compile(r"(?i)\bGPU(?::(\d+|\*))?(?=/|$)")
+_HOST = re.compile(r"\bCPU:(\d+)$")
+_HOSTS = re.compile(r"\bCPU:(\d+)\b")
 _tf: Any = tf
 _sessions: Any = session
 _meshes = signature(_tf.experimental.dtensor.Mesh.__init__)
@@ -34,8 +43,11 @@ _instead = Instead()
 
 
 def start() -> None:
-    """Let them know the GPUs."""
+    import_module("tensorflow.python.data.ops.multi_device_iterator_ops")  # it keeps references to `gen_dataset_ops`
     _instead.put()
+    _show(ops.EagerTensor, "device", "backing_device")
+    _show(ops.SymbolicTensor, "device")
+    _show(ops.Operation, "device")
     answers: dict[str, Callable[..., Any]] = {
         "is_gpu_available": lambda cuda_only=False, min_cuda_compute_capability=None: bool(_gpus()),
         "gpu_device_name": lambda: _gpus()[0].name.replace("/job:localhost/replica:0/task:0", "") if _gpus() else "",
@@ -49,6 +61,67 @@ def start() -> None:
     for home in (_tf.sysconfig, _tf.compat.v1.sysconfig):  # programs print these before they train
         home.get_build_info = lambda: {**known(), "is_cuda_build": True, **asked}
     _tf.experimental.dtensor.num_local_devices = mesh_config.num_local_devices
+
+
+def to_real(name: Any) -> Any:
+    """The runtime's name: GPU:i is its CPU:i+1, if the CPU is not split; what is real already stays."""
+    if not isinstance(name, str):
+        return name
+    first = hardware.virtual.first
+    return GPU.sub(lambda m: f"CPU:{int(m[1]) + first if (m[1] or '*') != '*' else first}", name)
+
+
+@lru_cache(maxsize=1024)  # each operand of each operation is asked for its device
+def to_shown(name: Any) -> Any:
+    """The name that a program sees."""
+    return _HOST.sub(_shown, name) if isinstance(name, str) else name
+
+
+def _shown(host: re.Match[str]) -> str:
+    index = int(host[1]) - hardware.virtual.first
+    return f"GPU:{index}" if index >= 0 else host[0]
+
+
+def _show(kind: Any, *words: str) -> None:
+    for word in words:
+        getter = vars(kind)[word] if word in vars(kind) else getattr(kind, word)
+
+        def shown(self: Any, getter: Any = getter) -> Any:
+            return to_shown(getter.__get__(self))
+
+        setattr(kind, word, property(shown))
+
+
+@_instead("tensorflow.python.framework.ops:_EagerTensorBase._copy_nograd")
+def _copied(copy: Any, self: Any, ctx: Any = None, device_name: Any = None) -> Any:
+    try:
+        return copy(self, ctx, to_real(device_name))
+    except RuntimeError as error:  # of a device that does not exist
+        raise type(error)(_HOSTS.sub(_shown, str(error))) from None
+
+
+@_instead("tensorflow.python.framework.ops:Operation._set_device_from_string")
+def _set(name: Any, self: Any, device: Any) -> Any:
+    return name(self, to_real(device))
+
+
+@_instead(
+    "tensorflow.python.ops.gen_dataset_ops:multi_device_iterator",
+    "tensorflow.python.ops.gen_dataset_ops:anonymous_multi_device_iterator",
+    "tensorflow.python.ops.gen_dataset_ops:anonymous_multi_device_iterator_v3",
+)
+def _iterated(run: Any, devices: Any, *args: Any, **kwargs: Any) -> Any:
+    return run([to_real(d) for d in devices], *args, **kwargs)
+
+
+@_instead("tensorflow.python.ops.functional_ops:remote_call")
+def _called(call: Any, *args: Any, target: Any = None, **kwargs: Any) -> Any:
+    return call(*args, target=to_real(target), **kwargs)
+
+
+@_instead("tensorflow.python.framework.errors_impl:OpError.__init__")  # of all errors, also those of sessions
+def _begin(begin: Any, self: Any, node_def: Any, op: Any, message: Any, *others: Any) -> None:
+    begin(self, node_def, op, _HOSTS.sub(_shown, message) if isinstance(message, str) else message, *others)
 
 
 def _gpus() -> list[Any]:

@@ -1,6 +1,6 @@
 """TensorFlow programs written for GPUs, unedited: virtual GPUs answer to TensorFlow's own names for GPUs.
 
-The names are translated where they cross into the runtime (`names`). The physical GPUs are put into the lists of
+The names are translated where they cross into the runtime (`interfaces`). The physical GPUs are put into the lists of
 TensorFlow's ``Context``, so its own checks of `set_visible_devices`, `set_memory_growth` and
 `set_logical_device_configuration` hold; only the ``ConfigProto`` made of them counts CPUs instead. Where a program
 names no type of device, the thread's device is GPU 0. Collectives that ask for NCCL get ring and hierarchical copy.
@@ -22,8 +22,8 @@ from tensorflow.python.distribute import collective_util
 
 from xdevice.backends.tensorflow import hardware
 from xdevice.backends.tensorflow.private_names import Instead, context, ops
-from xdevice.backends.tensorflow.virtual import cpu_only, interfaces, layouts, names
-from xdevice.backends.tensorflow.virtual.names import to_real, to_shown
+from xdevice.backends.tensorflow.virtual import interfaces, kernels
+from xdevice.backends.tensorflow.virtual.interfaces import to_real, to_shown
 from xdevice.kit import virtual_request
 
 NAME = "xdevice virtual GPU"
@@ -54,11 +54,8 @@ def start(n: int) -> None:
         _add(context.context())
     threading.Thread._bootstrap_inner = begin_thread  # type: ignore[attr-defined]  # where a thread begins
     _set_default(context.context())
-    names.start()
-    layouts.start()
-    if not virtual_request.current().lenient:
-        cpu_only.start()
     interfaces.start()
+    kernels.start(virtual_request.current().lenient)
 
 
 @_instead("tensorflow.python.eager.context:Context._initialize_physical_devices")
@@ -135,12 +132,12 @@ def _set_device(put: Any, self: Any, name: str, spec: Any) -> None:
 
 def _existing(running: Any, name: Any) -> Any:
     """The name, or GPU 0 for one that does not exist, as soft placement chooses; without it TensorFlow's error."""
-    asked = names.GPU.search(name or "")
+    asked = interfaces.GPU.search(name or "")
     if asked is None or (asked[1] or "*") == "*" or int(asked[1]) < hardware.count("gpu") or not hardware.is_own(name):
         return name
-    if cpu_only.is_soft(running):
-        return names.GPU.sub("GPU:0", name)
-    raise cpu_only.unsatisfied(name, "GPU, CPU", [device.name for device in running.list_logical_devices()])
+    if kernels.is_soft(running):
+        return interfaces.GPU.sub("GPU:0", name)
+    raise kernels.unsatisfied(name, "GPU, CPU", [device.name for device in running.list_logical_devices()])
 
 
 @_instead("tensorflow.python.distribute.device_util:current")
