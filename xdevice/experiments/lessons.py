@@ -15,7 +15,10 @@ from typing import Any
 from xdevice import cpu, device_of, namespace, ones, synchronize, tensor, to_device, to_numpy
 from xdevice import prefetch as ahead
 from xdevice.device import Device
-from xdevice.experiments.work import BYTES, Run, Setting, Work, arrived, named, random
+from xdevice.errors import ArgumentError
+from xdevice.experiments.work import BYTES, Row, Run, Setting, Work, arrived, measured, named, random
+
+Experiment = Callable[[Setting], Iterator[Work]]
 
 
 def elementwise(setting: Setting) -> Iterator[Work]:
@@ -181,13 +184,11 @@ def overlap(setting: Setting) -> Iterator[Work]:
 
 
 def on(device: Device, run: Run, times: int) -> Any:
-    """The work in the device's scope."""
     with device:
         return run(times)
 
 
 def at_once(runs: Sequence[Run], times: int) -> Any:
-    """An equal share of the work for each, in threads."""
     with ThreadPoolExecutor(len(runs)) as threads:
         # a new thread has no chosen framework and no scope: it runs in a copy of the context
         begun = [threads.submit(copy_context().run, run, times // len(runs)) for run in runs]
@@ -205,13 +206,27 @@ def apart(a: Any, device: Device, times: int) -> Any:
 
 
 def overlapped(a: Any, times: int) -> Any:
-    """Fetch each result while the next is computed."""
     with ThreadPoolExecutor(1) as courier:
         begun = [courier.submit(copy_context().run, fetched, a @ a) for _ in range(times)]
         return [one.result() for one in begun]
 
 
-EXPERIMENTS: dict[str, Callable[[Setting], Iterator[Work]]] = {
-    experiment.__name__: experiment
-    for experiment in (elementwise, large, tiny, log, transfer, copies, prefetch, parallel, overlap)
-}
+_ALL: tuple[Experiment, ...] = (elementwise, large, tiny, log, transfer, copies, prefetch, parallel, overlap)
+EXPERIMENTS = {experiment.__name__: experiment for experiment in _ALL}
+
+
+def find(name: str) -> Experiment:
+    """The experiment of that name; an error that lists them if there is none."""
+    if name not in EXPERIMENTS:
+        raise ArgumentError(f"no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]
+
+
+def title(experiment: Experiment) -> str:
+    """What an experiment compares, in a line."""
+    return (experiment.__doc__ or experiment.__name__).splitlines()[0]
+
+
+def rows(experiment: Experiment, where: Setting, before: Callable[[Work], object] = lambda work: None) -> list[Row]:
+    """The rows of the result; ``before`` is called with each piece of work before each of its turns."""
+    return measured(list(experiment(where)), before)

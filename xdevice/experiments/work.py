@@ -54,10 +54,7 @@ class Setting:
 
 @dataclass
 class Work:
-    """One line of a table: ``run(times)`` does the work that many times, and returns what is to be waited for.
-
-    It runs in the scope of the first device.
-    """
+    """One line of a table: ``run(times)``, in the first device's scope, does the work and returns what to wait for."""
 
     label: str
     devices: tuple[Device, ...]
@@ -101,7 +98,6 @@ def measured(works: Sequence[Work], before: Callable[[Work], object] = lambda wo
 
 
 def _seconds(work: Work, warm_up: int) -> float:
-    """The seconds that each time takes in one turn."""
     with work.devices[0]:
         if warm_up:
             _ = work.run(warm_up)
