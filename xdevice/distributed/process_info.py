@@ -123,10 +123,6 @@ def _by_variables(env: Mapping[str, str], names: str, row: tuple[str, str, str, 
     return _process(env, launcher, f"{names} {local}", host, derived_port(job))
 
 
-def _ours(env: Mapping[str, str]) -> ProcessInfo:
-    return _process(env, OUR_LAUNCHER, "XDEVICE_RANK XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK", "", 0)
-
-
 def _torchrun(env: Mapping[str, str]) -> ProcessInfo:
     host = LOCALHOST if env.get("LOCAL_WORLD_SIZE") == env["WORLD_SIZE"] else env.get("MASTER_ADDR", "")
     return _process(env, "torchrun", "RANK WORLD_SIZE LOCAL_RANK", host, _beside_store(env, ""))
@@ -172,28 +168,23 @@ def _kubernetes(env: Mapping[str, str]) -> ProcessInfo:
 
 
 _LAUNCHERS: dict[str, Callable[[Mapping[str, str]], ProcessInfo] | tuple[str, str, str, str]] = {
-    "XDEVICE_RANK": _ours,
+    "XDEVICE_RANK":
+        lambda env: _process(env, OUR_LAUNCHER, "XDEVICE_RANK XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK", "", 0),
     "RANK WORLD_SIZE": _torchrun,
     "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM": _paddle,
     "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE": (
-        "mpirun",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-        "PMIX_NAMESPACE OMPI_MCA_ess_base_jobid",
+        "mpirun", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE OMPI_MCA_ess_base_jobid",
     ),
     # before Hydra: it sets PMI_RANK, too
     "FLUX_TASK_RANK FLUX_JOB_SIZE": ("flux run", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_NNODES=1", "FLUX_JOB_ID"),
     "PMI_RANK PMI_SIZE": ("mpiexec", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID HYDRA_JOBID"),
     "SUBMITIT_LOCAL_GLOBALID SUBMITIT_LOCAL_NTASKS": (  # on this host; on Slurm it uses srun
-        "submitit",
-        "SUBMITIT_LOCAL_LOCALID",
-        "SUBMITIT_LOCAL_NTASKS",
-        "SUBMITIT_LOCAL_JOB_ID",
+        "submitit", "SUBMITIT_LOCAL_LOCALID", "SUBMITIT_LOCAL_NTASKS", "SUBMITIT_LOCAL_JOB_ID",
     ),
     "SLURM_STEP_ID SLURM_PROCID SLURM_NTASKS": _slurm,  # without a step it is the batch script, a single process
     "PET_NNODES PET_NODE_RANK": _kubeflow,
     "JOB_COMPLETION_INDEX": _kubernetes,
-}
+}  # fmt: skip
 """How each is read, by the variables that it sets; where those are the rank and the size, as `_by_variables` does."""
 
 

@@ -20,6 +20,7 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any
 
 RECORD = struct.Struct("=I16s")  # what a process asks: the collective's number, and a digest of what it calls
@@ -31,7 +32,7 @@ MAX_PROCESSES = 2048  # of a host: their records and bytes fit into the 64 KiB o
 class Pipes:
     def __init__(self, descriptors: list[int], owned: list[int]) -> None:
         self.requests, *self._answers = descriptors
-        self._owned = owned
+        self._owned, self.close = owned, partial(_close, owned)
 
     @classmethod
     def made(cls, processes: int) -> Pipes:
@@ -68,9 +69,6 @@ class Pipes:
 
     def answers(self, number: int) -> int:
         return self._answers[number % 2]
-
-    def close(self) -> None:
-        _close(self._owned)
 
 
 def _close(descriptors: list[int]) -> None:
