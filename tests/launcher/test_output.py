@@ -163,7 +163,7 @@ def test_the_screen_with_many_open_files(monkeypatch, tmp_path):
         monkeypatch.setattr(sys, "stdout", shown)
         screen = Screen()
         screen.show("out", b"a line\n")
-    assert screen.empty and screen.broken is None and (tmp_path / "shown").read_bytes() == b"a line\n"
+    assert not screen.waiting and screen.broken is None and (tmp_path / "shown").read_bytes() == b"a line\n"
 
 
 def test_a_progress_bar_leaves_its_last_state():

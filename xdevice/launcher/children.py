@@ -173,7 +173,6 @@ class Child:
 
     @property
     def newest(self) -> bytes:
-        """The last line that it has printed so far, on either stream."""
         return self._buffer.newest if self.status != "waiting" else b""
 
     def printed(self) -> Printed:
@@ -232,10 +231,7 @@ Show = Callable[[Sequence[Child]], None]
 
 
 def run_all(children: Sequence[Child], jobs: int, timeout: float | None, show: Show) -> int | None:
-    """Run the children, ``jobs`` at once, to their ends; the signal that cut it short, if one did.
-
-    ``timeout`` is in seconds for each. ``show`` is called again and again to display the progress.
-    """
+    """Run the children, ``jobs`` at once, for ``timeout`` seconds each at most; the signal that cut it short."""
     tree = ProcessTree()
     with Signals() as signals, reaped(tree):
         try:

@@ -53,7 +53,7 @@ def launch(plan_of: Callable[[int], Plan], restarts: int = 0) -> int:
             if text:
                 screen.show("err", text)
                 break
-        while not screen.empty and (screen.write(SETTLING) or signals.received is None):
+        while screen.waiting and (screen.write(SETTLING) or signals.received is None):
             continue
     if screen.broken is None or signals.received:
         return status

@@ -83,7 +83,7 @@ class Screen:
     def __init__(self) -> None:
         self.descriptors = {"out": _descriptor(sys.stdout), "err": _descriptor(sys.stderr)}
         self._queue: deque[tuple[int, memoryview]] = deque()
-        self._waiting = 0
+        self.waiting = 0  # bytes
         self.broken: OSError | None = None  # the reader has closed the pipe, or the disk is full
 
     def lines(self, name: str, rank: int) -> Lines:
@@ -100,20 +100,16 @@ class Screen:
         """Take the text, and write what can be written now."""
         if text and self.broken is None:
             self._queue.append((self.descriptors[name], memoryview(text)))
-            self._waiting += len(text)
+            self.waiting += len(text)
             self.write()
 
     @property
     def full(self) -> bool:
-        return self._waiting > _FULL
-
-    @property
-    def empty(self) -> bool:
-        return not self._queue
+        return self.waiting > _FULL
 
     def write(self, patience: float = 0.0) -> bool:
         """Write what can be written, waiting so many seconds for the first of it; whether anything was."""
-        before = self._waiting
+        before = self.waiting
         while self._queue:
             descriptor, text = self._queue[0]
             poll = select.poll()  # `select.select` ends at descriptor 1023
@@ -126,14 +122,14 @@ class Screen:
             except BlockingIOError:  # ready for fewer bytes than these: the pipe does not block
                 break
             except OSError as error:
-                self.broken, self._waiting = error, 0
+                self.broken, self.waiting = error, 0
                 self._queue.clear()
                 break
-            self._waiting -= written
+            self.waiting -= written
             self._queue[0] = descriptor, text[written:]
             if written == len(text):
                 self._queue.popleft()
-        return self._waiting < before
+        return self.waiting < before
 
 
 class Stream:

@@ -124,7 +124,6 @@ class Progress:
 
 
 def ending(child: Child) -> str:
-    """How a child has ended, or what it does."""
     if child.status == "failed":
         return exit_text(child.exit_status)
     return {"flooded": "stopped: too much output"}.get(child.status, child.status)

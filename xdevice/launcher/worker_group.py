@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -95,26 +94,29 @@ class WorkerGroup:
         with reaped(self.tree):
             try:
                 self._start()
-                self._watch()
+                while not self._decided():
+                    self._pass_on(_TICK)
+                    self.ended += self._reaped()
+                    if self.ended and time.monotonic() >= self._next_look:
+                        self._look_for_frozen()
             finally:  # also after an error of the launcher itself
                 self._stop()
         self._finish()
 
     def _start(self) -> None:
+        logs = self.plan.logs
         for rank in self.plan.ranks:
             try:
-                logs = {name: self._log(f"rank-{rank}.{name}") for name in ("out", "err")}
+                files = {name: logs / f"rank-{rank}.{name}" for name in ("out", "err")} if logs else {}
+                opened = {name: open(file, "xb", buffering=0) for name, file in files.items()}  # noqa: SIM115
                 process = self._started(rank)
             except OSError as error:  # too many processes or files, no memory
                 raise DistributedError(f"rank {rank} could not be started: {error}") from error
             pipes: dict[str, Any] = {"out": process.stdout, "err": process.stderr}
-            streams = {name: Stream(name, rank, pipe, self.screen, logs[name]) for name, pipe in pipes.items()}
+            streams = {name: Stream(name, rank, pipe, self.screen, opened.get(name)) for name, pipe in pipes.items()}
             self.ranks.append(Rank(rank, process, streams))
             for stream in streams.values():
                 self.pipes.register(stream.pipe, selectors.EVENT_READ, stream)
-
-    def _log(self, name: str) -> FileIO | None:
-        return open(self.plan.logs / name, "xb", buffering=0) if self.plan.logs else None
 
     def _started(self, rank: int) -> subprocess.Popen[bytes]:
         environment = {**os.environ, **self.plan.environment, **self.plan.variables(rank)}
@@ -123,13 +125,6 @@ class WorkerGroup:
                 undo.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
                 os.sched_setaffinity(0, self.plan.cores[rank - self.plan.ranks[0]])  # which a child inherits
             return self.tree.start(self.plan.command, environment, subprocess.PIPE, subprocess.PIPE)
-
-    def _watch(self) -> None:
-        while not self._decided():
-            self._pass_on(_TICK)
-            self.ended += self._reaped()
-            if self.ended and time.monotonic() >= self._next_look:
-                self._look_for_frozen()
 
     def _look_for_frozen(self) -> None:
         """Find out whether all that are left are stopped: after shutdown() no other process waits for them."""
