@@ -91,7 +91,6 @@ def diagnose(facts: Facts) -> Problem | None:
 
 
 def _of_build(facts: Facts) -> Iterator[Problem]:
-    """The rules about the framework itself that apply."""
     name, makers = facts.backend, _makers(facts)
     if not makers:
         cure = "choose a framework that computes on the CPU, with use('numpy') for example"
@@ -109,7 +108,6 @@ def _of_build(facts: Facts) -> Iterator[Problem]:
 
 
 def _of_machine(facts: Facts) -> Iterator[Problem]:
-    """The rules about drivers and settings that apply."""
     wanted = _wanted(facts)
     if facts.driver_error and "nvidia" in wanted:
         yield driver_problem(facts.driver_error)
@@ -119,15 +117,7 @@ def _of_machine(facts: Facts) -> Iterator[Problem]:
     if not facts.given and "nvidia" in wanted:
         cure = "start it with docker run --gpus all (and nvidia-container-toolkit)"
         yield Problem("this container was not given the machine's GPU", cure)
-    yield from _hidden(facts)
-    driver, needed = facts.drivers.get("nvidia"), minimum_driver(facts.toolkit)
-    if facts.compute == "cuda" and driver and needed and _number(driver) < _number(needed):
-        cure = f"update the NVIDIA driver to {needed} or newer, or install a {facts.backend} built for an older CUDA"
-        yield Problem(f"the driver {driver} is too old for CUDA {facts.toolkit}, which needs {needed}", cure)
-
-
-def _hidden(facts: Facts) -> Iterator[Problem]:
-    for maker in sorted(_wanted(facts)):
+    for maker in sorted(wanted):
         mine = [gpu for gpu in facts.gpus if gpu["maker"] == maker]
         for variable in VARIABLES[maker]:
             value = facts.environment.get(variable)
@@ -135,6 +125,10 @@ def _hidden(facts: Facts) -> Iterator[Problem]:
                 them = "the machine's GPU" if len(mine) == 1 else f"all {len(mine)} GPUs"
                 cure = f"unset {variable}, or export {variable}={','.join(map(str, range(len(mine))))}"
                 yield Problem(f"{variable}={value!r} hides {them}", cure)
+    driver, needed = facts.drivers.get("nvidia"), minimum_driver(facts.toolkit)
+    if facts.compute == "cuda" and driver and needed and _number(driver) < _number(needed):
+        cure = f"update the NVIDIA driver to {needed} or newer, or install a {facts.backend} built for an older CUDA"
+        yield Problem(f"the driver {driver} is too old for CUDA {facts.toolkit}, which needs {needed}", cure)
 
 
 def _unexplained(facts: Facts) -> Problem:
