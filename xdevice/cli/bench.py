@@ -35,7 +35,6 @@ UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the experiments, show their times, and give the exit status: 1 if one of them failed."""
     if options.list:
         catalogue = table("experiment", "what is compared")
         for name, experiment in EXPERIMENTS.items():
@@ -103,7 +102,6 @@ def _read(file: Path) -> list[Answer]:
 
 
 def now(told: Sequence[Answer], experiments: int) -> str:
-    """How far a process is: how many experiments are done, and what runs."""
     if not told:
         return f"0 of {experiments}, importing the framework"
     done = sum(1 for answer in told if answer.keys() & {"done", "skipped"} or ("error" in answer and len(answer) > 1))
@@ -113,7 +111,6 @@ def now(told: Sequence[Answer], experiments: int) -> str:
 
 
 def _answer(child: Child, told: Sequence[Answer], names: Sequence[str]) -> Answer:
-    """One framework's part of the report."""
     found: Answer = {"name": child.name, "status": child.status, "version": None, "devices": [], "error": None}
     experiments: dict[str, Answer] = {}
     for each in told:

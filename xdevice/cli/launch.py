@@ -23,7 +23,6 @@ from xdevice.machine import host
 
 
 def main(options: argparse.Namespace) -> int:
-    """Start the script's processes, show what they print, and give the exit status of the whole."""
     if os.name != "posix":
         raise NotSupportedError("xdevice launch needs sessions, signals and pipes as on Linux; use WSL on Windows")
     command = [sys.executable, *program_of(options.script, options.module), *options.args]
@@ -135,9 +134,7 @@ def _token_in(path: Path) -> str:
         if path.stat().st_mode & 0o077:
             raise ArgumentError(f"--token-file {str(path)!r} is open to other users; chmod 600 {str(path)!r}")
         return checked(path.read_text(encoding="utf-8").strip(), f"--token-file {str(path)!r}")
-    except (OSError, ValueError) as error:
-        if isinstance(error, ArgumentError):
-            raise
+    except (OSError, UnicodeError) as error:
         raise ArgumentError(f"--token-file {str(path)!r} cannot be read or made: {error}") from error
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
 from importlib.util import find_spec
@@ -84,10 +85,8 @@ def _answer(child: Child, timeout: float) -> Answer:
     """What the child has printed, or how it failed to."""
     row: Answer = {"name": child.name, "installed": True}
     if child.status == "ok":
-        try:
+        with suppress(ValueError):  # a framework that ends the process by itself
             return {**row, **json.loads(child.output()[0])}
-        except ValueError:  # a framework that ends the process by itself
-            pass
     silent = {"timed out": f"no answer after {timeout:g} s", "stopped": "interrupted"}
     if child.status in silent:
         return {**row, "status": child.status, "error": silent[child.status]}
@@ -144,10 +143,8 @@ def description(backend: Backend) -> Answer:
     problem = diagnose(facts)
     devices: list[Answer] = [{"device": str(device)} for device in devices_of(backend)]
     for row, device in zip(devices, devices_of(backend), strict=True):
-        try:
+        with suppress(NotSupportedError):
             row.update(properties_of(backend, device))
-        except NotSupportedError:
-            pass
     # private names that the adapter needs and this version of the framework lacks
     home = f"{backend.module}.private_names"
     listed: Any = None if find_spec(home) is None else import_module(home)
@@ -166,7 +163,7 @@ def description(backend: Backend) -> Answer:
 
 
 def virtual(backend: Backend) -> Answer:
-    """What its virtual GPUs can do here: those that stand in are tried, and where they cannot, ones that do not."""
+    """What its virtual GPUs can do here, those that stand in or else ones that do not; nothing is compiled."""
     plugins.only_find()
     use(str(backend))
     found: Answer = {"status": "ok", "works": False, "stands_in": False, "compiles": False, "reason": None}

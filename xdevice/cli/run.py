@@ -78,12 +78,10 @@ def _run_once(program: list[str], options: argparse.Namespace) -> int:
 
 
 def _check_virtual(names: Sequence[str]) -> None:
-    """Raise an error if a limit of memory, or races, are asked for, and a framework cannot have such virtual GPUs.
-
-    Each is asked in a process of its own: its import may change the environment, which the script inherits.
-    """
+    """Raise an error if a limit of memory, or races, are asked for, and a framework cannot have such virtual GPUs."""
     if request.memory_limit() is not None or request.current().races:
         for name in filter(is_installed, names):
+            # in another process: an import may change the environment, which the script inherits
             refused = probe.asked(probe.refusal, name).get("refused")
             if refused is not None:
                 raise NotSupportedError(refused)

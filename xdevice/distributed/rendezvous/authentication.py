@@ -110,12 +110,10 @@ class RefusedError(ConnectionError):
 
 
 def challenge() -> bytes:
-    """What each end sends first."""
     return MAGIC + secrets.token_bytes(NONCE)
 
 
 def response(token: bytes, role: bytes, process: bytes, rank_0: bytes) -> bytes:
-    """The response of one end to the challenges of both."""
     return hmac.digest(token, role + b"\0" + process + rank_0, "sha256")
 
 
@@ -183,7 +181,6 @@ class Acceptor:
         selector.register(listener, selectors.EVENT_READ, self)
 
     def next_deadline(self) -> float | None:
-        """The deadline of the oldest connection, a time of `time.monotonic`."""
         return next((connection.deadline for connection in self._connections), None)
 
     def accept(self) -> None:

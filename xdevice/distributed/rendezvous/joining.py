@@ -84,7 +84,6 @@ def _connected(info: ProcessInfo, timeout: float, deadline: float) -> Channel:
 
 
 def _joined(info: ProcessInfo, barrier: Channel, timeout: float, deadline: float) -> Job:
-    """The job, of which rank 0 tells each process when all have joined."""
     try:
         answer = barrier.receive(max(1.0, deadline - time.monotonic()) + BARRIER_MARGIN)
     except TimeoutError as error:

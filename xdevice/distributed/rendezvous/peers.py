@@ -22,7 +22,6 @@ class Peer:
         self.done = False  # whether it has left the job
 
     def answer(self, message: dict[str, Any]) -> None:
-        """Take in where the process says that it is."""
         self.where = str(message["where"])
         match message.get("engine"):
             case [float(so_far), float(left)] if abs(so_far) < 1e9 and abs(left) < 1e9:
@@ -87,7 +86,6 @@ def is_in_time(peers: Sequence[Peer]) -> bool:
 
 
 def diagnose_rendezvous(came: Collection[int], world_size: int, timeout: float) -> tuple[str, int]:
-    """Which ranks have not joined in time, and the first of them."""
     missing = [rank for rank in range(world_size) if rank not in came]
     there = f"{ranks(sorted(came))} of {world_size} came within {timeout:g} s"
     hint = "start every process, or give init() a longer timeout"
