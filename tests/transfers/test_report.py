@@ -8,8 +8,8 @@ import textwrap
 import pytest
 
 import xdevice
+from xdevice.cli import watched
 from xdevice.hardware.bus import Bus
-from xdevice.tensors.transfers import formats
 from xdevice.tensors.transfers.report import NO_GPU
 
 EPOCH = """
@@ -92,7 +92,7 @@ def test_json_has_the_findings_and_the_totals(reported):
 
 
 def test_sarif_has_a_result_for_each_line_to_mend_and_each_rule(reported):
-    found = json.loads(formats.sarif(reported(EPOCH)))
+    found = json.loads(watched.sarif(reported(EPOCH)))
     assert found["version"] == "2.1.0"
     (run,) = found["runs"]
     (result,) = run["results"]
@@ -104,12 +104,12 @@ def test_sarif_has_a_result_for_each_line_to_mend_and_each_rule(reported):
 
 def test_a_file_of_sarif_is_a_uri(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert formats._uri(str(tmp_path / "my é" / "a.py")) == "my%20%C3%A9/a.py"
-    assert formats._uri("/else where/a.py") == "file:///else%20where/a.py"
+    assert watched._uri(str(tmp_path / "my é" / "a.py")) == "my%20%C3%A9/a.py"
+    assert watched._uri("/else where/a.py") == "file:///else%20where/a.py"
 
 
 def test_github_gets_a_warning_for_each_line_to_mend(reported):
-    (line,) = formats.github(reported(EPOCH)).splitlines()
+    (line,) = watched.github(reported(EPOCH)).splitlines()
     assert line.startswith("::warning file=main.py,line=6,title=sum-on-the-host::12 copies (1 a step), 48 B")
 
 

@@ -1,20 +1,26 @@
-"""``xdevice run --watch-transfers``: the script's own process, which reports its copies when the script ends."""
+"""``xdevice run --watch-transfers``: the script's own process, which reports its copies when the script ends.
+
+As text, as JSON, as SARIF 2.1.0, or as annotations of GitHub's.
+"""
 
 import argparse
 import json
 import os
 import runpy
 import sys
+from collections.abc import Callable
 from io import open_code
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import quote
 
+from xdevice._version import __version__
 from xdevice.cli.parser import fail
 from xdevice.errors import ArgumentError, XDeviceError
 from xdevice.hardware.bus import DEFAULT, Bus
-from xdevice.tensors.transfers.formats import FORMATS
 from xdevice.tensors.transfers.report import Report, watch_transfers
+from xdevice.tensors.transfers.rules import RULES
 
 _OURS = (__file__, runpy.__file__, "<frozen runpy>")  # a traceback of the script's error is shown without these frames
 
@@ -97,3 +103,47 @@ def _show(report: Report, settings: dict[str, Any]) -> None:
         Path(settings["report"]).write_text(f"{text}\n", encoding="utf-8")
     else:
         print(text, file=sys.stderr)
+
+
+def sarif(report: Report) -> str:
+    """The findings that have advice, in the format that code scanning reads."""
+    driver = {
+        "name": "xdevice",
+        "version": __version__,
+        "rules": [{"id": name, "shortDescription": {"text": name.replace("-", " ").capitalize()}} for name in RULES],
+    }
+    results: list[dict[str, Any]] = []
+    for finding in report:
+        if finding.rule and finding.file:
+            region = {"startLine": finding.line, "snippet": {"text": finding.source}}
+            place = {"physicalLocation": {"artifactLocation": {"uri": _uri(finding.file)}, "region": region}}
+            message = {"text": f"{finding.what}; {finding.advice}"}
+            results.append({"ruleId": finding.rule, "level": "warning", "message": message, "locations": [place]})
+    schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
+    runs: list[Any] = [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}]
+    return json.dumps({"$schema": schema, "version": "2.1.0", "runs": runs}, indent=2, ensure_ascii=False)
+
+
+def _uri(file: str) -> str:
+    """Relative to the working directory where it is below it: as code scanning finds it in a repository."""
+    path = Path(file).resolve()
+    return quote(path.relative_to(Path.cwd()).as_posix()) if path.is_relative_to(Path.cwd()) else path.as_uri()
+
+
+def github(report: Report) -> str:
+    """A warning of a workflow for each finding that has advice: GitHub shows it beside the line."""
+    return "\n".join(
+        f"::warning file={_escaped(os.path.relpath(finding.file), ':,')},line={finding.line},"
+        f"title={finding.rule}::{_escaped(f'{finding.what}; {finding.advice}')}"
+        for finding in report
+        if finding.rule and finding.file
+    )
+
+
+def _escaped(words: str, more: str = "") -> str:
+    for character in "%\r\n" + more:
+        words = words.replace(character, f"%{ord(character):02X}")
+    return words
+
+
+FORMATS: dict[str, Callable[[Report], str]] = {"text": str, "json": Report.to_json, "sarif": sarif, "github": github}

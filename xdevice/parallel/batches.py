@@ -117,23 +117,18 @@ def _sizes(flat: Flat, found: list[_Rows | None], k: int) -> list[int]:
     """How many rows each of so many devices gets."""
     shapes = [rows.shape for rows in found if rows is not None]
     if not all(shapes) or len({shape[0] for shape in shapes}) != 1:
-        raise _not_a_batch(flat, found)
+        seen = [(path or "it", rows.shape) for path, rows in zip(flat.paths, found, strict=True) if rows is not None]
+        if not seen:
+            raise NotATensorError(f"there is no tensor to split in {shortened(flat.tree)}; give the batch's tensors")
+        for path, shape in seen:
+            if not shape:
+                no_axis = f"the tensor at {path} has no axis, so it has no rows"
+                raise ArgumentError(f"{no_axis}; give it one, or pass a number")
+        lengths = ", ".join(f"{shape[0]} at {path}" for path, shape in seen)
+        alike = "the tensors of a batch have as many rows each"
+        raise ArgumentError(f"{alike}, but here are {lengths}; give those of one batch")
     rows = int(shapes[0][0])
     if rows < k:
         too_small = f"a batch of {rows} rows is too small for {k} devices"
         raise ArgumentError(f"{too_small}; give each one row at least, or name fewer devices")
     return [rows // k + (i < rows % k) for i in range(k)]
-
-
-def _not_a_batch(flat: Flat, found: list[_Rows | None]) -> ArgumentError | NotATensorError:
-    """The error for a tree that is not a batch: its tensors differ in length."""
-    seen = [(path or "it", rows.shape) for path, rows in zip(flat.paths, found, strict=True) if rows is not None]
-    if not seen:
-        return NotATensorError(f"there is no tensor to split in {shortened(flat.tree)}; give the batch's tensors")
-    for path, shape in seen:
-        if not shape:
-            return ArgumentError(f"the tensor at {path} has no axis, so it has no rows; give it one, or pass a number")
-    lengths = ", ".join(f"{shape[0]} at {path}" for path, shape in seen)
-    return ArgumentError(
-        f"the tensors of a batch have as many rows each, but here are {lengths}; give those of one batch"
-    )

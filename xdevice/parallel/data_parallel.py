@@ -131,19 +131,15 @@ class _Step:
             with enter():
                 return _computed(*one)
 
-        pool = self._threads()
+        if self._pool is None or self._pool[0] != os.getpid():  # a fork takes no threads along
+            self._pool = os.getpid(), ThreadPoolExecutor(len(self._devices) - 1, "xdevice.data_parallel")
+        pool = self._pool[1]
         futures = [pool.submit(copy_context().run, in_thread, one) for one in work[1:]]
         try:
             first = _computed(*work[0])
         finally:
             wait(futures)  # errors are raised once all have ended
         return [first, *(future.result() for future in futures)]
-
-    def _threads(self) -> ThreadPoolExecutor:
-        """One thread for each device but the first, which the caller's serves."""
-        if self._pool is None or self._pool[0] != os.getpid():  # a fork takes no threads along
-            self._pool = os.getpid(), ThreadPoolExecutor(len(self._devices) - 1, "xdevice.data_parallel")
-        return self._pool[1]
 
     def _reduced(
         self, columns: list[Column], sizes: list[int], owner: Backend, homes: list[Device], places: list[int | None]

@@ -132,7 +132,12 @@ def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
     [array([2., 3.]), array([2., 3.])]
     """
     check_operation(op)
-    flats = _flattened(tensors)
+    if owned_by(tensors) is not None or not isinstance(tensors, (list, tuple)):
+        got = f"all_reduce got an object of type {type(tensors).__name__}"
+        raise ArgumentTypeError(f"{got}; give a list, with one tensor or tree of them for each device")
+    if not tensors:
+        raise ArgumentError("all_reduce was given an empty list; give one tensor, or tree of them, for each device")
+    flats = [flatten(tree) for tree in tensors]
     if differentiating():
         raise NotSupportedError("all_reduce has no gradient; call it outside value_and_grad, on the gradients")
     columns = _columns(flats, op)
@@ -164,15 +169,6 @@ def check_operation(op: Any, known: tuple[str, ...] = OPERATIONS) -> None:
     if op not in known:
         there = did_you_mean(op, known, f"there are {', '.join(map(repr, known))}")
         raise ArgumentError(f"no operation {shortened(op)}; {there}")
-
-
-def _flattened(tensors: Any) -> list[Flat]:
-    if owned_by(tensors) is not None or not isinstance(tensors, (list, tuple)):
-        got = f"all_reduce got an object of type {type(tensors).__name__}"
-        raise ArgumentTypeError(f"{got}; give a list, with one tensor or tree of them for each device")
-    if not tensors:
-        raise ArgumentError("all_reduce was given an empty list; give one tensor, or tree of them, for each device")
-    return [flatten(tree) for tree in tensors]
 
 
 def _columns(flats: list[Flat], op: str) -> list[Column]:

@@ -214,7 +214,13 @@ def place(owner: Backend, device: Any, like: Any = None) -> Device | None:
     if device is None and like is None:
         where = innermost()
         if where is not None and owner.open("compiling").has("is_tracing") and owner.compiling.is_tracing():
-            return _in_trace(owner, where)
+            if not sees_scope(owner):
+                raise NotSupportedError(
+                    f"a function that {owner} compiles would keep the scope of {where} from its first call, since a "
+                    "scope in a coroutine or generator is not the framework's own; give device=, or enter the scope in "
+                    "a plain function"
+                )
+            return None if owner.open("following").has("follow") else where  # each call follows its own scope
     else:
         where = device_of(like) if device is None else device
         if isinstance(where, TracedDevice):
@@ -248,13 +254,3 @@ def make(owner: Backend, factory: str, dtype: Any, where: Device | None, *args: 
         except UnknownPlacementError:
             pass  # a node of a graph: it carries the device with it, and is not placed yet
     return made
-
-
-def _in_trace(owner: Backend, where: Device) -> Device | None:
-    """Where a function that a compiler traces makes a tensor under a scope, so that every call follows its own."""
-    if not sees_scope(owner):
-        raise NotSupportedError(
-            f"a function that {owner} compiles would keep the scope of {where} from its first call, since a scope in a "
-            "coroutine or generator is not the framework's own; give device=, or enter the scope in a plain function"
-        )
-    return None if owner.open("following").has("follow") else where

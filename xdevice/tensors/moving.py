@@ -37,15 +37,6 @@ class Move:
         flat = flatten(obj, skip)
         if flat.is_leaf and what_is(obj) is None:
             raise not_a_tensor(obj)
-        todo = self._what_to_do(flat)
-        if not todo:
-            return obj
-        moved = self._move_all(todo)
-        return flat.rebuild(
-            leaf if i in flat.skipped else moved.get(id(leaf), leaf) for i, leaf in enumerate(flat.leaves)
-        )
-
-    def _what_to_do(self, flat: Flat) -> list[Item]:
         todo: dict[int, Item] = {}
 
         def look(_: int, leaf: Any) -> None:
@@ -55,7 +46,12 @@ class Move:
                     todo[id(leaf)] = item
 
         flat.each(look)
-        return list(todo.values())
+        if not todo:
+            return obj
+        moved = self._move_all(list(todo.values()))
+        return flat.rebuild(
+            leaf if i in flat.skipped else moved.get(id(leaf), leaf) for i, leaf in enumerate(flat.leaves)
+        )
 
     def _is_there(self, leaf: Any) -> bool:
         where = where_in_trees.get(type(leaf))

@@ -157,7 +157,7 @@ class Namespace:
         return found
 
     def _why_not(self, name: str) -> str:
-        if name in DTYPE_NAMES and _has(self._owner, "creation", "dtype"):
+        if name in DTYPE_NAMES and self._owner.open("creation").has("dtype"):
             return "it has no such dtype; use another one"
         if name in EXTENSIONS:
             return getattr(self._owner, name).why_not("namespace")  # type: ignore[no-any-return]  # a Capability
@@ -179,22 +179,18 @@ class Namespace:
 def _functions(owner: Backend) -> dict[str, Any]:
     """What a namespace has: the framework's functions, and those that are the same under every framework."""
     own = owner.maths.namespace()
-    factories = Factories(owner, own)
+    factories, creation = Factories(owner, own), owner.open("creation")
     made = {name: own[name] for name in NAMES if name in own and name not in DTYPE_NAMES}
     made |= {name: _as_tuple(own[name]) for name in TUPLES if name in own} | CONSTANTS
-    if _has(owner, "creation", "dtype"):
-        dtypes = {name: owner.creation.dtype(name) for name in DTYPE_NAMES}
+    if creation.has("dtype"):
+        dtypes = {name: creation.dtype(name) for name in DTYPE_NAMES}
         made |= {name: dtype for name, dtype in dtypes.items() if dtype is not None}
     for name, make in factories.functions().items():
-        if _has(owner, "creation", MADE_WITH[name]) if name in MADE_WITH else name in own:
+        if creation.has(MADE_WITH[name]) if name in MADE_WITH else name in own:
             made[name] = make
-    there = [name for name in EXTENSIONS if _has(owner, name, "namespace")]
+    there = [name for name in EXTENSIONS if owner.open(name).has("namespace")]
     made |= {name: Namespace(owner, name, factories.extra(name)) for name in there}
     return made | {"__array_namespace_info__": lambda: Info(owner, factories, own)}
-
-
-def _has(owner: Backend, capability: str, function: str) -> bool:
-    return bool(getattr(owner, capability).has(function))
 
 
 def _as_tuple(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -207,10 +203,9 @@ def _as_tuple(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _of(owner: Backend) -> Namespace:
+def _of(owner: Backend) -> typing.Namespace:
     with using(owner):
-        found: Any = namespace()
-    return found  # type: ignore[no-any-return]
+        return namespace()
 
 
 class Info:

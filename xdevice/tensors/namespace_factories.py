@@ -55,7 +55,7 @@ class Factories:
     def full(self, shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
         """A tensor of that shape, of one number."""
         if device is dtype is None and type(fill_value) in (float, bool) and _is_plain(shape) and innermost() is None:
-            sizes = shape if type(shape) is tuple else (shape,)
+            sizes: Any = shape if type(shape) is tuple else (shape,)
             return self._owner.creation.full(sizes, fill_value, None, None)
         if dtype is None and isinstance(fill_value, complex):
             dtype = self.asarray(fill_value).dtype  # some frameworks fill with numbers of twice that size

@@ -83,15 +83,12 @@ def loops(place: Place, span: Span | None = None) -> tuple[Lines, ...]:
 
     A comprehension is around what is inside it: not around the call that it is an argument of.
     """
-    around: list[Any] = [n for n in _at(place, _LOOPS) if span is None or _contains(n, span)]
     first, _ = _function(place)
-    return tuple(sorted(((n.lineno, n.end_lineno) for n in around if n.lineno >= first), reverse=True))
-
-
-def _contains(node: ast.stmt | ast.expr, span: Span) -> bool:
-    first, last = span
-    begin, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
-    return isinstance(node, ast.stmt) or (begin <= first and last <= end)
+    around: list[Any] = [n for n in _at(place, _LOOPS) if n.lineno >= first]
+    if span is not None:
+        spans = {n: ((n.lineno, n.col_offset), (n.end_lineno, n.end_col_offset)) for n in around}
+        around = [n for n, (b, e) in spans.items() if isinstance(n, ast.stmt) or (b <= span[0] and span[1] <= e)]
+    return tuple(sorted(((n.lineno, n.end_lineno) for n in around), reverse=True))
 
 
 def _function(place: Place) -> Lines:
