@@ -12,6 +12,4 @@ and random numbers, which would be constants there, are errors. 64-bit numbers a
 import jax as jax
 
 CANNOT: dict[str, str] = {}
-
-
 GPU_BUILD = "pip install --upgrade 'jax[cuda12]'"

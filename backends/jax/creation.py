@@ -155,10 +155,7 @@ def _made(make: Callable[..., jax.Array], *arguments: Any, device: Device | None
 
 
 def _bound(made: jax.Array, device: Device | None) -> jax.Array:
-    """The new array; in a function that ``jax.jit`` traces with its device, which JAX's own factories ignore there.
-
-    The whole function is then computed on that device, or is an error if its arguments are on another.
-    """
+    """The array; while ``jax.jit`` traces, bound to its device: the whole function is computed there, or fails."""
     if device is None or not isinstance(made, Tracer):
         return made
     bound: jax.Array = jax.device_put(made, SingleDeviceSharding(native(device)))

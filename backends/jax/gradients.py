@@ -46,16 +46,16 @@ def _differentiated(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[A
 def _compiled(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The value and the gradients of a compiled function, compiled in their turn: else JAX traces them every time."""
     known = _known.get(fn)
-    return known if known is not None else _known.setdefault(fn, _compile(weakref.ref(fn)))
+    if known is not None:
+        return known
+    function = weakref.ref(fn)  # or the entry would keep its own key
 
-
-def _compile(function: weakref.ref[Any]) -> Callable[..., Any]:  # weak, or the entry would keep its own key
     def compiled(fixed: tuple[Any, ...], parameters: list[Any], arrays: list[Any]) -> Any:
         structure, how = fixed
         args, kwargs = jax.tree.unflatten(structure, arrays)
         return _differentiated(how.bind(function(), args, kwargs), parameters)
 
-    return jax.jit(compiled, static_argnums=0)
+    return _known.setdefault(fn, jax.jit(compiled, static_argnums=0))
 
 
 def _beside(parameter: Any, gradient: Any) -> Any:

@@ -53,7 +53,7 @@ def unseen() -> Iterable[str]:
 def watch(watcher: Watcher) -> Generator[None]:
     with ExitStack() as stack:
         told = _Told(watcher, stack)
-        stack.callback(told.close)
+        stack.callback(setattr, told, "_watcher", None)  # no more is told where another library's wrapper keeps ours
         for owner, name, new in told.replacements():
             stack.enter_context(replaced(owner, name, new))
         stack.enter_context(_guarded())
@@ -68,10 +68,6 @@ class _Told:
         self._block, self._knows_keras = block, False
         self._level = _guard.global_state().host_to_device or _guard.TransferGuardLevel.ALLOW  # the program's
         self._read: dict[int, weakref.ref[Any]] = {}
-
-    def close(self) -> None:
-        """Tell no more, where another library's wrapper keeps one of ours."""
-        self._watcher = None
 
     def replacements(self) -> Iterable[tuple[Any, str, Callable[[Any], Any]]]:
         """What is replaced: its owner, its name, and what makes the new one of the old."""

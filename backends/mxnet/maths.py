@@ -93,11 +93,6 @@ def _in_floats(op: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _sign(x: Any, /) -> Any:
-    """MXNet 1.9.1 takes the sign of nan for 0."""
-    return _np.sign(x) if np.dtype(x.dtype).kind != "f" else _where(_np.isnan(x), x, _np.sign(x))
-
-
 def _remainder(x1: Any, x2: Any) -> Any:
     """MXNet 1.9.1 takes the remainder of a division by 0 for 0; the term added is nan there, and 0 elsewhere."""
     found = _np.mod(x1, x2)
@@ -197,7 +192,8 @@ _RAW: dict[str, Callable[..., Any]] = {
     **{f"a{name}": getattr(_np, f"arc{name}") for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")},
     "abs": lambda x, /: _np.abs(x),
     "negative": lambda x, /: _np.negative(x),
-    "sign": _sign,
+    # MXNet 1.9.1 takes the sign of nan for 0
+    "sign": lambda x, /: _np.sign(x) if np.dtype(x.dtype).kind != "f" else _where(_np.isnan(x), x, _np.sign(x)),
     "bitwise_invert": lambda x, /: _np.bitwise_not(x),
     "nonzero": lambda x, /: tuple(_npx.nonzero(x).T),
     **{f"{name}_like": _like(getattr(_np, name)) for name in ("empty", "ones", "zeros")},

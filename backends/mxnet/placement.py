@@ -2,6 +2,7 @@
 
 import copy as copying
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import mxnet as mx
@@ -15,15 +16,10 @@ from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError
 
 
-class _Known(dict[tuple[int, int], Device]):
+@cache
+def known(kind: int, index: int) -> Device:
     """The device of a context of that type, in MXNet's numbers, and index: hashing a Context takes longer."""
-
-    def __missing__(self, key: tuple[int, int]) -> Device:
-        kind, index = key
-        return self.setdefault(key, holder(mx.Context(mx.Context.devtype2str[kind], index)))
-
-
-known = _Known()
+    return holder(mx.Context(mx.Context.devtype2str[kind], index))
 
 
 def role(cls: type) -> Role | None:
@@ -38,7 +34,7 @@ def device_of(tensor: Any) -> Device:
     if not isinstance(tensor, NDArray):
         return _device_of_parameter(tensor)
     where = tensor.ctx
-    return known[where.device_typeid, where.device_id]
+    return known(where.device_typeid, where.device_id)
 
 
 def holder(context: mx.Context) -> Device:

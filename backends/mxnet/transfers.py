@@ -114,7 +114,7 @@ class _Told:
 
 
 def _place(array: Any) -> Device:
-    return placement.known[mixing.context_of(array)]
+    return placement.known(*mixing.context_of(array))
 
 
 def _nbytes(array: Any) -> int:

@@ -40,21 +40,18 @@ def _only_once(node: Any) -> str:
         if node.name() in ("Dy2StGradNode", "GradNodeBase"):  # the latter before 3.3
             return "what paddle.jit.to_static has compiled"
         layer = node.name().removeprefix("GradNodePyLayer_")
-        if layer != node.name() and any(
-            getattr(cls.backward, "__code__", None) is _ONCE_DIFFERENTIABLE for cls in _layers(layer)
-        ):
-            return f"{layer}, which is marked once_differentiable"
+        if layer != node.name():  # a node says no more of its class than the name
+            classes = [cls for cls in subclasses(paddle.autograd.PyLayer) if cls.__name__ == layer]
+            if any(getattr(cls.backward, "__code__", None) is _ONCE_DIFFERENTIABLE for cls in classes):
+                return f"{layer}, which is marked once_differentiable"
         seen.add(node.node_ptr())
         left += node.next_functions
     return ""
 
 
-def _layers(name: str) -> list[Any]:
-    """All classes of that name, since a node of the graph says no more of its own."""
-    found: list[Any] = [paddle.autograd.PyLayer]
-    for cls in found:  # grows while it is walked
-        found += cls.__subclasses__()
-    return [cls for cls in found if cls.__name__ == name]
+def subclasses(cls: Any) -> list[Any]:
+    """The class, and all that derive from it."""
+    return [cls, *(each for subclass in cls.__subclasses__() for each in subclasses(subclass))]
 
 
 def _variable(parameter: Any, nested: bool) -> Any:

@@ -101,10 +101,7 @@ def spelling(device: Device) -> str:
 
 @contextmanager
 def scope(device: Device) -> Generator[None]:
-    """Sets the default device of the whole process for a block.
-
-    Threads may leave in any order: a block that ends early passes its previous device on to the next open block.
-    """
+    """Sets the default device of the whole process for a block; threads may leave their blocks in any order."""
     with _lock:
         block = {"before": paddle.device.get_device()}
         paddle.device.set_device(spelling(device))
@@ -116,7 +113,7 @@ def scope(device: Device) -> Generator[None]:
             i = next(i for i, each in enumerate(_open) if each is block)
             del _open[i]
             if i < len(_open):
-                _open[i].update(block)
+                _open[i].update(block)  # the next open block is to restore what was before this one
             else:
                 paddle.device.set_device(block["before"])
 

@@ -48,14 +48,12 @@ _COPYING = {
 COPIES = frozenset(_COPYING.values())
 BACKWARD = "run_backward", "run_partial_grad"  # the names of the backward pass, whose outputs may be on several devices
 LEGACY = "legacy."  # before the names of operations in ``paddle._legacy_C_ops``
+# Operations whose scalars, such as a learning rate or a power of Adam's beta, may be on any device. In others only
+# scalars on the CPU are ignored, since PaddlePaddle creates its constants there.
 _OPTIMIZERS = frozenset(
     {"adadelta_", "adagrad_", "adam_", "adamax_", "adamw_", "asgd_", "fused_adam_", "lamb_", "merged_adam_"}
     | {"merged_momentum_", "momentum_", "nadam_", "radam_", "rmsprop_", "rprop_", "sgd_"}
 )
-"""Operations whose scalars, such as a learning rate or a power of Adam's beta, may be on any device.
-
-In other operations only scalars on the CPU are ignored, since PaddlePaddle creates its constants there.
-"""
 
 
 def forbid() -> AbstractContextManager[None]:

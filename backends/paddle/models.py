@@ -12,7 +12,7 @@ from xdevice.errors import NotSupportedError
 def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
     yield from model.named_parameters()
     for name, buffer in model.named_buffers():
-        if _is_placed(buffer):
+        if device_at(buffer.place) is not None:
             yield name, buffer
 
 
@@ -22,7 +22,7 @@ def move_model(model: Any, device: Device) -> Any:
         (layer._buffers, name, buffer)
         for layer in model.sublayers(include_self=True)
         for name, buffer in layer._buffers.items()
-        if buffer is not None and not _is_placed(buffer)
+        if buffer is not None and device_at(buffer.place) is None
     ]
     for buffers, name, _ in empty:
         del buffers[name]
@@ -52,10 +52,6 @@ def _shared(inside: Any) -> Any:
     other = type(inside)()
     other._share_data_with(inside)
     return other
-
-
-def _is_placed(tensor: Any) -> bool:
-    return device_at(tensor.place) is not None
 
 
 def copy_models(models: list[Any]) -> list[Any]:

@@ -1,5 +1,6 @@
 """Where PaddlePaddle's tensors are, and moving them."""
 
+from functools import cache, partial
 from typing import Any
 
 import paddle
@@ -11,19 +12,12 @@ from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 _CPU = Device("cpu", 0)
+_gpu = cache(partial(Device, "gpu"))
 _Tensor = paddle.Tensor
 _is_cpu, _is_gpu, _gpu_index = core.Place.is_cpu_place, core.Place.is_gpu_place, core.Place.gpu_device_id
 _TENSORS = (paddle.Tensor, paddle.pir.Value, paddle.static.Variable)  # the last two are symbolic
 _WORDS = ("", "CPU", "CUDA", "CUDAPinned", "XPU", "XPUPinned", "IPU", "Custom")  # Place is not a base class below 3.3
 _PLACES = tuple(getattr(core, f"{word}Place") for word in _WORDS if hasattr(core, f"{word}Place"))
-
-
-class _Gpus(dict[int, Device]):
-    def __missing__(self, index: int) -> Device:
-        return self.setdefault(index, Device("gpu", index))
-
-
-_gpus = _Gpus()
 
 
 def role(cls: type) -> Role | None:
@@ -47,7 +41,7 @@ def device_of(tensor: Any) -> Device:
     if _is_cpu(place):
         return _CPU
     if _is_gpu(place):
-        return _gpus[_gpu_index(place)]
+        return _gpu(_gpu_index(place))
     found = device_at(place)
     if found is None:
         raise UnknownPlacementError(f"{_named(tensor)} is at {place}, which is not a device; give it a value first")
@@ -67,10 +61,7 @@ def copy(tensor: Any) -> Any:
 
 
 class _Move(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # Any to mypy unless installed
-    """A differentiable copy to another place, of any order.
-
-    In PaddlePaddle 3.0 and 3.3.1 ``to``, ``cuda``, ``cpu`` and ``_copy_to`` cut gradients.
-    """
+    """A differentiable copy to another place, of any order: PaddlePaddle 3.0 and 3.3.1 have none."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Any, place: Any, wait: bool) -> Any:

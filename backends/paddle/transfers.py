@@ -18,6 +18,7 @@ import paddle
 from paddle.io.dataloader import dataloader_iter
 
 from xdevice.backends.paddle import hardware, mixing, virtual
+from xdevice.backends.paddle.gradients import subclasses
 from xdevice.backends.paddle.placement import device_of
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
@@ -159,15 +160,11 @@ def _device(index: int) -> Device:
 
 def _replacements(told: _Told, watcher: Watcher) -> Iterable[tuple[Any, str, Callable[[Any], Any]]]:
     """What is replaced: its owner, its name, and what makes the new one of the old."""
-    for cls in _classes(_loading._DataLoaderIterBase):
+    for cls in subclasses(_loading._DataLoaderIterBase):
         yield from ((cls, name, told.load) for name in ("__init__", "__next__") if name in vars(cls))
-    for cls in _classes(paddle.optimizer.Optimizer):
+    for cls in subclasses(paddle.optimizer.Optimizer):
         for name in {"step", "minimize"} & vars(cls).keys():
             yield cls, name, partial(_counted, cls, name, watcher)
-
-
-def _classes(cls: Any) -> list[Any]:
-    return [cls, *(each for subclass in cls.__subclasses__() for each in _classes(subclass))]
 
 
 def _counted(cls: type, name: str, watcher: Watcher, run: Any) -> Any:

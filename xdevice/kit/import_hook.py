@@ -40,10 +40,7 @@ class WrappedLoader:
 
 
 class ImportHook:
-    """A finder for ``sys.meta_path`` that wraps the loaders of some modules.
-
-    ``wants`` says by a module's full name whether it is one of them; ``wrap`` is called with the name and its loader.
-    """
+    """A finder for ``sys.meta_path`` that calls ``wrap`` with the name and the loader of each module that it wants."""
 
     def __init__(self, wants: Callable[[str], bool], wrap: Callable[[str, Any], WrappedLoader]) -> None:
         self._wants, self._wrap = wants, wrap

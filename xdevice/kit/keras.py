@@ -99,10 +99,7 @@ def forget_compiled(model: Any) -> None:
 
 
 def copies(models: list[Any]) -> list[Any]:
-    """Copies of Keras's objects, made as Keras saves and loads them; layers that they share stay shared.
-
-    Their variables may be on other devices than the originals'.
-    """
+    """Copies of Keras's objects, on any device, as Keras saves and loads them; layers that they share stay shared."""
     ours = [model for model in models if layers(model)]
     shared = _shared(ours)
     try:

@@ -35,10 +35,7 @@ def is_loopback(host: str) -> bool:
 
 @contextmanager
 def loopback_only(library: str) -> Generator[None, None, None]:
-    """While the block runs, the loaded library binds to loopback where it would bind to all interfaces.
-
-    Where that is not possible, on another system than 64-bit Linux or with another build of the library, it warns.
-    """
+    """While the block runs, the loaded library binds to loopback, not to all interfaces; it warns where it cannot."""
     try:
         base = _loaded_at(library)
         pointers = [_writable(base + offset) for offset in _pointers(library, b"bind")]

@@ -58,10 +58,7 @@ _replaced: set[str] = set()  # by path: these are the adapters' own now
 
 
 def missing(names: Iterable[PrivateName], *, imported_only: bool = False) -> list[str]:
-    """What has changed, one line for each name that has gone or takes other parameters.
-
-    With ``imported_only``, names in modules that are not imported yet are skipped.
-    """
+    """What has changed, a line for each name that has gone or takes other parameters; of all or imported modules."""
     asked = [name for name in names if not imported_only or name.path.partition(":")[0] in sys.modules]
     problems = [(name, _problem(name)) for name in asked if name.path not in _replaced]
     return [f"{name.path.replace(':', '.')} {said}, needed for {name.reason}" for name, said in problems if said]
@@ -88,10 +85,7 @@ def replace(names: Iterable[PrivateName], path: str, value: Any) -> None:
 
 
 def in_place_of(names: Iterable[PrivateName], path: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a function to take the place of the framework's own, which it is given before the arguments.
-
-    Between it and who calls is one frame more.
-    """
+    """Decorate a function to take the place of the framework's own, its first argument, with one frame between."""
 
     def put(function: Callable[..., Any]) -> Callable[..., Any]:
         own = getattr(*resolved(path))

@@ -80,19 +80,16 @@ def propagate(request: Request) -> None:
 
 
 def visible() -> int:
-    """How many GPUs there are to be: of those that stand in, as many as ``CUDA_VISIBLE_DEVICES`` leaves.
-
-    As CUDA reads it: up to the first word that is no index, and none where an index is there twice.
-    """
+    """How many GPUs there are to be: of those that stand in, what ``CUDA_VISIBLE_DEVICES`` leaves, as CUDA reads it."""
     number = current().number
     if not current().stand_in:
         return number
     chosen: set[int] = set()
     for word in os.environ[VISIBLE].split(",") if VISIBLE in os.environ else map(str, range(number)):
         if not word.strip().isdecimal() or int(word) >= number:
-            break
+            break  # what follows does not count
         if int(word) in chosen:
-            return 0
+            return 0  # an index is there twice
         chosen.add(int(word))
     return len(chosen)
 
@@ -139,10 +136,7 @@ def warned(of: str = "STAND_IN") -> bool:
 
 
 def make(number: int, force: bool, stand_in: bool) -> Request | None:
-    """Replace the current request, and return it: `put_back` restores it if the new one cannot be met.
-
-    Whether they are lenient, or look for races, is for the environment to say.
-    """
+    """Replace the current request, and return it for `put_back`; the environment says whether GPUs are lenient."""
     global _made
     source, now = f"virtual_gpus({number}{', stand_in=True' * stand_in})", current()
     before, _made = _made, Request(number, force, stand_in, source, lenient=now.lenient, races=now.races)

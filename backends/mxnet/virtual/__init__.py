@@ -22,7 +22,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     names = private_names.STAND_IN if stand_in else private_names.VIRTUAL
     check(names, "mxnet", mx.__version__, private_names.LAST_TRIED, imported_only=False)
     hardware.virtual.number, hardware.virtual.stand_in = n, stand_in
-    placement.known.clear()  # contexts stand for other devices from now on
+    placement.known.cache_clear()  # contexts stand for other devices from now on
     if stand_in:
         from xdevice.backends.mxnet.virtual import stand_in as gpus_of_mxnet  # replaces functions of the library
 

@@ -55,10 +55,7 @@ def _generator_of(generator: Any, place: Any) -> Any:
 
 
 class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # Any to mypy unless installed
-    """An embedding whose gradient is on the device of its weight.
-
-    PaddlePaddle 3.0 and 3.3.1 leave it on the CPU, unlike the gradients of some sixty other operations.
-    """
+    """An embedding whose gradient is on its weight's device; PaddlePaddle 3.0 and 3.3.1 leave it on the CPU."""
 
     @staticmethod
     def forward(ctx: Any, weight: Any, run: Any, x: Any, options: tuple[Any, ...]) -> Any:

@@ -32,10 +32,7 @@ def only_find() -> None:
 
 
 def find(recipe: Recipe, refused: list[str] | None = None) -> Path | None:
-    """The library, if there is one that fits: in ``XDEVICE_PLUGINS``, in the user's folders or in a distribution.
-
-    Why another is not used is added to ``refused``.
-    """
+    """The library, if a `readable` folder has one that fits; why another is not used is added to ``refused``."""
     for place in readable():
         made = place / recipe.folder / recipe.file
         try:

@@ -47,10 +47,7 @@ class Recipe:
 
     @property
     def folder(self) -> str:
-        """The name of the folder that holds only the library: it differs where the library would.
-
-        Paths do not count, so that a library serves every machine with the same framework, system and processor.
-        """
+        """The folder for the library alone, named by what it depends on; no paths, so that it serves other machines."""
         facts = [self.key, sys.platform, platform.machine(), self.standard, *self.defines, *self.libraries]
         sources = [self.source, *sorted(self.source.parent.glob("*.h"))]
         content = ["\n".join(facts).encode(), *(path.read_bytes() for path in sources)]

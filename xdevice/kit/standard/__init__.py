@@ -133,10 +133,7 @@ class _Adjusted(Operations):
 
 
 class Composed(DataTypes, AlongAxes, Products):
-    """Functions that are composed of others, or take arguments in several forms: each a method of the standard's name.
-
-    The base classes are other sections of the standard. Here are the functions applied element by element.
-    """
+    """Functions that are composed of others, by the standard's names; here those applied element by element."""
 
     def positive(self, x: Any, /) -> Any:
         return x

@@ -132,10 +132,7 @@ def _lowest(value: Any) -> str:
 
 
 class Operations:
-    """A framework's operations and dtypes, for the classes that compose functions of them.
-
-    ``raw``: the framework's operations; ``f``: the functions that only need a dtype or an axis adjusted.
-    """
+    """A framework's ``raw`` operations and dtypes, and the functions ``f`` that need only a dtype or axis adjusted."""
 
     def __init__(self, raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> None:
         self._raw, self._f, self._dtypes = raw, f, dtypes

@@ -7,6 +7,8 @@ from typing import Any
 from xdevice.errors import NotSupportedError
 from xdevice.kit.standard.dtypes import Dtypes, bits_of
 
+# The dtypes tried in place of one that an operation does not take; each holds all of its values, but float64, the last
+# resort, integers up to 2**53 only.
 _LADDER = {
     "bool": ("uint8", "int32", "int64"),
     **dict.fromkeys(("uint8", "int8", "int16", "uint16"), ("int32", "int64", "float64")),
@@ -15,10 +17,6 @@ _LADDER = {
     "float16": ("float32",),
     "bfloat16": ("float32",),
 }
-"""The dtypes tried in place of one that an operation does not take; each holds all of its values.
-
-The exception is float64, which holds integers up to 2**53 only: it is the last resort.
-"""
 
 # operations that return indices or booleans, and those whose second operand is an array of indices
 _OTHER_RESULTS = (
