@@ -204,13 +204,10 @@ def _settle(model: Any, copied: Any) -> None:
 
 
 def name_virtual_gpus() -> None:
-    """Let Keras pass PyTorch's name for virtual GPUs on: Keras 3.15 makes ``vcuda:1`` of ``vgpu:1``.
-
-    Its own "gpu:1" and "cuda:1" mean them too, since there are no real GPUs.
-    """
+    """Let Keras pass PyTorch's name for virtual GPUs on: Keras 3.15 makes ``vcuda:1`` of ``vgpu:1``."""
 
     def change(module: Any) -> None:
-        parse = module._parse_device_input
+        parse = module._parse_device_input  # "gpu:1" and "cuda:1" mean them too, since there are no real GPUs
         module._parse_device_input = lambda name: re.sub(r"^v?cuda\b", "vgpu", parse(name))
 
     after_import("keras.src.backend.torch.core", change)

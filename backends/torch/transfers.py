@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import get_ident
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -89,14 +89,6 @@ def _tell_of_steps(watcher: Watcher, stack: ExitStack) -> Callable[[], None]:
     return find_keras
 
 
-@dataclass
-class _Caller:
-    """Who calls backward: the thread, and its place in the program while it waits."""
-
-    thread: int
-    here: Any
-
-
 class _Watched(Wrapped):
     """The autograd engine, whose threads know for which place in the program they work; it takes the other's place."""
 
@@ -109,7 +101,7 @@ class _Watched(Wrapped):
         outer = _stashed()
         if self._watcher is None or (outer is not None and outer.thread != get_ident()):
             return self._engine.run_backward(*args, **kwargs)  # not watched, or within a thread of another backward
-        place = _Caller(get_ident(), self._watcher.here())
+        place = SimpleNamespace(thread=get_ident(), here=self._watcher.here())
         core._stash_obj_in_tls(_KEY, place)
         try:
             return self._engine.run_backward(*args, **kwargs)
@@ -134,7 +126,8 @@ def _is_autograds(frame: FrameType | None) -> bool:
     return frame is None or frame.f_code is _Watched.run_backward.__code__
 
 
-def _stashed() -> _Caller | None:
+def _stashed() -> Any:
+    """Who calls backward: the thread, and its place in the program while it waits; ``None`` outside of any."""
     return core._get_obj_in_tls(_KEY) if core._is_key_in_tls(_KEY) else None
 
 

@@ -56,7 +56,6 @@ _lists = private_names.listed(__file__, FACTORIES=" ".join(FACTORIES.split()))
 VIRTUAL, STAND_IN, _REPLACED = (_lists[name] for name in ("VIRTUAL", "STAND_IN", "REPLACED"))
 NAMES = [*_REPLACED, *_lists["OTHERS"]]
 
-
 check = partial(private_names.check, NAMES, "torch", torch.__version__, LAST_TRIED)
 in_place_of = partial(private_names.in_place_of, _REPLACED)
 replace_name = partial(private_names.replace, _REPLACED)

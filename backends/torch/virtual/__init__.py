@@ -20,9 +20,9 @@ from xdevice.kit.plugins import Recipe
 
 def recipe() -> Recipe:
     _check_version()
-    from xdevice.backends.torch.virtual.compiled import plug_in
+    from xdevice.backends.torch.virtual import compiled
 
-    return plug_in.recipe()
+    return compiled.recipe()
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:

@@ -18,10 +18,7 @@ _watcher: Watcher | None = None
 
 
 def watch(see: Callable[[Copy], None] | None, watcher: Watcher | None = None) -> None:
-    """Tell this function of each copy before it is made, or nobody; its error is that of the operation.
-
-    The watcher knows how long copies take, and waits for them.
-    """
+    """Tell this function, which may raise, of each copy before it is made; the watcher waits for copies."""
     global _see, _watcher
     _see, _watcher = see, watcher
     if runtime.is_in_use():

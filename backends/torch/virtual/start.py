@@ -4,8 +4,7 @@ import warnings
 
 import torch
 
-from xdevice.backends.torch.virtual import copies, cuda, runtime, vgpu
-from xdevice.backends.torch.virtual.compiled import plug_in
+from xdevice.backends.torch.virtual import compiled, copies, cuda, runtime, vgpu
 from xdevice.backends.torch.virtual.in_python.devices import InPython
 from xdevice.backends.torch.virtual.runtime import Runtime
 from xdevice.backends.torch.virtual.torch_parts import attention, autocast, data_parallel, engines, modules
@@ -41,7 +40,7 @@ def _made(n: int, stand_in: bool) -> Runtime:
     limit = virtual_request.memory_limit()
     name, capacity = "cuda" if stand_in else runtime.NAME, limit or host_memory()[0] or 0
     try:
-        return plug_in.load(name, n, capacity, limit is not None)
+        return compiled.load(name, n, capacity, limit is not None)
     except NotSupportedError as error:
         if stand_in:
             raise NotSupportedError(

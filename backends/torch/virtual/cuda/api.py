@@ -15,7 +15,7 @@ from torch.multiprocessing import reductions
 
 from xdevice.backends.torch.private_names import core, in_place_of, own, replace_name
 from xdevice.backends.torch.virtual import runtime, streams
-from xdevice.backends.torch.virtual.compiled.plug_in import compiled
+from xdevice.backends.torch.virtual.compiled import compiled
 from xdevice.backends.torch.virtual.runtime import exchange, in_use
 from xdevice.kit.private_names import resolved
 

@@ -9,15 +9,13 @@ import torch
 
 from xdevice.backends.torch.private_names import aten, in_place_of, kernels_of, replace_name
 from xdevice.backends.torch.virtual import runtime
-from xdevice.backends.torch.virtual.compiled.plug_in import compiled
+from xdevice.backends.torch.virtual.compiled import compiled
 
 Tensor = torch.Tensor
 
 _NAMES = "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool"
 CODES = {**{name: code for code, name in enumerate(_NAMES.split())}, "bfloat16": 15}
 """The dtypes, each with its number in torch's C++."""
-
-_ALL = (1 << 64) - 1
 
 _NO_KERNEL = (
     "Could not run 'aten::{name}' with arguments from the 'CUDA' backend. This could be because the operator doesn't "
@@ -45,7 +43,7 @@ def rows(lenient: bool) -> Iterator[tuple[str, str, str, int, int]]:
             if words:
                 yield name, reduce, words[0], _mask(dtypes), 0
             else:  # for this overload alone
-                yield name if "." in name else f"{name}.", "", _NO_KERNEL.format(name=name), _ALL, 0
+                yield name if "." in name else f"{name}.", "", _NO_KERNEL.format(name=name), (1 << 64) - 1, 0
 
 
 def _mask(dtypes: str) -> int:

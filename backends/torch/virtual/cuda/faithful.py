@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from xdevice.backends.torch.private_names import in_place_of, kernels_of, replace_name, untraced
-from xdevice.backends.torch.virtual.compiled.plug_in import LATE, compiled
+from xdevice.backends.torch.virtual.compiled import LATE, compiled
 from xdevice.hooks import hooks
 
 _ELSEWHERE = "a thread of a library"
@@ -33,16 +33,12 @@ _MISUSES = (
     f"nothing has waited for a copy with non_blocking=True to arrive in memory: {_UNTIL}",
 )
 """As late.h numbers them."""
-_NEVER_WAITED_FOR = 2
 
 _places: dict[tuple[str, int], int] = {}  # of the lines that copied, with their numbers
 
 
 def keep_copies_back() -> None:
-    """Keep copies back (late.h) until the program has waited for them; it is warned, once for each line, if it has not.
-
-    The warning is of the line that made the copy.
-    """
+    """Keep copies back (late.h) until the program has waited for them; else warn, once for each line that copied."""
     library = kernels_of("xdevice_virtual")
     library.impl("place", untraced(lambda: _places.setdefault(_line(), len(_places))), "CPU")
     library.impl("misused", untraced(_misused), "CPU")
@@ -67,17 +63,15 @@ def _misused(how: int, place: int) -> None:
 
 def _tell_pending(process: int) -> None:
     while os.getpid() == process and (place := compiled().pending()) >= 0:
-        _misused(_NEVER_WAITED_FOR, place)
+        _misused(2, place)  # it has not been waited for
 
 
 _races: list[str] = []
 
 
 def find_races() -> None:
-    """Let torch's sanitizer find races, which are an error from now on, and exit status 1 if the program catches it.
-
-    The plug-in tells it of streams, events and memory what CUDA's functions tell (devices.h, memory.h).
-    """
+    """Let torch's sanitizer find races, which are an error from now on, and exit status 1 if the program catches it."""
+    # the plug-in tells it of streams, events and memory what CUDA's functions tell (devices.h, memory.h)
     from torch.cuda import _sanitizer  # pyright: ignore[reportPrivateUsage]  # its import begins to trace
 
     @in_place_of("torch.cuda._sanitizer:CUDASanitizerErrors.__init__")

@@ -151,10 +151,7 @@ def _factory(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 
 
 class _Method:
-    """A tensor method in which ``vgpu`` means the current device.
-
-    It compares equal to torch's method, which tensor subclasses list among those that they pass on.
-    """
+    """A tensor method in which ``vgpu`` means the current device."""
 
     def __init__(self, plain: Callable[..., torch.Tensor]) -> None:
         self._plain, self.__name__, self.__doc__ = plain, plain.__name__, plain.__doc__
@@ -170,7 +167,7 @@ class _Method:
             kwargs = {name: _meant(value) if name == "device" else value for name, value in kwargs.items()}
         return self._plain(*args, **kwargs)
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> bool:  # tensor subclasses list torch's method among those that they pass on
         return other is self or other is self._plain
 
     def __hash__(self) -> int:

@@ -217,8 +217,7 @@ def _look(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     flag = next((value for value in values if isinstance(value, bool)), False)  # accumulate
     tensors: list[torch.Tensor | None] = []
     for i, value in enumerate(values):
-        each = value if i == plan.indices else [value] if isinstance(value, torch.Tensor) else []
-        tensors += each
+        tensors += value if i == plan.indices else [value] if isinstance(value, torch.Tensor) else []
     copies.look(plan.name, tensors, flag)
 
 

@@ -34,8 +34,7 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 _pair = (ctypes.c_int32 * 2).from_address
 
-watching = False
-"""Whether `copies.look` is called before a copy."""
+watching = False  # whether `copies.look` is called before a copy
 
 
 def to_virtual(host: Tensor, index: int) -> Tensor:

@@ -61,7 +61,7 @@ def _kernel(name: str, check: Check | None) -> Callable[..., Any]:
         if averages:
             work = _averaged(work, here[0], group.size())
         if _coalesced:
-            _coalesced.get(group.group_name, []).append(dist.Work.unbox(work))
+            _coalesced.get(group.group_name, _Together()).append(dist.Work.unbox(work))
         return (args[0], work) if returns_tensors else work
 
     return kernel
@@ -115,23 +115,20 @@ def _replace_futures() -> None:
         return future(self).then(lambda done: _to_virtual(done.value()))
 
 
-_coalesced: dict[str, list[Any]] = {}
-"""The work begun within a block that coalesces collectives, by the name of its group."""
-
-
-class _Together:
+class _Together(list[Any]):
     """All the work of such a block, which gloo has begun one by one."""
 
-    def __init__(self, works: list[Any]) -> None:
-        self._works = works
-
     def wait(self, *timeout: Any) -> bool:
-        for work in self._works:
+        for work in self:
             work.wait(*timeout)
         return True
 
     def is_completed(self) -> bool:
-        return all(work.is_completed() for work in self._works)
+        return all(work.is_completed() for work in self)
+
+
+_coalesced: dict[str, _Together] = {}
+"""The work begun within a block that coalesces collectives, by the name of its group."""
 
 
 def _replace_coalescing() -> None:
@@ -142,12 +139,12 @@ def _replace_coalescing() -> None:
         if torch.device(device).type != in_use().name:
             begin(self, device)
         else:
-            _coalesced[self.group_name] = []
+            _coalesced[self.group_name] = _Together()
 
     @in_place_of("torch.distributed:ProcessGroup._end_coalescing")
     def end_coalescing(end: Any, self: Any, device: torch.device) -> Any:
         works = _coalesced.pop(self.group_name, None)
-        return end(self, device) if works is None else _Together(works)
+        return end(self, device) if works is None else works
 
 
 _AVERAGE = 1  # as c10d::ReduceOp::RedOpType numbers it
@@ -186,11 +183,10 @@ def _work(done: Any) -> Any:
     return core._distributed_c10d._create_work_from_future(done).boxed()
 
 
-def _all_gather(outputs: Any, inputs: Any, group: Any, *options: Any) -> tuple[Any, Any]:
+def _all_gather(outputs: Any, inputs: Any, group: Any, *options: Any) -> Any:
     """Gather tensors; where sizes differ, each process sends its own to all in turn, as NCCL does."""
     if len({part.shape for part in outputs[0]}) == 1:
-        found: tuple[Any, Any] = _operations.allgather_.default(outputs, inputs, group, *options)
-        return found
+        return _operations.allgather_.default(outputs, inputs, group, *options)
     outputs[0][dist.ProcessGroup.unbox(group).rank()].copy_(inputs[0])
     send = _operations.broadcast_.default
     works = [send([part], group, root, 0, *options)[1] for root, part in enumerate(outputs[0])]

@@ -123,8 +123,7 @@ def _wait(engine: Any, graphs: Sequence[Callable[[Any], None]], process: int) ->
     """Wait until each device's thread has left what it did before: it goes through the graphs in turn.
 
     A thread begins, and leaves a graph, with the interpreter's lock. Where it waits for that while the interpreter
-    ends, the process is aborted: "terminate called without an active exception". So ended 7 of 40 programs whose last
-    line was a backward (torch 2.13).
+    ends, the process is aborted: so ended 7 of 40 programs whose last line was a backward (torch 2.13).
     """
     if os.getpid() == process:  # a forked process has none of the threads
         for graph in graphs:
