@@ -136,7 +136,10 @@ def enter(manager: object, device: Device) -> None:
     global _in_use
     chosen = backend()
     require(chosen, device)
-    _prepare(chosen)
+    chosen.open("compiling")  # a factory asks it, perhaps while a compiler traces, which would trace the import too
+    if chosen not in _following and chosen.open("following").has("follow"):
+        _following.add(chosen)
+        chosen.following.follow(partial(_missing, chosen))
     _in_use = True
     flags = _suspendable(sys._getframe(2))  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
     entry = _Entry(manager, device, chosen, flags)
@@ -188,14 +191,6 @@ _traces: dict[Backend, int] = {}  # those that trace apart, each with the number
 _following: set[Backend] = set()
 _hidden: dict[Backend, int] = {}  # how many open scopes the framework does not see
 _lock = RLock()
-
-
-def _prepare(chosen: Backend) -> None:
-    """Before a scope is entered."""
-    chosen.open("compiling")  # a factory asks it, perhaps while a compiler traces, which would trace the import too
-    if chosen not in _following and chosen.open("following").has("follow"):
-        _following.add(chosen)
-        chosen.following.follow(partial(_missing, chosen))
 
 
 def _hide(chosen: Backend) -> list[Backend]:

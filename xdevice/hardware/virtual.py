@@ -101,7 +101,6 @@ def enable_requested(owner: Backend, capability: str = "") -> None:
 
 
 def is_virtual(owner: Backend, device: Device) -> bool:
-    """Whether the framework's device of that name is a virtual GPU."""
     return device.kind == "gpu" and bool(_enabled.get(owner))
 
 
