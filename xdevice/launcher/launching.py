@@ -13,7 +13,7 @@ from xdevice.kit.units import duration
 from xdevice.launcher.output import Screen
 from xdevice.launcher.process_tree import ProcessTree, Signals
 from xdevice.launcher.terminal import signal_name
-from xdevice.launcher.worker_group import Plan, Rank, WorkerGroup
+from xdevice.launcher.worker_group import Plan, WorkerGroup
 
 TIMED_OUT = 124  # the exit status of a job that its time limit ends, as that of ``timeout``
 STOPPED = 128 + 19  # that of a job whose last processes are stopped, as if SIGSTOP had killed them
@@ -86,7 +86,12 @@ def _outcome(group: WorkerGroup) -> tuple[int, bytes]:
     """The exit status of the whole, and the text that is printed last."""
     failing, received = group.failing, group.signals.received
     if failing is not None:
-        return _on_failure(failing)
+        status, tail = failing.process.returncode or 0, failing.streams["err"].last_lines(_SHOWN)
+        how = f"failed with exit status {status}" if status > 0 else f"was killed by {signal_name(status)}"
+        if status == PEER_FAILED:
+            how = "ended because the job failed"
+        what = b"the end of its stderr:\n" + tail if tail else b"it has printed nothing on stderr\n"
+        return status if status >= 0 else 128 - status, f"xdevice: rank {failing.rank} {how}; ".encode() + what
     if received is not None:
         return _on_signal(received)
     if group.frozen:
@@ -105,16 +110,3 @@ def _on_signal(received: int) -> tuple[int, bytes]:
 def _on_time_limit(group: WorkerGroup, what: str) -> tuple[int, bytes]:
     limit = duration(group.plan.time_limit or 0.0)
     return TIMED_OUT, f"xdevice: stopped after the time limit of {limit}; {what}\n".encode()
-
-
-def _on_failure(failing: Rank) -> tuple[int, bytes]:
-    """As `_outcome`: which rank has failed and how, and the end of its stderr."""
-    status, tail = failing.process.returncode or 0, failing.streams["err"].last_lines(_SHOWN)
-    if status == PEER_FAILED:
-        how = "ended because the job failed"
-    elif status > 0:
-        how = f"failed with exit status {status}"
-    else:
-        how = f"was killed by {signal_name(status)}"
-    what = b"the end of its stderr:\n" + tail if tail else b"it has printed nothing on stderr\n"
-    return status if status >= 0 else 128 - status, f"xdevice: rank {failing.rank} {how}; ".encode() + what
