@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -248,11 +249,9 @@ def _number(what: str, fits: Callable[[N], bool], read: Callable[[str], N]) -> C
     """What argparse calls with the text that was typed."""
 
     def value(text: str) -> N:
-        try:
+        with suppress(ValueError):
             if fits(number := read(text)):
                 return number
-        except ValueError:
-            pass
         raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
 
     return value

@@ -183,11 +183,7 @@ class _Line(NamedTuple):
 
 
 def compare(outputs: Mapping[str, str], tolerance: float = 1e-5, normalize: bool = False) -> list[Same | Differ]:
-    """The unified view of the outputs, in the order in which they were given.
-
-    Equal numbers differ relatively by ``tolerance`` at most, or absolutely by a thousandth of it.
-    ``normalize`` takes all spellings of a device for one: ``cuda:0``, ``Place(gpu:0)`` and ``gpu(0)``.
-    """
+    """The unified view of the outputs, in the order in which they were given."""
     classes, left = _Classes(tolerance), dict[str, list[_Line]]()
     for name, output in outputs.items():
         written = output.removesuffix("\n").split("\n") if output else []
@@ -215,7 +211,7 @@ class _Classes:
     """Numbers lines so that equal ones get one number: the first line of a class represents it."""
 
     def __init__(self, tolerance: float) -> None:
-        self.relative, self.absolute = tolerance, tolerance / 1000
+        self.relative, self.absolute = tolerance, tolerance / 1000  # equal numbers differ by either of them at most
         self._exact: dict[tuple[str, tuple[str, ...]], int] = {}
         # by the words of a line: its representatives, sorted by their first number
         self._alike: dict[str, list[tuple[float, int, tuple[str, ...]]]] = {}

@@ -131,11 +131,9 @@ class Follower:
 
 
 class Leader:
-    """The first process of its host: it collects requests from its host and from the leaders below, and answers.
+    """The first process of its host: it collects requests from its host and from the leaders below, and answers."""
 
-    ``parents`` is the connection to the leader above; empty at the root, which decides by itself.
-    """
-
+    # ``parents`` is the connection to the leader above; empty at the root, which decides by itself
     def __init__(
         self, pipes: Pipes, others: int, parents: list[socket.socket], children: list[socket.socket], channel: int
     ) -> None:

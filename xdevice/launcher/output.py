@@ -48,13 +48,10 @@ class Lines:
 
 
 class LiveLines(Lines):
-    """Lines for a terminal: one that is written over with ``\\r``, a progress bar, is shown while it grows.
-
-    Each line first clears what the last progress bar, of any rank, has left behind the cursor.
-    """
+    """Lines for a terminal: one that is written over with ``\\r``, a progress bar, is shown while it grows."""
 
     def __init__(self, prefix: bytes) -> None:
-        super().__init__(b"\r\x1b[K" + prefix)
+        super().__init__(b"\r\x1b[K" + prefix)  # clears what the last progress bar, of any rank, has left
 
     def feed(self, piece: bytes) -> bytes:
         lines = super().feed(piece)

@@ -111,7 +111,6 @@ def _session(pid: int) -> int | None:
 
 
 def _in_sessions(leaders: Container[int | None]) -> dict[int, psutil.Process]:
-    """The processes in the sessions of these leaders, by process id."""
     found = {}
     for pid in psutil.pids():
         if _session(pid) in leaders:

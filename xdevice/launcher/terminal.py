@@ -60,11 +60,7 @@ def table(*headings: str, right: tuple[str, ...] = ()) -> Table:
 
 
 def printable(text: str) -> str:
-    """The text as a terminal would leave it, and harmless to one.
-
-    Escape sequences are dropped, of a line written over with ``\\r`` the last state is kept, and other
-    control characters become their visible signs.
-    """
+    """The text as a terminal would leave it, and harmless to one: other control characters become visible signs."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return "\n".join(lines).translate(_CONTROL)

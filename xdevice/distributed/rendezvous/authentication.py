@@ -175,13 +175,10 @@ class Acceptor:
     def __init__(self, listener: socket.socket, token: bytes, own: int, selector: selectors.BaseSelector) -> None:
         self._listener, self._token, self._selector = listener, token, selector
         self._most = own + UNAUTHENTICATED  # all ``own`` connections of the job may come at once
-        self._connections: dict[Connection, None] = {}  # the oldest first
+        self.waiting: dict[Connection, None] = {}  # for their handshake, the oldest first
         self._spare: int | None = os.open(os.devnull, os.O_RDONLY)
         listener.setblocking(False)
         selector.register(listener, selectors.EVENT_READ, self)
-
-    def next_deadline(self) -> float | None:
-        return next((connection.deadline for connection in self._connections), None)
 
     def accept(self) -> None:
         for _ in range(_AT_ONCE):
@@ -196,14 +193,14 @@ class Acceptor:
             except OSError:  # it is closed already
                 accepted.close()
                 continue
-            if len(self._connections) >= self._most:
-                self._drop(next(iter(self._connections)))
-            self._connections[connection] = None
+            if len(self.waiting) >= self._most:
+                self._drop(next(iter(self.waiting)))
+            self.waiting[connection] = None
             self._selector.register(connection, selectors.EVENT_READ)
 
     def authenticated(self, connection: Connection) -> socket.socket | None:
         """The socket, blocking, once the connection has completed the handshake; call it when there is data."""
-        if connection not in self._connections:
+        if connection not in self.waiting:
             return None  # dropped since it was found ready
         try:
             # one byte more than is due, which no process sends: it makes the response wrong
@@ -231,11 +228,11 @@ class Acceptor:
 
     def drop_expired(self) -> None:
         now = time.monotonic()
-        for connection in [connection for connection in self._connections if now >= connection.deadline]:
+        for connection in [connection for connection in self.waiting if now >= connection.deadline]:
             self._drop(connection)
 
     def stop(self) -> None:
-        for connection in list(self._connections):
+        for connection in list(self.waiting):
             self._drop(connection)
         self._selector.unregister(self._listener)
         self.close()
@@ -246,7 +243,7 @@ class Acceptor:
             os.close(self._spare)
             self._spare = None
         self._listener.close()
-        for connection in self._connections:
+        for connection in self.waiting:
             connection.socket.close()
 
     def _reject_one(self) -> None:
@@ -262,7 +259,7 @@ class Acceptor:
             self._spare = os.open(os.devnull, os.O_RDONLY)
 
     def _forget(self, connection: Connection) -> None:
-        del self._connections[connection]
+        del self.waiting[connection]
         self._selector.unregister(connection)
 
     def _drop(self, connection: Connection) -> None:

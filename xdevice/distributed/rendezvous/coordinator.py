@@ -80,7 +80,8 @@ class Coordinator(threading.Thread):
 
     def _select_timeout(self) -> float | None:
         expected = self._failed_at if self._expects_more() else None
-        ends = [self.deadline, self._acceptor.next_deadline(), next(iter(self._unknown.values()), None)]
+        oldest = next((connection.deadline for connection in self._acceptor.waiting), None)
+        ends = [self.deadline, oldest, next(iter(self._unknown.values()), None)]
         times = [t for t in (*ends, *(t and t + ANSWER for t in (self.asked, expected))) if t]
         return max(0.0, min(times) - time.monotonic()) if times else None
 

@@ -1,7 +1,4 @@
-"""Messages between a process and rank 0: each is a line of JSON on a socket.
-
-A process sends a join message, and before a collective a request to enter it.
-"""
+"""Messages between a process and rank 0, lines of JSON: a join message, then requests to enter collectives."""
 
 from __future__ import annotations
 
@@ -121,8 +118,6 @@ UNREADABLE = Fingerprint("something that is not a collective")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A process waits to enter a collective."""
-
     fingerprint: Fingerprint
     waited: float = 0.0  # seconds
     number: int = 0  # of the collective, where rank 0 is only told that a process waits in a tree barrier
