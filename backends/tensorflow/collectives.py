@@ -8,7 +8,7 @@ memory with their whole.
 import functools
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import accumulate, repeat
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,7 @@ def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
     device, shapes = device_of(vector), [tensor.shape for tensor in like]
     with apart(device):
         parts = tf.split(vector, [shape.num_elements() for shape in shapes]) if len(shapes) > 1 else [copy(vector)]
-        shaped = map(_reshaped, parts, map(tuple, shapes), repeat(device))
-        return [arrived(part, device) for part in shaped]
+        return [arrived(_reshaped(part, shape, device), device) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
@@ -92,9 +91,9 @@ def apart(device: Device) -> Generator[None]:
         yield
 
 
-def _reshaped(tensor: Any, shape: tuple[int, ...], device: Device) -> Any:
+def _reshaped(tensor: Any, shape: Any, device: Device) -> Any:
     """What `tf.reshape` gives in five times the time, mostly to make a tensor of the shape."""
-    return tf.raw_ops.Reshape(tensor=tensor, shape=_as_tensor(shape, device))
+    return tf.raw_ops.Reshape(tensor=tensor, shape=_as_tensor(tuple(shape), device))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -39,12 +39,12 @@ rand, randn = map(_of_shape, (tf.random.uniform, tf.random.normal), (True, True)
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:
-    def number() -> Any:
-        if role(type(value)) == "tensor":  # its gradient flows through
-            return tf.reshape(tf.cast(value, dtype or value.dtype), ())
-        return _tensor(value, dtype)
+    def filled() -> Any:
+        is_tensor = role(type(value)) == "tensor"  # its gradient flows through
+        number = tf.reshape(tf.cast(value, dtype or value.dtype), ()) if is_tensor else _tensor(value, dtype)
+        return tf.fill(_sizes(shape), number)
 
-    return _made(lambda: tf.fill(_sizes(shape), number()), device)
+    return _made(filled, device)
 
 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any:

@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,9 +74,9 @@ def looked_at(look: Look) -> Generator[None, None, None]:
     global _looks
     with _lock:
         if not _looks:
-            _replaced.enter_context(replaced(engine, "TFE_Py_FastPathExecute", _looking_at_arguments))
-            for name in ("TFE_Py_Execute", "TFE_Py_ExecuteCancelable"):
-                _replaced.enter_context(replaced(engine, name, _looking_at_inputs))
+            ways = {"FastPathExecute": _short_way, "Execute": _long_way, "ExecuteCancelable": _long_way}
+            for name, way in ways.items():
+                _replaced.enter_context(replaced(engine, f"TFE_Py_{name}", partial(partial, way)))
         _looks = (*_looks, look)
     try:
         yield
@@ -87,31 +87,23 @@ def looked_at(look: Look) -> Generator[None, None, None]:
                 _replaced.close()
 
 
-def _looking_at_arguments(run: Callable[..., Any]) -> Callable[..., Any]:
-    """The short way: the arguments as they were given, Python's numbers among them, and attributes behind."""
-
-    def execute(running: Any, operation: str, name: Any, *arguments: Any) -> Any:
-        _look(operation, arguments)
-        try:
-            return run(running, operation, name, *arguments)
-        except core._FallbackException:
-            _thread.seen = operation
-            raise
-
-    return execute
+def _short_way(run: Callable[..., Any], running: Any, operation: str, name: Any, *arguments: Any) -> Any:
+    """The arguments are as they were given, Python's numbers among them, and attributes behind."""
+    _look(operation, arguments)
+    try:
+        return run(running, operation, name, *arguments)
+    except core._FallbackException:
+        _thread.seen = operation
+        raise
 
 
-def _looking_at_inputs(run: Callable[..., Any]) -> Callable[..., Any]:
-    """The long way, which functions go, and operations whose arguments must be made tensors first."""
-
-    def execute(running: Any, device: Any, operation: str | bytes, inputs: Any, *rest: Any) -> Any:
-        name = operation if isinstance(operation, str) else operation.decode()
-        if getattr(_thread, "seen", None) != name:  # else a tensor made meanwhile was not seen
-            _look(name, inputs)
-        _thread.seen = None
-        return run(running, device, operation, inputs, *rest)
-
-    return execute
+def _long_way(run: Any, running: Any, device: Any, operation: str | bytes, inputs: Any, *rest: Any) -> Any:
+    """Functions go it, and operations whose arguments must be made tensors first."""
+    name = operation if isinstance(operation, str) else operation.decode()
+    if getattr(_thread, "seen", None) != name:  # else a tensor made meanwhile was not seen
+        _look(name, inputs)
+    _thread.seen = None
+    return run(running, device, operation, inputs, *rest)
 
 
 def _look(operation: str, arguments: Any) -> None:
@@ -192,7 +184,6 @@ def operands(operation: str, arguments: Any) -> Iterator[tuple[int, Operand]]:
 
 @lru_cache(maxsize=4096)
 def names_in(operation: str) -> tuple[str, ...]:
-    """What an operation calls its arguments."""
     definition = op_def_registry.get(operation)
     return tuple(argument.name for argument in definition.input_arg) if definition is not None else ()
 

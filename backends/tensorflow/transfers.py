@@ -236,7 +236,6 @@ def _frames() -> Iterator[FrameType]:
 
 
 def _calls_of_libraries() -> _Calls:
-    """The functions of libraries that are running."""
     return [(frame.f_globals["__name__"], frame.f_code.co_name) for frame in _frames()]
 
 
@@ -246,7 +245,6 @@ def _outermost(calls: _Calls) -> tuple[str, str]:
 
 
 def _is_backward(calls: _Calls) -> bool:
-    """Whether a tape computes gradients."""
     return any(name == "imperative_grad" for _, name in calls)
 
 
@@ -256,7 +254,6 @@ def _is_asked(calls: _Calls) -> bool:
 
 
 def _kind_of_made(calls: _Calls) -> Kind:
-    """Of the copy of an array or a list of which a tensor is made."""
     if _is_backward(calls):
         return "gradient"
     module, name = _outermost(calls)
@@ -265,7 +262,6 @@ def _kind_of_made(calls: _Calls) -> Kind:
 
 
 def _kind_of_operand(operation: str, operand: Operand, target: Device, calls: _Calls) -> Kind:
-    """Of the copy of an operand to where the operation runs."""
     if _is_backward(calls):
         return "gradient"
     is_made = operation == "Identity" and _outermost(calls)[1] in _MAKES

@@ -26,11 +26,9 @@ class Instead:
     def __init__(self) -> None:
         self._functions: list[tuple[str, Callable[..., Any]]] = []
 
-    def __call__(self, *paths: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorate one of them."""
-
+    def __call__(self, path: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def keep(function: Callable[..., Any]) -> Callable[..., Any]:
-            self._functions += [(path, function) for path in paths]
+            self._functions.append((path, function))
             return function
 
         return keep

@@ -73,7 +73,6 @@ def to_real(name: Any) -> Any:
 
 @lru_cache(maxsize=1024)  # each operand of each operation is asked for its device
 def to_shown(name: Any) -> Any:
-    """The name that a program sees."""
     return _HOST.sub(_shown, name) if isinstance(name, str) else name
 
 
@@ -105,11 +104,9 @@ def _set(name: Any, self: Any, device: Any) -> Any:
     return name(self, to_real(device))
 
 
-@_instead(
-    "tensorflow.python.ops.gen_dataset_ops:multi_device_iterator",
-    "tensorflow.python.ops.gen_dataset_ops:anonymous_multi_device_iterator",
-    "tensorflow.python.ops.gen_dataset_ops:anonymous_multi_device_iterator_v3",
-)
+@_instead("tensorflow.python.ops.gen_dataset_ops:multi_device_iterator")
+@_instead("tensorflow.python.ops.gen_dataset_ops:anonymous_multi_device_iterator")
+@_instead("tensorflow.python.ops.gen_dataset_ops:anonymous_multi_device_iterator_v3")
 def _iterated(run: Any, devices: Any, *args: Any, **kwargs: Any) -> Any:
     return run([to_real(d) for d in devices], *args, **kwargs)
 
@@ -237,6 +234,5 @@ def _take(take: Any, capsule: Any, ctx: Any) -> Any:
 
 
 def _gpu_of(tensor: Any) -> int | None:
-    """The index of the GPU that the tensor's memory is on."""
     found = hardware.named(tensor.backing_device) if isinstance(tensor, tf.Tensor) else None
     return found.index if found is not None and found.kind == "gpu" else None

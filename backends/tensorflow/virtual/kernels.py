@@ -13,9 +13,10 @@ Images with their channels first, for which the CPU lacks most kernels, get thei
 another way, `tf.raw_ops` and graphs that were saved, is as on the CPU.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from inspect import signature
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def is_lacking(operation: str, arguments: Sequence[Any]) -> bool:
     given = dict(zip(arguments[count::2], arguments[count + 1 :: 2], strict=False))
     for attribute, lacking in dtypes.items():
         asked = given.get(attribute)
-        found = _dtype((arguments[i] for i in typed.get(attribute, ())), 0) if asked is None else tf.as_dtype(asked)
+        found = _dtype([arguments[i] for i in typed.get(attribute, ())]) if asked is None else tf.as_dtype(asked)
         if found in lacking:
             return True
     return False
@@ -94,17 +95,13 @@ def _inputs(operation: str) -> tuple[dict[str, list[int]], int]:
     return typed, len(definition.input_arg)
 
 
-def _dtype(values: Iterable[Any], depth: int) -> Any:
+def _dtype(values: Sequence[Any]) -> Any:
     """The dtype of the first tensor, or array; that of numbers where there is none."""
-    plain = []
-    for value in values:
-        dtype = getattr(value, "dtype", None)
-        if dtype is None and type(value) in (list, tuple) and depth < 1:
-            dtype = _dtype(value, depth + 1)
-        if dtype is not None:
-            return tf.as_dtype(dtype)
-        plain.append(value)
-    return tf.convert_to_tensor(plain[0]).dtype if plain and not depth else None
+    each = chain.from_iterable(value if type(value) in (list, tuple) else [value] for value in values)
+    found = next((dtype for value in each if (dtype := getattr(value, "dtype", None)) is not None), None)
+    if found is not None:
+        return tf.as_dtype(found)
+    return tf.convert_to_tensor(values[0]).dtype if values else None
 
 
 @_instead("tensorflow.python.pywrap_tfe:TFE_Py_FastPathExecute")
@@ -116,7 +113,8 @@ def _eager(run: Callable[..., Any], running: Any, operation: str, name: Any, *ar
         return run(running, operation, name, *args)
 
 
-@_instead("tensorflow.python.pywrap_tfe:TFE_Py_Execute", "tensorflow.python.pywrap_tfe:TFE_Py_ExecuteCancelable")
+@_instead("tensorflow.python.pywrap_tfe:TFE_Py_Execute")
+@_instead("tensorflow.python.pywrap_tfe:TFE_Py_ExecuteCancelable")
 def _from_tensors(  # noqa: PLR0913, PLR0917  (TensorFlow's signature)
     run: Callable[..., Any], running: Any, device: Any, operation: Any, inputs: Any, attributes: Any, *rest: Any
 ) -> Any:
@@ -160,11 +158,9 @@ def _refuse(operation: str) -> None:
 
 
 def unsatisfied(device: str, kinds: str, listed: list[str], end: str = "") -> Any:
-    """TensorFlow's error for a device that cannot be had."""
-    said = f"Could not satisfy device specification '{device}'. enable_soft_placement=0. Supported device types"
-    return errors.InvalidArgumentError(
-        None, None, f"{said} [{kinds}]. All available devices [{', '.join(listed)}].{end}"
-    )
+    said = f"Could not satisfy device specification '{device}'. enable_soft_placement=0."
+    known = f"Supported device types [{kinds}]. All available devices [{', '.join(listed)}]."
+    return errors.InvalidArgumentError(None, None, f"{said} {known}{end}")
 
 
 def _full(device: str) -> str:
@@ -183,8 +179,7 @@ def _with_channels_last(run: Callable[..., Any], image: str) -> Callable[..., An
         given.apply_defaults()
         values = given.arguments
         x = tf.convert_to_tensor(values[image])
-        rank = x.shape.rank
-        if rank is None or rank < 3:
+        if (rank := x.shape.rank or 0) < 3:
             return run(*args, **kwargs)
         last, first = [0, *range(2, rank), 1], [0, rank - 1, *range(1, rank - 1)]
         values[image] = tf.transpose(x, last)

@@ -66,7 +66,6 @@ def _find_physical(find: Any, self: Any, reinitialize: bool = False) -> None:
 
 
 def _add(running: Any) -> None:
-    """Put the GPUs among the physical devices of the context."""
     for found in (running._physical_devices, running._visible_device_list):
         found += [gpu for gpu in _gpus if gpu not in found]
     for gpu in _gpus:
@@ -74,7 +73,6 @@ def _add(running: Any) -> None:
 
 
 def _counted(running: Any, config: Any) -> Any:
-    """The context's configuration, with CPUs for the GPUs."""
     seen = [gpu for gpu in running._visible_device_list if gpu.device_type == "GPU"]
     gpus = sum(len(running._virtual_device_map.get(gpu) or [gpu]) for gpu in seen)
     config.device_count["CPU"], config.device_count["GPU"] = gpus + hardware.virtual.first, 0
@@ -108,10 +106,8 @@ def _list_logical(logical: Any, self: Any) -> None:
     hardware.virtual.number = self._num_gpus
 
 
-@_instead(
-    "tensorflow.python.eager.context:Context.list_physical_devices",
-    "tensorflow.python.eager.context:Context.list_logical_devices",
-)
+@_instead("tensorflow.python.eager.context:Context.list_physical_devices")
+@_instead("tensorflow.python.eager.context:Context.list_logical_devices")
 def _list(every: Callable[..., list[Any]], self: Any, device_type: str | None = None) -> list[Any]:
     """The list of devices, without GPUs where a module asks that chooses kernels by it."""
     found = every(self, device_type)
