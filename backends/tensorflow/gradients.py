@@ -8,7 +8,7 @@ result is, and crosses from device to device where the forward pass did.
 import threading
 import weakref
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import tensorflow as tf
@@ -51,7 +51,7 @@ def _differentiated(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[A
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         value, aux = call(variables)
-    with _beside_forward(value):
+    with _beside_forward(value) if tf.executing_eagerly() else nullcontext():
         found = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     return value, aux, found
 
@@ -85,9 +85,6 @@ def _beside(parameter: Any, gradient: Any) -> Any:
 @contextmanager
 def _beside_forward(value: Any) -> Generator[None, None, None]:
     """Let this thread's tape compute each gradient beside its forward pass, which has ended in the value."""
-    if not tf.executing_eagerly():
-        yield
-        return
     with _lock:
         _thread.asks += 1
         engine.TFE_Py_RegisterGradientFunction(_gradient)

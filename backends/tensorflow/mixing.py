@@ -74,9 +74,9 @@ def looked_at(look: Look) -> Generator[None, None, None]:
     global _looks
     with _lock:
         if not _looks:
-            ways = {"FastPathExecute": _short_way, "Execute": _long_way, "ExecuteCancelable": _long_way}
-            for name, way in ways.items():
-                _replaced.enter_context(replaced(engine, f"TFE_Py_{name}", partial(partial, way)))
+            _replaced.enter_context(replaced(engine, "TFE_Py_FastPathExecute", lambda run: partial(_short_way, run)))
+            for name in ("TFE_Py_Execute", "TFE_Py_ExecuteCancelable"):
+                _replaced.enter_context(replaced(engine, name, lambda run: partial(_long_way, run)))
         _looks = (*_looks, look)
     try:
         yield

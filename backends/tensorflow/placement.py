@@ -60,15 +60,10 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
         return _map_parts(lambda part: part if device_of(part) is device else move(part, device, False), tensor)
     if isinstance(tensor, Eager):
         check_values(tensor)
+        if _on_host(tensor.backing_device, native(device)):
+            return _copied(tensor, device)
         # tf.identity leaves int32 and strings on the host, and raises under the "explicit" device policy
-        name = native(device).removeprefix("/")
-        if not _on_host(tensor.backing_device, name):
-            return tensor._copy(None, name)
-        here = device_of(tensor)
-        with record.stop_recording(), scope(here):
-            moved = _deep_copy(tensor)._copy(None, name)
-        _record_move(moved, tensor, here)
-        return moved
+        return tensor._copy(None, native(device).removeprefix("/"))
     return _with_variable(tensor, lambda variable: new_variable(variable, value_apart(variable, device), device))
 
 
@@ -78,15 +73,21 @@ def copy(tensor: Any) -> Any:
         return _map_parts(copy, tensor)
     if isinstance(tensor, Eager):
         check_values(tensor)
-        here = device_of(tensor)
-        with scope(here):
-            # tf.identity, copy.copy and copy.deepcopy all give the same memory again. DeepCopy has no gradient, so
-            # it is recorded here; tf.custom_gradient would do the same and cost four times the copy.
-            with record.stop_recording():
-                cloned = _deep_copy(tensor)
-            record.record_operation("DeepCopy", [cloned], [tensor], lambda gradient: [gradient])
-            return arrived(cloned, here)
+        return _copied(tensor, device_of(tensor))
     return _with_variable(tensor, lambda variable: new_variable(variable, copy(variable.read_value())))
+
+
+def _copied(tensor: Any, device: Device) -> Any:
+    """The tensor in memory of its own: tf.identity, copy.copy and copy.deepcopy all give the same memory again."""
+    if tensor.dtype.is_quantized:
+        raise NotSupportedError(f"tensorflow cannot copy {tensor.dtype.name}; tf.bitcast it to integers first")
+    here = device_of(tensor)
+    with record.stop_recording(), scope(here):
+        made = tf.raw_ops.DeepCopy(x=tensor)
+        if device_of(made) is not device:
+            made = made._copy(None, native(device).removeprefix("/"))
+    _record_move(made, tensor, here)  # tf.custom_gradient would do the same and cost four times the copy
+    return made
 
 
 def _check_eager(verb: str) -> None:
@@ -202,9 +203,3 @@ def check_values(tensor: Any) -> None:
 def _on_host(*names: str) -> bool:
     """Whether all of these are CPUs: TensorFlow's copies from one to another share memory."""
     return all("CPU:" in name for name in names) or virtual.number > 0
-
-
-def _deep_copy(tensor: Any) -> Any:
-    if tensor.dtype.is_quantized:
-        raise NotSupportedError(f"tensorflow cannot copy {tensor.dtype.name}; tf.bitcast it to integers first")
-    return tf.raw_ops.DeepCopy(x=tensor)
