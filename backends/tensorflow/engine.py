@@ -80,10 +80,8 @@ def start(job: Job, timeout: float) -> None:
         _memory = SharedMemory(job.rank, job.world_size, job.secret, timeout / 2)
     elif _ring is None:
         if is_running():
-            raise DistributedError(
-                "tensorflow has started already, and can no longer join other processes; "
-                "call xdevice.distributed.init() before the first tensor is made"
-            )
+            hint = "call xdevice.distributed.init() before the first tensor is made"
+            raise DistributedError(f"tensorflow has started already, and can no longer join other processes; {hint}")
         _join(job)
         _ring = _Ring(job)
     elif (_ring.rank, _ring.addresses) != (job.rank, job.addresses):

@@ -29,9 +29,8 @@ def empty_cache(device: Device | None) -> None:
 
 def share(fraction: float | None) -> dict[str, str]:
     if is_running():
-        raise TooLateError(
-            "tensorflow has been used, and has taken the GPUs' memory; call share_gpus() before its first tensor"
-        )
+        said = "tensorflow has been used, and has taken the GPUs' memory; call share_gpus() before its first tensor"
+        raise TooLateError(said)
     settings: dict[str, str] = {}
     for gpu in [] if virtual.number else tf.config.get_visible_devices("GPU"):
         if fraction is None:

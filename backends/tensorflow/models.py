@@ -125,12 +125,10 @@ def _check_untraced(handles: list[Any]) -> None:
         if any(id(variable_of(variable)._handle) in wanted for variable in keras.variables(found)):
             keras.forget_compiled(found)
     gc.collect()  # functions that cannot be called any more do no harm
-    names = _traced(handles)
-    if names:
-        raise NotSupportedError(
-            f"tensorflow cannot move a model that is traced into {' and '.join(sorted(names))}, which would go on "
-            f"with the old values; move it before the first call of a tf.function, or delete the function"
-        )
+    if names := _traced(handles):
+        what = f"a model that is traced into {' and '.join(sorted(names))}, which would go on with the old values"
+        hint = "move it before the first call of a tf.function, or delete the function"
+        raise NotSupportedError(f"tensorflow cannot move {what}; {hint}")
 
 
 def _traced(handles: list[Any]) -> set[str]:

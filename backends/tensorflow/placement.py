@@ -194,10 +194,8 @@ def described(tensor: Any) -> str:
 def check_values(tensor: Any) -> None:
     """An error for a handle: the variable, table or dataset behind it would stay where it is."""
     if tensor.dtype in (tf.resource, tf.variant):
-        raise NotSupportedError(
-            f"a tensorflow tensor of dtype {tensor.dtype.name} is a handle and cannot be copied; pass the variable or "
-            "the tensors behind it, or name it in skip="
-        )
+        hint = "cannot be copied; pass the variable or the tensors behind it, or name it in skip="
+        raise NotSupportedError(f"a tensorflow tensor of dtype {tensor.dtype.name} is a handle and {hint}")
 
 
 def _on_host(*names: str) -> bool:

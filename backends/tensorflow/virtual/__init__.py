@@ -26,10 +26,8 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     together = "TF_CPU_ALLOCATOR_USE_BFC=1 and TF_CPU_BFC_MEM_LIMIT_IN_MB"
     refuse_memory_limit("tensorflow", f", or limit all devices together with {together}")
     if is_running():
-        raise VirtualDeviceError(
-            f"{n} virtual GPUs are too late for tensorflow, which has started; ask for them before the first "
-            f"tensor is made, or start with XDEVICE_VIRTUAL_GPUS={n}"
-        )
+        hint = f"ask for them before the first tensor is made, or start with XDEVICE_VIRTUAL_GPUS={n}"
+        raise VirtualDeviceError(f"{n} virtual GPUs are too late for tensorflow, which has started; {hint}")
     cpu = _cpu(n)
     real = [p for p in tf.config.get_visible_devices() if Device(p.device_type, 0).kind == "gpu"]
     refuse_to_hide(len(real), n, "tensorflow", force)
