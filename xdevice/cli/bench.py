@@ -193,7 +193,6 @@ def _plot(found: Sequence[Answer], file: Path, *, dark: bool) -> Iterator[Path]:
 
 
 def _panels(found: Sequence[Answer]) -> Iterator[tuple[str, str, list[Bar]]]:
-    """Each experiment that was timed: its name, its title and its bars."""
     bars: dict[tuple[str, str], list[Bar]] = {}
     busy = {each["name"] for framework in found for each in framework["experiments"] if each["busy"]}
     for place, framework in enumerate(found):

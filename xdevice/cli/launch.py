@@ -161,7 +161,6 @@ def _pinned(processes: int) -> list[list[int]]:
 
 
 def _place(cpu: int) -> tuple[int, ...]:
-    """Where in the machine it is: package, core, thread."""
     folder = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
     try:
         return *(int((folder / name).read_text()) for name in ("physical_package_id", "core_id")), cpu

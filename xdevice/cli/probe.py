@@ -82,7 +82,6 @@ def _ask_each(
 
 
 def _answer(child: Child, timeout: float) -> Answer:
-    """What the child has printed, or how it failed to."""
     row: Answer = {"name": child.name, "installed": True}
     if child.status == "ok":
         with suppress(ValueError):  # a framework that ends the process by itself

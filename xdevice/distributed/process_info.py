@@ -55,8 +55,6 @@ def derived_port(job: str) -> int:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The hosts of a job, and which of them this is."""
-
     count: int
     node: int
     address: str  # the first one's

@@ -82,7 +82,6 @@ def again(once: Callable[[], Any]) -> Run:
 
 
 def logging(a: Any, where: Device) -> tuple[Run, Run]:
-    """The Frobenius norms of a @ a, each fetched for itself, and all together."""
     left, right = ones((1, 100), device=where), ones((100, 1), device=where)
     stack = namespace(a).stack
 

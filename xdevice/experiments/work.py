@@ -31,7 +31,6 @@ class Setting:
     memory: int | None  # free bytes of the scarcest memory that is used; None if unknown
 
     def sized(self, whole: int, floor: int = 1) -> int:
-        """A size or a number of times of the lesson, multiplied by the scale."""
         return max(floor, round(whole * self.scale))
 
     def fitting(self, size: int, bytes_each: float, power: int = 1) -> int:
@@ -41,7 +40,6 @@ class Setting:
         return max(1, min(size, int((self.memory / SHARE / bytes_each) ** (1 / power))))
 
     def sides(self) -> tuple[tuple[str, Device], ...]:
-        """The CPU and the device, with words for them."""
         return ("on the CPU", cpu()), (f"on {named(self.device)}", self.device)
 
     def pair(self) -> tuple[Device, Device]:

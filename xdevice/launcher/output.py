@@ -94,7 +94,6 @@ class Screen:
         return LiveLines(captured.get().encode())
 
     def show(self, name: str, text: bytes) -> None:
-        """Take the text, and write what can be written now."""
         if text and self.broken is None:
             self._queue.append((self.descriptors[name], memoryview(text)))
             self.waiting += len(text)

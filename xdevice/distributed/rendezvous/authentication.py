@@ -75,7 +75,6 @@ def find_token(info: ProcessInfo, env: Mapping[str, str] = os.environ) -> bytes:
 
 
 def discard_token(info: ProcessInfo) -> None:
-    """Remove the token's file, once all processes have joined."""
     with suppress(OSError, DistributedError):
         _path(info).unlink()
 

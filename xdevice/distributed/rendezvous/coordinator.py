@@ -116,7 +116,6 @@ class Coordinator(threading.Thread):
         channel.close()
 
     def _join(self, channel: Channel, message: JoinMessage) -> Peer | None:
-        """The process at the other end, if it belongs to the job."""
         if not is_join_message(message):
             self._drop(channel)
             return None
@@ -168,7 +167,6 @@ class Coordinator(threading.Thread):
             self._let_in(self.peers[0].request or request)
 
     def _have_passed(self, number: int) -> None:
-        """All processes have passed the tree barrier of this number."""
         self._passed = max(number, self._passed)
         for peer in self.peers.values():
             if peer.request is not None and 0 < peer.request.number <= self._passed:

@@ -42,7 +42,6 @@ def join(info: ProcessInfo, agreed: dict[str, Any], timeout: float) -> tuple[Coo
 
 
 def _opened(info: ProcessInfo, joining: JoinMessage, timeout: float) -> Coordinator:
-    """Rank 0's coordinator, which listens at the job's first port."""
     token = authentication.create_token(info)
     try:
         try:
@@ -59,7 +58,6 @@ def _opened(info: ProcessInfo, joining: JoinMessage, timeout: float) -> Coordina
 
 
 def _connected(info: ProcessInfo, timeout: float, deadline: float) -> Channel:
-    """A channel to rank 0 on which both ends have authenticated themselves."""
     pause, refused = 0.01, 0
     while True:
         try:
