@@ -272,7 +272,6 @@ def _rebuilt(words: Any, tensors: dict[str, Any]) -> Any:
 
 
 def _instead(node: Any, is_model: bool) -> str:
-    """What to save in its place."""
     if is_model:
         known = next((word for word in ("state_dict", "collect_params") if hasattr(node, word)), None)
         return f"save dict(its {known}())" if known else "save its variables, in a dict by their names"

@@ -114,7 +114,6 @@ def _rows_in(_: int, leaf: Any) -> _Rows | None:
 
 
 def _sizes(flat: Flat, found: list[_Rows | None], k: int) -> list[int]:
-    """How many rows each of so many devices gets."""
     shapes = [rows.shape for rows in found if rows is not None]
     if not all(shapes) or len({shape[0] for shape in shapes}) != 1:
         seen = [(path or "it", rows.shape) for path, rows in zip(flat.paths, found, strict=True) if rows is not None]

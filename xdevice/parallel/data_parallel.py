@@ -104,7 +104,8 @@ class _Step:
         try:
             found = self._compute(calls, here, owner)
         except (TypeError, LookupError, AttributeError) as error:
-            if not replicated and _may_be_replicas(params, len(self._devices)):
+            may_be = [flatten(tree) for tree in params] if type(params) in (list, tuple) else []
+            if len(may_be) == len(self._devices) and all(map(may_be[0].same_structure, may_be)):
                 raise ArgumentTypeError(
                     f"the loss cannot be computed with params, which is a plain {type(params).__name__} of "
                     f"{len(params)}: {error}; if it has a replica for each device, pass Replicas(params), or make them "
@@ -151,14 +152,6 @@ class _Step:
         weights = [rows / sum(sizes) for rows in sizes] if self._mean else None
         buckets = reduced(columns, "sum", weights, homes)
         return [in_order(buckets, place) for place in places]
-
-
-def _may_be_replicas(params: Any, devices: int) -> bool:
-    """Whether it is a list of as many trees of one structure as there are devices."""
-    if type(params) not in (list, tuple) or len(params) != devices:
-        return False
-    flats = [flatten(tree) for tree in params]
-    return all(flats[0].same_structure(flat) for flat in flats)
 
 
 def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Flat]:

@@ -230,7 +230,11 @@ class _Way:
         if owner is None:
             placed = to_device(batch, device)
             return Placed(placed, placed is not batch)
-        lane = self._lane(owner)
+        if owner not in self._lanes:
+            require(owner, device)
+            can = not is_virtual(owner, device) and owner.open("lanes").has("lane")
+            self._lanes[owner] = owner.lanes.lane(device) if can else None
+        lane = self._lanes[owner]
         if lane is None:
             by_cpu = is_virtual(owner, device) and not buses.requested()  # and no bus takes time beside it
             placed = to_device(batch if by_cpu else _packed(batch, owner, device), device)
@@ -242,13 +246,6 @@ class _Way:
                 batch = flatten(batch).map(lambda leaf: leaf if what_is(leaf) is None else pin(leaf))
             placed = to_device(batch, device, non_blocking=True)
             return Placed(placed, True, [(lane.mark(), _tensors(placed))])
-
-    def _lane(self, owner: Backend) -> Lane | None:
-        if owner not in self._lanes:
-            require(owner, self._device)
-            can = not is_virtual(owner, self._device) and owner.open("lanes").has("lane")
-            self._lanes[owner] = owner.lanes.lane(self._device) if can else None
-        return self._lanes[owner]
 
 
 def _split(devices: Sequence[Device], ways: Sequence[_Way], batch: Any) -> Placed:

@@ -158,7 +158,9 @@ def _check(node: Any, dtype: str, limits: tuple[int, int] | None, depth: int = 0
     kinds = set(map(type, node))
     if kinds <= _REAL:
         if limits is not None and node:
-            _check_ends(_ends(node, float in kinds), dtype, limits)
+            # one that is not finite: beside it neither the least nor the largest is sure to be found
+            lost = [v for v in node if not math.isfinite(v)] if float in kinds and not math.isfinite(sum(node)) else []
+            _check_ends(tuple(lost[:1]) or (min(node), max(node)), dtype, limits)
         return
     if complex in kinds:
         raise _complex(dtype)
@@ -181,16 +183,6 @@ def _check_ends(ends: tuple[Any, ...], dtype: str, limits: tuple[int, int]) -> N
     for end in ends:
         if not low - 1 < end < high + 1:  # also where it is not a number
             raise OverflowError(f"{end} does not fit into {dtype}, from {low} to {high}")
-
-
-def _ends(numbers: Any, floats: bool) -> tuple[Any, ...]:
-    """The least and the largest number; or one that is not finite, for which neither is sure to be found."""
-    if floats:
-        total = sum(numbers)
-        lost = [] if total - total == 0 else [value for value in numbers if value - value != 0]
-        if lost:
-            return (lost[0],)
-    return min(numbers), max(numbers)
 
 
 def _complex(dtype: str) -> TypeError:

@@ -21,8 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import numpy as np
 
-NOT_NUMPYS = ("bfloat", "float8")
-"""The beginnings of the names of dtypes that NumPy has from other packages, if at all."""
+NOT_NUMPYS = ("bfloat", "float8")  # how the names of dtypes begin that NumPy has from other packages, if at all
 
 
 def to_numpy(x: Any) -> np.ndarray[Any, Any]:

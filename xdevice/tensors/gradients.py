@@ -15,8 +15,7 @@ from xdevice.tensors.trees.tree import Flat, flatten
 P = ParamSpec("P")
 
 _nested = ContextVar("xdevice.value_and_grad", default=False)  # within another call: it needs more care
-listeners: list[Callable[[Callable[..., Any]], None]] = []
-"""Called with each function that has been differentiated, if not within another's."""
+listeners: list[Callable[[Callable[..., Any]], None]] = []  # called with each function differentiated, not within one
 
 
 def value_and_grad(
@@ -88,7 +87,6 @@ class How(NamedTuple):
     has_aux: bool
 
     def bind(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
-        """The call of a function with these arguments."""
         return Call(fn, args, kwargs, self, [flatten(args[i]) for i in self.chosen])
 
 

@@ -43,8 +43,7 @@ DTYPE_NAMES: tuple[str, ...] = tuple(name for names in DTYPES.values() for name 
 MADE_WITH = {
     **{name: name for name in ("arange", "empty", "full", "ones", "zeros")},
     **dict.fromkeys(("asarray", "eye", "linspace"), "tensor"),
-}
-"""What makes the tensors of a factory: a function of the capability `creation`. The others are the framework's own."""
+}  # what makes the tensors of a factory: a function of the capability `creation`; the others are the framework's own
 
 TUPLES = ("broadcast_arrays", "meshgrid", "unstack")  # functions that return a tuple of tensors
 
@@ -110,7 +109,6 @@ def namespace(*xs: Any) -> typing.Namespace:
 
 
 def _common_owner(xs: tuple[Any, ...]) -> Backend:
-    """The framework of the tensors among these."""
     found: dict[Backend, str] = {}
     for i, x in enumerate(xs):
         if x is not None and not isinstance(x, (int, float, complex)):

@@ -40,7 +40,6 @@ class Factories:
         return made | {name: self._like(self._own[name]) for name in LIKE if name != "full_like" and name in self._own}
 
     def extra(self, extension: str) -> dict[str, Callable[..., Any]]:
-        """Those of an extension, each by its name."""
         return {name: self._frequencies(name) for name in FFT_FACTORIES} if extension == "fft" else {}
 
     def arange(self, start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:

@@ -94,7 +94,6 @@ class _Guard(Listener):
     forbids = True
 
     def see(self, event: Event) -> None:
-        """Log the copy, or raise `TransferError`."""
         levels = _levels.get() if event.context is None else event.context.get(_levels, _NOTHING)
         copy = event.copy
         level = levels[0 if copy.source.kind == "cpu" else 1 if copy.target.kind == "cpu" else 2]

@@ -287,10 +287,8 @@ def _has_gpu(owner: Any) -> bool:
 
 
 def _number(copies: int) -> str:
-    """``1 copy``, ``12 copies``."""
     return f"{copies} {'copy' if copies == 1 else 'copies'}"
 
 
 def _duration(seconds: float) -> str:
-    """A short time for people: ``0.12 ms``."""
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.2g} ms"

@@ -154,16 +154,14 @@ class Facts:
         self.per_step = _per_step(site, program)
         self.per_turn = _per_turn(site, program)
         self.repeats = self.per_step is not None or self.per_turn is not None
-        # copies in one step, or in one turn
-        self.together = int(self.per_step or (self.per_turn[1] if self.per_turn else 0))
+        self.together = int(self.per_step or (self.per_turn[1] if self.per_turn else 0))  # copies in one step, or turn
         self.period = "step" if self.per_step is not None else "turn"
         # all before the first of several steps, as a model is
         self.is_preparation = program.steps > 1 and self.per_step is None and set(site.steps) == {0}
         self.is_sent = self.kind == "copy" and self.source == "host"  # by the program
         self.is_fetched = self.kind == "copy" and self.to == "host"
         self.is_number = site.nbytes <= self.copies * _NUMBER
-        # a copy takes longer to begin than to make
-        self.is_small = site.nbytes / self.copies / bus.bandwidth < bus.latency
+        self.is_small = site.nbytes / self.copies / bus.bandwidth < bus.latency  # it takes longer to begin than to make
         # what makes the tensor that the line moves, and what it moves although the loop does not change it
         self.factory, self.unchanged = self.says(syntax.factory) or "", self.says(syntax.unchanged) or ""
         # five steps or a loop come before it, or an `if`, which may let only some turns pass
@@ -191,7 +189,6 @@ class Facts:
         return f"{self.per_turn[1]:g} each turn of the loop in line {self.per_turn[0]}" if self.per_turn else ""
 
     def says(self, question: Callable[[Place], Said]) -> Said | None:
-        """What the line's syntax answers."""
         return question(self.site.place) if self.site.place is not None else None
 
 

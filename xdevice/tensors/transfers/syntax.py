@@ -116,7 +116,6 @@ def builds(place: Place) -> bool:
 
 
 def moves(place: Place) -> bool:
-    """Whether a call in the line moves something."""
     return any(True for _ in _moved(place))
 
 

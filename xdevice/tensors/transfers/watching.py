@@ -41,8 +41,7 @@ REMEDIES: dict[Kind, str] = {
     "operand": "to_device(x, device) before the block",
     "gradient": "keep the forward pass on one device",
     "print": "show it after the block",
-}
-"""What to write instead, for an error; a report knows more and says more."""
+}  # what to write instead, for an error; a report knows more and says more
 
 
 def named(device: Device) -> str:

@@ -50,29 +50,24 @@ class Container:
         return self.made_with(node, parts[:cut], dict(zip(own, parts[cut:], strict=True)))
 
     def own(self, node: Any) -> dict[str, Any]:
-        """The attributes that are parts."""
         return attributes(node) if self._has_attributes else {}
 
     def items(self, node: Any) -> list[Any]:
         return []
 
     def names(self, node: Any) -> Sequence[Any]:
-        """The position or key of each item."""
         return ()
 
     def written(self, name: Any) -> str:
         return str(name)
 
     def fixed(self, node: Any) -> list[Any]:
-        """What a rebuilt one keeps as it is."""
-        return []
+        return []  # what a rebuilt one keeps as it is
 
     def made(self, node: Any, items: list[Any]) -> Any:
-        """Another with these items."""
         return blank(node)
 
     def made_with(self, node: Any, items: list[Any], own: dict[str, Any]) -> Any:
-        """Another with these items and attributes."""
         return with_attributes(self.made(node, items), node, own)
 
 
@@ -215,9 +210,8 @@ class PartialContainer(Container):
 
 def attributes(node: Any) -> dict[str, Any]:
     """The values in the object's ``__dict__`` and slots, by the names under which they are kept."""
-    cls = type(node)
-    found = {} if cls.__dictoffset__ == 0 else dict(_dict_of(node, "__dict__"))
-    for name, member in slots_of(cls).items():
+    found = dict(dict_of(node))
+    for name, member in slots_of(type(node)).items():
         try:
             found.setdefault(name, member.__get__(node))
         except AttributeError:  # it has no value

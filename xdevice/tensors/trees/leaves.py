@@ -174,7 +174,12 @@ def tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
         if id(node) in seen or isinstance(node, _DATA):
             continue
         seen.add(id(node))
-        owned = owned_by(node) or _proxied(node)
+        owned = owned_by(node)
+        if owned is None and node.__class__ is not type(
+            node
+        ):  # a proxy: it answers with the class of what it stands for
+            claimed = ownership_of(node.__class__)
+            owned = claimed if claimed is not None and (claimed.is_tensor or claimed.is_model) else None
         if owned is None:
             ahead.extend(_inside(node, path))
         elif getattr(getattr(node, "dtype", None), "hasobject", False) is True and hasattr(node, "flat"):  # NumPy's
@@ -189,15 +194,7 @@ def is_text(node: Any, owned: Ownership) -> bool:
 
 
 def is_pythons(cls: type) -> bool:
-    """Whether it is a class of Python's standard library."""
     return cls.__module__.partition(".")[0] in sys.stdlib_module_names
-
-
-def _proxied(node: Any) -> Ownership | None:
-    """The ownership of the tensor or model that a proxy stands for: it answers with the class of that."""
-    claimed = node.__class__
-    owned = None if claimed is type(node) else ownership_of(claimed)
-    return owned if owned is not None and (owned.is_tensor or owned.is_model) else None
 
 
 def _inside(node: Any, path: str) -> list[tuple[str, Any]]:

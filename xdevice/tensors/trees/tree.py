@@ -94,7 +94,6 @@ class Flat:
         return self._paths
 
     def _all_paths(self) -> Iterator[str]:
-        """The path of each container and leaf."""
         ahead = [""]
         for item in self._items:
             path = ahead.pop()
@@ -232,7 +231,6 @@ def at_path(error: XDeviceError, path: str) -> XDeviceError:
 
 
 def _placements(path: str, obj: Any, skip: Collection[str] = ()) -> Iterator[tuple[str, set[Device]]]:
-    """Where each tensor in the object is, with its path."""
     if is_device(obj):
         yield path, {as_device(obj)}
         return
