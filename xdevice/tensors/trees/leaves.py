@@ -175,9 +175,7 @@ def tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
             continue
         seen.add(id(node))
         owned = owned_by(node)
-        if owned is None and node.__class__ is not type(
-            node
-        ):  # a proxy: it answers with the class of what it stands for
+        if owned is None and node.__class__ is not type(node):  # a proxy, with the class of what it stands for
             claimed = ownership_of(node.__class__)
             owned = claimed if claimed is not None and (claimed.is_tensor or claimed.is_model) else None
         if owned is None:
