@@ -72,13 +72,9 @@ def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> 
 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:
-    """NumPy's shapes and arrays, and what is recorded, are each thread's own settings.
-
-    All of MXNet's CPU contexts draw from one generator: there, threads would take each other's random numbers, and
-    a seed would not make them repeatable.
-    """
+    """NumPy's shapes and arrays, and what is recorded, are each thread's own settings."""
     if virtual.number or not gpus():
-        return None
+        return None  # all CPU contexts draw from one generator: a seed would not make threads' numbers repeatable
     util, recording, training = mx.util, autograd.is_recording(), autograd.is_training()
     shapes, arrays_of_np = util.is_np_shape(), util.is_np_array()
 

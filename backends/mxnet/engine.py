@@ -106,11 +106,8 @@ class _Store:
         return key
 
     def _pieces(self, length: int) -> list[int]:
-        """The lengths of the parts that are sent, all different; mostly one, the whole.
-
-        For each key the server keeps a vector until it ends. So that they remain few, lengths after the first are
-        sent in parts: powers of two, and the rest.
-        """
+        """The lengths of the parts that are sent, all different; mostly one, the whole."""
+        # the server keeps a vector for each until it ends: so that they are few, later ones are powers of 2, and a rest
         if length > _SMALL and length not in self._lengths:
             if len(self._lengths) == _LENGTHS:
                 left = length % _SMALL

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import mxnet as mx
@@ -65,16 +66,12 @@ def _with_shapes(functions: Mapping[str, Callable[..., Any]]) -> dict[str, Calla
     return {name: mx.util.use_np_shape(function) for name, function in functions.items()}
 
 
-def _axes(op: Callable[..., Any], of_nothing: float = 0) -> Callable[..., Any]:
+def _reduced(op: Callable[..., Any], of_nothing: float, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     """A reduction; of no numbers MXNet 1.9.1 always makes 0, or no array of the right shape."""
-
-    def call(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-        if x.size:
-            return op(x, axis=axes, keepdims=keepdims)
-        shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes]
-        return _np.full(tuple(shape), of_nothing, dtype=x.dtype, ctx=x.ctx)
-
-    return call
+    if x.size:
+        return op(x, axis=axes, keepdims=keepdims)
+    shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes]
+    return _np.full(tuple(shape), of_nothing, dtype=x.dtype, ctx=x.ctx)
 
 
 def _as_bytes(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,15 +79,11 @@ def _as_bytes(op: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, *args: op(x.astype("uint8"), *args).astype("bool") if x.dtype == np.bool_ else op(x, *args)
 
 
-def _in_floats(op: Callable[..., Any]) -> Callable[..., Any]:
+def _in_floats(op: Callable[..., Any], x1: Any, x2: Any) -> Any:
     """An operation that MXNet has for floats only; integers are exact up to 2**53."""
-
-    def call(x1: Any, x2: Any) -> Any:
-        if any(isinstance(x, float) or np.dtype(x.dtype).kind == "f" for x in (x1, x2)):
-            return op(x1, x2)
-        return op(x1.astype("float64"), x2.astype("float64")).astype(x1.dtype)
-
-    return call
+    if any(isinstance(x, float) or np.dtype(x.dtype).kind == "f" for x in (x1, x2)):
+        return op(x1, x2)
+    return op(x1.astype("float64"), x2.astype("float64")).astype(x1.dtype)
 
 
 def _remainder(x1: Any, x2: Any) -> Any:
@@ -127,7 +120,7 @@ def _cumulative_prod(x: Any, axis: int) -> Any:
 
 def _shift(op: Callable[..., Any]) -> Callable[..., Any]:
     """A shift of bits, as a product with or a quotient by a power of 2: one that is finite."""
-    return _in_floats(lambda x1, x2: _np.floor(op(x1, _np.power(2.0, _np.minimum(x2, 64.0)))))
+    return partial(_in_floats, lambda x1, x2: _np.floor(op(x1, _np.power(2.0, _np.minimum(x2, 64.0)))))
 
 
 def _take_along_axis(x: Any, indices: Any, axis: int) -> Any:
@@ -187,6 +180,8 @@ _SAME = (
     "multiply not_equal reshape round sin sinh sqrt squeeze subtract tan tanh trunc"
 )
 
+_OF_NOTHING = {"all": True, "any": False, "max": 0, "min": 0, "sum": 0, "mean": float("nan"), "prod": 1}
+
 _RAW: dict[str, Callable[..., Any]] = {
     **{name: getattr(_np, name) for name in _SAME.split()},
     **{f"a{name}": getattr(_np, f"arc{name}") for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")},
@@ -204,7 +199,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     "bitwise_left_shift": _shift(_np.multiply),
     "bitwise_right_shift": _shift(_np.true_divide),
     "divide": _np.true_divide,
-    "floor_divide": _in_floats(lambda x1, x2: _np.floor(_np.true_divide(x1, x2))),
+    "floor_divide": partial(_in_floats, lambda x1, x2: _np.floor(_np.true_divide(x1, x2))),
     "pow": _np.power,
     "remainder": _remainder,
     "logical_and": _np.multiply,  # of booleans, as are these all
@@ -212,11 +207,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     "logical_xor": _np.not_equal,
     "where": _where,
     # along axes
-    "all": _axes(_np.all, True),
-    "any": _axes(_np.any, False),
-    **{name: _axes(getattr(_np, name)) for name in ("max", "min", "sum")},
-    "mean": _axes(_np.mean, float("nan")),
-    "prod": _axes(_np.prod, 1),
+    **{name: partial(_reduced, getattr(_np, name), of_nothing) for name, of_nothing in _OF_NOTHING.items()},
     **{name: _extreme(getattr(_np, name)) for name in ("argmax", "argmin")},
     "cumulative_prod": _cumulative_prod,
     "cumulative_sum": lambda x, axis: _np.cumsum(x, axis=axis) if x.size else x.copy(),  # 1.9.1: another shape
@@ -225,7 +216,7 @@ _RAW: dict[str, Callable[..., Any]] = {
     # of shapes
     "concat": lambda arrays, axis: _np.concatenate(arrays, axis=axis),
     **{name: _as_bytes(getattr(_np, name)) for name in ("flip", "roll")},
-    "matmul": _in_floats(_np.matmul),
+    "matmul": partial(_in_floats, _np.matmul),
     "permute_dims": _as_bytes(_np.transpose),
     "repeat": _repeat,
     "stack": lambda arrays, axis: _np.stack(arrays, axis=axis),

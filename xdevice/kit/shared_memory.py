@@ -91,18 +91,14 @@ class SharedMemory:
         self._to, self._from = [], []
 
     def _pieces(self, vector: Array) -> Iterator[tuple[slice, Array]]:
-        """Parts of the vector, and the rows of the memory for each.
-
-        The halves of the memory are used alternately. A process that writes into one half has passed the barrier of
-        the other, so every process has finished reading this one.
-        """
+        """Parts of the vector, and the rows of the memory for each, in its halves alternately."""
         step = self._room // vector.itemsize
         for begin in range(0, vector.size, step):
             count = min(step, vector.size - begin)
             offset, strides = self._half * self.size * self._room, (self._room, vector.itemsize)
             rows: Array = np.ndarray((self.size, count), vector.dtype, self._memory, offset, strides)
             yield slice(begin, begin + count), rows
-            self._half = 1 - self._half
+            self._half = 1 - self._half  # who writes into a half has passed the other's barrier: all have read this one
 
     def _barrier(self) -> None:
         """Return when every process is here. The kernel orders what was written to the memory before a FIFO."""

@@ -20,18 +20,12 @@ WORDS = STAND_IN, LENIENT, RACES, FORCE = "stand-in", "lenient", "races", "force
 
 
 class Request(NamedTuple):
-    """How many GPUs (0 for none), whether they hide real ones, whether they stand in for them, and who asks.
-
-    Those that stand in refuse what a GPU refuses, unless they are ``lenient``: these compute whatever the CPU can.
-    With ``races``, streams that do not wait for one another are an error.
-    """
-
-    number: int
-    force: bool
-    stand_in: bool
-    source: str
-    lenient: bool = False
-    races: bool = False
+    number: int  # 0 for none
+    force: bool  # they hide real GPUs
+    stand_in: bool  # they stand in for real GPUs, and refuse what these refuse
+    source: str  # who asks
+    lenient: bool = False  # those that stand in compute whatever the CPU can
+    races: bool = False  # streams that do not wait for one another are an error
 
 
 class InUse:

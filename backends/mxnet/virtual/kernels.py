@@ -24,9 +24,7 @@ WIDER = frozenset({  # with a kernel for float16 on GPUs and none on the CPU, MX
 })  # fmt: skip
 
 HALF = re.compile('"float16"|"__dtype__": "2"')  # what a graph says that makes float16 by itself
-
 Entry = tuple[int, int]  # a node's index, and which of its outputs
-
 public: Any = mx
 
 
@@ -184,15 +182,10 @@ class _CachedOp(_Graph):  # type: ignore[misc]  # MXNet has no types
 
 
 class _Kernel(NamedTuple):
-    """The names of its arguments; the length of its result's last axis by the first one's; the result, the gradient.
-
-    These two are given the values, the gradient that of the result before them, and the length of the last axis.
-    """
-
     arguments: list[str]
-    length: Callable[[int, int], int]
-    forward: Callable[[Any, int], Any]
-    backward: Callable[[Any, int], Any]
+    length: Callable[[int, int], int]  # of the result's last axis, by that of the first argument, and ``out_dim``
+    forward: Callable[[Any, int], Any]  # the result, of the values and the length of its last axis
+    backward: Callable[[Any, int], Any]  # the gradient, likewise, with that of the result before the values
 
 
 def _fft(given: Any, _: int) -> Any:
