@@ -18,7 +18,6 @@ _inside: Any = import_module("jax._src.tree_util")
 # up to JAX 0.4.34 the registry tells of objects only, and the classes are kept inside
 _registered = default_registry.is_node if hasattr(default_registry, "is_node") else _inside._registry.__contains__
 
-
 tensors_of = keras.weights
 
 

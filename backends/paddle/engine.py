@@ -38,11 +38,9 @@ _SUMMED_AS = {
     **dict.fromkeys(("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"), "float32"),
     "int16": "int32",  # gloo ends the process when given a dtype that it lacks
 }
+# what gloo sends as it is; other dtypes are sent as bytes
 _SENT = frozenset(("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool"))
-"""What gloo sends as it is; other dtypes are sent as bytes."""
-
 _LATER = 60.0  # seconds by which Paddle's timeouts exceed xdevice's, which ends the job and names the right rank
-
 _LIBRARY = os.path.join(os.path.dirname(paddle.__file__), "libs", "libphi_core.so")
 # gloo's ways of saying that it gave up: "TIMEOUT self_rank", "Timed out waiting", "Application timeout caused …".
 _TIMED_OUT = re.compile("timed? ?out", re.IGNORECASE)

@@ -228,7 +228,6 @@ def call_of(frame: FrameType) -> tuple[str, tuple[Any, ...]] | None:
 
 
 def frames_of(frame: FrameType | None) -> Iterator[FrameType]:
-    """The frame, and those around it."""
     while frame is not None:
         yield frame
         frame = frame.f_back
